@@ -83,3 +83,27 @@ pub const MAX_TRIGGER_CACHE: usize = 32 << 20;
 pub const MAX_TRIGGERS_CACHED: usize = 64;
 /// The most bytes of a text in which a trigger is waited for.
 pub const MAX_WAITING_TEXT: usize = 256 << 20;
+
+/// The most bytes of a JSON Schema's text.
+pub const MAX_SCHEMA_TEXT: usize = 8 << 20;
+/// The deepest nesting of a JSON Schema's text.
+pub const MAX_SCHEMA_DEPTH: usize = 256;
+/// The most values of JSON in a JSON Schema.
+pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
+/// The most references that may follow each other in a JSON Schema, and the most schemas that may
+/// hold each other for one value.
+pub const MAX_SCHEMA_CHAIN: usize = 100;
+/// The most different combinations of a JSON Schema's subschemas.
+pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
+/// The most ways that one place of a JSON Schema may have: what its `anyOf` multiply to.
+pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
+/// The most elements of the grammar that a JSON Schema becomes.
+pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;
+/// The most characters of white space in a row.
+pub const MAX_SCHEMA_SPACE: u32 = 64;
+/// The most states of one automaton of a JSON Schema: of a pattern, of names, of a number.
+pub const MAX_AUTOMATON_STATES: usize = 1 << 14;
+/// The most parts of a pattern of a JSON Schema, repetitions written out.
+pub const MAX_SCHEMA_PATTERN_NODES: usize = 1 << 14;
+/// The deepest nesting of groups in a pattern of a JSON Schema.
+pub const MAX_SCHEMA_PATTERN_DEPTH: usize = 100;

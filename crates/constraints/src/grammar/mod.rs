@@ -2,6 +2,7 @@
 //!
 //! - [`parser`][]: a text becomes rules of [`elements`]; [`pattern`][]: a regular expression, and
 //!   [`choice`][]: one of several texts, by the [`builder`].
+//! - [`schema`][]: a JSON Schema becomes them, too.
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
@@ -28,6 +29,7 @@ pub mod masks;
 pub mod nodes;
 pub mod parser;
 pub mod pattern;
+pub mod schema;
 pub mod states;
 #[cfg(all(test, not(miri)))]
 mod tests;

@@ -1,0 +1,385 @@
+//! Deterministic automata over characters: patterns, lengths, names, and the digits of numbers.
+//!
+//! Every one is found by [`explore`]: from a first state, by what follows a state. Intersections
+//! and differences are explored likewise, over pairs of states.
+
+// In bounds: numbers of states are positions in a list that only grows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::rc::Rc;
+
+use crate::grammar::limits::MAX_AUTOMATON_STATES;
+
+/// First and last code point.
+pub type Span = (u32, u32);
+
+/// Every character that a string may have.
+pub const ALL: [Span; 2] = [(0, 0xD7FF), (0xE000, 0x10_FFFF)];
+
+/// First and last code point of characters, and the state behind them.
+pub type Edge = (u32, u32, u32);
+
+/// A state.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// True if a text may end here.
+    pub accepts: bool,
+    /// Ascending, none overlapping; no text goes on with what is in none.
+    pub edges: Vec<Edge>,
+}
+
+impl State {
+    fn next(&self, code_point: u32) -> Option<u32> {
+        let at = self.edges.partition_point(|edge| edge.1 < code_point);
+        let &(first, _, next) = self.edges.get(at)?;
+        (first <= code_point).then_some(next)
+    }
+
+    /// The characters that lead to each of the states behind it.
+    pub fn by_target(&self) -> BTreeMap<u32, Vec<Span>> {
+        let mut targets: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
+        for &(first, last, next) in &self.edges {
+            targets.entry(next).or_default().push((first, last));
+        }
+        targets
+    }
+}
+
+/// An automaton; its first state is where a text begins.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dfa {
+    /// The states.
+    pub states: Vec<State>,
+}
+
+/// There are more states than [`MAX_AUTOMATON_STATES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// Finds all states behind `start`. `edges` gives what follows one, ascending.
+pub fn explore<S: Clone + Eq + Hash>(
+    start: S,
+    mut accepts: impl FnMut(&S) -> bool,
+    mut edges: impl FnMut(&S, &mut Vec<(u32, u32, S)>),
+) -> Result<Dfa, TooLarge> {
+    let mut numbers: HashMap<S, u32> = HashMap::new();
+    let mut found = vec![start.clone()];
+    numbers.insert(start, 0);
+    let mut states: Vec<State> = Vec::new();
+    let mut n_edges = 0;
+    while let Some(state) = found.get(states.len()).cloned() {
+        let mut next = Vec::new();
+        edges(&state, &mut next);
+        let mut merged: Vec<Edge> = Vec::new();
+        for (first, last, target) in next {
+            let number = match numbers.get(&target) {
+                Some(&number) => number,
+                None => {
+                    let number = found.len() as u32;
+                    if found.len() >= MAX_AUTOMATON_STATES {
+                        return Err(TooLarge);
+                    }
+                    found.push(target.clone());
+                    numbers.insert(target, number);
+                    number
+                }
+            };
+            match merged.last_mut() {
+                Some(edge) if edge.2 == number && edge.1 + 1 == first => edge.1 = last,
+                _ => merged.push((first, last, number)),
+            }
+        }
+        n_edges += merged.len();
+        if n_edges > 16 * MAX_AUTOMATON_STATES {
+            return Err(TooLarge);
+        }
+        let accepts = accepts(&state);
+        states.push(State {
+            accepts,
+            edges: merged,
+        });
+    }
+    Ok(Dfa { states })
+}
+
+/// Stands for "nowhere" in pairs.
+const NOWHERE: u32 = u32::MAX;
+
+impl Dfa {
+    /// The automaton of every text.
+    pub fn all() -> Self {
+        let edges = ALL.map(|(first, last)| (first, last, 0)).to_vec();
+        let accepts = true;
+        Self {
+            states: vec![State { accepts, edges }],
+        }
+    }
+
+    /// The automaton of these texts.
+    pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, TooLarge> {
+        let mut states: Vec<(bool, BTreeMap<u32, u32>)> = vec![Default::default()];
+        for text in texts {
+            let mut at = 0;
+            for character in text.chars() {
+                let n = states.len() as u32;
+                let next = *states[at].1.entry(u32::from(character)).or_insert(n);
+                if next == n {
+                    states.push(Default::default());
+                }
+                at = next as usize;
+            }
+            states[at].0 = true;
+            if states.len() > MAX_AUTOMATON_STATES {
+                return Err(TooLarge);
+            }
+        }
+        let state = |(accepts, edges): (bool, BTreeMap<u32, u32>)| State {
+            accepts,
+            edges: edges.into_iter().map(|(at, to)| (at, at, to)).collect(),
+        };
+        Ok(Self {
+            states: states.into_iter().map(state).collect(),
+        })
+    }
+
+    /// True if a text is one of the automaton's.
+    pub fn accepts(&self, text: &str) -> bool {
+        let mut at = 0;
+        for character in text.chars() {
+            match self.states[at as usize].next(u32::from(character)) {
+                Some(next) => at = next,
+                None => return false,
+            }
+        }
+        self.states[at as usize].accepts
+    }
+
+    fn pairs(&self, other: &Self, keep: impl Fn(bool, bool) -> bool) -> Result<Self, TooLarge> {
+        let state = |dfa: &Self, at: u32| dfa.states.get(at as usize).cloned();
+        let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
+        // Where one of both is nowhere, what it would accept does not change any more.
+        let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
+        explore(
+            (0, 0),
+            |&(a, b)| keep(accepts(self, a), accepts(other, b)),
+            |&(a, b), next| {
+                let (a, b) = (
+                    state(self, a).unwrap_or_default(),
+                    state(other, b).unwrap_or_default(),
+                );
+                let mut starts: Vec<u32> = Vec::with_capacity(2 * (a.edges.len() + b.edges.len()));
+                for &(first, last, _) in a.edges.iter().chain(&b.edges) {
+                    starts.extend([first, last + 1]);
+                }
+                starts.sort_unstable();
+                starts.dedup();
+                for pair in starts.windows(2) {
+                    let to_a = a.next(pair[0]).unwrap_or(NOWHERE);
+                    let to_b = b.next(pair[0]).unwrap_or(NOWHERE);
+                    let leads_on = match (to_a != NOWHERE, to_b != NOWHERE) {
+                        (true, true) => true,
+                        (true, false) => may_only_left,
+                        (false, true) => may_only_right,
+                        (false, false) => false,
+                    };
+                    if leads_on {
+                        next.push((pair[0], pair[1] - 1, (to_a, to_b)));
+                    }
+                }
+            },
+        )
+        .map(Self::trimmed)
+    }
+
+    /// The texts of both.
+    pub fn and(&self, other: &Self) -> Result<Self, TooLarge> {
+        self.pairs(other, |a, b| a && b)
+    }
+
+    /// The texts of this one that are not of the other.
+    pub fn minus(&self, other: &Self) -> Result<Self, TooLarge> {
+        self.pairs(other, |a, b| a && !b)
+    }
+
+    /// The texts of either.
+    pub fn or(&self, other: &Self) -> Result<Self, TooLarge> {
+        self.pairs(other, |a, b| a || b)
+    }
+
+    /// The texts of so many characters.
+    pub fn of_length(&self, min: u64, max: Option<u64>) -> Result<Self, TooLarge> {
+        let most = max.unwrap_or(min);
+        explore(
+            (0_u32, 0_u64),
+            |&(at, n)| self.states[at as usize].accepts && n >= min,
+            |&(at, n), next| {
+                if max == Some(n) {
+                    return;
+                }
+                for &(first, last, to) in &self.states[at as usize].edges {
+                    next.push((first, last, (to, (n + 1).min(most))));
+                }
+            },
+        )
+        .map(Self::trimmed)
+    }
+
+    /// True if there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.states.iter().all(|state| !state.accepts)
+    }
+
+    /// True if it has at most that many characters, whatever the text; `None` where there is no
+    /// bound.
+    pub fn longest(&self) -> Option<u64> {
+        // Of a trimmed automaton every circle can be gone around again.
+        let n = self.states.len();
+        let mut n_before = vec![0_usize; n];
+        let edges = self.states.iter().flat_map(|state| &state.edges);
+        edges.for_each(|edge| n_before[edge.2 as usize] += 1);
+        let mut lengths = vec![0_u64; n];
+        let mut to_do: Vec<usize> = (0..n).filter(|&at| n_before[at] == 0).collect();
+        let mut n_done = 0;
+        while let Some(at) = to_do.pop() {
+            n_done += 1;
+            for &(_, _, to) in &self.states[at].edges {
+                let to = to as usize;
+                lengths[to] = lengths[to].max(lengths[at] + 1);
+                n_before[to] -= 1;
+                if n_before[to] == 0 {
+                    to_do.push(to);
+                }
+            }
+        }
+        (n_done == n).then(|| lengths.into_iter().max().unwrap_or(0))
+    }
+
+    /// Returns the fewest characters of a text.
+    pub fn shortest(&self) -> u64 {
+        let mut seen = vec![false; self.states.len()];
+        let mut level = vec![0_usize];
+        let mut n = 0;
+        while !level.is_empty() {
+            let mut next = Vec::new();
+            for at in level {
+                if std::mem::replace(&mut seen[at], true) {
+                    continue;
+                }
+                if self.states[at].accepts {
+                    return n;
+                }
+                next.extend(self.states[at].edges.iter().map(|edge| edge.2 as usize));
+            }
+            level = next;
+            n += 1;
+        }
+        0
+    }
+
+    /// Without the states from which no text ends.
+    pub fn trimmed(self) -> Self {
+        let n = self.states.len();
+        let mut before: Vec<Vec<u32>> = vec![Vec::new(); n];
+        for (at, state) in (0..).zip(&self.states) {
+            for edge in &state.edges {
+                before[edge.2 as usize].push(at);
+            }
+        }
+        let mut ends = vec![false; n];
+        let mut to_do: Vec<u32> = (0..n as u32)
+            .filter(|&at| self.states[at as usize].accepts)
+            .collect();
+        while let Some(at) = to_do.pop() {
+            if !std::mem::replace(&mut ends[at as usize], true) {
+                to_do.append(&mut before[at as usize]);
+            }
+        }
+        let mut numbers = vec![NOWHERE; n];
+        let mut n_kept = 0;
+        for at in 0..n {
+            // The first stays, so that there is one.
+            if ends[at] || at == 0 {
+                numbers[at] = n_kept;
+                n_kept += 1;
+            }
+        }
+        let mut states = Vec::with_capacity(n_kept as usize);
+        for (at, mut state) in self.states.into_iter().enumerate() {
+            if numbers[at] == NOWHERE {
+                continue;
+            }
+            state.edges.retain(|edge| ends[edge.2 as usize]);
+            state
+                .edges
+                .iter_mut()
+                .for_each(|edge| edge.2 = numbers[edge.2 as usize]);
+            states.push(state);
+        }
+        Self { states }
+    }
+
+    /// The smallest automaton of the same texts, if it is found soon.
+    pub fn minimized(self) -> Self {
+        const FEW: usize = 1 << 11;
+        const MOST_ROUNDS: usize = 64;
+        let dfa = self.trimmed();
+        let n = dfa.states.len();
+        if n > FEW {
+            return dfa;
+        }
+        let mut class: Vec<u32> = dfa.states.iter().map(|s| u32::from(s.accepts)).collect();
+        let mut n_classes = 0;
+        for _ in 0..MOST_ROUNDS.max(n.min(256)) {
+            let mut numbers: HashMap<(u32, Vec<Edge>), u32> = HashMap::new();
+            let mut next = Vec::with_capacity(n);
+            for (at, state) in dfa.states.iter().enumerate() {
+                let mut edges: Vec<Edge> = Vec::with_capacity(state.edges.len());
+                for &(first, last, to) in &state.edges {
+                    let to = class[to as usize];
+                    match edges.last_mut() {
+                        Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
+                        _ => edges.push((first, last, to)),
+                    }
+                }
+                let number = numbers.len() as u32;
+                next.push(*numbers.entry((class[at], edges)).or_insert(number));
+            }
+            class = next;
+            if numbers.len() == n_classes {
+                return Self::of_classes(&dfa, &class, n_classes);
+            }
+            n_classes = numbers.len();
+        }
+        dfa
+    }
+
+    fn of_classes(dfa: &Self, class: &[u32], n_classes: usize) -> Self {
+        let mut states: Vec<Option<State>> = vec![None; n_classes];
+        for (at, state) in dfa.states.iter().enumerate() {
+            let place = &mut states[class[at] as usize];
+            if place.is_some() {
+                continue;
+            }
+            let mut edges: Vec<Edge> = Vec::new();
+            for &(first, last, to) in &state.edges {
+                let to = class[to as usize];
+                match edges.last_mut() {
+                    Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
+                    _ => edges.push((first, last, to)),
+                }
+            }
+            *place = Some(State {
+                accepts: state.accepts,
+                edges,
+            });
+        }
+        // The first state is in the class that was numbered first.
+        Self {
+            states: states.into_iter().flatten().collect(),
+        }
+    }
+}
+
+/// An automaton that several hold.
+pub type Shared = Rc<Dfa>;

@@ -1,0 +1,903 @@
+//! Values become rules: one for each expression, made when it is first referred to, so that a
+//! schema which refers to itself ends.
+
+// In bounds: positions of members and elements are below the numbers of them.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::grammar::elements::{ENDLESS, Element, Rules, left_recursive};
+use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
+use crate::grammar::schema::automaton::{Dfa, Shared};
+use crate::grammar::schema::output::{Output, Sequence};
+use crate::grammar::schema::reader::JsonId;
+use crate::grammar::schema::refusal::{Answer, Refusal};
+use crate::grammar::schema::shape::{
+    Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Scalar, Shape, Strings,
+};
+
+/// The most properties whose order may be any: which of them were there is a state for each set.
+const MOST_IN_ANY_ORDER: usize = 10;
+/// The most different elements of an array of which no two are equal.
+const MOST_UNIQUE: usize = 10;
+/// The most states of the members of one object, or the elements of one array.
+const MOST_STATES: u64 = 1 << 16;
+
+/// Writes a grammar.
+pub struct Emitter {
+    /// The schema.
+    pub compiler: Compiler,
+    output: Output,
+    rules: HashMap<ExprId, u32>,
+    to_do: Vec<(ExprId, u32)>,
+    space: Sequence,
+}
+
+/// A member that an object names.
+struct Member {
+    name: Rc<str>,
+    value: ExprId,
+    is_required: bool,
+}
+
+/// What the members of an object are to be.
+struct Members {
+    named: Vec<Member>,
+    /// Any other member, if there may be one.
+    other: Option<Sequence>,
+    min: u64,
+    max: Option<u64>,
+}
+
+impl Emitter {
+    /// The rules for a whole text.
+    pub fn rules_of(compiler: Compiler) -> Answer<(Rules, Vec<Refusal>)> {
+        let mut emitter = Self {
+            compiler,
+            output: Output::default(),
+            rules: HashMap::new(),
+            to_do: Vec::new(),
+            space: Vec::new(),
+        };
+        if !emitter.compiler.options.compact {
+            let spaces = vec![(9, 10), (13, 13), (32, 32)];
+            let space = emitter.output.class(spaces)?;
+            emitter.space =
+                emitter
+                    .output
+                    .times(vec![space], 0, Some(u64::from(MAX_SCHEMA_SPACE)))?;
+        }
+        let root = emitter.compiler.document.root;
+        let root = emitter.compiler.schema(root);
+        let value = emitter.value(root)?;
+        let whole = [&*emitter.space, &[value], &*emitter.space].concat();
+        let Element::Rule(whole) = emitter.output.rule(vec![whole])? else {
+            return Err(Refusal::whole("an internal error: a rule is none"));
+        };
+        while let Some((expr, rule)) = emitter.to_do.pop() {
+            let shape = emitter.compiler.shape(expr)?;
+            let at = emitter.compiler.place_of(expr);
+            let alternatives = emitter.alternatives(&shape, at)?;
+            emitter.output.define(rule, alternatives)?;
+        }
+        let mut written = std::mem::take(&mut emitter.output.written);
+        written.classes = emitter.output.take_classes();
+        written.root = whole;
+        super::productive::prune(&mut written)
+            .map_err(|()| Refusal::whole("no value follows it"))?;
+        debug_assert_eq!(
+            left_recursive(&written),
+            None,
+            "every rule begins with a character"
+        );
+        let rules = Rules::link(written)
+            .map_err(|_| Refusal::whole("its grammar has too many sequences; make it smaller"))?;
+        Ok((rules, emitter.compiler.left_out))
+    }
+
+    /// The rule of an expression's values.
+    fn value(&mut self, expr: ExprId) -> Answer<Element> {
+        if let Some(&rule) = self.rules.get(&expr) {
+            return Ok(Element::Rule(rule));
+        }
+        let rule = self.output.reserve();
+        self.rules.insert(expr, rule);
+        self.to_do.push((expr, rule));
+        Ok(Element::Rule(rule))
+    }
+
+    fn alternatives(&mut self, shape: &Shape, at: JsonId) -> Answer<Vec<Sequence>> {
+        let mut all = Vec::new();
+        for (is_there, word) in [
+            (shape.null, "null"),
+            (shape.no, "false"),
+            (shape.yes, "true"),
+        ] {
+            if is_there {
+                all.push(self.output.raw(word)?);
+            }
+        }
+        for numbers in &shape.numbers {
+            all.extend(self.numbers(numbers, at)?);
+        }
+        for strings in &shape.strings {
+            all.extend(self.strings(strings, at)?);
+        }
+        for arrays in &shape.arrays {
+            all.extend(self.array(arrays, at)?);
+        }
+        for objects in &shape.objects {
+            all.extend(self.object(objects, at)?);
+        }
+        Ok(all)
+    }
+
+    fn too_large(&self, at: JsonId, keyword: &str) -> Refusal {
+        self.compiler.refusal(
+            at,
+            keyword,
+            "the automaton exceeds LLAMA_SIEVE_JSON_MAX_STATES; use a simpler pattern, smaller \
+             numbers or wider bounds",
+        )
+    }
+
+    fn numbers(&mut self, numbers: &Numbers, at: JsonId) -> Answer<Vec<Sequence>> {
+        let is_free = |integer| {
+            *numbers
+                == Numbers {
+                    integer,
+                    ..Numbers::default()
+                }
+        };
+        if is_free(Some(true)) || is_free(None) {
+            let number = self.free_number(numbers.integer == Some(true))?;
+            return Ok(vec![number]);
+        }
+        let made = match &numbers.only {
+            Some(_) => self.compiler.texts_of_numbers(numbers).map(Err),
+            None => self.compiler.automaton_of_numbers(numbers).map(Ok),
+        };
+        match made {
+            Ok(Err(texts)) => texts.iter().map(|text| self.output.raw(text)).collect(),
+            Ok(Ok(dfa)) if dfa.is_empty() => Ok(Vec::new()),
+            Ok(Ok(dfa)) => Ok(vec![vec![self.output.automaton(&dfa, false)?]]),
+            Err(_) => {
+                let refusal = self.too_large(at, "multipleOf");
+                self.compiler.leave_out(refusal)?;
+                Ok(vec![self.free_number(numbers.integer == Some(true))?])
+            }
+        }
+    }
+
+    fn free_number(&mut self, is_integer: bool) -> Answer<Sequence> {
+        let digit = self.output.class(vec![(0x30, 0x39)])?;
+        let digits = self.output.times(vec![digit], 0, None)?;
+        let not_zero = self.output.class(vec![(0x31, 0x39)])?;
+        let zero = self.output.raw("0")?;
+        let minus = self.output.raw("-")?;
+        let sign = self.output.rule(vec![minus, Vec::new()])?;
+        let long = [&[not_zero], &*digits].concat();
+        let whole = self.output.rule(vec![zero, long])?;
+        if is_integer {
+            return Ok(vec![sign, whole]);
+        }
+        let some = [&[digit], &*digits].concat();
+        let fraction = [&*self.output.raw(".")?, &*some].concat();
+        let fraction = self.output.rule(vec![fraction, Vec::new()])?;
+        let signs = self.output.class(vec![(0x2B, 0x2B), (0x2D, 0x2D)])?;
+        let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
+        let e = self.output.class(vec![(0x45, 0x45), (0x65, 0x65)])?;
+        let exponent = [&[e, signs], &*some].concat();
+        let exponent = self.output.rule(vec![exponent, Vec::new()])?;
+        Ok(vec![sign, whole, fraction, exponent])
+    }
+
+    fn strings(&mut self, strings: &Strings, at: JsonId) -> Answer<Vec<Sequence>> {
+        if let Some(texts) = &strings.only {
+            let mut all = Vec::new();
+            let mut seen = std::collections::HashSet::new();
+            for text in texts {
+                let n = text.chars().count() as u64;
+                let is_in = |&(lang, is_in): &(u32, bool)| {
+                    self.compiler.lang_of(lang).accepts(text) == is_in
+                };
+                if n >= strings.min
+                    && strings.max.is_none_or(|max| n <= max)
+                    && strings.langs.iter().all(is_in)
+                    && !strings.except.contains(text)
+                    && seen.insert(text)
+                {
+                    let content = self.output.content(text)?;
+                    all.push(self.output.quoted(content)?);
+                }
+            }
+            return Ok(all);
+        }
+        let content = match self.content(strings) {
+            Ok(content) => content?,
+            Err(()) => {
+                let keyword = match strings.max {
+                    Some(_) => "maxLength",
+                    None => "pattern",
+                };
+                let refusal = self.too_large(at, keyword);
+                self.compiler.leave_out(refusal)?;
+                self.output.any_content(strings.min, strings.max)?
+            }
+        };
+        Ok(vec![self.output.quoted(content)?])
+    }
+
+    /// The content of strings; an error where its automaton is too large.
+    fn content(&mut self, strings: &Strings) -> Result<Answer<Sequence>, ()> {
+        if strings.langs.is_empty() && strings.except.is_empty() {
+            return Ok(self.output.any_content(strings.min, strings.max));
+        }
+        let free = Strings {
+            min: 0,
+            max: None,
+            ..strings.clone()
+        };
+        let dfa = self.compiler.automaton_of_strings(&free).map_err(|_| ())?;
+        // Any number of characters of one kind: counted, not written out.
+        let only = dfa
+            .states
+            .first()
+            .filter(|state| state.accepts && dfa.states.len() == 1 && !state.edges.is_empty());
+        let more = dfa.states.get(1).filter(|state| {
+            dfa.states.len() == 2
+                && state.accepts
+                && dfa
+                    .states
+                    .first()
+                    .is_some_and(|first| !first.accepts && first.edges == state.edges)
+                && state.edges.iter().all(|edge| edge.2 == 1)
+        });
+        if let Some(state) = only.or(more) {
+            let spans = state.edges.iter().map(|&(a, b, _)| (a, b)).collect();
+            let fewest = u64::from(only.is_none());
+            let character = match self.output.character(spans) {
+                Ok(character) => character,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
+            return Ok(self
+                .output
+                .times(vec![character], strings.min.max(fewest), strings.max));
+        }
+        let dfa = self
+            .compiler
+            .automaton_of_strings(strings)
+            .map_err(|_| ())?;
+        if dfa.is_empty() {
+            return Ok(self.output.nothing().map(|nothing| vec![nothing]));
+        }
+        Ok(self
+            .output
+            .automaton(&dfa, true)
+            .map(|content| vec![content]))
+    }
+
+    /// `value`, and white space behind it.
+    fn spaced(&mut self, value: ExprId) -> Answer<Sequence> {
+        let value = self.value(value)?;
+        Ok([&[value], &*self.space].concat())
+    }
+
+    /// A comma, and white space behind it.
+    fn comma(&mut self) -> Answer<Sequence> {
+        let comma = self.output.raw(",")?;
+        Ok([&*comma, &*self.space].concat())
+    }
+
+    fn enclosed(&mut self, brackets: [&str; 2], content: Sequence) -> Answer<Sequence> {
+        let (open, close) = (self.output.raw(brackets[0])?, self.output.raw(brackets[1])?);
+        Ok([&*open, &*self.space, &*content, &*close].concat())
+    }
+
+    fn array(&mut self, arrays: &Arrays, at: JsonId) -> Answer<Vec<Sequence>> {
+        if arrays.max.is_some_and(|max| max < arrays.min) {
+            return Ok(Vec::new());
+        }
+        let is_unique = arrays.unique.is_some() && arrays.max.is_none_or(|max| max > 1);
+        let content = if is_unique {
+            match self.unique(arrays)? {
+                Some(content) => content,
+                None => {
+                    let refusal = self.compiler.refusal(
+                        arrays.unique.unwrap_or(at),
+                        "uniqueItems",
+                        format!(
+                            "only where the items are of at most {MOST_UNIQUE} values of \"enum\", \
+                             and no \"contains\" stands beside it"
+                        ),
+                    );
+                    self.compiler.leave_out(refusal)?;
+                    let arrays = Arrays {
+                        unique: None,
+                        ..arrays.clone()
+                    };
+                    return self.array(&arrays, at);
+                }
+            }
+        } else if arrays.contains.is_empty() {
+            self.elements(arrays)?
+        } else {
+            match self.containing(arrays)? {
+                Some(content) => content,
+                None => {
+                    let refusal = self.compiler.refusal(
+                        at,
+                        "contains",
+                        format!("the numbers of items multiply to more than {MOST_STATES}"),
+                    );
+                    self.compiler.leave_out(refusal)?;
+                    let arrays = Arrays {
+                        contains: Vec::new(),
+                        ..arrays.clone()
+                    };
+                    return self.array(&arrays, at);
+                }
+            }
+        };
+        Ok(vec![self.enclosed(["[", "]"], content)?])
+    }
+
+    fn elements(&mut self, arrays: &Arrays) -> Answer<Sequence> {
+        let n_first = arrays.prefix.len();
+        let most = match arrays.rest {
+            NEVER => Some(arrays.max.unwrap_or(u64::MAX).min(n_first as u64)),
+            _ => arrays.max,
+        };
+        let n = match most {
+            Some(most) => n_first.min(usize::try_from(most).unwrap_or(usize::MAX)),
+            None => n_first,
+        };
+        // Behind the first ones.
+        let (min, max) = (
+            arrays.min.saturating_sub(n as u64),
+            most.map(|most| most.saturating_sub(n as u64)),
+        );
+        let comma = self.comma()?;
+        let mut behind = if max == Some(0) {
+            match min {
+                0 => Vec::new(),
+                _ => vec![self.output.nothing()?],
+            }
+        } else {
+            let element = self.spaced(arrays.rest)?;
+            let next = [&*comma, &*element].concat();
+            match n {
+                0 => {
+                    let least = min.max(1) - 1;
+                    let more = self.output.times(next, least, max.map(|max| max - 1))?;
+                    let some = [element, more].concat();
+                    match min {
+                        0 => vec![self.output.rule(vec![some, Vec::new()])?],
+                        _ => some,
+                    }
+                }
+                _ => self.output.times(next, min, max)?,
+            }
+        };
+        for i in (0..n).rev() {
+            let element = self.spaced(arrays.prefix[i])?;
+            let comma: &[Element] = if i == 0 { &[] } else { &comma };
+            let some = [comma, &element, &behind].concat();
+            let alternatives = match i as u64 >= arrays.min {
+                true => vec![some, Vec::new()],
+                false => vec![some],
+            };
+            behind = vec![self.output.rule(alternatives)?];
+        }
+        Ok(behind)
+    }
+
+    /// Elements of which so many are of some kind; `None` where there are too many states.
+    fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
+        let first = arrays.prefix.len() as u64;
+        // The first element, before which there is no comma, is told from all others.
+        let last = arrays.max.unwrap_or(0).max(arrays.min).max(first).max(1);
+        let counted: Vec<u64> = arrays
+            .contains
+            .iter()
+            .map(|contains| {
+                contains
+                    .max
+                    .map_or(contains.min, |max| max.max(contains.min))
+            })
+            .collect();
+        let n_states = counted
+            .iter()
+            .try_fold(last.saturating_add(1), |n, most| n.checked_mul(most + 1));
+        if n_states.is_none_or(|n| n > MOST_STATES) || arrays.contains.len() > 4 {
+            return Ok(None);
+        }
+        let comma = self.comma()?;
+        let mut rules: HashMap<(u64, Vec<u64>), u32> = HashMap::new();
+        let start = (0, vec![0; counted.len()]);
+        let rule = self.output.reserve();
+        rules.insert(start.clone(), rule);
+        let mut to_do = vec![start];
+        while let Some((i, counts)) = to_do.pop() {
+            let rule = rules[&(i, counts.clone())];
+            let mut alternatives = Vec::new();
+            let pairs = || arrays.contains.iter().zip(&counts);
+            if i >= arrays.min && pairs().all(|(contains, &count)| count >= contains.min) {
+                alternatives.push(Vec::new());
+            }
+            let may_go_on = arrays.max.is_none_or(|max| i < max);
+            let element = match arrays.prefix.get(i as usize) {
+                Some(&element) => element,
+                None => arrays.rest,
+            };
+            // For each kind, whether the element is of it: where that does not matter, or only that
+            // it is, the others need not be told apart.
+            let ways = if may_go_on { 1_u32 << counts.len() } else { 0 };
+            'ways: for way in 0..ways {
+                let mut exprs = vec![element];
+                let mut next = counts.clone();
+                for (k, (contains, &count)) in pairs().enumerate() {
+                    let is_of = way >> k & 1 == 1;
+                    if is_of {
+                        if contains.max == Some(count)
+                            || contains.max.is_none() && count >= contains.min
+                        {
+                            continue 'ways;
+                        }
+                        exprs.push(contains.what);
+                        next[k] = (count + 1).min(counted[k]);
+                    } else if contains.max.is_some() {
+                        exprs.push(self.compiler.minus(super::shape::ANY, contains.what));
+                    }
+                }
+                let expr = self.compiler.all_of(exprs);
+                if expr == NEVER {
+                    continue;
+                }
+                let key = ((i + 1).min(last), next);
+                let target = match rules.get(&key) {
+                    Some(&rule) => rule,
+                    None => {
+                        let rule = self.output.reserve();
+                        rules.insert(key.clone(), rule);
+                        to_do.push(key);
+                        rule
+                    }
+                };
+                let element = self.spaced(expr)?;
+                let comma: &[Element] = if i == 0 { &[] } else { &comma };
+                alternatives.push([comma, &element, &[Element::Rule(target)]].concat());
+            }
+            self.output.define(rule, alternatives)?;
+        }
+        Ok(Some(vec![Element::Rule(rule)]))
+    }
+
+    /// All values of an expression, if they are few and none is an array or object.
+    fn finite(&mut self, expr: ExprId) -> Answer<Option<Vec<Scalar>>> {
+        let shape = self.compiler.shape(expr)?;
+        if !shape.arrays.is_empty() || !shape.objects.is_empty() {
+            return Ok(None);
+        }
+        let mut all = Vec::new();
+        let words = [
+            (shape.null, Scalar::Null),
+            (shape.no, Scalar::Bool(false)),
+            (shape.yes, Scalar::Bool(true)),
+        ];
+        all.extend(words.into_iter().filter(|word| word.0).map(|word| word.1));
+        for numbers in &shape.numbers {
+            match &numbers.only {
+                Some(only) => all.extend(only.iter().cloned().map(Scalar::Number)),
+                None => return Ok(None),
+            }
+        }
+        for strings in &shape.strings {
+            match &strings.only {
+                Some(only) => all.extend(only.iter().cloned().map(Scalar::String)),
+                None => return Ok(None),
+            }
+        }
+        let mut seen = Vec::new();
+        for one in all {
+            if !seen.contains(&one) {
+                seen.push(one);
+            }
+        }
+        Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
+    }
+
+    /// Elements of which no two are equal; `None` where that is not known.
+    fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
+        if !arrays.contains.is_empty() || !arrays.prefix.is_empty() {
+            return Ok(None);
+        }
+        let Some(values) = self.finite(arrays.rest)? else {
+            return Ok(None);
+        };
+        let comma = self.comma()?;
+        let n = values.len();
+        let mut elements = Vec::with_capacity(n);
+        for value in values {
+            // What else is said of the elements holds, too.
+            let value = self.compiler.only(value);
+            let value = self.compiler.all_of([arrays.rest, value]);
+            elements.push(self.spaced(value)?);
+        }
+        let rules: Vec<u32> = (0..1 << n).map(|_| self.output.reserve()).collect();
+        for (used, &rule) in rules.iter().enumerate() {
+            let n_used = u64::from(used.count_ones());
+            let mut alternatives = Vec::new();
+            if n_used >= arrays.min {
+                alternatives.push(Vec::new());
+            }
+            for (k, element) in elements.iter().enumerate() {
+                if used >> k & 1 == 1 || arrays.max.is_some_and(|max| n_used >= max) {
+                    continue;
+                }
+                let comma: &[Element] = if used == 0 { &[] } else { &comma };
+                let next = Element::Rule(rules[used | 1 << k]);
+                alternatives.push([comma, element, &[next]].concat());
+            }
+            self.output.define(rule, alternatives)?;
+        }
+        Ok(Some(vec![Element::Rule(rules[0])]))
+    }
+
+    fn object(&mut self, objects: &Objects, at: JsonId) -> Answer<Vec<Sequence>> {
+        let at = objects.at.unwrap_or(at);
+        if objects.max.is_some_and(|max| max < objects.min) {
+            return Ok(Vec::new());
+        }
+        let Some(members) = self.members(objects, at)? else {
+            return Ok(Vec::new());
+        };
+        let n_required = members
+            .named
+            .iter()
+            .filter(|member| member.is_required)
+            .count() as u64;
+        let most = match members.other {
+            None => Some(members.named.len() as u64),
+            Some(_) => None,
+        };
+        let members = Members {
+            min: if members.min <= n_required {
+                0
+            } else {
+                members.min
+            },
+            max: members
+                .max
+                .filter(|&max| most.is_none_or(|most| max < most)),
+            ..members
+        };
+        let content = match self.compiler.options.any_order && members.named.len() > 1 {
+            true => self.in_any_order(&members, at)?,
+            false => self.in_order(&members, at)?,
+        };
+        Ok(vec![self.enclosed(["{", "}"], content)?])
+    }
+
+    /// The members of an object; `None` where one that there must be cannot.
+    fn members(&mut self, objects: &Objects, at: JsonId) -> Answer<Option<Members>> {
+        let mut all: Vec<Member> = Vec::new();
+        let is_required = |name: &Rc<str>| objects.required.contains(name);
+        for (name, value) in &objects.named {
+            all.push(Member {
+                name: Rc::clone(name),
+                value: *value,
+                is_required: is_required(name),
+            });
+        }
+        let is_closed =
+            self.compiler.options.closed && objects.rests.is_empty() && !objects.named.is_empty();
+        for name in &objects.required {
+            if objects.named(name).is_none() {
+                let value = match is_closed {
+                    true => NEVER,
+                    false => self.compiler.unnamed(objects, name),
+                };
+                all.push(Member {
+                    name: Rc::clone(name),
+                    value,
+                    is_required: true,
+                });
+            }
+        }
+        let names = match objects.names.is_empty() {
+            true => None,
+            false => {
+                let names = self.compiler.all_of(objects.names.iter().copied());
+                let strings = self.compiler.shape(names)?.strings.clone();
+                let dfa = self.compiler.automaton_of_any(&strings);
+                Some(dfa.map_err(|_| self.too_large(at, "propertyNames"))?)
+            }
+        };
+        for member in &mut all {
+            if names
+                .as_ref()
+                .is_some_and(|names| !names.accepts(&member.name))
+            {
+                member.value = NEVER;
+            }
+        }
+        if all
+            .iter()
+            .any(|member| member.is_required && member.value == NEVER)
+        {
+            return Ok(None);
+        }
+        let other = match is_closed
+            || objects.rests.iter().any(|rest| {
+                rest.others == NEVER && rest.patterns.iter().all(|&(_, expr)| expr == NEVER)
+            }) {
+            true => None,
+            false => self.other_member(objects, &all, names.as_ref(), at)?,
+        };
+        all.retain(|member| member.value != NEVER);
+        Ok(Some(Members {
+            named: all,
+            other,
+            min: objects.min,
+            max: objects.max,
+        }))
+    }
+
+    /// A member with a name that the object does not name.
+    fn other_member(
+        &mut self,
+        objects: &Objects,
+        named: &[Member],
+        names: Option<&Dfa>,
+        at: JsonId,
+    ) -> Answer<Option<Sequence>> {
+        let texts = named.iter().map(|member| &*member.name);
+        let regions = (|| {
+            let mut dfa = names.cloned().unwrap_or_else(Dfa::all);
+            if !named.is_empty() {
+                dfa = dfa.minus(&Dfa::of_texts(texts)?)?.minimized();
+            }
+            let mut regions = vec![(dfa, Vec::new())];
+            for rest in &objects.rests {
+                let mut next = Vec::new();
+                for (dfa, exprs) in regions {
+                    let mut parts = vec![(dfa, exprs, false)];
+                    for &(lang, expr) in &rest.patterns {
+                        let lang = self.compiler.lang_of(lang);
+                        let mut split = Vec::new();
+                        for (dfa, exprs, matches) in parts {
+                            let (inside, outside) = (dfa.and(&lang)?, dfa.minus(&lang)?);
+                            let mut more = exprs.clone();
+                            more.push(expr);
+                            split.push((inside.minimized(), more, true));
+                            split.push((outside.minimized(), exprs, matches));
+                        }
+                        split.retain(|(dfa, _, _)| !dfa.is_empty());
+                        parts = split;
+                    }
+                    for (dfa, mut exprs, matches) in parts {
+                        if !matches {
+                            exprs.push(rest.others);
+                        }
+                        next.push((dfa, exprs));
+                    }
+                }
+                regions = next;
+            }
+            Ok::<_, crate::grammar::schema::automaton::TooLarge>(regions)
+        })();
+        let Ok(regions) = regions else {
+            let refusal = self.too_large(at, "patternProperties");
+            self.compiler.leave_out(refusal)?;
+            let content = self.output.any_content(0, None)?;
+            return Ok(Some(self.member(content, super::shape::ANY)?));
+        };
+        let mut by_value: Vec<(ExprId, Dfa)> = Vec::new();
+        for (dfa, exprs) in regions {
+            let expr = self.compiler.all_of(exprs);
+            if expr == NEVER || dfa.is_empty() {
+                continue;
+            }
+            match by_value.iter_mut().find(|(other, _)| *other == expr) {
+                Some((_, all)) => {
+                    let both = all.or(&dfa).map(Dfa::minimized);
+                    *all = both.map_err(|_| self.too_large(at, "patternProperties"))?;
+                }
+                None => by_value.push((expr, dfa)),
+            }
+        }
+        let mut alternatives = Vec::new();
+        for (expr, dfa) in by_value {
+            let content = match dfa == Dfa::all() {
+                true => self.output.any_content(0, None)?,
+                false => vec![self.output.automaton(&Shared::new(dfa), true)?],
+            };
+            alternatives.push(self.member(content, expr)?);
+        }
+        Ok(match alternatives.len() {
+            0 => None,
+            1 => alternatives.pop(),
+            _ => Some(vec![self.output.rule(alternatives)?]),
+        })
+    }
+
+    /// A member with this content of its name, and white space behind it.
+    fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
+        let name = self.output.quoted(name)?;
+        let colon = self.output.raw(":")?;
+        let value = self.spaced(value)?;
+        Ok([&*name, &*self.space, &*colon, &*self.space, &*value].concat())
+    }
+
+    /// Members that are not named, behind so many others.
+    fn others(
+        &mut self,
+        members: &Members,
+        at: JsonId,
+        n: u64,
+        is_first: bool,
+    ) -> Answer<Sequence> {
+        let min = members.min.saturating_sub(n);
+        let max = members.max.map(|max| max.saturating_sub(n));
+        let Some(member) = &members.other else {
+            return match min {
+                0 => Ok(Vec::new()),
+                _ => Ok(vec![self.output.nothing()?]),
+            };
+        };
+        if max == Some(0) {
+            return Ok(Vec::new());
+        }
+        if min > 1 {
+            // The same name twice is one member.
+            let refusal = self.compiler.refusal(
+                at,
+                "minProperties",
+                "members that are not named in \"properties\" may have one name, so that they are \
+                 not counted; name them, or require at most one more",
+            );
+            self.compiler.leave_out(refusal)?;
+        }
+        let comma = self.comma()?;
+        let next = [&*comma, &**member].concat();
+        if !is_first {
+            return self.output.times(next, min, max);
+        }
+        let more = self
+            .output
+            .times(next, min.max(1) - 1, max.map(|max| max - 1))?;
+        let some = [member, &*more].concat();
+        match min {
+            0 => Ok(vec![self.output.rule(vec![some, Vec::new()])?]),
+            _ => Ok(some),
+        }
+    }
+
+    fn too_many_members(&self, at: JsonId, keyword: &str) -> Refusal {
+        self.compiler.refusal(
+            at,
+            keyword,
+            format!("the numbers of members multiply to more than {MOST_STATES}"),
+        )
+    }
+
+    fn in_order(&mut self, members: &Members, at: JsonId) -> Answer<Sequence> {
+        let n = members.named.len();
+        // Members so far, counted as far as it matters.
+        let counts = members.min > 0 || members.max.is_some();
+        if counts && (n as u64).saturating_mul(n as u64) > MOST_STATES {
+            let keyword = if members.max.is_some() {
+                "maxProperties"
+            } else {
+                "minProperties"
+            };
+            return Err(self.too_many_members(at, keyword));
+        }
+        let comma = self.comma()?;
+        let mut written = Vec::with_capacity(n);
+        for member in &members.named {
+            let name = self.output.content(&member.name)?;
+            written.push(self.member(name, member.value)?);
+        }
+        // What follows, by the number of members so far, or whether there is one: from the last on.
+        let n_states = if counts { n + 1 } else { 2 };
+        let mut behind: Vec<Option<Sequence>> = vec![None; n_states];
+        for (so_far, place) in behind.iter_mut().enumerate() {
+            if members.max.is_some_and(|max| so_far as u64 > max) {
+                continue;
+            }
+            *place = Some(self.others(members, at, so_far as u64, so_far == 0)?);
+        }
+        for i in (0..n).rev() {
+            let is_required = members.named[i].is_required;
+            let most_so_far = if counts { i } else { usize::from(i > 0) };
+            let mut next: Vec<Option<Sequence>> = vec![None; n_states];
+            for so_far in 0..=most_so_far {
+                let target = if counts { so_far + 1 } else { 1 };
+                let comma: &[Element] = if so_far == 0 { &[] } else { &comma };
+                let mut alternatives = Vec::new();
+                if let Some(Some(behind)) = behind.get(target) {
+                    alternatives.push([comma, &written[i], behind].concat());
+                }
+                if let (false, Some(Some(behind))) = (is_required, behind.get(so_far)) {
+                    alternatives.push(behind.clone());
+                }
+                if !alternatives.is_empty() {
+                    next[so_far] = Some(vec![self.output.rule(alternatives)?]);
+                }
+            }
+            behind = next;
+        }
+        match behind.into_iter().next().flatten() {
+            Some(content) => Ok(content),
+            None => Ok(vec![self.output.nothing()?]),
+        }
+    }
+
+    fn in_any_order(&mut self, members: &Members, at: JsonId) -> Answer<Sequence> {
+        let n = members.named.len();
+        if n > MOST_IN_ANY_ORDER {
+            return Err(self.compiler.refusal(
+                at,
+                "properties",
+                format!(
+                    "LLAMA_SIEVE_JSON_ANY_ORDER takes at most {MOST_IN_ANY_ORDER} properties of one \
+                     object; take the order of the schema"
+                ),
+            ));
+        }
+        if members.other.is_some() && (members.min > 0 || members.max.is_some()) {
+            return Err(self.compiler.refusal(
+                at,
+                if members.max.is_some() {
+                    "maxProperties"
+                } else {
+                    "minProperties"
+                },
+                "not with LLAMA_SIEVE_JSON_ANY_ORDER where members that are not named are allowed",
+            ));
+        }
+        let comma = self.comma()?;
+        let mut written = Vec::with_capacity(n);
+        for member in &members.named {
+            let name = self.output.content(&member.name)?;
+            written.push(self.member(name, member.value)?);
+        }
+        // By the members so far, and whether there was any.
+        let sets = 1_usize << n;
+        let rules: Vec<[u32; 2]> = (0..sets)
+            .map(|_| [self.output.reserve(), self.output.reserve()])
+            .collect();
+        for used in 0..sets {
+            for is_first in [false, true] {
+                if is_first && used != 0 {
+                    continue;
+                }
+                let n_used = u64::from(used.count_ones());
+                let comma: &[Element] = if is_first { &[] } else { &comma };
+                let mut alternatives = Vec::new();
+                let lacks =
+                    |(k, member): (usize, &Member)| member.is_required && used >> k & 1 == 0;
+                if !members.named.iter().enumerate().any(lacks) && n_used >= members.min {
+                    alternatives.push(Vec::new());
+                }
+                for (k, member) in written.iter().enumerate() {
+                    if used >> k & 1 == 0 && members.max.is_none_or(|max| n_used < max) {
+                        let next = Element::Rule(rules[used | 1 << k][0]);
+                        alternatives.push([comma, member, &[next]].concat());
+                    }
+                }
+                if let Some(other) = &members.other {
+                    let next = Element::Rule(rules[used][0]);
+                    alternatives.push([comma, other, &[next]].concat());
+                }
+                self.output
+                    .define(rules[used][usize::from(is_first)], alternatives)?;
+            }
+        }
+        Ok(vec![Element::Rule(rules[0][1])])
+    }
+}
+
+const _: () = assert!(MAX_SCHEMA_ELEMENTS < ENDLESS as usize);

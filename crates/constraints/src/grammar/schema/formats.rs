@@ -1,0 +1,123 @@
+//! The formats that are enforced, as patterns. Each text is one of the format; where a format has
+//! texts that are hard to tell, a pattern leaves them out.
+
+/// The pattern of a format, and the most characters; `None` for one that is an annotation.
+pub fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
+    let (pattern, most) = match format {
+        "date" => (date(), None),
+        "time" => (time(), None),
+        "date-time" => (format!("{}T{}", date(), time()), None),
+        "duration" => (duration(), None),
+        "uuid" => (
+            "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}".into(),
+            None,
+        ),
+        "email" => (
+            format!(
+                "[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+(?:\\.[A-Za-z0-9!#$%&'*+/=?^_`{{|}}~-]+)*@{}",
+                hostname()
+            ),
+            Some(64),
+        ),
+        "hostname" => (hostname(), Some(63)),
+        "ipv4" => (ipv4(), None),
+        "ipv6" => (ipv6(), None),
+        "uri" => (uri(), None),
+        "uri-reference" => (format!("(?:{}|{})", uri(), relative()), None),
+        "json-pointer" => ("(?:/(?:[^~/]|~[01])*)*".into(), None),
+        _ => return None,
+    };
+    Some((format!("^(?:{pattern})$"), most))
+}
+
+fn date() -> String {
+    let leap = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)";
+    format!(
+        "(?:[0-9]{{4}}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|\
+         (?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|{leap}-02-29)"
+    )
+}
+
+fn time() -> String {
+    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,9})?\
+     (?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+        .into()
+}
+
+fn duration() -> String {
+    let time = "T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S)";
+    let days = "[0-9]+D";
+    let months = format!("[0-9]+M(?:{days})?");
+    let years = format!("[0-9]+Y(?:{months})?");
+    format!("P(?:[0-9]+W|(?:{years}|{months}|{days})(?:{time})?|{time})")
+}
+
+/// Labels of letters, digits and single dashes.
+fn hostname() -> String {
+    let label = "[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*";
+    format!("{label}(?:\\.{label})*")
+}
+
+fn ipv4() -> String {
+    let byte = "(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])";
+    format!("{byte}(?:\\.{byte}){{3}}")
+}
+
+fn ipv6() -> String {
+    let group = "[0-9A-Fa-f]{1,4}";
+    let mut ways = vec![
+        format!("(?:{group}:){{7}}{group}"),
+        format!("(?:{group}:){{6}}{}", ipv4()),
+    ];
+    // Groups before "::", and behind it at most so many that one is left out.
+    for before in 0..=7_usize {
+        let first = match before {
+            0 => String::new(),
+            n => format!("{group}(?::{group}){{{}}}", n - 1),
+        };
+        let behind = 7 - before;
+        ways.push(match behind {
+            0 => format!("{first}::"),
+            n => format!("{first}::(?:{group}(?::{group}){{0,{}}})?", n - 1),
+        });
+        if behind >= 2 {
+            ways.push(format!(
+                "{first}::(?:{group}:){{0,{}}}{}",
+                behind - 2,
+                ipv4()
+            ));
+        }
+    }
+    format!("(?:{})", ways.join("|"))
+}
+
+const PCHAR: &str = "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})";
+
+fn authority() -> String {
+    let user = "(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@";
+    let name = "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*";
+    format!("(?:{user})?(?:{name}|\\[{}\\])(?::[0-9]{{0,4}})?", ipv6())
+}
+
+fn behind_path() -> String {
+    let rest = format!("(?:{PCHAR}|[/?])*");
+    format!("(?:\\?{rest})?(?:#{rest})?")
+}
+
+fn uri() -> String {
+    format!(
+        "[A-Za-z][A-Za-z0-9+.-]*:(?://{}(?:/{PCHAR}*)*|/(?:{PCHAR}+(?:/{PCHAR}*)*)?|\
+         {PCHAR}+(?:/{PCHAR}*)*|){}",
+        authority(),
+        behind_path()
+    )
+}
+
+fn relative() -> String {
+    let first = "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})+";
+    format!(
+        "(?://{}(?:/{PCHAR}*)*|/(?:{PCHAR}+(?:/{PCHAR}*)*)?|{first}(?:/{PCHAR}*)*|){}",
+        authority(),
+        behind_path()
+    )
+}

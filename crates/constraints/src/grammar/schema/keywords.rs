@@ -1,0 +1,898 @@
+//! What each keyword allows.
+
+use std::rc::Rc;
+
+use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
+use crate::grammar::schema::automaton::Dfa;
+use crate::grammar::schema::decimal::Decimal;
+use crate::grammar::schema::ecma::found_in;
+use crate::grammar::schema::formats::pattern_of;
+use crate::grammar::schema::reader::{Json, JsonId};
+use crate::grammar::schema::references::Draft;
+use crate::grammar::schema::refusal::{Answer, Refusal};
+use crate::grammar::schema::shape::{
+    ANY, Arrays, Bound, Compiler, Contains, ExprId, LangId, NEVER, Numbers, Objects, Rest, Scalar,
+    Shape, Strings, shape_of_scalar,
+};
+use crate::quoted::quoted;
+
+/// What a schema and those that it holds in place have looked at of an object or array.
+#[derive(Debug, Default)]
+struct Evaluated {
+    names: Vec<Rc<str>>,
+    patterns: Vec<Rc<str>>,
+    all_members: bool,
+    n_elements: usize,
+    all_elements: bool,
+    /// Which elements depends on these.
+    some_elements: bool,
+}
+
+impl Evaluated {
+    fn is_nothing(&self) -> bool {
+        self.names.is_empty()
+            && self.patterns.is_empty()
+            && !self.all_members
+            && self.n_elements == 0
+            && !self.all_elements
+            && !self.some_elements
+    }
+}
+
+impl Compiler {
+    /// Notes that the shape of an expression is being found.
+    pub(super) fn enter(&mut self, id: ExprId) -> Answer<()> {
+        let at = self.place_of(id);
+        if self.open.contains(&id) {
+            let why = "the schema refers to itself for the same value; break the circle";
+            return Err(self.refusal(at, "$ref", why));
+        }
+        if self.open.len() >= MAX_SCHEMA_CHAIN {
+            return Err(self.refusal(
+                at,
+                "$ref",
+                format!(
+                    "more than LLAMA_SIEVE_JSON_MAX_CHAIN, {MAX_SCHEMA_CHAIN}, schemas follow each \
+                     other for one value"
+                ),
+            ));
+        }
+        if self.has_too_many() {
+            return Err(self.refusal(
+                at,
+                "allOf",
+                format!(
+                    "the subschemas have more combinations than \
+                     LLAMA_SIEVE_JSON_MAX_COMBINATIONS, {MAX_SCHEMA_COMBINATIONS}"
+                ),
+            ));
+        }
+        self.open.push(id);
+        Ok(())
+    }
+
+    /// The values of the value that the text has here.
+    pub(super) fn shape_of_value(&mut self, id: JsonId) -> Shape {
+        match self.document.get(id).clone() {
+            Json::Null => shape_of_scalar(&Scalar::Null),
+            Json::Bool(value) => shape_of_scalar(&Scalar::Bool(value)),
+            Json::Number(number, _) => shape_of_scalar(&Scalar::Number(number)),
+            Json::String(text) => shape_of_scalar(&Scalar::String(text)),
+            Json::Array(elements) => Shape {
+                arrays: vec![Arrays {
+                    prefix: elements
+                        .iter()
+                        .map(|&element| self.value(element))
+                        .collect(),
+                    rest: NEVER,
+                    min: elements.len() as u64,
+                    max: Some(elements.len() as u64),
+                    ..Arrays::default()
+                }],
+                ..Shape::default()
+            },
+            Json::Object(members) => {
+                let named = members
+                    .iter()
+                    .map(|(name, value)| (Rc::clone(name), self.value(*value)));
+                Shape {
+                    objects: vec![Objects {
+                        named: named.collect(),
+                        required: members.iter().map(|(name, _)| Rc::clone(name)).collect(),
+                        rests: vec![Rest {
+                            patterns: Vec::new(),
+                            others: NEVER,
+                        }],
+                        at: Some(id),
+                        ..Objects::default()
+                    }],
+                    ..Shape::default()
+                }
+            }
+        }
+    }
+
+    fn text(&self, id: JsonId) -> Option<Rc<str>> {
+        match self.document.get(id) {
+            Json::String(text) => Some(Rc::clone(text)),
+            _ => None,
+        }
+    }
+
+    fn expected(&self, at: JsonId, keyword: &str, what: &str) -> Refusal {
+        self.refusal(at, keyword, format!("expected {what}"))
+    }
+
+    /// A keyword's value that is a number of things.
+    fn count(&self, at: JsonId, keyword: &str) -> Answer<Option<u64>> {
+        let Some(id) = self.document.member(at, keyword) else {
+            return Ok(None);
+        };
+        match self.document.get(id) {
+            Json::Number(number, _) if number.is_integer() && !number.is_negative() => {
+                // More than any text has.
+                Ok(Some(number.to_u64().unwrap_or(u64::MAX / 4)))
+            }
+            _ => Err(self.expected(at, keyword, "a whole number of at least 0")),
+        }
+    }
+
+    fn number_of(&self, at: JsonId, keyword: &str) -> Answer<Option<Decimal>> {
+        let Some(id) = self.document.member(at, keyword) else {
+            return Ok(None);
+        };
+        match self.document.get(id) {
+            Json::Number(number, _) => Ok(Some(number.clone())),
+            _ => Err(self.expected(at, keyword, "a number")),
+        }
+    }
+
+    fn list(&self, at: JsonId, keyword: &str) -> Answer<Option<Rc<[JsonId]>>> {
+        let Some(id) = self.document.member(at, keyword) else {
+            return Ok(None);
+        };
+        match self.document.get(id) {
+            Json::Array(all) => Ok(Some(Rc::clone(all))),
+            _ => Err(self.expected(at, keyword, "an array")),
+        }
+    }
+
+    fn map(&self, at: JsonId, keyword: &str) -> Answer<Rc<[(Rc<str>, JsonId)]>> {
+        let Some(id) = self.document.member(at, keyword) else {
+            return Ok(Rc::new([]));
+        };
+        match self.document.get(id) {
+            Json::Object(all) => Ok(Rc::clone(all)),
+            _ => Err(self.expected(at, keyword, "an object")),
+        }
+    }
+
+    fn sub(&mut self, at: JsonId, keyword: &str) -> Answer<Option<ExprId>> {
+        let Some(id) = self.document.member(at, keyword) else {
+            return Ok(None);
+        };
+        self.checked(at, keyword, id).map(Some)
+    }
+
+    /// The schema of this place, if it is one.
+    fn checked(&mut self, at: JsonId, keyword: &str, id: JsonId) -> Answer<ExprId> {
+        match self.document.get(id) {
+            Json::Bool(_) | Json::Object(_) => Ok(self.schema(id)),
+            _ => Err(self.expected(at, keyword, "a schema: an object, true or false")),
+        }
+    }
+
+    fn is_before(&self, draft: Draft) -> bool {
+        self.references.is_said && self.references.draft < draft
+    }
+
+    /// The values of the schema that the text has here.
+    pub(super) fn shape_of_schema(&mut self, at: JsonId) -> Answer<Shape> {
+        match self.document.get(at) {
+            Json::Bool(true) => return Ok(Shape::any()),
+            Json::Bool(false) => return Ok(Shape::default()),
+            Json::Object(_) => {}
+            _ => {
+                let parent = self.document.parent(at);
+                let (place, step) = parent.map_or((at, "$ref".into()), |(p, s)| (p, s.to_owned()));
+                return Err(self.expected(place, &step, "a schema: an object, true or false"));
+            }
+        }
+        type Keyword = fn(&mut Compiler, JsonId, &Shape) -> Answer<Option<Shape>>;
+        const IN_PLACE: [(&str, Keyword); 11] = [
+            ("$ref", Compiler::reference),
+            ("$dynamicRef", Compiler::dynamic_reference),
+            ("$recursiveRef", Compiler::recursive_reference),
+            ("allOf", Compiler::all),
+            ("anyOf", Compiler::any),
+            ("dependentRequired", Compiler::dependent_required),
+            ("dependentSchemas", Compiler::dependent_schemas),
+            ("dependencies", Compiler::dependencies),
+            ("not", Compiler::not),
+            ("oneOf", Compiler::one),
+            ("if", Compiler::conditional),
+        ];
+        let is_reference_alone =
+            self.is_before(Draft::Of2019) && self.document.member(at, "$ref").is_some();
+        let mut shape = match is_reference_alone {
+            true => Shape::any(),
+            false => self.by_types(at)?,
+        };
+        for (keyword, values) in IN_PLACE {
+            let is_there = self.document.member(at, keyword).is_some();
+            if !is_there || is_reference_alone && keyword != "$ref" {
+                continue;
+            }
+            match values(self, at, &shape) {
+                Ok(Some(narrower)) => shape = narrower,
+                Ok(None) => {}
+                Err(refusal) => self.leave_out(refusal)?,
+            }
+        }
+        Ok(shape)
+    }
+
+    fn lenient<T>(&mut self, answer: Answer<T>, otherwise: T) -> Answer<T> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(refusal) => {
+                self.leave_out(refusal)?;
+                Ok(otherwise)
+            }
+        }
+    }
+
+    /// What the keywords say that are about one type, and `type`, `enum` and `const`.
+    fn by_types(&mut self, at: JsonId) -> Answer<Shape> {
+        let numbers = self.numbers(at);
+        let numbers = self.lenient(numbers, Numbers::default())?;
+        let strings = self.strings(at)?;
+        let arrays = self.arrays(at);
+        let arrays = self.lenient(arrays, Arrays::default())?;
+        let objects = self.objects(at);
+        let objects = self.lenient(objects, Objects::default())?;
+        let mut shape = Shape {
+            numbers: vec![numbers],
+            strings: vec![strings],
+            arrays: vec![arrays],
+            objects: vec![objects],
+            ..Shape::any()
+        };
+        if let Some(types) = self.types(at)? {
+            shape = self.and(&shape, &types)?;
+        }
+        if let Some(values) = self.list(at, "enum")? {
+            let mut all = Shape::default();
+            for &value in values.iter() {
+                let value = self.shape_of_value(value);
+                all.add(value);
+            }
+            shape = self.and(&shape, &all)?;
+        }
+        if let Some(value) = self.document.member(at, "const")
+            && !self.is_before(Draft::Six)
+        {
+            let value = self.shape_of_value(value);
+            shape = self.and(&shape, &value)?;
+        }
+        Ok(shape)
+    }
+
+    fn types(&self, at: JsonId) -> Answer<Option<Shape>> {
+        let Some(id) = self.document.member(at, "type") else {
+            return Ok(None);
+        };
+        let names = match self.document.get(id) {
+            Json::String(_) => vec![id],
+            Json::Array(all) => all.to_vec(),
+            _ => return Err(self.expected(at, "type", "a name, or an array of names")),
+        };
+        let mut shape = Shape::default();
+        for name in names {
+            let name = self.text(name).unwrap_or_else(|| "".into());
+            match &*name {
+                "null" => shape.null = true,
+                "boolean" => (shape.no, shape.yes) = (true, true),
+                "integer" => shape.numbers.push(Numbers {
+                    integer: Some(true),
+                    ..Numbers::default()
+                }),
+                "number" => shape.numbers = vec![Numbers::default()],
+                "string" => shape.strings = vec![Strings::default()],
+                "array" => shape.arrays = vec![Arrays::default()],
+                "object" => shape.objects = vec![Objects::default()],
+                other => {
+                    return Err(self.refusal(
+                        at,
+                        "type",
+                        format!("\"{}\" is no type of JSON Schema", quoted(other)),
+                    ));
+                }
+            }
+        }
+        if shape
+            .numbers
+            .iter()
+            .any(|numbers| numbers.integer.is_none())
+        {
+            shape.numbers = vec![Numbers::default()];
+        }
+        Ok(Some(shape))
+    }
+
+    fn numbers(&mut self, at: JsonId) -> Answer<Numbers> {
+        let bound = |keyword: &str, exclusive: &str| -> Answer<Bound> {
+            let bound = self.number_of(at, keyword)?.map(|number| (number, false));
+            let Some(id) = self.document.member(at, exclusive) else {
+                return Ok(bound);
+            };
+            match self.document.get(id) {
+                Json::Bool(is_outside)
+                    if !self.references.is_said || self.references.draft == Draft::Four =>
+                {
+                    Ok(bound.map(|(number, _)| (number, *is_outside)))
+                }
+                Json::Number(number, _) if !self.is_before(Draft::Six) => {
+                    let other = (number.clone(), true);
+                    let is_lower = keyword == "minimum";
+                    Ok(Some(match bound {
+                        None => other,
+                        Some(bound) if bound.0 == other.0 => other,
+                        Some(bound) if (bound.0 > other.0) == is_lower => bound,
+                        Some(_) => other,
+                    }))
+                }
+                _ => Err(self.expected(at, exclusive, "a number")),
+            }
+        };
+        let min = bound("minimum", "exclusiveMinimum")?;
+        let max = bound("maximum", "exclusiveMaximum")?;
+        let mut multiples = Vec::new();
+        if let Some(number) = self.number_of(at, "multipleOf")? {
+            if number <= Decimal::zero() {
+                return Err(self.expected(at, "multipleOf", "a number above 0"));
+            }
+            multiples.push(number);
+        }
+        Ok(Numbers {
+            min,
+            max,
+            multiples,
+            ..Numbers::default()
+        })
+    }
+
+    fn strings(&mut self, at: JsonId) -> Answer<Strings> {
+        let (min, max) = (self.count(at, "minLength")?, self.count(at, "maxLength")?);
+        let mut langs = Vec::new();
+        for keyword in ["pattern", "format"] {
+            let Some(id) = self.document.member(at, keyword) else {
+                continue;
+            };
+            let lang = match self.text(id) {
+                None => Err(self.expected(at, keyword, "a string")),
+                Some(text) if keyword == "pattern" => self.pattern(at, keyword, &text).map(Some),
+                Some(text) => self.format(at, &text),
+            };
+            if let Some(lang) = self.lenient(lang, None)? {
+                langs.push((lang, true));
+            }
+        }
+        Ok(Strings {
+            min: min.unwrap_or(0),
+            max,
+            langs,
+            ..Strings::default()
+        })
+    }
+
+    fn pattern(&mut self, at: JsonId, keyword: &str, pattern: &str) -> Answer<LangId> {
+        let lang = self.lang(format!("pattern {pattern}"), || found_in(pattern));
+        lang.map_err(|why| self.refusal(at, keyword, format!("\"{}\": {why}", quoted(pattern))))
+    }
+
+    fn format(&mut self, at: JsonId, format: &str) -> Answer<Option<LangId>> {
+        let Some((pattern, most)) = pattern_of(format) else {
+            return Ok(None);
+        };
+        let lang = self.lang(format!("format {format}"), || {
+            let dfa = found_in(&pattern)?;
+            match most {
+                None => Ok(dfa),
+                Some(_) => dfa
+                    .of_length(0, most)
+                    .map(Dfa::minimized)
+                    .map_err(|_| String::from("its automaton is too large")),
+            }
+        });
+        lang.map(Some)
+            .map_err(|why| self.refusal(at, "format", format!("\"{}\": {why}", quoted(format))))
+    }
+
+    fn arrays(&mut self, at: JsonId) -> Answer<Arrays> {
+        let mut arrays = Arrays {
+            min: self.count(at, "minItems")?.unwrap_or(0),
+            max: self.count(at, "maxItems")?,
+            ..Arrays::default()
+        };
+        let items = self.document.member(at, "items");
+        let is_list = items.is_some_and(|id| matches!(self.document.get(id), Json::Array(_)));
+        if is_list {
+            for &item in self.list(at, "items")?.iter().flat_map(|all| all.iter()) {
+                let item = self.checked(at, "items", item)?;
+                arrays.prefix.push(item);
+            }
+            arrays.rest = self.sub(at, "additionalItems")?.unwrap_or(ANY);
+        } else {
+            if !self.is_before(Draft::Of2020)
+                && let Some(all) = self.list(at, "prefixItems")?
+            {
+                for &item in all.iter() {
+                    let item = self.checked(at, "prefixItems", item)?;
+                    arrays.prefix.push(item);
+                }
+            }
+            arrays.rest = self.sub(at, "items")?.unwrap_or(ANY);
+        }
+        if !self.is_before(Draft::Six)
+            && let Some(what) = self.sub(at, "contains")?
+        {
+            let counts = !self.is_before(Draft::Of2019);
+            let min = self.count(at, "minContains")?.filter(|_| counts);
+            let max = self.count(at, "maxContains")?.filter(|_| counts);
+            arrays.contains.push(Contains {
+                what,
+                min: min.unwrap_or(1),
+                max,
+            });
+        }
+        if let Some(id) = self.document.member(at, "uniqueItems") {
+            match self.document.get(id) {
+                Json::Bool(true) => arrays.unique = Some(at),
+                Json::Bool(false) => {}
+                _ => return Err(self.expected(at, "uniqueItems", "true or false")),
+            }
+        }
+        if let Some(others) = self.sub(at, "unevaluatedItems")?
+            && others != ANY
+            && !self.is_before(Draft::Of2019)
+        {
+            let evaluated = self.evaluated(at, 0).filter(|all| !all.some_elements);
+            let Some(evaluated) = evaluated else {
+                let why = "which items it is about depends on the value; use \"items\"";
+                let refusal = self.refusal(at, "unevaluatedItems", why);
+                self.leave_out(refusal)?;
+                return Ok(arrays);
+            };
+            if !evaluated.all_elements {
+                let n = evaluated.n_elements.max(arrays.prefix.len());
+                arrays.prefix.resize(n, ANY);
+                arrays.rest = others;
+            }
+        }
+        Ok(arrays)
+    }
+
+    fn objects(&mut self, at: JsonId) -> Answer<Objects> {
+        let mut patterns = Vec::new();
+        for (pattern, id) in self.map(at, "patternProperties")?.iter() {
+            let expr = self.checked(at, "patternProperties", *id)?;
+            let lang = self.pattern(at, "patternProperties", pattern)?;
+            patterns.push((lang, expr));
+        }
+        let matching = |compiler: &Self, name: &str| -> Vec<ExprId> {
+            let is_in = |lang| compiler.lang_of(lang).accepts(name);
+            let matching = patterns.iter().filter(|&&(lang, _)| is_in(lang));
+            matching.map(|&(_, expr)| expr).collect()
+        };
+        let mut named = Vec::new();
+        for (name, id) in self.map(at, "properties")?.iter() {
+            let expr = self.checked(at, "properties", *id)?;
+            let more = matching(self, name);
+            named.push((Rc::clone(name), self.all_of([expr].into_iter().chain(more))));
+        }
+        let mut required: Vec<Rc<str>> = Vec::new();
+        for &id in self.list(at, "required")?.iter().flat_map(|all| all.iter()) {
+            let name = self.text(id);
+            let name = name.ok_or_else(|| self.expected(at, "required", "names"))?;
+            if !required.contains(&name) {
+                required.push(name);
+            }
+        }
+        let mut others = self.sub(at, "additionalProperties")?;
+        let mut rests = Vec::new();
+        if others.is_none()
+            && let Some(unevaluated) = self.sub(at, "unevaluatedProperties")?
+            && unevaluated != ANY
+            && !self.is_before(Draft::Of2019)
+        {
+            match self.evaluated(at, 0) {
+                Some(evaluated) if evaluated.all_members => {}
+                Some(evaluated) => {
+                    let mut more = patterns.clone();
+                    for pattern in &evaluated.patterns {
+                        let lang = self.pattern(at, "unevaluatedProperties", pattern)?;
+                        if !more.iter().any(|&(other, _)| other == lang) {
+                            more.push((lang, ANY));
+                        }
+                    }
+                    for name in evaluated.names {
+                        if !named.iter().any(|(other, _)| *other == name) {
+                            named.push((Rc::clone(&name), self.all_of(matching(self, &name))));
+                        }
+                    }
+                    rests.push(Rest {
+                        patterns: more,
+                        others: unevaluated,
+                    });
+                }
+                None => {
+                    let why = "which properties it is about depends on the value; name them in \
+                               \"properties\" and use \"additionalProperties\"";
+                    let refusal = self.refusal(at, "unevaluatedProperties", why);
+                    self.leave_out(refusal)?;
+                    others = Some(ANY);
+                }
+            }
+        }
+        if rests.is_empty() && (others.is_some() || !patterns.is_empty()) {
+            rests.push(Rest {
+                patterns,
+                others: others.unwrap_or(ANY),
+            });
+        }
+        let mut names = Vec::new();
+        if !self.is_before(Draft::Six) {
+            names.extend(self.sub(at, "propertyNames")?.filter(|&expr| expr != ANY));
+        }
+        Ok(Objects {
+            named,
+            required,
+            rests,
+            names,
+            min: self.count(at, "minProperties")?.unwrap_or(0),
+            max: self.count(at, "maxProperties")?,
+            at: Some(at),
+        })
+    }
+
+    /// What a schema has looked at, whatever the value; `None` where that depends on it.
+    fn evaluated(&self, at: JsonId, depth: usize) -> Option<Evaluated> {
+        const DEEPEST: usize = 20;
+        if depth > DEEPEST {
+            return None;
+        }
+        let mut all = Evaluated::default();
+        let has = |keyword: &str| self.document.member(at, keyword).is_some();
+        let names = |keyword: &str| {
+            let members = self.document.member(at, keyword);
+            let members = members.map(|id| self.document.members(id));
+            let names = members.iter().flat_map(|members| members.iter());
+            names.map(|(name, _)| Rc::clone(name)).collect::<Vec<_>>()
+        };
+        all.names = names("properties");
+        all.patterns = names("patternProperties");
+        all.all_members =
+            has("additionalProperties") || (depth > 0 && has("unevaluatedProperties"));
+        let list = |keyword: &str| match self.document.member(at, keyword) {
+            Some(id) => match self.document.get(id) {
+                Json::Array(all) => all.to_vec(),
+                _ => Vec::new(),
+            },
+            None => Vec::new(),
+        };
+        let items = list("items");
+        all.n_elements = list("prefixItems").len().max(items.len());
+        all.all_elements = (has("items") && items.is_empty())
+            || has("additionalItems")
+            || (depth > 0 && has("unevaluatedItems"));
+        all.some_elements = has("contains");
+        let mut in_place = list("allOf");
+        let text = |keyword: &str| {
+            self.document
+                .member(at, keyword)
+                .and_then(|id| self.text(id))
+        };
+        if let Some(reference) = text("$ref") {
+            in_place.push(
+                self.references
+                    .target(&self.document, at, &reference)
+                    .ok()?,
+            );
+        }
+        if let Some(reference) = text("$dynamicRef") {
+            let target = self
+                .references
+                .dynamic_target(&self.document, at, &reference);
+            in_place.push(target.ok()?);
+        }
+        if has("$recursiveRef") {
+            in_place.push(self.references.recursive_target(&self.document, at).ok()?);
+        }
+        for id in in_place {
+            let more = self.evaluated(id, depth + 1)?;
+            all.names.extend(more.names);
+            all.patterns.extend(more.patterns);
+            all.all_members |= more.all_members;
+            all.n_elements = all.n_elements.max(more.n_elements);
+            all.all_elements |= more.all_elements;
+            all.some_elements |= more.some_elements;
+        }
+        let mut depending = [list("anyOf"), list("oneOf")].concat();
+        for keyword in ["if", "then", "else"] {
+            depending.extend(self.document.member(at, keyword));
+        }
+        if let Some(id) = self.document.member(at, "dependentSchemas") {
+            depending.extend(self.document.members(id).iter().map(|&(_, id)| id));
+        }
+        for id in depending {
+            if !self.evaluated(id, depth + 1)?.is_nothing() {
+                return None;
+            }
+        }
+        Some(all)
+    }
+
+    fn narrowed(&mut self, shape: &Shape, expr: ExprId) -> Answer<Option<Shape>> {
+        let other = self.shape(expr)?;
+        self.and(shape, &other).map(Some)
+    }
+
+    fn reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        self.referred(at, shape, "$ref", |compiler, reference| {
+            compiler
+                .references
+                .target(&compiler.document, at, reference)
+        })
+    }
+
+    fn dynamic_reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        if self.is_before(Draft::Of2020) {
+            return Ok(None);
+        }
+        self.referred(at, shape, "$dynamicRef", |compiler, reference| {
+            compiler
+                .references
+                .dynamic_target(&compiler.document, at, reference)
+        })
+    }
+
+    fn recursive_reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        let of_2019 = self.references.is_said && self.references.draft == Draft::Of2019;
+        if !of_2019 && self.references.is_said {
+            return Ok(None);
+        }
+        self.referred(at, shape, "$recursiveRef", |compiler, _| {
+            compiler.references.recursive_target(&compiler.document, at)
+        })
+    }
+
+    fn referred(
+        &mut self,
+        at: JsonId,
+        shape: &Shape,
+        keyword: &str,
+        target: impl FnOnce(&Self, &str) -> Result<JsonId, String>,
+    ) -> Answer<Option<Shape>> {
+        let id = self.document.member(at, keyword);
+        let Some(reference) = id.and_then(|id| self.text(id)) else {
+            return Err(self.expected(at, keyword, "a string"));
+        };
+        let target = target(self, &reference).map_err(|why| self.refusal(at, keyword, why))?;
+        let expr = self.checked(at, keyword, target)?;
+        self.narrowed(shape, expr)
+    }
+
+    fn branches(&mut self, at: JsonId, keyword: &str) -> Answer<Vec<ExprId>> {
+        let all = self.list(at, keyword)?.unwrap_or_else(|| Rc::new([]));
+        if all.is_empty() {
+            return Err(self.expected(at, keyword, "at least one schema"));
+        }
+        all.iter()
+            .map(|&id| self.checked(at, keyword, id))
+            .collect()
+    }
+
+    fn all(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        let mut shape = shape.clone();
+        for branch in self.branches(at, "allOf")? {
+            let branch = self.shape(branch)?;
+            shape = self.and(&shape, &branch)?;
+        }
+        Ok(Some(shape))
+    }
+
+    fn any(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        let mut all = Shape::default();
+        for branch in self.branches(at, "anyOf")? {
+            let branch = self.shape(branch)?;
+            all.add((*branch).clone());
+        }
+        self.and(shape, &all).map(Some)
+    }
+
+    fn one(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        const LEVELS: usize = 5;
+        let branches = self.branches(at, "oneOf")?;
+        let mut shapes: Vec<Shape> = Vec::with_capacity(branches.len());
+        for &branch in &branches {
+            let branch = self.shape(branch)?;
+            shapes.push(self.and(shape, &branch)?);
+        }
+        let mut one = Shape::default();
+        for (i, shape) in shapes.iter().enumerate() {
+            let mut only = shape.clone();
+            for (j, other) in shapes.iter().enumerate() {
+                if i == j {
+                    continue;
+                }
+                let both = self.and(&only, other)?;
+                if self.has_none(&both, LEVELS) {
+                    continue;
+                }
+                only = match self.difference(&only, other) {
+                    Ok(only) => only,
+                    Err(refusal) => {
+                        let why = format!(
+                            "a value may follow both {i} and {j} of it, and what follows only one \
+                             is not found ({}); tell them apart by a type, a \"const\" or a \
+                             required property, or use \"anyOf\"",
+                            refusal.why
+                        );
+                        let refusal = self.refusal(at, "oneOf", why);
+                        self.leave_out(refusal)?;
+                        only
+                    }
+                };
+            }
+            one.add(only);
+        }
+        Ok(Some(one))
+    }
+
+    fn not(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        let Some(expr) = self.sub(at, "not")? else {
+            return Ok(None);
+        };
+        let other = self.shape(expr)?;
+        match self.difference(shape, &other) {
+            Ok(shape) => Ok(Some(shape)),
+            Err(refusal) => Err(self.refusal(at, "not", refusal.why)),
+        }
+    }
+
+    fn conditional(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        if self.is_before(Draft::Seven) {
+            return Ok(None);
+        }
+        let Some(condition) = self.sub(at, "if")? else {
+            return Ok(None);
+        };
+        let (then, otherwise) = (self.sub(at, "then")?, self.sub(at, "else")?);
+        if then.is_none() && otherwise.is_none() {
+            return Ok(None);
+        }
+        self.either(at, "if", shape, condition, [then, otherwise])
+            .map(Some)
+    }
+
+    /// Those of `shape` that are of `condition` and the first, or not of it and of the second.
+    fn either(
+        &mut self,
+        at: JsonId,
+        keyword: &str,
+        shape: &Shape,
+        condition: ExprId,
+        [then, otherwise]: [Option<ExprId>; 2],
+    ) -> Answer<Shape> {
+        let condition = self.shape(condition)?;
+        let mut all = self.and(shape, &condition)?;
+        if let Some(then) = then {
+            let then = self.shape(then)?;
+            all = self.and(&all, &then)?;
+        }
+        let mut not = match self.difference(shape, &condition) {
+            Ok(not) => not,
+            Err(refusal) => return Err(self.refusal(at, keyword, refusal.why)),
+        };
+        if let Some(otherwise) = otherwise {
+            let otherwise = self.shape(otherwise)?;
+            not = self.and(&not, &otherwise)?;
+        }
+        all.add(not);
+        Ok(all)
+    }
+
+    /// Those of `shape` that have no member `name`, or are also of `then`.
+    fn dependent(&mut self, shape: &Shape, name: &Rc<str>, then: &Shape) -> Answer<Shape> {
+        let without = Shape {
+            objects: vec![Objects {
+                named: vec![(Rc::clone(name), NEVER)],
+                ..Objects::default()
+            }],
+            ..Shape::any()
+        };
+        let with = Shape {
+            objects: vec![Objects {
+                required: vec![Rc::clone(name)],
+                ..Objects::default()
+            }],
+            ..Shape::default()
+        };
+        let with = self.and(&with, then)?;
+        let mut all = self.and(shape, &without)?;
+        let with = self.and(shape, &with)?;
+        all.add(with);
+        Ok(all)
+    }
+
+    fn dependent_names(
+        &mut self,
+        at: JsonId,
+        keyword: &str,
+        shape: &Shape,
+        name: &Rc<str>,
+        names: &[JsonId],
+    ) -> Answer<Shape> {
+        let names: Option<Vec<Rc<str>>> = names.iter().map(|&id| self.text(id)).collect();
+        let Some(required) = names else {
+            return Err(self.expected(at, keyword, "names"));
+        };
+        let then = Shape {
+            objects: vec![Objects {
+                required,
+                ..Objects::default()
+            }],
+            ..Shape::any()
+        };
+        self.dependent(shape, name, &then)
+    }
+
+    fn dependent_required(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        const KEYWORD: &str = "dependentRequired";
+        if self.is_before(Draft::Of2019) {
+            return Ok(None);
+        }
+        let mut shape = shape.clone();
+        for (name, names) in self.map(at, KEYWORD)?.iter() {
+            let Json::Array(names) = self.document.get(*names).clone() else {
+                return Err(self.expected(at, KEYWORD, "arrays of names"));
+            };
+            shape = self.dependent_names(at, KEYWORD, &shape, name, &names)?;
+        }
+        Ok(Some(shape))
+    }
+
+    fn dependent_schemas(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        const KEYWORD: &str = "dependentSchemas";
+        if self.is_before(Draft::Of2019) {
+            return Ok(None);
+        }
+        let mut shape = shape.clone();
+        for (name, then) in self.map(at, KEYWORD)?.iter() {
+            let then = self.checked(at, KEYWORD, *then)?;
+            let then = self.shape(then)?;
+            shape = self.dependent(&shape, name, &then)?;
+        }
+        Ok(Some(shape))
+    }
+
+    fn dependencies(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
+        const KEYWORD: &str = "dependencies";
+        if self.references.is_said && self.references.draft >= Draft::Of2019 {
+            return Ok(None);
+        }
+        let mut shape = shape.clone();
+        for (name, then) in self.map(at, KEYWORD)?.iter() {
+            shape = match self.document.get(*then).clone() {
+                Json::Array(names) => self.dependent_names(at, KEYWORD, &shape, name, &names)?,
+                _ => {
+                    let then = self.checked(at, KEYWORD, *then)?;
+                    let then = self.shape(then)?;
+                    self.dependent(&shape, name, &then)?
+                }
+            };
+        }
+        Ok(Some(shape))
+    }
+}

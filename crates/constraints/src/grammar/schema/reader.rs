@@ -1,0 +1,376 @@
+//! Reads JSON: the order of members as written, no name twice, numbers of any length.
+//!
+//! `serde_json` gives numbers as 64 bits unless a feature changes it for the whole process, and
+//! says nothing of names that come twice.
+
+// In bounds: numbers of values are positions in a list that only grows.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use crate::grammar::limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_TEXT, MAX_SCHEMA_VALUES};
+use crate::grammar::schema::decimal::Decimal;
+use crate::grammar::schema::refusal::{Answer, Refusal};
+use crate::quoted::quoted;
+
+/// The number of a value.
+pub type JsonId = u32;
+
+/// A value of JSON.
+#[derive(Clone, Debug)]
+pub enum Json {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, and its text.
+    Number(Decimal, Rc<str>),
+    /// A string.
+    String(Rc<str>),
+    /// The elements.
+    Array(Rc<[JsonId]>),
+    /// The members, as written.
+    Object(Rc<[(Rc<str>, JsonId)]>),
+}
+
+/// The values of a text.
+#[derive(Debug, Default)]
+pub struct Document {
+    values: Vec<Json>,
+    /// What holds each value, and under which name or number.
+    parents: Vec<Option<(JsonId, Rc<str>)>>,
+    /// The whole.
+    pub root: JsonId,
+}
+
+impl Document {
+    /// A value.
+    pub fn get(&self, id: JsonId) -> &Json {
+        &self.values[id as usize]
+    }
+
+    /// What holds a value, and under which name or number.
+    pub fn parent(&self, id: JsonId) -> Option<(JsonId, &str)> {
+        let (parent, step) = self.parents[id as usize].as_ref()?;
+        Some((*parent, step))
+    }
+
+    /// A member of an object.
+    pub fn member(&self, id: JsonId, name: &str) -> Option<JsonId> {
+        match self.get(id) {
+            Json::Object(members) => members
+                .iter()
+                .find(|(other, _)| **other == *name)
+                .map(|&(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// The members of an object; none of anything else.
+    pub fn members(&self, id: JsonId) -> Rc<[(Rc<str>, JsonId)]> {
+        match self.get(id) {
+            Json::Object(members) => Rc::clone(members),
+            _ => Rc::new([]),
+        }
+    }
+
+    /// The JSON pointer to a value.
+    pub fn pointer(&self, id: JsonId) -> String {
+        let mut steps = Vec::new();
+        let mut at = id;
+        while let Some((parent, step)) = self.parent(at) {
+            steps.push(step.replace('~', "~0").replace('/', "~1"));
+            at = parent;
+        }
+        let steps = steps.iter().rev().map(|step| format!("/{step}"));
+        steps.collect()
+    }
+
+    /// The value that a JSON pointer leads to, from `id` on.
+    pub fn at_pointer(&self, id: JsonId, pointer: &str) -> Option<JsonId> {
+        let mut at = id;
+        if pointer.is_empty() {
+            return Some(at);
+        }
+        for step in pointer.strip_prefix('/')?.split('/') {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            at = match self.get(at) {
+                Json::Array(elements) => *elements.get(step.parse::<usize>().ok()?)?,
+                _ => self.member(at, &step)?,
+            };
+        }
+        Some(at)
+    }
+
+    /// True if two values are equal as JSON Schema counts it.
+    pub fn equal(&self, a: JsonId, b: JsonId) -> bool {
+        match (self.get(a), self.get(b)) {
+            (Json::Null, Json::Null) => true,
+            (Json::Bool(a), Json::Bool(b)) => a == b,
+            (Json::Number(a, _), Json::Number(b, _)) => a == b,
+            (Json::String(a), Json::String(b)) => a == b,
+            (Json::Array(a), Json::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(&**b).all(|(&a, &b)| self.equal(a, b))
+            }
+            (Json::Object(a), Json::Object(_)) => {
+                a.len() == self.members(b).len()
+                    && a.iter()
+                        .all(|(name, a)| self.member(b, name).is_some_and(|b| self.equal(*a, b)))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Reads a text.
+pub fn read(text: &[u8]) -> Answer<Document> {
+    if text.len() > MAX_SCHEMA_TEXT {
+        return Err(Refusal::whole(format!(
+            "{} bytes are more than LLAMA_SIEVE_JSON_MAX_TEXT, {MAX_SCHEMA_TEXT}",
+            text.len()
+        )));
+    }
+    let text = match std::str::from_utf8(text) {
+        Ok(text) => text,
+        Err(error) => {
+            let at = error.valid_up_to();
+            return Err(Refusal::whole(format!("byte {at} is no UTF-8")));
+        }
+    };
+    let mut reader = Reader {
+        text,
+        at: 0,
+        document: Document::default(),
+    };
+    reader.space();
+    let root = reader.value(0, None)?;
+    reader.document.root = root;
+    reader.space();
+    if reader.at < text.len() {
+        return Err(reader.fault("expected the end of the text"));
+    }
+    Ok(reader.document)
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+    document: Document,
+}
+
+impl<'a> Reader<'a> {
+    fn fault(&self, what: &str) -> Refusal {
+        let before = self.text.get(..self.at).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        Refusal::whole(format!("no JSON: line {line}, column {column}: {what}"))
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn eat(&mut self, byte: u8) -> bool {
+        let is_there = self.peek() == Some(byte);
+        self.at += usize::from(is_there);
+        is_there
+    }
+
+    fn value(&mut self, depth: usize, parent: Option<(JsonId, Rc<str>)>) -> Answer<JsonId> {
+        if depth > MAX_SCHEMA_DEPTH {
+            return Err(self.fault(&format!(
+                "nested deeper than LLAMA_SIEVE_JSON_MAX_DEPTH, {MAX_SCHEMA_DEPTH}"
+            )));
+        }
+        if self.document.values.len() >= MAX_SCHEMA_VALUES {
+            return Err(self.fault(&format!(
+                "more values than LLAMA_SIEVE_JSON_MAX_VALUES, {MAX_SCHEMA_VALUES}"
+            )));
+        }
+        let id = self.document.values.len() as JsonId;
+        self.document.values.push(Json::Null);
+        self.document.parents.push(parent);
+        let value = match self.peek() {
+            Some(b'{') => self.object(id, depth)?,
+            Some(b'[') => self.array(id, depth)?,
+            Some(b'"') => Json::String(self.string()?.into()),
+            Some(b'-' | b'0'..=b'9') => self.number()?,
+            _ => self.word()?,
+        };
+        self.document.values[id as usize] = value;
+        Ok(id)
+    }
+
+    fn word(&mut self) -> Answer<Json> {
+        for (word, value) in [
+            ("null", Json::Null),
+            ("true", Json::Bool(true)),
+            ("false", Json::Bool(false)),
+        ] {
+            if self.text[self.at..].starts_with(word) {
+                self.at += word.len();
+                return Ok(value);
+            }
+        }
+        Err(self.fault("expected a value"))
+    }
+
+    fn array(&mut self, id: JsonId, depth: usize) -> Answer<Json> {
+        self.at += 1;
+        let mut elements = Vec::new();
+        self.space();
+        if self.eat(b']') {
+            return Ok(Json::Array(elements.into()));
+        }
+        loop {
+            let step = elements.len().to_string().into();
+            elements.push(self.value(depth + 1, Some((id, step)))?);
+            self.space();
+            if self.eat(b']') {
+                return Ok(Json::Array(elements.into()));
+            }
+            if !self.eat(b',') {
+                return Err(self.fault("expected ',' or ']'"));
+            }
+            self.space();
+        }
+    }
+
+    fn object(&mut self, id: JsonId, depth: usize) -> Answer<Json> {
+        self.at += 1;
+        let mut members: Vec<(Rc<str>, JsonId)> = Vec::new();
+        let mut names: HashSet<Rc<str>> = HashSet::new();
+        self.space();
+        if self.eat(b'}') {
+            return Ok(Json::Object(members.into()));
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                return Err(self.fault("expected a name in quotation marks"));
+            }
+            let name: Rc<str> = self.string()?.into();
+            if !names.insert(Rc::clone(&name)) {
+                return Err(self.fault(&format!("the name \"{}\" comes twice", quoted(&*name))));
+            }
+            self.space();
+            if !self.eat(b':') {
+                return Err(self.fault("expected ':'"));
+            }
+            self.space();
+            let value = self.value(depth + 1, Some((id, Rc::clone(&name))))?;
+            members.push((name, value));
+            self.space();
+            if self.eat(b'}') {
+                return Ok(Json::Object(members.into()));
+            }
+            if !self.eat(b',') {
+                return Err(self.fault("expected ',' or '}'"));
+            }
+            self.space();
+        }
+    }
+
+    fn digits(&mut self) -> Answer<()> {
+        let from = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        match self.at > from {
+            true => Ok(()),
+            false => Err(self.fault("expected a digit")),
+        }
+    }
+
+    fn number(&mut self) -> Answer<Json> {
+        let from = self.at;
+        self.eat(b'-');
+        if !self.eat(b'0') {
+            self.digits()?;
+        }
+        if self.eat(b'.') {
+            self.digits()?;
+        }
+        if self.eat(b'e') || self.eat(b'E') {
+            let _ = self.eat(b'+') || self.eat(b'-');
+            self.digits()?;
+        }
+        let text = &self.text[from..self.at];
+        match Decimal::read(text) {
+            Some(number) => Ok(Json::Number(number, text.into())),
+            None => Err(self.fault("the exponent is beyond 1000")),
+        }
+    }
+
+    fn string(&mut self) -> Answer<String> {
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let rest: &'a str = &self.text[self.at..];
+            let Some(character) = rest.chars().next() else {
+                return Err(self.fault("the string has no end"));
+            };
+            match character {
+                '"' => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                '\\' => {
+                    self.at += 1;
+                    text.push(self.escape()?);
+                }
+                '\0'..='\x1F' => return Err(self.fault("a control character in a string")),
+                _ => {
+                    self.at += character.len_utf8();
+                    text.push(character);
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Answer<char> {
+        let escaped = self.peek();
+        let is = match escaped {
+            Some(letter @ (b'"' | b'\\' | b'/')) => letter,
+            Some(b'b') => 8,
+            Some(b'f') => 12,
+            Some(b'n') => 10,
+            Some(b'r') => 13,
+            Some(b't') => 9,
+            Some(b'u') => {
+                self.at += 1;
+                return self.unit_pair();
+            }
+            _ => return Err(self.fault("no escape of JSON")),
+        };
+        self.at += 1;
+        Ok(char::from(is))
+    }
+
+    fn unit(&mut self) -> Answer<u32> {
+        let digits = self.text.as_bytes().get(self.at..self.at + 4);
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let text = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        let Some(unit) = text.and_then(|text| u32::from_str_radix(text, 16).ok()) else {
+            return Err(self.fault("expected four hexadecimal digits"));
+        };
+        self.at += 4;
+        Ok(unit)
+    }
+
+    fn unit_pair(&mut self) -> Answer<char> {
+        let mut code_point = self.unit()?;
+        if (0xD800..0xDC00).contains(&code_point) && self.eat(b'\\') && self.eat(b'u') {
+            let low = self.unit()?;
+            if (0xDC00..0xE000).contains(&low) {
+                code_point = 0x10000 + ((code_point - 0xD800) << 10) + (low - 0xDC00);
+            }
+        }
+        char::from_u32(code_point).ok_or_else(|| self.fault("half of a surrogate pair"))
+    }
+}

@@ -1,0 +1,58 @@
+//! Refused schemas, and what a caller may choose.
+
+use std::fmt;
+
+use crate::quoted::quoted;
+
+/// A schema that is not enforced: where, and why not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A JSON pointer to the schema that has the keyword; empty for the whole.
+    pub pointer: String,
+    /// The keyword; empty where none is to blame.
+    pub keyword: String,
+    /// A description of the fault, and of what to do.
+    pub why: String,
+}
+
+impl Refusal {
+    /// A refusal of a text as a whole.
+    pub fn whole(why: impl Into<String>) -> Self {
+        Self {
+            pointer: String::new(),
+            keyword: String::new(),
+            why: why.into(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.keyword.is_empty() {
+            return write!(f, "the schema: {}", self.why);
+        }
+        write!(
+            f,
+            "the schema at \"{}\", keyword \"{}\": {}",
+            quoted(&format!("#{}", self.pointer)),
+            quoted(&self.keyword),
+            self.why
+        )
+    }
+}
+
+/// The answer of everything that may refuse a schema.
+pub type Answer<T> = Result<T, Refusal>;
+
+/// What a caller chooses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// No white space.
+    pub compact: bool,
+    /// Objects that name properties have no others, where the schema does not say so.
+    pub closed: bool,
+    /// Properties in any order.
+    pub any_order: bool,
+    /// What cannot be enforced is left out.
+    pub lenient: bool,
+}

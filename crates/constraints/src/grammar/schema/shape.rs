@@ -1,0 +1,1099 @@
+//! The values that a schema allows, by their types: what all its keywords come down to.
+//!
+//! A [`Shape`] is a union for each of the types: of numbers between bounds, of strings in
+//! languages, of arrays and objects whose members are [`Expr`]s again. So `allOf` is an
+//! intersection, `not` a difference, and a reference that leads back to itself is an expression
+//! with a number.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_WAYS};
+use crate::grammar::schema::automaton::{Dfa, Shared, TooLarge};
+use crate::grammar::schema::decimal::Decimal;
+use crate::grammar::schema::reader::{Document, Json, JsonId};
+use crate::grammar::schema::references::References;
+use crate::grammar::schema::refusal::{Answer, Options, Refusal};
+
+/// The number of an expression.
+pub type ExprId = u32;
+
+/// Which values: a schema, or a combination of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// Every value.
+    Any,
+    /// None.
+    Never,
+    /// Those that the schema allows which the text has here.
+    Schema(JsonId),
+    /// The value that the text has here.
+    Value(JsonId),
+    /// One value that is no array and no object.
+    Only(Scalar),
+    /// Those of all of these.
+    And(Vec<ExprId>),
+    /// Those of the first that are none of the second.
+    Minus(ExprId, ExprId),
+}
+
+/// [`Expr::Any`].
+pub const ANY: ExprId = 0;
+/// [`Expr::Never`].
+pub const NEVER: ExprId = 1;
+
+/// A value that is no array and no object.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Scalar {
+    /// `null`.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number.
+    Number(Decimal),
+    /// A string.
+    String(Rc<str>),
+}
+
+/// The number of a language.
+pub type LangId = u32;
+
+/// Values, by their types.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// True if `null` is one.
+    pub null: bool,
+    /// True if `false` is one.
+    pub no: bool,
+    /// True if `true` is one.
+    pub yes: bool,
+    /// The numbers.
+    pub numbers: Vec<Numbers>,
+    /// The strings.
+    pub strings: Vec<Strings>,
+    /// The arrays.
+    pub arrays: Vec<Arrays>,
+    /// The objects.
+    pub objects: Vec<Objects>,
+}
+
+/// A bound, and true if it is itself outside.
+pub type Bound = Option<(Decimal, bool)>;
+
+/// Numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Numbers {
+    /// True if only those without a fraction are, false if only those with one.
+    pub integer: Option<bool>,
+    /// The smallest.
+    pub min: Bound,
+    /// The largest.
+    pub max: Bound,
+    /// They are multiples of all of these.
+    pub multiples: Vec<Decimal>,
+    /// And of none of these.
+    pub no_multiples: Vec<Decimal>,
+    /// Only these, if there is a list.
+    pub only: Option<Vec<Decimal>>,
+    /// None of these.
+    pub except: Vec<Decimal>,
+}
+
+/// Strings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Strings {
+    /// The fewest characters.
+    pub min: u64,
+    /// The most.
+    pub max: Option<u64>,
+    /// The languages that they are in (true), or not.
+    pub langs: Vec<(LangId, bool)>,
+    /// Only these, if there is a list.
+    pub only: Option<Vec<Rc<str>>>,
+    /// None of these.
+    pub except: Vec<Rc<str>>,
+}
+
+/// Elements of an array that are to be of some kind.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Contains {
+    /// The kind.
+    pub what: ExprId,
+    /// The fewest.
+    pub min: u64,
+    /// The most.
+    pub max: Option<u64>,
+}
+
+/// Arrays.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Arrays {
+    /// The first elements.
+    pub prefix: Vec<ExprId>,
+    /// All behind these.
+    pub rest: ExprId,
+    /// The fewest elements.
+    pub min: u64,
+    /// The most.
+    pub max: Option<u64>,
+    /// Elements of some kind.
+    pub contains: Vec<Contains>,
+    /// The schema that says that no two are equal, if one does.
+    pub unique: Option<JsonId>,
+}
+
+impl Default for Arrays {
+    fn default() -> Self {
+        Self {
+            prefix: Vec::new(),
+            rest: ANY,
+            min: 0,
+            max: None,
+            contains: Vec::new(),
+            unique: None,
+        }
+    }
+}
+
+/// The members of an object that it does not name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rest {
+    /// Those whose name is in a language.
+    pub patterns: Vec<(LangId, ExprId)>,
+    /// All others.
+    pub others: ExprId,
+}
+
+/// Objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Objects {
+    /// Members by name, in the order in which they are written.
+    pub named: Vec<(Rc<str>, ExprId)>,
+    /// The names that there must be.
+    pub required: Vec<Rc<str>>,
+    /// Every member that is not named is what all of these say.
+    pub rests: Vec<Rest>,
+    /// Every name is one of all of these.
+    pub names: Vec<ExprId>,
+    /// The fewest members.
+    pub min: u64,
+    /// The most.
+    pub max: Option<u64>,
+    /// A schema that says something of the object.
+    pub at: Option<JsonId>,
+}
+
+impl Shape {
+    /// Every value.
+    pub fn any() -> Self {
+        Self {
+            null: true,
+            no: true,
+            yes: true,
+            numbers: vec![Numbers::default()],
+            strings: vec![Strings::default()],
+            arrays: vec![Arrays::default()],
+            objects: vec![Objects::default()],
+        }
+    }
+
+    /// Adds the values of another one.
+    pub fn add(&mut self, other: Self) {
+        fn extend<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
+            for one in more {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+        self.null |= other.null;
+        self.no |= other.no;
+        self.yes |= other.yes;
+        extend(&mut self.numbers, other.numbers);
+        // Lists of strings become one.
+        for one in other.strings {
+            let is_list = |of: &Strings| {
+                of.only.is_some()
+                    && of.langs.is_empty()
+                    && of.except.is_empty()
+                    && (of.min, of.max) == (0, None)
+            };
+            let list = self.strings.iter_mut().find(|of| is_list(of));
+            match (list, is_list(&one)) {
+                (Some(list), true) => {
+                    if let (Some(texts), Some(more)) = (&mut list.only, one.only) {
+                        texts.extend(more);
+                    }
+                }
+                _ => extend(&mut self.strings, vec![one]),
+            }
+        }
+        extend(&mut self.arrays, other.arrays);
+        extend(&mut self.objects, other.objects);
+    }
+
+    fn n_ways(&self) -> usize {
+        self.numbers.len() + self.strings.len() + self.arrays.len() + self.objects.len()
+    }
+}
+
+/// A schema that is compiled.
+#[derive(Debug)]
+pub struct Compiler {
+    /// The text.
+    pub document: Document,
+    /// Where its references lead.
+    pub references: References,
+    /// What the caller chose.
+    pub options: Options,
+    /// What was left out.
+    pub left_out: Vec<Refusal>,
+    exprs: Vec<Expr>,
+    numbers: HashMap<Expr, ExprId>,
+    shapes: HashMap<ExprId, Rc<Shape>>,
+    /// The expressions whose shapes are being found.
+    pub open: Vec<ExprId>,
+    langs: Vec<Shared>,
+    lang_numbers: HashMap<String, LangId>,
+    empty: HashMap<ExprId, bool>,
+    /// The automata of strings and numbers that were asked for.
+    pub string_automata: HashMap<Strings, Shared>,
+    /// Those of numbers.
+    pub number_automata: HashMap<Numbers, Shared>,
+}
+
+/// The tighter of two bounds, of which `is_beyond` says whether the first is.
+fn tighter(a: &Bound, b: &Bound, is_beyond: impl Fn(&Decimal, &Decimal) -> bool) -> Bound {
+    match (a, b) {
+        (None, bound) | (bound, None) => bound.clone(),
+        (Some(a), Some(b)) if a.0 == b.0 => Some((a.0.clone(), a.1 || b.1)),
+        (Some(a), Some(b)) => Some(if is_beyond(&a.0, &b.0) { a } else { b }.clone()),
+    }
+}
+
+fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (bound, None) | (None, bound) => bound,
+    }
+}
+
+fn both<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
+    let mut all = a.to_vec();
+    for one in b {
+        if !all.contains(one) {
+            all.push(one.clone());
+        }
+    }
+    all
+}
+
+/// Only what is in both lists; all of one where the other is none.
+fn lists<T: Clone + PartialEq>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option<Vec<T>> {
+    match (a, b) {
+        (None, list) | (list, None) => list.clone(),
+        (Some(a), Some(b)) => Some(a.iter().filter(|one| b.contains(one)).cloned().collect()),
+    }
+}
+
+impl Compiler {
+    /// A compiler of a text.
+    pub fn new(document: Document, references: References, options: Options) -> Self {
+        let mut compiler = Self {
+            document,
+            references,
+            options,
+            left_out: Vec::new(),
+            exprs: Vec::new(),
+            numbers: HashMap::new(),
+            shapes: HashMap::new(),
+            open: Vec::new(),
+            langs: Vec::new(),
+            lang_numbers: HashMap::new(),
+            empty: HashMap::new(),
+            string_automata: HashMap::new(),
+            number_automata: HashMap::new(),
+        };
+        compiler.number(Expr::Any);
+        compiler.number(Expr::Never);
+        compiler
+    }
+
+    fn number(&mut self, expr: Expr) -> ExprId {
+        if let Some(&number) = self.numbers.get(&expr) {
+            return number;
+        }
+        let number = self.exprs.len() as ExprId;
+        self.exprs.push(expr.clone());
+        self.numbers.insert(expr, number);
+        number
+    }
+
+    /// An expression.
+    pub fn expr(&self, id: ExprId) -> &Expr {
+        self.exprs.get(id as usize).unwrap_or(&Expr::Any)
+    }
+
+    /// True if there are more expressions than there may be.
+    pub fn has_too_many(&self) -> bool {
+        self.exprs.len() > MAX_SCHEMA_COMBINATIONS
+    }
+
+    /// The values of the schema here.
+    pub fn schema(&mut self, id: JsonId) -> ExprId {
+        match self.document.get(id) {
+            Json::Bool(true) => ANY,
+            Json::Bool(false) => NEVER,
+            Json::Object(members) if members.is_empty() => ANY,
+            _ => self.number(Expr::Schema(id)),
+        }
+    }
+
+    /// The value here.
+    pub fn value(&mut self, id: JsonId) -> ExprId {
+        self.number(Expr::Value(id))
+    }
+
+    /// One value.
+    pub fn only(&mut self, scalar: Scalar) -> ExprId {
+        self.number(Expr::Only(scalar))
+    }
+
+    /// The values of all of these.
+    pub fn all_of(&mut self, exprs: impl IntoIterator<Item = ExprId>) -> ExprId {
+        let mut all = Vec::new();
+        for expr in exprs {
+            match self.expr(expr) {
+                Expr::Any => {}
+                Expr::Never => return NEVER,
+                Expr::And(inner) => all.extend(inner.iter().copied()),
+                _ => all.push(expr),
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        match *all {
+            [] => ANY,
+            [only] => only,
+            _ => self.number(Expr::And(all)),
+        }
+    }
+
+    /// The values of `expr` that are none of `without`.
+    pub fn minus(&mut self, expr: ExprId, without: ExprId) -> ExprId {
+        if expr == NEVER || without == ANY || expr == without {
+            return NEVER;
+        }
+        if without == NEVER {
+            return expr;
+        }
+        self.number(Expr::Minus(expr, without))
+    }
+
+    /// The number of a language, by what it is called.
+    pub fn lang(
+        &mut self,
+        name: String,
+        make: impl FnOnce() -> Result<Dfa, String>,
+    ) -> Result<LangId, String> {
+        if let Some(&number) = self.lang_numbers.get(&name) {
+            return Ok(number);
+        }
+        let number = self.langs.len() as LangId;
+        self.langs.push(Rc::new(make()?));
+        self.lang_numbers.insert(name, number);
+        Ok(number)
+    }
+
+    /// A language.
+    pub fn lang_of(&self, id: LangId) -> Shared {
+        let lang = self.langs.get(id as usize).map(Rc::clone);
+        lang.unwrap_or_else(|| Rc::new(Dfa::all()))
+    }
+
+    /// The values of an expression.
+    pub fn shape(&mut self, id: ExprId) -> Answer<Rc<Shape>> {
+        if let Some(shape) = self.shapes.get(&id) {
+            return Ok(Rc::clone(shape));
+        }
+        let expr = self.expr(id).clone();
+        self.enter(id)?;
+        let shape = self.found(&expr);
+        self.open.pop();
+        let shape = Rc::new(shape?);
+        self.shapes.insert(id, Rc::clone(&shape));
+        Ok(shape)
+    }
+
+    fn found(&mut self, expr: &Expr) -> Answer<Shape> {
+        Ok(match expr {
+            Expr::Any => Shape::any(),
+            Expr::Never => Shape::default(),
+            Expr::Schema(id) => self.shape_of_schema(*id)?,
+            Expr::Value(id) => self.shape_of_value(*id),
+            Expr::Only(scalar) => shape_of_scalar(scalar),
+            Expr::And(all) => {
+                let mut shape = Shape::any();
+                for &one in all {
+                    let one = self.shape(one)?;
+                    shape = self.and(&shape, &one)?;
+                }
+                shape
+            }
+            Expr::Minus(expr, without) => {
+                let (expr, without) = (self.shape(*expr)?, self.shape(*without)?);
+                self.difference(&expr, &without)?
+            }
+        })
+    }
+
+    /// The schema that an expression speaks of, for messages.
+    pub fn place_of(&self, id: ExprId) -> JsonId {
+        match self.expr(id) {
+            Expr::Schema(at) | Expr::Value(at) => *at,
+            Expr::And(all) => all.first().map_or(0, |&first| self.place_of(first)),
+            Expr::Minus(_, without) => self.place_of(*without),
+            _ => 0,
+        }
+    }
+
+    fn check_ways(&self, shape: &Shape) -> Answer<()> {
+        match shape.n_ways() > MAX_SCHEMA_WAYS {
+            false => Ok(()),
+            true => {
+                let at = self.open.last().map_or(0, |&id| self.place_of(id));
+                Err(self.refusal(
+                    at,
+                    "anyOf",
+                    format!(
+                        "the ways multiply to more than LLAMA_SIEVE_JSON_MAX_WAYS, \
+                         {MAX_SCHEMA_WAYS}; say it with fewer alternatives"
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// The values of both.
+    pub fn and(&mut self, a: &Shape, b: &Shape) -> Answer<Shape> {
+        let mut shape = Shape {
+            null: a.null && b.null,
+            no: a.no && b.no,
+            yes: a.yes && b.yes,
+            ..Shape::default()
+        };
+        let pairs = |n: usize, m: usize| n.saturating_mul(m) > 4 * MAX_SCHEMA_WAYS;
+        if pairs(a.objects.len(), b.objects.len())
+            || pairs(a.arrays.len(), b.arrays.len())
+            || pairs(a.strings.len(), b.strings.len())
+            || pairs(a.numbers.len(), b.numbers.len())
+        {
+            let at = self.open.last().map_or(0, |&id| self.place_of(id));
+            return Err(self.refusal(
+                at,
+                "allOf",
+                format!(
+                    "the ways multiply to more than LLAMA_SIEVE_JSON_MAX_WAYS, {MAX_SCHEMA_WAYS}; \
+                     say it with fewer alternatives"
+                ),
+            ));
+        }
+        fn put<T: PartialEq>(all: &mut Vec<T>, one: T) {
+            if !all.contains(&one) {
+                all.push(one);
+            }
+        }
+        for x in &a.numbers {
+            for y in &b.numbers {
+                put(&mut shape.numbers, and_numbers(x, y));
+            }
+        }
+        for x in &a.strings {
+            for y in &b.strings {
+                put(&mut shape.strings, and_strings(x, y));
+            }
+        }
+        for x in &a.arrays {
+            for y in &b.arrays {
+                let both = self.and_arrays(x, y);
+                put(&mut shape.arrays, both);
+            }
+        }
+        for x in &a.objects {
+            for y in &b.objects {
+                let both = self.and_objects(x, y);
+                put(&mut shape.objects, both);
+            }
+        }
+        shape.numbers.retain(|numbers| !are_none(numbers));
+        shape.strings.retain(|strings| {
+            strings.only.as_ref().is_none_or(|only| !only.is_empty())
+                && strings.max.is_none_or(|max| strings.min <= max)
+        });
+        shape
+            .arrays
+            .retain(|arrays| arrays.max.is_none_or(|max| arrays.min <= max));
+        shape.objects.retain(|objects| {
+            let is_never = |name: &Rc<str>| objects.named(name) == Some(NEVER);
+            objects.max.is_none_or(|max| objects.min <= max)
+                && !objects.required.iter().any(is_never)
+        });
+        self.check_ways(&shape)?;
+        Ok(shape)
+    }
+
+    fn and_arrays(&mut self, a: &Arrays, b: &Arrays) -> Arrays {
+        let n = a.prefix.len().max(b.prefix.len());
+        let at = |of: &Arrays, i: usize| of.prefix.get(i).copied().unwrap_or(of.rest);
+        Arrays {
+            prefix: (0..n).map(|i| self.all_of([at(a, i), at(b, i)])).collect(),
+            rest: self.all_of([a.rest, b.rest]),
+            min: a.min.max(b.min),
+            max: least(a.max, b.max),
+            contains: both(&a.contains, &b.contains),
+            unique: a.unique.or(b.unique),
+        }
+    }
+
+    /// What an object says of a member that it does not name.
+    pub fn unnamed(&mut self, objects: &Objects, name: &str) -> ExprId {
+        let mut all = Vec::new();
+        for rest in &objects.rests {
+            let matching = rest
+                .patterns
+                .iter()
+                .filter(|(lang, _)| self.lang_of(*lang).accepts(name));
+            let matching: Vec<ExprId> = matching.map(|&(_, expr)| expr).collect();
+            match matching.is_empty() {
+                true => all.push(rest.others),
+                false => all.extend(matching),
+            }
+        }
+        self.all_of(all)
+    }
+
+    /// What an object says of a member.
+    pub fn of_name(&mut self, objects: &Objects, name: &str) -> ExprId {
+        match objects.named(name) {
+            Some(expr) => expr,
+            None => self.unnamed(objects, name),
+        }
+    }
+
+    fn and_objects(&mut self, a: &Objects, b: &Objects) -> Objects {
+        let mut named = Vec::with_capacity(a.named.len() + b.named.len());
+        for (name, expr) in &a.named {
+            let other = self.of_name(b, name);
+            named.push((Rc::clone(name), self.all_of([*expr, other])));
+        }
+        for (name, expr) in &b.named {
+            if a.named(name).is_none() {
+                let other = self.unnamed(a, name);
+                named.push((Rc::clone(name), self.all_of([other, *expr])));
+            }
+        }
+        Objects {
+            named,
+            required: both(&a.required, &b.required),
+            rests: both(&a.rests, &b.rests),
+            names: both(&a.names, &b.names),
+            min: a.min.max(b.min),
+            max: least(a.max, b.max),
+            at: a.at.or(b.at),
+        }
+    }
+
+    /// The values of `a` that are none of `b`.
+    pub fn difference(&mut self, a: &Shape, b: &Shape) -> Answer<Shape> {
+        let mut shape = Shape {
+            null: a.null && !b.null,
+            no: a.no && !b.no,
+            yes: a.yes && !b.yes,
+            ..a.clone()
+        };
+        for y in &b.numbers {
+            let all = std::mem::take(&mut shape.numbers);
+            for x in &all {
+                let pieces = minus_numbers(y).into_iter().map(|y| and_numbers(x, &y));
+                shape.numbers.extend(pieces.filter(|one| !are_none(one)));
+            }
+        }
+        for y in &b.strings {
+            let all = std::mem::take(&mut shape.strings);
+            for x in &all {
+                let pieces = minus_strings(y).into_iter().map(|y| and_strings(x, &y));
+                shape.strings.extend(pieces.filter(|strings| {
+                    strings.only.as_ref().is_none_or(|only| !only.is_empty())
+                        && strings.max.is_none_or(|max| strings.min <= max)
+                }));
+            }
+        }
+        for y in &b.arrays {
+            let all = std::mem::take(&mut shape.arrays);
+            for x in &all {
+                for piece in self.minus_arrays(x, y)? {
+                    let one = self.and_arrays(x, &piece);
+                    if one.max.is_none_or(|max| one.min <= max) && !shape.arrays.contains(&one) {
+                        shape.arrays.push(one);
+                    }
+                }
+            }
+            self.check_ways(&shape)?;
+        }
+        for y in &b.objects {
+            let all = std::mem::take(&mut shape.objects);
+            for x in &all {
+                for piece in self.minus_objects(x, y)? {
+                    let one = self.and_objects(x, &piece);
+                    let is_never = |name: &Rc<str>| one.named(name) == Some(NEVER);
+                    if one.max.is_none_or(|max| one.min <= max)
+                        && !one.required.iter().any(is_never)
+                        && !shape.objects.contains(&one)
+                    {
+                        shape.objects.push(one);
+                    }
+                }
+            }
+            self.check_ways(&shape)?;
+        }
+        self.check_ways(&shape)?;
+        Ok(shape)
+    }
+
+    fn no_complement(&self, keyword: &str) -> Refusal {
+        let at = self.open.last().map_or(0, |&id| self.place_of(id));
+        self.refusal(
+            at,
+            "not",
+            format!("\"{keyword}\" has no complement here; say what is allowed instead"),
+        )
+    }
+
+    /// Arrays that together are those of `x` which are none of `y`.
+    fn minus_arrays(&mut self, x: &Arrays, y: &Arrays) -> Answer<Vec<Arrays>> {
+        /// The most places of an array that are looked at one by one.
+        const MOST: u64 = 32;
+        let mut pieces = Vec::new();
+        if y.unique.is_some() && x.max.is_none_or(|max| max > 1) {
+            return Err(self.no_complement("uniqueItems"));
+        }
+        let mut some = |i: u64, arrays: &[ExprId], what: ExprId| {
+            if what == NEVER || x.max.is_some_and(|max| max <= i) {
+                return;
+            }
+            let mut prefix = arrays.to_vec();
+            prefix.push(what);
+            pieces.push(Arrays {
+                prefix,
+                min: i + 1,
+                ..Arrays::default()
+            });
+        };
+        for (i, &expr) in y.prefix.iter().enumerate() {
+            let what = self.minus(ANY, expr);
+            some(i as u64, &vec![ANY; i], what);
+        }
+        if y.rest != ANY {
+            let what = self.minus(ANY, y.rest);
+            match (y.prefix.len() as u64, x.max) {
+                (0, _) => pieces.push(Arrays {
+                    contains: vec![Contains {
+                        what,
+                        min: 1,
+                        max: None,
+                    }],
+                    ..Arrays::default()
+                }),
+                (n, Some(max)) if max <= MOST => {
+                    (n..max).for_each(|i| some(i, &vec![ANY; i as usize], what));
+                }
+                (n, _) if y.rest == NEVER => pieces.push(Arrays {
+                    min: n + 1,
+                    ..Arrays::default()
+                }),
+                _ => return Err(self.no_complement("items")),
+            }
+        }
+        if y.min > 0 {
+            pieces.push(Arrays {
+                max: Some(y.min - 1),
+                ..Arrays::default()
+            });
+        }
+        if let Some(max) = y.max {
+            pieces.push(Arrays {
+                min: max + 1,
+                ..Arrays::default()
+            });
+        }
+        for contains in &y.contains {
+            let mut add = |min, max| {
+                pieces.push(Arrays {
+                    contains: vec![Contains {
+                        what: contains.what,
+                        min,
+                        max,
+                    }],
+                    ..Arrays::default()
+                });
+            };
+            if contains.min > 0 {
+                add(0, Some(contains.min - 1));
+            }
+            if let Some(max) = contains.max {
+                add(max + 1, None);
+            }
+        }
+        Ok(pieces)
+    }
+
+    /// Objects that together are those of `x` which are none of `y`.
+    fn minus_objects(&mut self, x: &Objects, y: &Objects) -> Answer<Vec<Objects>> {
+        let mut pieces = Vec::new();
+        let mut add = |piece: Objects| pieces.push(Objects { at: y.at, ..piece });
+        for name in &y.required {
+            add(Objects {
+                named: vec![(Rc::clone(name), NEVER)],
+                ..Objects::default()
+            });
+        }
+        let mut with = |name: &Rc<str>, what: ExprId| {
+            if what != NEVER {
+                add(Objects {
+                    named: vec![(Rc::clone(name), what)],
+                    required: vec![Rc::clone(name)],
+                    ..Objects::default()
+                });
+            }
+        };
+        for (name, expr) in &y.named {
+            let what = self.minus(ANY, *expr);
+            with(name, what);
+        }
+        let says_something =
+            |rest: &Rest| rest.others != ANY || rest.patterns.iter().any(|&(_, e)| e != ANY);
+        if y.rests.iter().any(says_something) {
+            // One of the others is not as it should be: found by name, if there are only so many.
+            let is_closed = x
+                .rests
+                .iter()
+                .any(|rest| rest.others == NEVER && rest.patterns.iter().all(|&(_, e)| e == NEVER));
+            if !is_closed {
+                return Err(self.no_complement("additionalProperties"));
+            }
+            for (name, _) in &x.named {
+                if y.named(name).is_none() {
+                    let expr = self.unnamed(y, name);
+                    let what = self.minus(ANY, expr);
+                    with(name, what);
+                }
+            }
+        }
+        if !y.names.is_empty() {
+            return Err(self.no_complement("propertyNames"));
+        }
+        if y.min > 0 {
+            pieces.push(Objects {
+                max: Some(y.min - 1),
+                at: y.at,
+                ..Objects::default()
+            });
+        }
+        if let Some(max) = y.max {
+            pieces.push(Objects {
+                min: max + 1,
+                at: y.at,
+                ..Objects::default()
+            });
+        }
+        Ok(pieces)
+    }
+
+    /// True only if no value is one of an expression's.
+    pub fn is_empty(&mut self, id: ExprId) -> bool {
+        self.is_empty_within(id, 6)
+    }
+
+    fn is_empty_within(&mut self, id: ExprId, levels: usize) -> bool {
+        if let Some(&known) = self.empty.get(&id) {
+            return known;
+        }
+        let Some(levels) = levels.checked_sub(1) else {
+            return false;
+        };
+        // What cannot be enforced is told where it is used.
+        let n_left_out = self.left_out.len();
+        let shape = self.shape(id);
+        if shape.is_err() {
+            self.left_out.truncate(n_left_out);
+        }
+        let is_empty = shape.is_ok_and(|shape| self.has_none(&shape, levels));
+        if is_empty || levels + 1 == 6 {
+            self.empty.insert(id, is_empty);
+        }
+        is_empty
+    }
+
+    /// True only if there is no value.
+    pub fn has_none(&mut self, shape: &Shape, levels: usize) -> bool {
+        !shape.null
+            && !shape.no
+            && !shape.yes
+            && shape.numbers.iter().all(|numbers| self.no_number(numbers))
+            && shape.strings.iter().all(|strings| self.no_string(strings))
+            && shape
+                .arrays
+                .iter()
+                .all(|arrays| self.no_array(arrays, levels))
+            && shape
+                .objects
+                .iter()
+                .all(|objects| self.no_object(objects, levels))
+    }
+
+    fn no_number(&mut self, numbers: &Numbers) -> bool {
+        are_none(numbers)
+            || self
+                .automaton_of_numbers(numbers)
+                .is_ok_and(|dfa| dfa.is_empty())
+    }
+
+    fn no_string(&mut self, strings: &Strings) -> bool {
+        self.automaton_of_strings(strings)
+            .is_ok_and(|dfa| dfa.is_empty())
+    }
+
+    fn no_array(&mut self, arrays: &Arrays, levels: usize) -> bool {
+        if arrays.max.is_some_and(|max| max < arrays.min) {
+            return true;
+        }
+        let at = |i: usize| arrays.prefix.get(i).copied().unwrap_or(arrays.rest);
+        // All behind the first elements are alike.
+        let n = arrays.min.min(arrays.prefix.len() as u64 + 1) as usize;
+        (0..n).any(|i| self.is_empty_within(at(i), levels))
+    }
+
+    fn no_object(&mut self, objects: &Objects, levels: usize) -> bool {
+        if objects.max.is_some_and(|max| max < objects.min) {
+            return true;
+        }
+        objects.required.iter().any(|name| {
+            let expr = self.of_name(objects, name);
+            self.is_empty_within(expr, levels)
+        })
+    }
+
+    /// The automaton of strings.
+    pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
+        if let Some(dfa) = self.string_automata.get(strings) {
+            return Ok(Rc::clone(dfa));
+        }
+        let mut dfa = match &strings.only {
+            Some(texts) => Dfa::of_texts(texts.iter().map(|text| &**text))?,
+            None => Dfa::all(),
+        };
+        for &(lang, is_in) in &strings.langs {
+            let lang = self.lang_of(lang);
+            dfa = match is_in {
+                true => dfa.and(&lang)?,
+                false => dfa.minus(&lang)?,
+            };
+        }
+        if !strings.except.is_empty() {
+            let except = Dfa::of_texts(strings.except.iter().map(|text| &**text))?;
+            dfa = dfa.minus(&except)?;
+        }
+        dfa = dfa.minimized();
+        let is_within = dfa.shortest() >= strings.min
+            && (strings
+                .max
+                .is_none_or(|max| dfa.longest().is_some_and(|n| n <= max)));
+        if !is_within {
+            dfa = dfa.of_length(strings.min, strings.max)?.minimized();
+        }
+        let dfa = Rc::new(dfa);
+        self.string_automata
+            .insert(strings.clone(), Rc::clone(&dfa));
+        Ok(dfa)
+    }
+
+    /// The automaton of strings that are in one of these sets.
+    pub fn automaton_of_any(&mut self, all: &[Strings]) -> Result<Dfa, TooLarge> {
+        let mut any = Dfa::of_texts([])?;
+        for strings in all {
+            let dfa = self.automaton_of_strings(strings)?;
+            any = any.or(&dfa)?;
+        }
+        Ok(any.minimized())
+    }
+
+    /// A refusal of a keyword.
+    pub fn refusal(&self, at: JsonId, keyword: &str, why: impl Into<String>) -> Refusal {
+        Refusal {
+            pointer: self.document.pointer(at),
+            keyword: keyword.into(),
+            why: why.into(),
+        }
+    }
+
+    /// Leaves a keyword out where the caller wants it so; else refuses it.
+    pub fn leave_out(&mut self, refusal: Refusal) -> Answer<()> {
+        if !self.options.lenient {
+            return Err(refusal);
+        }
+        if !self.left_out.contains(&refusal) {
+            self.left_out.push(refusal);
+        }
+        Ok(())
+    }
+}
+
+impl Objects {
+    /// What it says of a member that it names.
+    pub fn named(&self, name: &str) -> Option<ExprId> {
+        let named = self.named.iter().find(|(other, _)| **other == *name);
+        named.map(|&(_, expr)| expr)
+    }
+}
+
+/// The values of one value.
+pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
+    let mut shape = Shape::default();
+    match scalar {
+        Scalar::Null => shape.null = true,
+        Scalar::Bool(true) => shape.yes = true,
+        Scalar::Bool(false) => shape.no = true,
+        Scalar::Number(number) => shape.numbers.push(Numbers {
+            only: Some(vec![number.clone()]),
+            ..Numbers::default()
+        }),
+        Scalar::String(text) => shape.strings.push(Strings {
+            only: Some(vec![Rc::clone(text)]),
+            ..Strings::default()
+        }),
+    }
+    shape
+}
+
+/// True only if there are none.
+fn are_none(numbers: &Numbers) -> bool {
+    if numbers.only.as_ref().is_some_and(Vec::is_empty) {
+        return true;
+    }
+    match (&numbers.min, &numbers.max) {
+        (Some((min, without_min)), Some((max, without_max))) => {
+            min > max || (min == max && (*without_min || *without_max))
+        }
+        _ => false,
+    }
+}
+
+fn and_numbers(a: &Numbers, b: &Numbers) -> Numbers {
+    let is_contrary = matches!((a.integer, b.integer), (Some(a), Some(b)) if a != b);
+    let only = lists(&a.only, &b.only);
+    Numbers {
+        integer: a.integer.or(b.integer),
+        min: tighter(&a.min, &b.min, |a, b| a > b),
+        max: tighter(&a.max, &b.max, |a, b| a < b),
+        multiples: both(&a.multiples, &b.multiples),
+        no_multiples: both(&a.no_multiples, &b.no_multiples),
+        only: if is_contrary { Some(Vec::new()) } else { only },
+        except: both(&a.except, &b.except),
+    }
+}
+
+fn and_strings(a: &Strings, b: &Strings) -> Strings {
+    Strings {
+        min: a.min.max(b.min),
+        max: least(a.max, b.max),
+        langs: both(&a.langs, &b.langs),
+        only: lists(&a.only, &b.only),
+        except: both(&a.except, &b.except),
+    }
+}
+
+/// Numbers that together are all that are none of these.
+fn minus_numbers(numbers: &Numbers) -> Vec<Numbers> {
+    let mut pieces = Vec::new();
+    let mut add = |piece| pieces.push(piece);
+    if let Some(integer) = numbers.integer {
+        add(Numbers {
+            integer: Some(!integer),
+            ..Numbers::default()
+        });
+    }
+    if let Some((min, without)) = &numbers.min {
+        add(Numbers {
+            max: Some((min.clone(), !without)),
+            ..Numbers::default()
+        });
+    }
+    if let Some((max, without)) = &numbers.max {
+        add(Numbers {
+            min: Some((max.clone(), !without)),
+            ..Numbers::default()
+        });
+    }
+    for number in &numbers.multiples {
+        add(Numbers {
+            no_multiples: vec![number.clone()],
+            ..Numbers::default()
+        });
+    }
+    for number in &numbers.no_multiples {
+        add(Numbers {
+            multiples: vec![number.clone()],
+            ..Numbers::default()
+        });
+    }
+    if let Some(only) = &numbers.only {
+        add(Numbers {
+            except: only.clone(),
+            ..Numbers::default()
+        });
+    }
+    if !numbers.except.is_empty() {
+        add(Numbers {
+            only: Some(numbers.except.clone()),
+            ..Numbers::default()
+        });
+    }
+    pieces
+}
+
+/// Strings that together are all that are none of these.
+fn minus_strings(strings: &Strings) -> Vec<Strings> {
+    let mut pieces = Vec::new();
+    let mut add = |piece| pieces.push(piece);
+    if strings.min > 0 {
+        add(Strings {
+            max: Some(strings.min - 1),
+            ..Strings::default()
+        });
+    }
+    if let Some(max) = strings.max {
+        add(Strings {
+            min: max + 1,
+            ..Strings::default()
+        });
+    }
+    for &(lang, is_in) in &strings.langs {
+        add(Strings {
+            langs: vec![(lang, !is_in)],
+            ..Strings::default()
+        });
+    }
+    if let Some(only) = &strings.only {
+        add(Strings {
+            except: only.clone(),
+            ..Strings::default()
+        });
+    }
+    if !strings.except.is_empty() {
+        add(Strings {
+            only: Some(strings.except.clone()),
+            ..Strings::default()
+        });
+    }
+    pieces
+}
