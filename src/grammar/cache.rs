@@ -60,6 +60,8 @@ pub enum Kind {
     Pattern,
     /// Texts, one of which is chosen.
     Choice,
+    /// A JSON Schema, and its options.
+    Schema,
 }
 
 impl From<Repetitions> for Kind {

@@ -18,6 +18,7 @@ use crate::grammar::mask::Mask;
 use crate::grammar::masks::have_grown;
 use crate::grammar::parser::{ParseError, Repetitions};
 use crate::grammar::pattern;
+use crate::grammar::schema;
 use crate::grammar::states::TooMuch;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
@@ -233,6 +234,28 @@ impl Grammar {
     pub fn choice(values: &[&[u8]], tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
         let key = Key::of(cache::Kind::Choice, values.iter().copied(), tree);
         Self::built(key, tree, || choice::rules(values))
+    }
+
+    /// A constraint by a JSON Schema: the text is JSON that is valid by it. What was left out, where
+    /// the options want it so, is told where the schema is read; not of one that is cached.
+    pub fn of_schema(
+        text: &[u8],
+        options: schema::Options,
+        tree: &Arc<VocabularyTree>,
+    ) -> Result<(Self, Vec<schema::Refusal>), Refused> {
+        let key = Key::of(
+            cache::Kind::Schema,
+            [&options.bits().to_le_bytes()[..], text],
+            tree,
+        );
+        let mut left_out = Vec::new();
+        let grammar = Self::built(key, tree, || {
+            let (rules, without) =
+                schema::compile(text, options).map_err(|refusal| refusal.to_string())?;
+            left_out = without;
+            Ok(rules)
+        })?;
+        Ok((grammar, left_out))
     }
 
     /// Makes a constraint by what is kept under this key, or else by these rules.

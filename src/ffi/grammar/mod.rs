@@ -3,6 +3,7 @@
 //! - [`between`]: what is asked and done between tokens;
 //! - [`lazy`]: the constructors of those that wait for a trigger;
 //! - [`pattern`]: those of regular expressions, and of choices;
+//! - [`schema`]: that of JSON Schemas;
 //! - `making`: what all constructors share;
 //! - [`hosted`]: grammars for a host that does not know of ours; `proof`: whether its own do the
 //!   same.
@@ -14,6 +15,7 @@ pub mod lazy;
 pub(super) mod making;
 pub mod pattern;
 pub(super) mod proof;
+pub mod schema;
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;

@@ -104,6 +104,6 @@ pub const MAX_SCHEMA_SPACE: u32 = 64;
 /// The most states of one automaton of a JSON Schema: of a pattern, of names, of a number.
 pub const MAX_AUTOMATON_STATES: usize = 1 << 14;
 /// The most parts of a pattern of a JSON Schema, repetitions written out.
-pub const MAX_SCHEMA_PATTERN_NODES: usize = 1 << 14;
+pub const MAX_SCHEMA_PATTERN: usize = 1 << 14;
 /// The deepest nesting of groups in a pattern of a JSON Schema.
-pub const MAX_SCHEMA_PATTERN_DEPTH: usize = 100;
+pub const MAX_SCHEMA_GROUPS: usize = 100;

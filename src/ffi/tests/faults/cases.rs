@@ -7,6 +7,7 @@ use super::world::*;
 use crate::fault::armed;
 use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
+use crate::ffi::grammar::schema::llama_sieve_init_json_schema;
 use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::ffi::library::*;
@@ -263,5 +264,9 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_grammar", |w| w.sampler(grammar()), Masking),
         ("llama_sieve_init_grammar_lazy", |w| w.sampler(lazy_grammar(true)), Masking),
         ("llama_sieve_init_grammar_lazy_patterns", |w| w.sampler(lazy_grammar(false)), Masking),
+        // No JSON begins with a letter of the children.
+        ("llama_sieve_init_json_schema", |w| {
+            w.sampler(unsafe { llama_sieve_init_json_schema(mock_host::handle(), c"{\"type\":\"object\"}".as_ptr(), 0) })
+        }, Masking),
     ]
 }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::grammar::limits::MAX_AUTOMATON_STATES;
 
@@ -382,4 +382,4 @@ impl Dfa {
 }
 
 /// An automaton that several hold.
-pub type Shared = Rc<Dfa>;
+pub type Shared = Arc<Dfa>;

@@ -6,7 +6,7 @@
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
-use crate::grammar::limits::{MAX_SCHEMA_PATTERN_DEPTH, MAX_SCHEMA_PATTERN_NODES};
+use crate::grammar::limits::{MAX_SCHEMA_GROUPS, MAX_SCHEMA_PATTERN};
 use crate::grammar::schema::automaton::{ALL, Dfa, Span, explore};
 
 /// A pattern's parts.
@@ -137,7 +137,7 @@ impl Reader<'_> {
     }
 
     fn alternatives(&mut self, depth: usize) -> Result<Part, String> {
-        if depth > MAX_SCHEMA_PATTERN_DEPTH {
+        if depth > MAX_SCHEMA_GROUPS {
             return Err(self.fault("groups are nested deeper than LLAMA_SIEVE_JSON_MAX_GROUPS"));
         }
         let mut alternatives = vec![self.sequence(depth)?];
@@ -458,7 +458,7 @@ struct Nodes {
 
 impl Nodes {
     fn add(&mut self) -> Result<u32, String> {
-        if self.all.len() >= MAX_SCHEMA_PATTERN_NODES {
+        if self.all.len() >= MAX_SCHEMA_PATTERN {
             return Err(
                 "it is longer than LLAMA_SIEVE_JSON_MAX_PATTERN, repetitions written out; \
                         simplify it"

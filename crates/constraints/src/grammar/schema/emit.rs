@@ -187,7 +187,9 @@ impl Emitter {
         let signs = self.output.class(vec![(0x2B, 0x2B), (0x2D, 0x2D)])?;
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
         let e = self.output.class(vec![(0x45, 0x45), (0x65, 0x65)])?;
-        let exponent = [&[e, signs], &*some].concat();
+        // Of more digits, most programs read no number.
+        let few = self.output.times(vec![digit], 1, Some(2))?;
+        let exponent = [&[e, signs], &*few].concat();
         let exponent = self.output.rule(vec![exponent, Vec::new()])?;
         Ok(vec![sign, whole, fraction, exponent])
     }
@@ -572,7 +574,7 @@ impl Emitter {
                 .filter(|&max| most.is_none_or(|most| max < most)),
             ..members
         };
-        let content = match self.compiler.options.any_order && members.named.len() > 1 {
+        let content = match self.compiler.options.any_order && !members.named.is_empty() {
             true => self.in_any_order(&members, at)?,
             false => self.in_order(&members, at)?,
         };

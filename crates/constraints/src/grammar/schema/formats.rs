@@ -1,8 +1,48 @@
 //! The formats that are enforced, as patterns. Each text is one of the format; where a format has
 //! texts that are hard to tell, a pattern leaves them out.
 
-/// The pattern of a format, and the most characters; `None` for one that is an annotation.
-pub fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
+use std::sync::{Arc, OnceLock};
+
+use crate::grammar::schema::automaton::{Dfa, Shared};
+use crate::grammar::schema::ecma::found_in;
+
+/// The formats that are enforced; all others are annotations.
+pub const ENFORCED: [&str; 12] = [
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "uuid",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uri",
+    "uri-reference",
+    "json-pointer",
+];
+
+/// The automaton of a format, made once for the process; `None` for one that is an annotation.
+pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
+    static KNOWN: [OnceLock<Result<Shared, String>>; ENFORCED.len()] =
+        [const { OnceLock::new() }; ENFORCED.len()];
+    let at = ENFORCED.iter().position(|known| *known == format)?;
+    let make = || {
+        let Some((pattern, most)) = pattern_of(format) else {
+            return Err(format!("{format} has no pattern"));
+        };
+        let mut dfa = found_in(&pattern)?;
+        if most.is_some() {
+            let short = dfa.of_length(0, most).map(Dfa::minimized);
+            dfa = short.map_err(|_| String::from("its automaton is too large"))?;
+        }
+        Ok(Arc::new(dfa))
+    };
+    Some(KNOWN.get(at)?.get_or_init(make).clone())
+}
+
+/// The pattern of a format, and the most characters.
+fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
     let (pattern, most) = match format {
         "date" => (date(), None),
         "time" => (time(), None),

@@ -1,12 +1,12 @@
 //! What each keyword allows.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
-use crate::grammar::schema::automaton::Dfa;
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::ecma::found_in;
-use crate::grammar::schema::formats::pattern_of;
+use crate::grammar::schema::formats::automaton_of;
 use crate::grammar::schema::reader::{Json, JsonId};
 use crate::grammar::schema::references::Draft;
 use crate::grammar::schema::refusal::{Answer, Refusal};
@@ -387,24 +387,17 @@ impl Compiler {
     }
 
     fn pattern(&mut self, at: JsonId, keyword: &str, pattern: &str) -> Answer<LangId> {
-        let lang = self.lang(format!("pattern {pattern}"), || found_in(pattern));
+        let lang = self.lang(format!("pattern {pattern}"), || {
+            found_in(pattern).map(Arc::new)
+        });
         lang.map_err(|why| self.refusal(at, keyword, format!("\"{}\": {why}", quoted(pattern))))
     }
 
     fn format(&mut self, at: JsonId, format: &str) -> Answer<Option<LangId>> {
-        let Some((pattern, most)) = pattern_of(format) else {
+        let Some(dfa) = automaton_of(format) else {
             return Ok(None);
         };
-        let lang = self.lang(format!("format {format}"), || {
-            let dfa = found_in(&pattern)?;
-            match most {
-                None => Ok(dfa),
-                Some(_) => dfa
-                    .of_length(0, most)
-                    .map(Dfa::minimized)
-                    .map_err(|_| String::from("its automaton is too large")),
-            }
-        });
+        let lang = self.lang(format!("format {format}"), || dfa);
         lang.map(Some)
             .map_err(|why| self.refusal(at, "format", format!("\"{}\": {why}", quoted(format))))
     }

@@ -1,7 +1,7 @@
 //! The texts of numbers between bounds and of multiples, digit by digit.
 
 use std::cmp::Ordering;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::grammar::schema::automaton::{Dfa, Shared, TooLarge, explore};
 use crate::grammar::schema::decimal::Decimal;
@@ -314,7 +314,7 @@ impl Compiler {
     /// The automaton of the texts of numbers: without exponents.
     pub fn automaton_of_numbers(&mut self, numbers: &Numbers) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.number_automata.get(numbers) {
-            return Ok(Rc::clone(dfa));
+            return Ok(Arc::clone(dfa));
         }
         let dfa = match &numbers.only {
             Some(_) => {
@@ -335,9 +335,9 @@ impl Compiler {
                 dfa.minimized()
             }
         };
-        let dfa = Rc::new(dfa);
+        let dfa = Arc::new(dfa);
         self.number_automata
-            .insert(numbers.clone(), Rc::clone(&dfa));
+            .insert(numbers.clone(), Arc::clone(&dfa));
         Ok(dfa)
     }
 

@@ -4,7 +4,7 @@
 // In bounds: numbers of rules are positions in a list that only grows.
 
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Written};
 use crate::grammar::limits::MAX_SCHEMA_ELEMENTS;
@@ -257,7 +257,7 @@ impl Output {
 
     /// The texts of an automaton: as the content of a string, or as they are.
     pub fn automaton(&mut self, dfa: &Shared, in_string: bool) -> Answer<Element> {
-        let key = (Rc::as_ptr(dfa).addr(), in_string);
+        let key = (Arc::as_ptr(dfa).addr(), in_string);
         if let Some((known, _)) = self.automata.get(&key) {
             return Ok(*known);
         }
@@ -286,7 +286,7 @@ impl Output {
             self.define(rule, alternatives)?;
         }
         let element = Element::Rule(first);
-        self.automata.insert(key, (element, Rc::clone(dfa)));
+        self.automata.insert(key, (element, Arc::clone(dfa)));
         Ok(element)
     }
 

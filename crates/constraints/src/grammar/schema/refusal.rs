@@ -56,3 +56,12 @@ pub struct Options {
     /// What cannot be enforced is left out.
     pub lenient: bool,
 }
+
+impl Options {
+    /// The options as a number, for the key of a cache.
+    pub fn bits(self) -> u32 {
+        let all = [self.compact, self.closed, self.any_order, self.lenient];
+        let bits = (0..).zip(all).map(|(bit, is_set)| u32::from(is_set) << bit);
+        bits.sum()
+    }
+}

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_WAYS};
 use crate::grammar::schema::automaton::{Dfa, Shared, TooLarge};
@@ -394,21 +395,21 @@ impl Compiler {
     pub fn lang(
         &mut self,
         name: String,
-        make: impl FnOnce() -> Result<Dfa, String>,
+        make: impl FnOnce() -> Result<Shared, String>,
     ) -> Result<LangId, String> {
         if let Some(&number) = self.lang_numbers.get(&name) {
             return Ok(number);
         }
         let number = self.langs.len() as LangId;
-        self.langs.push(Rc::new(make()?));
+        self.langs.push(make()?);
         self.lang_numbers.insert(name, number);
         Ok(number)
     }
 
     /// A language.
     pub fn lang_of(&self, id: LangId) -> Shared {
-        let lang = self.langs.get(id as usize).map(Rc::clone);
-        lang.unwrap_or_else(|| Rc::new(Dfa::all()))
+        let lang = self.langs.get(id as usize).map(Arc::clone);
+        lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
     /// The values of an expression.
@@ -886,7 +887,21 @@ impl Compiler {
     /// The automaton of strings.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.string_automata.get(strings) {
-            return Ok(Rc::clone(dfa));
+            return Ok(Arc::clone(dfa));
+        }
+        if let (
+            [(lang, true)],
+            Strings {
+                min: 0,
+                max: None,
+                only: None,
+                except,
+                ..
+            },
+        ) = (&*strings.langs, strings)
+            && except.is_empty()
+        {
+            return Ok(self.lang_of(*lang));
         }
         let mut dfa = match &strings.only {
             Some(texts) => Dfa::of_texts(texts.iter().map(|text| &**text))?,
@@ -911,9 +926,9 @@ impl Compiler {
         if !is_within {
             dfa = dfa.of_length(strings.min, strings.max)?.minimized();
         }
-        let dfa = Rc::new(dfa);
+        let dfa = Arc::new(dfa);
         self.string_automata
-            .insert(strings.clone(), Rc::clone(&dfa));
+            .insert(strings.clone(), Arc::clone(&dfa));
         Ok(dfa)
     }
 

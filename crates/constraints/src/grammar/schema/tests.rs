@@ -1,1 +1,521 @@
-//! Schemas and texts.
+//! Schemas, and texts that follow them or do not.
+
+use std::sync::Arc;
+
+use super::automaton::Dfa;
+use super::decimal::Decimal;
+use super::ecma::found_in;
+use super::reader::{Document, Json, JsonId, read};
+use super::{Options, compile};
+use crate::grammar::compiled::Compiled;
+use crate::grammar::states::{NONE, States};
+use crate::grammar::vocabulary_tree::VocabularyTree;
+use llama_sieve_kernels::lcg::Lcg;
+
+fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
+    let rules = compile(schema.as_bytes(), options).map_err(|refusal| refusal.to_string())?;
+    Ok(Compiled::new(rules.0, Arc::new(VocabularyTree::default())))
+}
+
+fn accepts(grammar: &Compiled, text: &str) -> bool {
+    let mut states = States::default();
+    let mut at = states.initial(grammar).expect("within limits");
+    for character in text.chars() {
+        states.begin_call();
+        let group = grammar.group(u32::from(character));
+        at = states.step(grammar, at, group).expect("within limits");
+        if at == NONE {
+            return false;
+        }
+    }
+    states.may_end(at)
+}
+
+/// Texts in lines: those with a `+` follow the schema, those with a `-` do not.
+fn check_with(options: Options, schema: &str, texts: &str) {
+    let grammar = compiled(schema, options).expect(schema);
+    for line in texts.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (sign, text) = line.split_at(1);
+        let text = text.strip_prefix(' ').unwrap_or(text);
+        assert_eq!(accepts(&grammar, text), sign == "+", "{schema}: {text}");
+    }
+}
+
+fn check(schema: &str, texts: &str) {
+    check_with(Options::default(), schema, texts);
+}
+
+fn refused(schema: &str, pointer: &str, keyword: &str) {
+    let refusal = compile(schema.as_bytes(), Options::default()).expect_err(schema);
+    assert_eq!(
+        (&*refusal.pointer, &*refusal.keyword),
+        (pointer, keyword),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn values_of_every_type() {
+    check(
+        "true",
+        "+ null\n+ [1, {\"a\": [ ] }]\n+ \"\\u00e9\\n\"\n- nul\n- [1,]\n- {\"a\":1,}\n- 01",
+    );
+    check(
+        "{}",
+        "+ 1.5e3\n+ -0\n- .5\n- 1.\n- +1\n- \"\\x\"\n- \"\\ud800\"\n+ \"\\uD83D\\uDE00\"",
+    );
+    check(
+        r#"{"type":["string","null"]}"#,
+        "+ null\n+ \"a\"\n- 1\n- true",
+    );
+    check(r#"{"type":"integer"}"#, "+ 0\n+ -17\n- 1.0\n- 01\n- 1e2");
+    check(
+        r#"{"enum":["a",1,null,[1,{"b":false}],{"c":"\"\\/\u00e9"}]}"#,
+        "+ \"a\"\n+ 1\n+ null\n+ [1,{\"b\": false}]\n- [1]\n- {}\n+ {\"c\":\"\\\"\\\\/\\u00E9\"}\n- 2",
+    );
+}
+
+#[test]
+fn members_and_elements() {
+    check(
+        r#"{"properties":{"a":{"type":"integer"},"b":{}},"required":["b"],"additionalProperties":false}"#,
+        "+ {\"a\":1,\"b\":2}\n+ {\"b\":[]}\n- {\"a\":1}\n- {\"b\":1,\"a\":1}\n- {\"b\":1,\"c\":1}\n+ 7",
+    );
+    // A name is what it stands for, however it is spelled.
+    check(
+        r#"{"type":"object","properties":{"ab":{"type":"null"}}}"#,
+        "+ {\"ab\":null}\n- {\"ab\":1}\n- {\"\\u0061b\":1}\n- {\"a\\u0062\":1}\n+ {\"abc\":1}\n+ {\"a\":1}\n+ {\"\":1}",
+    );
+    check(
+        r#"{"prefixItems":[{"type":"null"},{"type":"integer"}],"items":false,"minItems":1,"type":"array"}"#,
+        "+ [null]\n+ [null,1]\n- []\n- [null,1,2]\n- [1]",
+    );
+    check(
+        r#"{"type":"array","items":{"type":"integer"},"minItems":2,"maxItems":3}"#,
+        "+ [1,2]\n+ [1 , 2,3]\n- [1]\n- [1,2,3,4]\n- []",
+    );
+    check(
+        r#"{"type":"object","minProperties":1,"maxProperties":2,"properties":{"a":{},"b":{},"c":{}},"additionalProperties":false}"#,
+        "- {}\n+ {\"b\":1}\n+ {\"a\":1,\"c\":1}\n- {\"a\":1,\"b\":1,\"c\":1}",
+    );
+    check(
+        r#"{"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":5}},"additionalProperties":{"type":"null"}}"#,
+        "+ {\"x\":1}\n- {\"x\":null}\n+ {\"y\":5}\n- {\"y\":4}\n+ {\"xy\":5}\n- {\"xy\":4}\n- {\"xy\":5.5}\n+ {\"a\":null}\n- {\"a\":1}",
+    );
+    check(
+        r#"{"type":"object","propertyNames":{"maxLength":2},"properties":{"abc":true,"ab":true}}"#,
+        "+ {\"ab\":1}\n- {\"abc\":1}\n+ {\"c\":1}\n- {\"cde\":1}",
+    );
+    check(
+        r#"{"type":"array","contains":{"const":1},"minContains":2,"maxContains":3}"#,
+        "- [1]\n+ [1,0,1]\n+ [1,1,1]\n- [1,1,1,1]\n- []\n+ [0,1,2,1]",
+    );
+    check(
+        r#"{"type":"array","items":{"enum":["a","b",1]},"uniqueItems":true,"minItems":1}"#,
+        "+ [\"a\"]\n+ [1,\"b\",\"a\"]\n- [1,1]\n- []",
+    );
+}
+
+#[test]
+fn lengths_count_characters_and_escapes_once() {
+    check(
+        r#"{"type":"string","minLength":2,"maxLength":3}"#,
+        "- \"a\"\n+ \"ab\"\n+ \"a\\u00e9\\n\"\n- \"abcd\"\n+ \"\u{1F600}\u{1F600}\u{1F600}\"\n+ \"\\uD83D\\uDE00x\"\n- \"\\uD83D\\uDE00\"",
+    );
+}
+
+#[test]
+fn patterns_are_those_of_ecma() {
+    check(
+        r#"{"type":"string","pattern":"^[a-c]+\\d{2}$"}"#,
+        "+ \"a12\"\n- \"a1\"\n- \"xa12\"\n+ \"\\u0061\\u00312\"\n- \"a١٢\"",
+    );
+    check(
+        r#"{"type":"string","pattern":"b|^c"}"#,
+        "+ \"abc\"\n+ \"cx\"\n- \"xc\"\n- \"\"",
+    );
+    check(
+        r#"{"type":"string","pattern":"^a*$","minLength":1,"maxLength":3}"#,
+        "- \"\"\n+ \"a\"\n+ \"aaa\"\n- \"aaaa\"",
+    );
+    for (pattern, yes, no) in [
+        (r"^\s$", "\u{FEFF}", "\u{180E}"),
+        (r"^\w$", "_", "é"),
+        (r"^[^\d]$", "é", "7"),
+        (r"^.$", "a", "\u{2028}"),
+        (r"^[\]\-&&[]$", "&", "a"),
+        (r"^\u{1F600}$", "\u{1F600}", "u"),
+        (r"^a{,3}$", "a{,3}", "aa"),
+        (r"^(?:a|bc){2,3}?$", "abca", "a"),
+        (r"^\p{Lu}$", "É", "é"),
+        (r"^[^]$", "\n", ""),
+        (r"^\cJ\x41\/$", "\nA/", "A/"),
+    ] {
+        let dfa = found_in(pattern).expect(pattern);
+        assert!(dfa.accepts(yes) && !dfa.accepts(no), "{pattern}");
+    }
+    for (pattern, why) in [
+        ("(?=a)", "look-ahead"),
+        ("(?<!a)", "look-behind"),
+        (r"(a)\1", "back references"),
+        (r"\bx", "word boundaries"),
+        ("(?i)a", "flags"),
+        (r"\Z", "no escape"),
+        ("a**", "nothing to repeat"),
+        ("(a", "without ')'"),
+        ("[b-a]", "out of order"),
+        ("(?:a{1000}){1000}", "LLAMA_SIEVE_JSON_MAX_PATTERN"),
+        ("(.*a.{15})", "LLAMA_SIEVE_JSON_MAX_STATES"),
+    ] {
+        let said = found_in(pattern).expect_err(pattern);
+        assert!(said.contains(why), "{pattern}: {said}");
+    }
+}
+
+#[test]
+fn references_lead_to_schemas_of_the_text() {
+    check(
+        r##"{"$defs":{"n":{"type":"object","properties":{"v":{"type":"integer"},"next":{"$ref":"#/$defs/n"}},"required":["v"],"additionalProperties":false}},"$ref":"#/$defs/n"}"##,
+        "+ {\"v\":1}\n+ {\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3}}}\n- {\"v\":1,\"next\":{}}",
+    );
+    check(
+        r##"{"$id":"http://a/b/c.json","properties":{"x":{"$ref":"d.json#y"},"z":{"$ref":"/e"}},"$defs":{"1":{"$id":"d.json","$defs":{"q":{"$anchor":"y","const":1}}},"2":{"$id":"http://a/e","const":2}}}"##,
+        "+ {\"x\":1,\"z\":2}\n- {\"x\":2}\n- {\"z\":1}",
+    );
+    check(
+        r##"{"properties":{"a/b%~":{"const":1},"c":{"$ref":"#/properties/a~1b%25~0"}}}"##,
+        "+ {\"c\":1}\n- {\"c\":2}",
+    );
+    // Beside "$ref" other keywords count since 2019-09.
+    let schema = r##"{"$schema":"DRAFT","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":5}}}"##;
+    check(
+        &schema.replace("DRAFT", "http://json-schema.org/draft-07/schema#"),
+        "+ {\"x\":1}",
+    );
+    check(
+        &schema.replace("DRAFT", "https://json-schema.org/draft/2020-12/schema"),
+        "- {\"x\":1}\n+ {\"x\":5}",
+    );
+    refused(
+        r#"{"properties":{"a":{"$ref":"http://b/c"}}}"#,
+        "/properties/a",
+        "$ref",
+    );
+    refused(r##"{"$ref":"#/none"}"##, "", "$ref");
+    refused(r##"{"$ref":"#"}"##, "", "$ref");
+    refused(r##"{"allOf":[{"$ref":"#"}]}"##, "", "$ref");
+}
+
+#[test]
+fn schemas_are_combined() {
+    check(
+        r#"{"allOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"a":{"minimum":3},"b":{"type":"null"}}}],"type":"object"}"#,
+        "+ {\"a\":3}\n+ {\"a\":4,\"b\":null}\n- {\"a\":2}\n- {\"a\":3,\"b\":1}\n- {}",
+    );
+    check(
+        r#"{"oneOf":[{"multipleOf":2,"type":"integer"},{"multipleOf":3,"type":"integer"}]}"#,
+        "+ 2\n+ 9\n- 6\n- 1\n- 0\n+ -4",
+    );
+    check(
+        r#"{"type":"object","properties":{"k":{"enum":["a","b"]}},"required":["k"],"if":{"properties":{"k":{"const":"a"}}},"then":{"required":["x"]},"else":{"properties":{"x":false}}}"#,
+        "+ {\"k\":\"a\",\"x\":1}\n- {\"k\":\"a\"}\n+ {\"k\":\"b\"}\n- {\"k\":\"b\",\"x\":1}",
+    );
+    check(
+        r#"{"type":"object","properties":{"a":{},"b":{}},"dependentRequired":{"a":["b"]},"dependentSchemas":{"b":{"properties":{"c":{"type":"null"}}}}}"#,
+        "+ {}\n- {\"a\":1}\n+ {\"a\":1,\"b\":2}\n+ {\"b\":2}\n+ {\"b\":1,\"c\":null}\n- {\"b\":1,\"c\":1}\n+ {\"c\":1}",
+    );
+    check(
+        r#"{"not":{"type":["object","array","string"]}}"#,
+        "+ 1\n+ null\n- \"\"\n- []",
+    );
+    check(
+        r#"{"type":"string","not":{"anyOf":[{"pattern":"^a"},{"const":"bb"},{"maxLength":1}]}}"#,
+        "+ \"bc\"\n- \"ab\"\n- \"bb\"\n- \"b\"\n- \"\\u0062b\"",
+    );
+    check(
+        r#"{"oneOf":[{"properties":{"t":{"const":1}},"required":["t"]},{"properties":{"t":{"const":2}},"required":["t"]}],"type":"object"}"#,
+        "+ {\"t\":1}\n+ {\"t\":2,\"u\":3}\n- {\"t\":3}\n- {}",
+    );
+    refused(r#"{"not":{"uniqueItems":true}}"#, "", "not");
+    refused(
+        r#"{"x":1,"items":{"uniqueItems":true,"type":"array"}}"#,
+        "/items",
+        "uniqueItems",
+    );
+    refused(
+        r#"{"type":"object","anyOf":[{"properties":{"a":{}}},{"properties":{"b":{}}}],"unevaluatedProperties":false}"#,
+        "",
+        "unevaluatedProperties",
+    );
+    let never = compile(br#"{"type":"string","enum":[1]}"#, Options::default());
+    assert!(
+        never
+            .expect_err("nothing")
+            .to_string()
+            .contains("no value follows it")
+    );
+}
+
+#[test]
+fn options_change_what_is_allowed() {
+    let schema =
+        r#"{"type":"object","properties":{"a":{"type":"object","properties":{"b":{}}},"c":{}}}"#;
+    let with = |change: fn(&mut Options)| {
+        let mut options = Options::default();
+        change(&mut options);
+        options
+    };
+    check_with(
+        with(|options| options.compact = true),
+        schema,
+        "+ {\"a\":{\"b\":[1,2]}}\n- {\"a\": 1}\n- { }\n-  {}",
+    );
+    check_with(
+        with(|options| options.closed = true),
+        schema,
+        "+ {\"a\":{\"b\":1}}\n- {\"d\":1}\n- {\"a\":{\"d\":1}}\n+ {\"c\":{\"d\":1}}",
+    );
+    check_with(
+        with(|options| options.any_order = true),
+        schema,
+        "+ {\"c\":1,\"a\":{}}\n+ {\"d\":1,\"c\":1,\"a\":{}}\n- {\"c\":1,\"c\":1}\n- {\"a\":1}",
+    );
+    let lenient = with(|options| options.lenient = true);
+    let (_, left_out) = compile(br#"{"items":{"pattern":"(?=a)b"}}"#, lenient).expect("left out");
+    assert_eq!(left_out.len(), 1);
+    assert_eq!(
+        (&*left_out[0].pointer, &*left_out[0].keyword),
+        ("/items", "pattern")
+    );
+    check(
+        schema,
+        "+ {\"a\": { } , \"c\" :\t1}\n+  {}\n- {\"c\":1,\"a\":{}}",
+    );
+    let spaces = |n: usize| format!("+ [{}]\n- [{}]", " ".repeat(n), " ".repeat(n + 1));
+    check(r#"{"type":"array"}"#, &spaces(64));
+}
+
+#[test]
+fn texts_that_are_no_schema_are_refused_with_their_place() {
+    for (text, why) in [
+        ("", "line 1, column 1"),
+        (
+            "{\"a\":1,\n \"a\":2}",
+            "line 2, column 5: the name \"a\" comes twice",
+        ),
+        ("[1", "expected ',' or ']'"),
+        ("{\"type\":\"str\"}", "no type"),
+        (
+            "{\"minLength\":-1}",
+            "keyword \"minLength\": expected a whole number",
+        ),
+        ("{\"$schema\":\"http://x\"}", "keyword \"$schema\""),
+        (
+            "{\"type\":\"string\",\"pattern\":\"(\"}",
+            "keyword \"pattern\"",
+        ),
+        ("\"\\ud800\"", "half of a surrogate pair"),
+        ("{} x", "expected the end"),
+        ("7", "expected a schema"),
+    ] {
+        let refusal = compile(text.as_bytes(), Options::default()).expect_err(text);
+        assert!(refusal.to_string().contains(why), "{text}: {refusal}");
+    }
+    let deep = "{\"not\":".repeat(300);
+    let said = compile(deep.as_bytes(), Options::default())
+        .expect_err("deep")
+        .to_string();
+    assert!(said.contains("LLAMA_SIEVE_JSON_MAX_DEPTH"), "{said}");
+    assert!(compile(b"\xFF", Options::default()).is_err());
+}
+
+#[test]
+fn work_on_a_schema_is_bounded() {
+    let n = 14;
+    let any: Vec<String> = (0..n)
+        .map(|i| format!(r#"{{"anyOf":[{{"required":["a{i}"]}},{{"required":["b{i}"]}}]}}"#))
+        .collect();
+    let wide = format!(r#"{{"type":"object","allOf":[{}]}}"#, any.join(","));
+    let said = compile(wide.as_bytes(), Options::default())
+        .expect_err("wide")
+        .to_string();
+    assert!(said.contains("LLAMA_SIEVE_JSON_MAX_WAYS"), "{said}");
+    let counts = r#"{"type":"string","pattern":"^(ab|c)+$","maxLength":100000}"#;
+    let said = compile(counts.as_bytes(), Options::default())
+        .expect_err("long")
+        .to_string();
+    assert!(said.contains("\"maxLength\""), "{said}");
+    // Counted, not written out.
+    let long = r#"{"type":"string","pattern":"^[a-z]+$","maxLength":1000000}"#;
+    assert!(compile(long.as_bytes(), Options::default()).is_ok());
+    let many =
+        r#"{"type":"array","maxItems":1000000,"items":{"type":"string","maxLength":1000000}}"#;
+    assert!(compile(many.as_bytes(), Options::default()).is_ok());
+}
+
+/// Numbers of a few digits, by the values that integers of Rust have.
+#[test]
+fn numbers_are_within_their_bounds() {
+    let mut rng = Lcg(7);
+    let mut below = |n: u64| (u64::from(rng.bits()) * n) >> 32;
+    for _ in 0..60 {
+        // Hundredths.
+        let a = below(4000) as i64 - 2000;
+        let b = a + below(3000) as i64;
+        let shown = |n: i64| {
+            let sign = if n < 0 { "-" } else { "" };
+            format!("{sign}{}.{:02}", n.abs() / 100, n.abs() % 100)
+        };
+        let (low, high) = match below(4) {
+            0 => ("minimum", "maximum"),
+            1 => ("exclusiveMinimum", "maximum"),
+            2 => ("minimum", "exclusiveMaximum"),
+            _ => ("exclusiveMinimum", "exclusiveMaximum"),
+        };
+        let step = [0, 1, 5, 25, 30, 100, 300][below(7) as usize];
+        let multiple = match step {
+            0 => String::new(),
+            step => format!(r#","multipleOf":{}"#, shown(step)),
+        };
+        let kind = ["integer", "number"][below(2) as usize];
+        let schema = format!(
+            r#"{{"type":"{kind}","{low}":{},"{high}":{}{multiple}}}"#,
+            shown(a),
+            shown(b)
+        );
+        let is_in = |n: i64| {
+            (if low == "minimum" { n >= a } else { n > a })
+                && (if high == "maximum" { n <= b } else { n < b })
+                && (step == 0 || n % step == 0)
+        };
+        let compiled = compiled(&schema, Options::default());
+        let Ok(grammar) = compiled else {
+            let none = (-3000..6000).filter(|n| kind == "number" || n % 100 == 0);
+            assert!(!none.into_iter().any(is_in), "{schema}");
+            continue;
+        };
+        for n in -2100..5100 {
+            let text = shown(n);
+            let is_number = kind == "number" && is_in(n) && !(n == 0 && text.starts_with('-'));
+            assert_eq!(accepts(&grammar, &text), is_number, "{schema}: {text}");
+            if n % 100 == 0 {
+                let text = (n / 100).to_string();
+                assert_eq!(accepts(&grammar, &text), is_in(n), "{schema}: {text}");
+            }
+        }
+    }
+    check(
+        r#"{"type":"integer","minimum":123456789012345678901234567890,"maximum":123456789012345678901234567899}"#,
+        "+ 123456789012345678901234567890\n- 123456789012345678901234567889\n- 1234567890123456789012345678900",
+    );
+}
+
+#[test]
+fn decimals_compare_as_numbers_do() {
+    let texts = [
+        "0", "-0.0", "1", "1.0", "10e-1", "0.1", "-0.1", "100", "1e2", "99.99", "-5", "1E1",
+    ];
+    for a in texts {
+        for b in texts {
+            let (x, y) = (Decimal::read(a).expect(a), Decimal::read(b).expect(b));
+            let expected = a.parse::<f64>().expect(a).partial_cmp(&b.parse().expect(b));
+            assert_eq!(Some(x.cmp(&y)), expected, "{a} {b}");
+        }
+        let plain = Decimal::read(a).expect(a).plain();
+        assert_eq!(
+            plain.parse::<f64>(),
+            a.parse::<f64>().map(|n| n + 0.0),
+            "{a}"
+        );
+    }
+}
+
+/// The value as `serde_json` would have it.
+fn as_serde(document: &Document, id: JsonId) -> serde_json::Value {
+    match document.get(id) {
+        Json::Null => serde_json::Value::Null,
+        Json::Bool(value) => (*value).into(),
+        Json::Number(_, text) => serde_json::from_str(text).expect("a number"),
+        Json::String(text) => (**text).into(),
+        Json::Array(all) => all.iter().map(|&id| as_serde(document, id)).collect(),
+        Json::Object(all) => {
+            let members = all
+                .iter()
+                .map(|(name, id)| (name.to_string(), as_serde(document, *id)));
+            serde_json::Value::Object(members.collect())
+        }
+    }
+}
+
+/// Damaged texts are read as `serde_json` reads them, but for names that come twice and half
+/// surrogates.
+#[test]
+fn texts_are_read_as_serde_json_reads_them() {
+    let text = r#" {"a": [1, -2.5e+3, 0, true, false, null, "x\n\u00e9\uD83D\uDE00\\\/\""], "b": {} , "":[]} "#;
+    let mut rng = Lcg(3);
+    let mut below = |n: usize| ((u64::from(rng.bits()) * n as u64) >> 32) as usize;
+    let mut n_read = 0;
+    for _ in 0..20_000 {
+        let mut bytes = text.as_bytes().to_vec();
+        for _ in 0..below(3) {
+            let at = below(bytes.len());
+            match below(3) {
+                0 => {
+                    bytes.remove(at);
+                }
+                1 => bytes[at] = b"{}[]\",:\\0e1-. unt"[below(17)],
+                _ => bytes.insert(at, b"{}[]\",:\\0e1-. unt"[below(17)]),
+            }
+        }
+        let theirs = serde_json::from_slice::<serde_json::Value>(&bytes);
+        match read(&bytes) {
+            Ok(document) => {
+                n_read += 1;
+                let shown = String::from_utf8_lossy(&bytes);
+                // Numbers too large for it are numbers all the same.
+                match theirs {
+                    Ok(theirs) => assert_eq!(as_serde(&document, document.root), theirs, "{shown}"),
+                    Err(error) => assert!(error.to_string().contains("out of range"), "{shown}"),
+                }
+            }
+            Err(refusal) => {
+                let why = refusal.to_string();
+                let is_ours = why.contains("comes twice");
+                assert!(
+                    theirs.is_err() || is_ours,
+                    "{}: {why}",
+                    String::from_utf8_lossy(&bytes)
+                );
+            }
+        }
+    }
+    assert!(n_read > 5000, "{n_read} were read");
+}
+
+#[test]
+fn automata_are_closed_under_what_is_done_with_them() {
+    let texts = ["", "a", "b", "ab", "aab", "abab", "bbb", "ba"];
+    let patterns = ["^a*b*$", "ab", "^(ab)*$", "b$", "^.{2,3}$"];
+    let of = |pattern: &str| found_in(pattern).expect(pattern);
+    for x in patterns {
+        for y in patterns {
+            let (both, either) = (of(x).and(&of(y)), of(x).or(&of(y)));
+            let (without, long) = (of(x).minus(&of(y)), of(x).of_length(1, Some(3)));
+            for text in texts {
+                let (a, b) = (of(x).accepts(text), of(y).accepts(text));
+                let has = |dfa: &Result<Dfa, _>| dfa.as_ref().expect("small").accepts(text);
+                let has_minimized =
+                    |dfa: &Result<Dfa, _>| dfa.clone().expect("small").minimized().accepts(text);
+                for has in [
+                    &has as &dyn Fn(&Result<Dfa, super::automaton::TooLarge>) -> bool,
+                    &has_minimized,
+                ] {
+                    assert_eq!(has(&both), a && b, "{x} {y} {text}");
+                    assert_eq!(has(&either), a || b, "{x} {y} {text}");
+                    assert_eq!(has(&without), a && !b, "{x} {y} {text}");
+                    assert_eq!(has(&long), a && (1..=3).contains(&text.len()), "{x} {text}");
+                }
+            }
+        }
+    }
+}

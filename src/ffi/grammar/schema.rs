@@ -1,0 +1,131 @@
+//! JSON Schemas for C.
+
+use std::ffi::c_char;
+
+use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::ffi::failure::{Failure, made, usable};
+use crate::ffi::grammar::making::{GRAMMAR, invalid};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
+use crate::ffi::known_vocabularies::known;
+use crate::ffi::vtable::into_host;
+use crate::grammar::schema::Options;
+use crate::grammar::{Grammar, limits};
+use crate::log;
+use crate::memory;
+
+/// The language of llama.cpp's own converter from JSON Schema. Not supported so far: an error.
+pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
+/// No white space between the parts of the JSON.
+pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
+/// Objects that name properties have no others where the schema is silent about these, as if
+/// "additionalProperties" were false.
+pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
+/// Properties in any order, instead of as the schema names them; at most 10 of one object.
+pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
+/// What cannot be enforced is left out, and a warning names it, instead of refusing the schema.
+pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
+
+/// The most bytes of a JSON Schema.
+pub const LLAMA_SIEVE_JSON_MAX_TEXT: usize = 8_388_608;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_TEXT == limits::MAX_SCHEMA_TEXT);
+/// The deepest nesting of a JSON Schema's text.
+pub const LLAMA_SIEVE_JSON_MAX_DEPTH: usize = 256;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
+/// The most values of JSON in a JSON Schema.
+pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
+/// The most schemas of a JSON Schema that may follow each other for one value, by "$ref", "allOf"
+/// and the like.
+pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
+/// The most different combinations of a JSON Schema's subschemas.
+pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
+/// The most ways that the values of one place may have: what "anyOf" and the like multiply to.
+pub const LLAMA_SIEVE_JSON_MAX_WAYS: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
+/// The most elements of the grammar that a JSON Schema becomes.
+pub const LLAMA_SIEVE_JSON_MAX_ELEMENTS: usize = 1_048_576;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_ELEMENTS == limits::MAX_SCHEMA_ELEMENTS);
+/// The most characters of white space in a row.
+pub const LLAMA_SIEVE_JSON_MAX_SPACE: u32 = 64;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);
+/// The most states of one automaton: of a pattern, of names, of a number, and of what they have in
+/// common.
+pub const LLAMA_SIEVE_JSON_MAX_STATES: usize = 16_384;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STATES == limits::MAX_AUTOMATON_STATES);
+/// The most parts of a pattern, repetitions written out.
+pub const LLAMA_SIEVE_JSON_MAX_PATTERN: usize = 16_384;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN);
+/// The deepest nesting of groups in a pattern.
+pub const LLAMA_SIEVE_JSON_MAX_GROUPS: usize = 100;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
+
+/// Makes a sampler that lets only tokens through with which the text is JSON that is valid by a
+/// JSON Schema, or still can become so.
+///
+/// Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. `flags` are
+/// LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
+/// schema names them, then others; between the parts of the JSON there may be up to
+/// LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
+/// not allow: what is not enforced is refused. See docs/json-schema.md for each keyword.
+///
+/// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
+/// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
+/// and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
+/// and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
+/// value follows it; also where `vocab` or `schema` is NULL, or a bit of `flags` is unknown.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `schema` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_json_schema(
+    vocab: *const llama_vocab,
+    schema: *const c_char,
+    flags: u32,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_json_schema", || {
+        let options = options(flags)?;
+        usable("schema", schema)?;
+        usable("the vocabulary", vocab.cast::<u8>())?;
+        memory::room(0)?;
+        // SAFETY: not NULL, and the caller guarantees the string.
+        let text = unsafe { c_bytes(schema) };
+        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+        let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+        let made = Grammar::of_schema(text, options, &known.tree);
+        let (grammar, left_out) = made.map_err(|refused| invalid(refused.what))?;
+        for refusal in left_out {
+            log::warn(&format!("left out: {refusal}"));
+        }
+        Ok(into_host(&GRAMMAR, grammar))
+    })
+}
+
+fn options(flags: u32) -> Result<Options, Failure> {
+    const KNOWN: u32 = LLAMA_SIEVE_JSON_COMPACT
+        | LLAMA_SIEVE_JSON_CLOSED
+        | LLAMA_SIEVE_JSON_ANY_ORDER
+        | LLAMA_SIEVE_JSON_LENIENT;
+    let has = |flag| flags & flag != 0;
+    if has(LLAMA_SIEVE_JSON_LLAMA_CPP) {
+        return Err(Failure::new(
+            LLAMA_SIEVE_ERROR_PARAMS,
+            "LLAMA_SIEVE_JSON_LLAMA_CPP is not supported; convert the schema with llama.cpp's \
+             json_schema_to_grammar and pass the result to llama_sieve_init_grammar",
+        ));
+    }
+    if flags & !KNOWN != 0 {
+        return Err(Failure::new(
+            LLAMA_SIEVE_ERROR_PARAMS,
+            format!("flags {flags:#x} have bits that are no LLAMA_SIEVE_JSON_*"),
+        ));
+    }
+    Ok(Options {
+        compact: has(LLAMA_SIEVE_JSON_COMPACT),
+        closed: has(LLAMA_SIEVE_JSON_CLOSED),
+        any_order: has(LLAMA_SIEVE_JSON_ANY_ORDER),
+        lenient: has(LLAMA_SIEVE_JSON_LENIENT),
+    })
+}

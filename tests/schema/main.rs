@@ -1,0 +1,185 @@
+//! JSON Schemas against boon, a validator: what the masks let through is valid, and what is valid is
+//! let through.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod random;
+mod suite;
+
+use std::sync::Arc;
+
+use llama_sieve::grammar::schema::Options;
+use llama_sieve::grammar::{Grammar, VocabularyTree};
+use llama_sieve::sampler::Sampler;
+use llama_sieve::token::Token;
+use llama_sieve::vocabulary::Vocabulary;
+use serde_json::Value;
+use support::{fresh_rng, number_from_env};
+use test_crates::boon::{Compiler, Draft, SchemaIndex, Schemas};
+
+/// Every byte but NUL is a token, and a few texts are; the first token ends a generation.
+#[derive(Debug)]
+struct Bytes;
+
+const WORDS: [&str; 10] = [
+    "\":", "\",\"", "{\"", "\"}", "[]", "true", "null", "ab", "\\u00", "\u{e9}",
+];
+
+impl Vocabulary for Bytes {
+    fn n_tokens(&self) -> usize {
+        256 + WORDS.len()
+    }
+
+    fn is_eog(&self, token: Token) -> bool {
+        token == 0
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        Some(0)
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        match u8::try_from(token) {
+            Ok(0) => {}
+            Ok(byte) => piece.push(byte),
+            Err(_) => piece.extend_from_slice(WORDS[token as usize - 256].as_bytes()),
+        }
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
+        Vec::new()
+    }
+}
+
+fn tree() -> Arc<VocabularyTree> {
+    Arc::new(VocabularyTree::new(&Bytes))
+}
+
+/// A grammar; `None` where no value follows the schema; or why it is refused.
+fn grammar(
+    schema: &Value,
+    options: Options,
+    tree: &Arc<VocabularyTree>,
+) -> Result<Option<Grammar>, String> {
+    match Grammar::of_schema(schema.to_string().as_bytes(), options, tree) {
+        Ok((grammar, left_out)) => {
+            assert!(left_out.is_empty());
+            Ok(Some(grammar))
+        }
+        Err(refused) if refused.what.contains("no value follows it") => Ok(None),
+        Err(refused) => Err(refused.what),
+    }
+}
+
+/// True if the text is accepted byte by byte, and may end there.
+fn accepts(grammar: &Grammar, text: &str) -> bool {
+    let mut grammar = grammar.clone();
+    for byte in text.bytes() {
+        if !grammar.slot().allowed().allows(Token::from(byte)) {
+            return false;
+        }
+        grammar.accept(Token::from(byte));
+    }
+    grammar.slot().is_complete()
+}
+
+/// A text drawn from the masks; `None` if it gets long.
+fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
+    const LONG: usize = 200;
+    let mut grammar = grammar.clone();
+    let mut text = Vec::new();
+    let mut piece = Vec::new();
+    while text.len() < 3 * LONG {
+        let mask = grammar.slot().allowed();
+        let n = Bytes.n_tokens() as Token;
+        let allowed: Vec<Token> = (0..n).filter(|&token| mask.allows(token)).collect();
+        assert!(
+            !allowed.is_empty(),
+            "no way out of {}",
+            String::from_utf8_lossy(&text)
+        );
+        // Short texts are as good as long ones.
+        let closing = |&&token: &&Token| matches!(u8::try_from(token), Ok(0 | b'"' | b'}' | b']'));
+        let close = allowed.iter().find(closing);
+        let token = match close {
+            Some(&close) if text.len() > LONG || below(4) == 0 => close,
+            _ => allowed[below(allowed.len())],
+        };
+        if token == 0 {
+            return Some(text);
+        }
+        Bytes.piece(token, &mut piece);
+        text.extend_from_slice(&piece);
+        grammar.accept(token);
+    }
+    None
+}
+
+/// A schema for the validator; `None` where it refuses it.
+fn validator(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    compiler.set_default_draft(Draft::V2020_12);
+    compiler
+        .add_resource("http://host/schema.json", schema.clone())
+        .ok()?;
+    let index = compiler.compile("http://host/schema.json", &mut schemas);
+    Some((schemas, index.ok()?))
+}
+
+/// Raise LLAMA_SIEVE_TEST_SCHEMAS for a long run.
+#[test]
+fn random_schemas_allow_what_is_valid_and_nothing_else() {
+    let mut rng = fresh_rng("schemas");
+    let mut below = |n: usize| rng.below(n);
+    let tree = tree();
+    let any_order = Options {
+        any_order: true,
+        ..Options::default()
+    };
+    let n = number_from_env("LLAMA_SIEVE_TEST_SCHEMAS", 300);
+    let (mut n_refused, mut n_valid, mut n_drawn) = (0, 0, 0);
+    for _ in 0..n {
+        let schema = random::whole(&mut below);
+        let Some((schemas, index)) = validator(&schema) else {
+            continue;
+        };
+        let is_valid = |value: &Value| schemas.validate(value, index).is_ok();
+        let Ok(whole) = grammar(&schema, any_order, &tree) else {
+            n_refused += 1;
+            continue;
+        };
+        for _ in 0..20 {
+            let value = random::value(&mut below, 2);
+            let is_let_through = whole
+                .as_ref()
+                .is_some_and(|grammar| accepts(grammar, &value.to_string()));
+            assert_eq!(is_let_through, is_valid(&value), "{schema}: {value}");
+            n_valid += usize::from(is_let_through);
+        }
+        // In the order of the schema, too, and what else a text may have.
+        let written = grammar(&schema, Options::default(), &tree);
+        for grammar in [whole, written.unwrap_or(None)].iter().flatten() {
+            for _ in 0..4 {
+                let Some(text) = drawn(grammar, &mut below) else {
+                    continue;
+                };
+                let shown = String::from_utf8_lossy(&text);
+                let value: Value = serde_json::from_slice(&text)
+                    .unwrap_or_else(|error| panic!("{schema}: {shown}: {error}"));
+                assert!(is_valid(&value), "{schema}: {shown}");
+                n_drawn += 1;
+            }
+        }
+    }
+    println!(
+        "{n} schemas, {n_refused} refused; {n_valid} values were valid, {n_drawn} texts drawn"
+    );
+    assert!(5 * n_refused < n, "{n_refused} of {n} schemas are refused");
+    assert!(n_valid > 2 * n && n_drawn > 2 * n, "{n_valid} {n_drawn}");
+}
