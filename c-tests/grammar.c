@@ -170,6 +170,44 @@ static void a_trigger_begins_the_grammar(void) {
     }
 }
 
+static void a_schema_is_followed_or_refused(void) {
+    check_subject = "JSON Schemas";
+    const char * schema =
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"boolean\"}},\"required\":[\"a\"],"
+        "\"additionalProperties\":false}";
+    const uint32_t flags = LLAMA_SIEVE_JSON_COMPACT;
+    struct llama_sampler * smpl = llama_sieve_init_json_schema(vocab, schema, flags);
+    CHECK(smpl != NULL && strcmp(llama_sampler_name(smpl), "grammar") == 0);
+    CHECK(allowed(smpl) > 0 && allowed(smpl) < n_tokens);
+    const char * texts[] = { "{", "\"", "a", "\"", ":", "t", "r", "u", "e" };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        CHECK(!llama_sieve_grammar_is_complete(smpl));
+        llama_sampler_accept(smpl, token_of(texts[i]));
+    }
+    struct llama_sampler * copy = llama_sampler_clone(smpl);
+    llama_sampler_accept(smpl, token_of("}"));
+    CHECK(llama_sieve_grammar_is_complete(smpl) && !llama_sieve_grammar_is_complete(copy));
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK);
+    llama_sampler_free(copy);
+    llama_sampler_free(smpl);
+
+    const char * refused = "{\"properties\":{\"x\":{\"pattern\":\"(?=a)\"}}}";
+    CHECK(llama_sieve_init_json_schema(vocab, refused, 0) == NULL &&
+          says("#/properties/x") && says("pattern") && says("look-ahead"));
+    CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_INVALID);
+    smpl = llama_sieve_init_json_schema(vocab, refused, LLAMA_SIEVE_JSON_LENIENT);
+    CHECK(smpl != NULL);
+    llama_sampler_free(smpl);
+    CHECK(llama_sieve_init_json_schema(vocab, "{\"a\":", 0) == NULL && says("line 1, column 6"));
+    CHECK(llama_sieve_init_json_schema(vocab, "{\"enum\":[]}", 0) == NULL && says("no value"));
+    CHECK(llama_sieve_init_json_schema(NULL, schema, 0) == NULL && says("vocabulary is NULL"));
+    CHECK(llama_sieve_init_json_schema(vocab, NULL, 0) == NULL && says("schema is NULL"));
+    CHECK(llama_sieve_init_json_schema(vocab, schema, 32) == NULL && says("0x20"));
+    CHECK(llama_sieve_init_json_schema(vocab, schema, LLAMA_SIEVE_JSON_LLAMA_CPP) == NULL &&
+          says("LLAMA_SIEVE_JSON_LLAMA_CPP"));
+    CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_PARAMS);
+}
+
 /* Where the built-in throws. */
 static void what_is_not_allowed_makes_it_dead(void) {
     check_subject = "dead";
@@ -210,6 +248,7 @@ int main(int argc, char ** argv) {
     n_tokens = llama_vocab_n_tokens(vocab);
     wrong_arguments_have_an_answer();
     a_trigger_begins_the_grammar();
+    a_schema_is_followed_or_refused();
     what_is_not_allowed_makes_it_dead();
     llama_sieve_vocab_forget(vocab);
     llama_model_free(model);

@@ -89,7 +89,8 @@ fn accepts(grammar: &Grammar, text: &str) -> bool {
     grammar.slot().is_complete()
 }
 
-/// A text drawn from the masks; `None` if it gets long.
+/// A text drawn from the masks; `None` if it gets long. Numbers end, if they may, before they have
+/// more digits than the validator's numbers of 64 bits tell apart.
 fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
     const LONG: usize = 200;
     let mut grammar = grammar.clone();
@@ -104,12 +105,22 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
             "no way out of {}",
             String::from_utf8_lossy(&text)
         );
+        let digits = text
+            .iter()
+            .rev()
+            .take_while(|byte| matches!(byte, b'0'..=b'9' | b'.'));
+        let is_long = digits.count() > 10;
+        let digit = |&token: &Token| matches!(u8::try_from(token), Ok(b'0'..=b'9' | b'.'));
+        let mut ways = allowed.clone();
+        if is_long && !allowed.iter().all(digit) {
+            ways.retain(|token| !digit(token));
+        }
         // Short texts are as good as long ones.
         let closing = |&&token: &&Token| matches!(u8::try_from(token), Ok(0 | b'"' | b'}' | b']'));
-        let close = allowed.iter().find(closing);
+        let close = ways.iter().find(closing);
         let token = match close {
             Some(&close) if text.len() > LONG || below(4) == 0 => close,
-            _ => allowed[below(allowed.len())],
+            _ => ways[below(ways.len())],
         };
         if token == 0 {
             return Some(text);

@@ -231,6 +231,11 @@ pub(crate) enum Maker {
         root: Text,
         lazy: Option<Lazy>,
     },
+    Schema {
+        vocab: bool,
+        text: Text,
+        flags: u32,
+    },
 }
 
 /// A grammar's text, or the name of its root.

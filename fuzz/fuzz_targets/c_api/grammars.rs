@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
 
 use llama_sieve::ffi::grammar::lazy::*;
+use llama_sieve::ffi::grammar::schema::*;
 use llama_sieve::ffi::grammar::*;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
@@ -33,6 +34,13 @@ const TRIGGERS: [&CStr; 6] = [
     c"[\\s\\S]*?(a+)[\\s\\S]*",
     c"(a|",
     c"\xFF",
+];
+
+const SCHEMAS: [&CStr; 4] = [
+    c"{}",
+    c"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"maxProperties\":2}",
+    c"{\"items\":{\"pattern\":\"^a|b$\",\"maxLength\":9},\"not\":{\"type\":\"null\"}}",
+    c"{\"oneOf\":[{\"multipleOf\":3,\"minimum\":-9},{\"enum\":[1,\"the\"]}]}",
 ];
 
 impl Text {
@@ -89,6 +97,21 @@ pub(crate) unsafe fn grammar(
             llama_sieve_init_grammar_lazy_patterns(vocab, text, root, list, n, first, n_tokens)
         }
     }
+}
+
+/// The constructor of a JSON Schema's; NULL where it is refused.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary.
+pub(crate) unsafe fn schema(
+    vocab: *const llama_vocab,
+    text: &Text,
+    flags: u32,
+) -> *mut llama_sampler {
+    let text = text.get(&SCHEMAS);
+    let text = text.as_ref().map_or(null(), |text| text.as_ptr());
+    // SAFETY: NULL or a C string, and the caller guarantees the vocabulary.
+    unsafe { llama_sieve_init_json_schema(vocab, text, flags) }
 }
 
 impl World {

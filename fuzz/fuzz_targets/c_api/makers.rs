@@ -11,7 +11,7 @@ use vendor_llama_cpp::sys;
 
 use crate::answers::assert_reason;
 use crate::calls::Maker;
-use crate::grammars::grammar;
+use crate::grammars::{grammar, schema};
 use crate::support::family::vocabulary;
 use crate::tries::{mode_of, unbind};
 use crate::{Smp, World};
@@ -22,7 +22,7 @@ impl World {
     pub(crate) unsafe fn make(&mut self, maker: &Maker) {
         let vocab = |given: bool| if given { vocabulary().cast() } else { null() };
         let (mut is_trie, mut is_ours, mut may_fail) = (false, true, false);
-        let is_grammar = matches!(maker, Maker::Grammar { .. });
+        let is_grammar = matches!(maker, Maker::Grammar { .. } | Maker::Schema { .. });
         // SAFETY: the vocabulary lives as long as the process; arrays and strings live during the
         // calls.
         let ptr = unsafe {
@@ -150,6 +150,14 @@ impl World {
                 } => {
                     may_fail = true;
                     grammar(vocab(*given), text, root, lazy.as_ref())
+                }
+                Maker::Schema {
+                    vocab: given,
+                    text,
+                    flags,
+                } => {
+                    may_fail = true;
+                    schema(vocab(*given), text, *flags)
                 }
                 Maker::BuiltIn => {
                     is_ours = false;

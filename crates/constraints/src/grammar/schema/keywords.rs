@@ -258,6 +258,8 @@ impl Compiler {
             objects: vec![objects],
             ..Shape::any()
         };
+        // Without those whose bounds contradict each other.
+        shape = self.and(&shape, &Shape::any())?;
         if let Some(types) = self.types(at)? {
             shape = self.and(&shape, &types)?;
         }
@@ -577,7 +579,7 @@ impl Compiler {
         let items = list("items");
         all.n_elements = list("prefixItems").len().max(items.len());
         all.all_elements = (has("items") && items.is_empty())
-            || has("additionalItems")
+            || (has("additionalItems") && !items.is_empty())
             || (depth > 0 && has("unevaluatedItems"));
         all.some_elements = has("contains");
         let mut in_place = list("allOf");

@@ -120,6 +120,9 @@ impl Output {
 
     /// A sequence so many times.
     pub fn times(&mut self, item: Sequence, min: u64, max: Option<u64>) -> Answer<Sequence> {
+        if max.is_some_and(|max| max < min) {
+            return Ok(vec![self.nothing()?]);
+        }
         if max == Some(0) {
             return Ok(Vec::new());
         }

@@ -125,6 +125,23 @@ fn lengths_count_characters_and_escapes_once() {
 }
 
 #[test]
+fn bounds_that_contradict_each_other_leave_nothing() {
+    check(
+        r#"{"minLength":2,"maxLength":1}"#,
+        "- \"\"\n- \"a\"\n- \"ab\"\n+ 1",
+    );
+    check(
+        r#"{"minItems":2,"maxItems":1}"#,
+        "- []\n- [1]\n- [1,2]\n+ 1",
+    );
+    check(
+        r#"{"minProperties":2,"maxProperties":1}"#,
+        "- {}\n- {\"a\":1}\n+ 1",
+    );
+    check(r#"{"minimum":2,"maximum":1}"#, "- 1\n- 2\n+ \"\"");
+}
+
+#[test]
 fn patterns_are_those_of_ecma() {
     check(
         r#"{"type":"string","pattern":"^[a-c]+\\d{2}$"}"#,
