@@ -32,6 +32,7 @@ impl Logits<'_> {
 pub const ROOM: usize = GROUP + 16;
 
 /// [`ROOM`] at the end of `to`, which grows by powers of two.
+#[inline]
 fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
         let wanted = (to.len() + ROOM).next_power_of_two();
