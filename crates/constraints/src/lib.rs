@@ -46,7 +46,7 @@
 //! - [`token`]: the candidates that a mask is applied to.
 //!
 //! What cannot be is an error, as a value. The one exception is memory that has run out, which
-//! unwinds ([`memory::exhausted`](llama_sieve_kernels::memory::exhausted)).
+//! unwinds ([`exhausted`](llama_sieve_kernels::memory::exhausted)).
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.
