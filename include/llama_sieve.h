@@ -1515,8 +1515,8 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 /* -------------------------------------------------------------------------------------------------
  * 6. Grammars
  *
- * A constraint for the host's chain: the text follows a grammar in llama.cpp's notation. The
- * limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
+ * A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
+ * Schema or a regular expression, or is one of a list. The limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
  * generation.
  * ---------------------------------------------------------------------------------------------- */
 
@@ -1643,6 +1643,66 @@ void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
  */
 void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
+/* The most tokens that llama_sieve_grammar_rollback takes back. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK 1024
+
+/*
+ Takes the last n_tokens tokens back that a grammar has accepted, as if they had not been:
+ which tokens are allowed, whether the text is complete, whether the constraint is dead, and
+ whether a lazy one still waits. Returns 0.
+
+ What can be taken back are the last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted
+ since the sampler was made, reset, or cloned from another one; fewer where what they were
+ followed with takes more than 4 MiB, which no common grammar does. Of more, and after an internal error, a
+ negative LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for NULL and
+ for other samplers. Only the grammar is changed: the other samplers of a chain, and the
+ context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
+ nothing.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+int llama_sieve_grammar_rollback(struct llama_sampler *smpl,
+                                 size_t n_tokens);
+
+/*
+ Returns how many tokens of a draft a grammar allows, one behind the other, from where the text
+ stands: the number of the first that is not allowed, or n. Changes nothing.
+
+ A lazy grammar that waits allows every token until its trigger is found among them; a token that
+ ends the generation is allowed where the text is complete. 0 where the constraint is dead, and,
+ with an error, for NULL, for other samplers, and where tokens cannot have n elements. May be
+ called from any thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; tokens is NULL or has n elements.
+ */
+size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
+                                   const int32_t *tokens,
+                                   size_t n);
+
+/* The most bytes that llama_sieve_grammar_forced tells of. */
+#define LLAMA_SIEVE_GRAMMAR_MAX_FORCED 65536
+
+/*
+ Writes the bytes that must follow the text so far, whatever tokens they come in, such as the
+ next key of an object with its quotation marks; a caller tokenizes them and saves a forward pass
+ for each of these tokens. Returns how many there are, and writes the first cap of them to
+ bytes, without a NUL behind them; a NULL bytes has no room, whatever cap says.
+
+ They are whole characters, or the rest of one that the last token has begun, up to where there
+ is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character. 0 where
+ the text may end, where a token may follow that the grammar names by its number, where nothing
+ is constrained, while a lazy grammar waits, and where the constraint is dead; also, with an
+ error, for NULL and for other samplers. A tokenizer may put these bytes together with what
+ follows them: to be exact, leave the last token of them to the model. May be called from any
+ thread.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler; bytes is NULL or has room for cap bytes.
+ */
+size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes, size_t cap);
+
 /*
  Makes a grammar sampler that lets everything through until one of the words stands in the text,
  or one of the tokens is accepted. The grammar then begins with that word, or with that token.
@@ -1725,6 +1785,149 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
                                                              size_t num_trigger_patterns,
                                                              const int32_t *trigger_tokens,
                                                              size_t num_trigger_tokens);
+
+/* The most bytes of a regular expression. */
+#define LLAMA_SIEVE_PATTERN_MAX_TEXT 32768
+
+/*
+ The deepest nesting of a regular expression: each group, repetition, sequence and list of
+ alternatives within another is a level.
+ */
+#define LLAMA_SIEVE_PATTERN_MAX_DEPTH 128
+
+/*
+ The most classes of characters that a regular expression may name, such as \w and \p{Greek},
+ ranges in brackets included.
+ */
+#define LLAMA_SIEVE_PATTERN_MAX_CLASSES 4096
+
+/*
+ Makes a sampler that lets only tokens through with which the whole text matches a regular
+ expression, or still can.
+
+ The syntax is that of the crate regex (https://docs.rs/regex): Unicode classes, flags such as
+ (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
+ same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
+ elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and
+ back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
+ flags is 0.
+
+ The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
+ it, llama_sieve_grammar_mask and the like take it, and its limits are
+ LLAMA_SIEVE_GRAMMAR_MAX_*. NULL, and llama_sieve_last_error says where and why, for a pattern
+ that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_* or these;
+ also where vocab or pattern is NULL, or a bit of flags is set. See docs/grammar.md.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; pattern is NULL or a C string.
+ */
+struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
+                                             const char *pattern,
+                                             uint32_t flags);
+
+/* The most strings of a choice. Together they may have LLAMA_SIEVE_GRAMMAR_MAX_TEXT bytes. */
+#define LLAMA_SIEVE_CHOICE_MAX_VALUES 1048576
+
+/*
+ Makes a sampler that lets only tokens through with which the whole text is one of n strings,
+ or still can become one. Thousands of them cost no more than a few.
+
+ A string may come in any tokens that spell it, whereas a token trie
+ (llama_sieve_init_trie_strings) takes the tokens that the tokenizer gives it, and knows which
+ value was chosen; see docs/token-trie.md for when to take which.
+
+ The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
+ names the value, where vocab, values or one of them is NULL, one is not UTF-8, n is 0 or
+ beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond LLAMA_SIEVE_GRAMMAR_MAX_*. An
+ empty string is a value: the generation may then end at once.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; values is NULL or n pointers, each NULL or a C
+ string.
+ */
+struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
+                                              const char *const *values,
+                                              size_t n);
+
+/* The language of llama.cpp's own converter from JSON Schema. Not supported so far: an error. */
+#define LLAMA_SIEVE_JSON_LLAMA_CPP 1
+
+/* No white space between the parts of the JSON. */
+#define LLAMA_SIEVE_JSON_COMPACT 2
+
+/*
+ Objects that name properties have no others where the schema is silent about these, as if
+ "additionalProperties" were false.
+ */
+#define LLAMA_SIEVE_JSON_CLOSED 4
+
+/* Properties in any order, instead of as the schema names them; at most 10 of one object. */
+#define LLAMA_SIEVE_JSON_ANY_ORDER 8
+
+/* What cannot be enforced is left out, and a warning names it, instead of refusing the schema. */
+#define LLAMA_SIEVE_JSON_LENIENT 16
+
+/* The most bytes of a JSON Schema. */
+#define LLAMA_SIEVE_JSON_MAX_TEXT 8388608
+
+/* The deepest nesting of a JSON Schema's text. */
+#define LLAMA_SIEVE_JSON_MAX_DEPTH 256
+
+/* The most values of JSON in a JSON Schema. */
+#define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
+
+/*
+ The most schemas of a JSON Schema that may follow each other for one value, by "$ref", "allOf"
+ and the like.
+ */
+#define LLAMA_SIEVE_JSON_MAX_CHAIN 100
+
+/* The most different combinations of a JSON Schema's subschemas. */
+#define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
+
+/* The most ways that the values of one place may have: what "anyOf" and the like multiply to. */
+#define LLAMA_SIEVE_JSON_MAX_WAYS 1024
+
+/* The most elements of the grammar that a JSON Schema becomes. */
+#define LLAMA_SIEVE_JSON_MAX_ELEMENTS 1048576
+
+/* The most characters of white space in a row. */
+#define LLAMA_SIEVE_JSON_MAX_SPACE 64
+
+/*
+ The most states of one automaton: of a pattern, of names, of a number, and of what they have in
+ common.
+ */
+#define LLAMA_SIEVE_JSON_MAX_STATES 16384
+
+/* The most parts of a pattern, repetitions written out. */
+#define LLAMA_SIEVE_JSON_MAX_PATTERN 16384
+
+/* The deepest nesting of groups in a pattern. */
+#define LLAMA_SIEVE_JSON_MAX_GROUPS 100
+
+/*
+ Makes a sampler that lets only tokens through with which the text is JSON that is valid by a
+ JSON Schema, or still can become so.
+
+ Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. flags are
+ LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
+ schema names them, then others; between the parts of the JSON there may be up to
+ LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
+ not allow: what is not enforced is refused. See docs/json-schema.md for each keyword.
+
+ The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
+ it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
+ and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
+ and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
+ value follows it; also where vocab or schema is NULL, or a bit of flags is unknown.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; schema is NULL or a C string.
+ */
+struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *vocab,
+                                                   const char *schema,
+                                                   uint32_t flags);
 
 /* -------------------------------------------------------------------------------------------------
  * 7. Metrics

@@ -10,10 +10,9 @@ mod suite;
 use std::sync::Arc;
 
 use llama_sieve::grammar::schema::Options;
-use llama_sieve::grammar::{Grammar, VocabularyTree};
+use llama_sieve::grammar::{Grammar, TokenTexts, VocabularyTree};
 use llama_sieve::sampler::Sampler;
 use llama_sieve::token::Token;
-use llama_sieve::vocabulary::Vocabulary;
 use serde_json::Value;
 use support::{fresh_rng, number_from_env};
 use test_crates::boon::{Compiler, Draft, SchemaIndex, Schemas};
@@ -26,7 +25,7 @@ const WORDS: [&str; 10] = [
     "\":", "\",\"", "{\"", "\"}", "[]", "true", "null", "ab", "\\u00", "\u{e9}",
 ];
 
-impl Vocabulary for Bytes {
+impl TokenTexts for Bytes {
     fn n_tokens(&self) -> usize {
         256 + WORDS.len()
     }
@@ -35,25 +34,13 @@ impl Vocabulary for Bytes {
         token == 0
     }
 
-    fn end_token(&self) -> Option<Token> {
-        Some(0)
-    }
-
-    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clear();
         match u8::try_from(token) {
             Ok(0) => {}
             Ok(byte) => piece.push(byte),
             Err(_) => piece.extend_from_slice(WORDS[token as usize - 256].as_bytes()),
         }
-    }
-
-    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
-        self.piece(token, text);
-    }
-
-    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
-        Vec::new()
     }
 }
 
@@ -125,7 +112,7 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
         if token == 0 {
             return Some(text);
         }
-        Bytes.piece(token, &mut piece);
+        Bytes.written_out(token, &mut piece);
         text.extend_from_slice(&piece);
         grammar.accept(token);
     }

@@ -10,7 +10,7 @@ use llama_sieve::grammar::compiled::Compiled;
 use llama_sieve::grammar::engine::Engine;
 use llama_sieve::grammar::parser::{Repetitions::Many, parse};
 use llama_sieve::grammar::states::budget::Budget;
-use llama_sieve::grammar::{Dead, Grammar, VocabularyTree};
+use llama_sieve::grammar::{Dead, Grammar, TokenTexts, VocabularyTree};
 use llama_sieve::{Candidates, Sampler, Token, TokenData};
 
 use crate::VOCABULARY;
@@ -24,7 +24,7 @@ const NOTE: isize = 4 << 10;
 #[derive(Debug)]
 struct Texts(Vec<Vec<u8>>);
 
-impl llama_sieve::Vocabulary for Texts {
+impl TokenTexts for Texts {
     fn n_tokens(&self) -> usize {
         self.0.len()
     }
@@ -33,20 +33,8 @@ impl llama_sieve::Vocabulary for Texts {
         self.0[token as usize] == b"</s>"
     }
 
-    fn end_token(&self) -> Option<Token> {
-        (0..self.0.len() as Token).find(|&token| self.is_eog(token))
-    }
-
-    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clone_from(&self.0[token as usize]);
-    }
-
-    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
-        self.piece(token, text);
-    }
-
-    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
-        Vec::new()
     }
 }
 
