@@ -62,6 +62,8 @@ pub enum Kind {
     Choice,
     /// A JSON Schema, and its options.
     Schema,
+    /// A description of tags.
+    Tags,
 }
 
 impl From<Repetitions> for Kind {

@@ -13,6 +13,8 @@ mod tests;
 #[cfg(all(test, not(miri)))]
 mod tests_choice;
 #[cfg(all(test, not(miri)))]
+mod tests_tags;
+#[cfg(all(test, not(miri)))]
 #[path = "../../crates/constraints/src/grammar/tests_texts.rs"]
 mod tests_texts;
 

@@ -20,6 +20,7 @@ use crate::grammar::parser::{ParseError, Repetitions};
 use crate::grammar::pattern;
 use crate::grammar::schema;
 use crate::grammar::states::TooMuch;
+use crate::grammar::tags::Tags;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
@@ -258,6 +259,18 @@ impl Grammar {
         Ok((grammar, left_out))
     }
 
+    /// A constraint by tags that open constrained spans in free text; `json` describes them, see
+    /// `docs/grammar.md`. `token` gives the token whose text, brackets included, is the one in
+    /// question.
+    pub fn tags(
+        json: &[u8],
+        tree: &Arc<VocabularyTree>,
+        token: impl Fn(&[u8]) -> Option<Token>,
+    ) -> Result<Self, Refused> {
+        let key = Key::of(cache::Kind::Tags, [json], tree);
+        Self::built(key, tree, || Tags::read(json)?.rules(tree, &token))
+    }
+
     /// Makes a constraint by what is kept under this key, or else by these rules.
     fn built(
         key: Key,
@@ -408,8 +421,8 @@ impl Slot {
     /// was made, reset or cloned.
     pub fn rollback(&self, n: usize) -> Result<(), TooFar> {
         match self.core.lock().as_mut() {
-            Some(core) => core.change(|core| core.rollback(n)),
-            None => Ok(()),
+            Some(core) if n > 0 => core.change(|core| core.rollback(n)),
+            _ => Ok(()),
         }
     }
 
@@ -417,6 +430,7 @@ impl Slot {
     /// where there is no grammar; a token of none of the vocabulary's numbers may not.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
+            _ if tokens.is_empty() => 0,
             Some(core) => core.change(|core| core.accepts(tokens)),
             None => {
                 let has = |&&token: &&Token| (token as usize) < self.n_tokens;
@@ -613,11 +627,8 @@ impl Core {
         let waited = waiting.map_or(0, Waiting::n_tokens);
         let most = n_kept + waiting.map_or(0, Waiting::reach);
         let most = most.min(MAX_ROLLBACK);
-        if n > most || (n > 0 && self.dead == Some(Dead::Internal)) {
+        if n > most || self.dead == Some(Dead::Internal) {
             return Err(TooFar(if n > most { most } else { 0 }));
-        }
-        if n == 0 {
-            return Ok(());
         }
         self.mask = None;
         self.refusal = None;

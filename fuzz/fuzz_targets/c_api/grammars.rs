@@ -3,8 +3,11 @@
 use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
 
+use llama_sieve::ffi::grammar::between::*;
 use llama_sieve::ffi::grammar::lazy::*;
+use llama_sieve::ffi::grammar::pattern::*;
 use llama_sieve::ffi::grammar::schema::*;
+use llama_sieve::ffi::grammar::tags::*;
 use llama_sieve::ffi::grammar::*;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
@@ -43,6 +46,12 @@ const SCHEMAS: [&CStr; 4] = [
     c"{\"oneOf\":[{\"multipleOf\":3,\"minimum\":-9},{\"enum\":[1,\"the\"]}]}",
 ];
 
+const TAGS: [&CStr; 3] = [
+    c"{\"tags\": [{\"begin\": \"<\", \"regex\": \"[a-z ]+\", \"end\": \">\"}], \"once\": true}",
+    c"{\"tags\": [{\"begin\": {\"token\": 7}, \"grammar\": \"root ::= [a-z]\"}]}",
+    c"{\"tags\": [{\"begin\": \"the\", \"regex\": \" L\"}], \"required\": true}",
+];
+
 impl Text {
     /// Long ones would only be slower.
     fn get(&self, good: &[&CStr]) -> Option<CString> {
@@ -75,6 +84,22 @@ pub(crate) unsafe fn grammar(
         // SAFETY: NULL or C strings, and the caller guarantees the vocabulary.
         return unsafe { llama_sieve_init_grammar(vocab, text, root) };
     };
+    if let Some(tokens) = lazy.tokens.as_ref().filter(|tokens| tokens.len() > 1) {
+        // The same texts as patterns, values and tags.
+        let flags = tokens.len() as u32 - 2;
+        let values = [text, root];
+        // SAFETY: as above.
+        return unsafe {
+            match lazy.first % 3 {
+                0 => llama_sieve_init_regex(vocab, text, flags),
+                1 => llama_sieve_init_choice(vocab, values.as_ptr(), tokens.len() % 3),
+                _ if lazy.words => {
+                    llama_sieve_init_tags(vocab, TAGS[tokens.len() % TAGS.len()].as_ptr(), 0)
+                }
+                _ => llama_sieve_init_tags(vocab, text, flags),
+            }
+        };
+    }
     // The one behind the last is NULL.
     let mut triggers: Vec<_> = TRIGGERS.iter().map(|trigger| trigger.as_ptr()).collect();
     triggers.push(null());
@@ -172,6 +197,23 @@ unsafe fn ask(smpl: *const llama_sampler, n_words: usize) {
         let error = llama_sieve_grammar_error(smpl);
         assert!(KNOWN.contains(&error), "{error}");
         assert!(error == LLAMA_SIEVE_OK || !llama_sieve_grammar_is_complete(smpl));
+        let mut bytes = vec![0xAA_u8; n_words];
+        let n_forced = llama_sieve_grammar_forced(smpl, bytes.as_mut_ptr().cast(), n_words);
+        assert!(bytes.iter().skip(n_forced).all(|&byte| byte == 0xAA));
+        assert!(n_forced == 0 || !llama_sieve_grammar_is_complete(smpl));
+        // A draft of the first tokens; the first is allowed where the mask says so, if it does not
+        // begin a lazy grammar that refuses it.
+        let draft: Vec<i32> = (0..8).collect();
+        let n_accepted = llama_sieve_grammar_accepts(smpl, draft.as_ptr(), draft.len());
+        assert!(n_accepted <= draft.len());
+        assert!(n_accepted == 0 || bits.first().is_none_or(|word| word & 1 == 1));
+        assert_eq!(llama_sieve_grammar_mask(smpl, null_mut(), 0), allowed);
+        assert_eq!(llama_sieve_grammar_rollback(smpl.cast_mut(), 0), LLAMA_SIEVE_OK);
+        if n_words % 4 == 1 {
+            let n_back = n_words % 9;
+            let code = llama_sieve_grammar_rollback(smpl.cast_mut(), n_back);
+            assert!([LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_SIZE].contains(&code), "{code}");
+        }
     }
 }
 
@@ -189,6 +231,12 @@ unsafe fn ask_another(smpl: *const llama_sampler, n_words: usize) {
         );
         assert_reason();
         assert!(!llama_sieve_grammar_is_complete(smpl));
+        assert_reason();
+        assert_eq!(llama_sieve_grammar_forced(smpl, null_mut(), 0), 0);
+        assert_reason();
+        assert_eq!(llama_sieve_grammar_accepts(smpl, null(), 0), 0);
+        assert_reason();
+        assert!(llama_sieve_grammar_rollback(smpl.cast_mut(), 1) < 0);
         assert_reason();
         let error = llama_sieve_grammar_error(smpl);
         assert!([LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_INVALID].contains(&error));

@@ -6,7 +6,9 @@ use std::ptr::null;
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
 use llama_sieve::ffi::given::*;
+use llama_sieve::ffi::grammar::between::*;
 use llama_sieve::ffi::grammar::lazy::*;
+use llama_sieve::ffi::grammar::pattern::*;
 use llama_sieve::ffi::grammar::*;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::library::*;
@@ -48,7 +50,7 @@ impl Subjects {
     clippy::undocumented_unsafe_blocks,
     reason = "of all: samplers and sieves are NULL or live, and no function follows the number"
 )]
-const CASES: [Case; 22] = [
+const CASES: [Case; 25] = [
     ("n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS, |_, n| unsafe {
         let mut texts = [c"\n".as_ptr()];
         let vocab = vocabulary().cast();
@@ -64,6 +66,16 @@ const CASES: [Case; 22] = [
         LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS,
         |on, n| unsafe { llama_sieve_grammar_mask(on.smpl, on.out(), n) == 0 },
     ),
+    ("n", LLAMA_SIEVE_MAX_ELEMENTS, |on, n| unsafe {
+        llama_sieve_grammar_accepts(on.smpl, [1].as_ptr(), n) == 0
+    }),
+    ("cap", LLAMA_SIEVE_MAX_ELEMENTS, |on, n| unsafe {
+        llama_sieve_grammar_forced(on.smpl, on.out(), n) == 0
+    }),
+    ("n", LLAMA_SIEVE_CHOICE_MAX_VALUES, |_, n| unsafe {
+        let values = [c"a".as_ptr()];
+        llama_sieve_init_choice(vocabulary().cast(), values.as_ptr(), n).is_null()
+    }),
     ("num_trigger_words", WORDS, |_, n| unsafe {
         let mut texts = [c"a".as_ptr()];
         let (vocab, texts) = (vocabulary().cast(), texts.as_mut_ptr());

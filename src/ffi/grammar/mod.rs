@@ -2,8 +2,8 @@
 //!
 //! - [`between`]: what is asked and done between tokens;
 //! - [`lazy`]: the constructors of those that wait for a trigger;
-//! - [`pattern`]: those of regular expressions, and of choices;
-//! - [`schema`]: that of JSON Schemas;
+//! - [`pattern`]: those of regular expressions, and of choices; [`schema`]: that of JSON Schemas;
+//!   [`tags`]: of tags in free text;
 //! - `making`: what all constructors share;
 //! - [`hosted`]: grammars for a host that does not know of ours; `proof`: whether its own do the
 //!   same.
@@ -16,6 +16,7 @@ pub(super) mod making;
 pub mod pattern;
 pub(super) mod proof;
 pub mod schema;
+pub mod tags;
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
@@ -202,7 +203,8 @@ unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
         } else if HOSTED.is_of(smpl) {
             HOSTED.shared_of::<HostedGrammar>(smpl)
         } else {
-            let text = "the sampler is no grammar: make it with llama_sieve_init_grammar";
+            let text = "the sampler is no grammar: make it with llama_sieve_init_grammar, _regex, \
+                        _choice or _tags";
             return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
         }
     };

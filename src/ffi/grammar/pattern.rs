@@ -72,6 +72,7 @@ pub unsafe extern "C" fn llama_sieve_init_regex(
             let text = format!("the pattern \"{}\" is not UTF-8", quoted(text));
             return Err(invalid(text));
         };
+        memory::room(PARSER + PER_BYTE * text.len())?;
         // SAFETY: the caller guarantees the vocabulary.
         unsafe { constructed(vocab, |tree| Grammar::regex(text, tree)) }
     })
@@ -115,6 +116,8 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
             texts.push(text);
             left = left.saturating_sub(text.len());
         }
+        let n_bytes: usize = texts.iter().map(|text| text.len()).sum();
+        memory::room(PARSER + PER_LETTER * (n_bytes + n))?;
         // SAFETY: the caller guarantees the vocabulary.
         unsafe { constructed(vocab, |tree| Grammar::choice(&texts, tree)) }
     })
@@ -122,6 +125,13 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
 
 /// What is read of all values, before they are found to be too long.
 const MAX_BYTES: usize = limits::MAX_TEXT;
+
+/// Bytes that reading a short text takes, for which there must be room before it begins.
+pub(super) const PARSER: usize = 64 << 10;
+/// Bytes that are taken for each byte of a pattern or of a description, about.
+pub(super) const PER_BYTE: usize = 1 << 10;
+/// Bytes that are taken for each byte of a value, about.
+const PER_LETTER: usize = 64;
 
 /// An error for any bit of flags that have no meaning yet.
 pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {

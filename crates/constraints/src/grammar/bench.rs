@@ -106,7 +106,15 @@ impl Bench {
     ) -> Result<(Place, Option<Text<'t>>), TooMuch> {
         let mut refused = None;
         for (token, text) in tokens {
-            let partial = grammar.decode(text, place.partial, &mut self.chars);
+            let partial = if grammar.rules.is_by_number(token) {
+                self.chars.clear();
+                match place.partial.is_pending() {
+                    true => Partial::INVALID,
+                    false => Partial::default(),
+                }
+            } else {
+                grammar.decode(text, place.partial, &mut self.chars)
+            };
             self.states.spend(self.chars.len())?;
             let state = self
                 .states
@@ -143,6 +151,22 @@ impl Bench {
         place: Place,
         known: Option<&Masks>,
     ) -> Result<Mask, TooMuch> {
+        let mut writer = self.gathered(grammar, place, known)?;
+        let Place { state, partial } = canonical(place);
+        for &token in &grammar.rules.by_number {
+            let is_allowed = mask::takes_by_number(&self.states, grammar, state, partial, token);
+            writer.put(token, is_allowed);
+        }
+        Ok(writer.done())
+    }
+
+    /// The mask of a place, but for tokens that are meant by their numbers alone.
+    fn gathered<'g>(
+        &mut self,
+        grammar: &'g Compiled,
+        place: Place,
+        known: Option<&Masks>,
+    ) -> Result<MaskWriter<'g>, TooMuch> {
         let Place { state, partial } = canonical(place);
         let mut writer = MaskWriter::new(&grammar.tree, self.states.may_end(state));
         if self.by_band.is_empty() {
@@ -153,7 +177,7 @@ impl Bench {
                 }
             }
             writer.add_others(&mut self.states, grammar, state, partial)?;
-            return Ok(writer.done());
+            return Ok(writer);
         }
         let mut last = state;
         let mut made = Vec::new();
@@ -179,7 +203,7 @@ impl Bench {
             made.iter()
                 .for_each(|(key, part)| known.keep_part(*key, part));
         }
-        Ok(writer.done())
+        Ok(writer)
     }
 }
 

@@ -196,6 +196,39 @@ impl Builder {
         }
     }
 
+    /// The rules of a grammar that was written for itself, as a part of these: its root.
+    pub fn embed(&mut self, written: Written) -> Result<Vec<Element>, TooLarge> {
+        let mut classes = Vec::new();
+        for class in written.classes {
+            classes.push(self.classes.number(class).ok_or(TooLarge::Classes)?);
+        }
+        let first_rule = self.rules.len() as u32;
+        let first_repeat = self.repeats.len() as u32;
+        let moved = |element: Element| match element {
+            Element::Class(class) => {
+                let class = classes.get(class as usize).copied();
+                Element::Class(class.unwrap_or_default())
+            }
+            Element::Rule(rule) => Element::Rule(first_rule + rule),
+            Element::Repeat(repeat) => Element::Repeat(first_repeat + repeat),
+            Element::Token(_) | Element::TokenNot(_) | Element::Alternative => element,
+        };
+        let all = |elements: Vec<Element>| elements.into_iter().map(moved).collect();
+        for elements in written.rules {
+            let rule = self.declare()?;
+            self.define(rule, all(elements))?;
+        }
+        for Repeat { item, min, max } in written.repeats {
+            self.grow(item.len())?;
+            if self.repeats.len() >= MAX_RULES {
+                return Err(TooLarge::Rules);
+            }
+            let item = all(item);
+            self.repeats.push(Repeat { item, min, max });
+        }
+        Ok(vec![Element::Rule(first_rule + written.root)])
+    }
+
     /// Counts elements that are kept.
     fn grow(&mut self, n: usize) -> Result<(), TooLarge> {
         self.n_elements += n + 1;

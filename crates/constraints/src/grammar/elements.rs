@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::grammar::hash::{Map, Set};
 use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
+use crate::token::Token;
 
 /// A set of code points: one of the listed ranges, or none of them.
 ///
@@ -238,6 +239,8 @@ pub struct Rules {
     pub root: u32,
     /// True if only texts in UTF-8 follow it. Otherwise bytes are read as llama.cpp reads them.
     pub is_strict: bool,
+    /// Tokens that are meant by their numbers alone, ascending: never are they read as characters.
+    pub by_number: Box<[Token]>,
     /// Properties of its text.
     pub about: About,
 }
@@ -463,6 +466,11 @@ impl Rules {
         self.sequences.get(sequence as usize).copied()
     }
 
+    /// True of a token that is meant by its number alone.
+    pub fn is_by_number(&self, token: Token) -> bool {
+        self.by_number.binary_search(&token).is_ok()
+    }
+
     /// Bytes that the rules occupy, about.
     pub fn bytes(&self) -> usize {
         let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
@@ -475,6 +483,7 @@ impl Rules {
             + self.repeats.len() * size_of::<Repeat<u32>>()
             + self.may_be_empty.len()
             + self.is_loop.len()
+            + size_of_val(&*self.by_number)
     }
 }
 

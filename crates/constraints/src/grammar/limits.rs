@@ -60,6 +60,11 @@ pub const MAX_PATTERN_CLASSES: usize = 1 << 12;
 /// The most texts that a choice has.
 pub const MAX_CHOICES: usize = 1 << 20;
 
+/// The most tags of a description.
+pub const MAX_TAGS: usize = 1 << 12;
+/// The most bytes of a begin or end tag.
+pub const MAX_TAG_TEXT: usize = 1 << 10;
+
 /// The most bytes of all trigger patterns, or words.
 pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
 /// The most instructions of all trigger patterns, repetitions written out.

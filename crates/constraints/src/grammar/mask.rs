@@ -132,6 +132,10 @@ pub fn allows(
     token: Token,
     chars: &mut Vec<u32>,
 ) -> Result<bool, TooMuch> {
+    if grammar.rules.is_by_number(token) {
+        states.spend(states.edges(state).len())?;
+        return Ok(takes_by_number(states, grammar, state, partial, token));
+    }
     match grammar.tree.kind(token) {
         None | Some(Kind::Blank) => return Ok(false),
         Some(Kind::EndOfGeneration) => return Ok(states.may_end(state)),
@@ -152,6 +156,18 @@ pub fn allows(
         }
     }
     may_stop(states, grammar, state, end)
+}
+
+/// True if a token that is meant by its number alone is allowed in `state`, when the text so far
+/// ends with `partial`.
+pub fn takes_by_number(
+    states: &States,
+    grammar: &Compiled,
+    state: StateId,
+    partial: Partial,
+    token: Token,
+) -> bool {
+    !partial.is_pending() && any_takes(states, grammar, state, token)
 }
 
 fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) -> bool {
@@ -256,6 +272,13 @@ impl<'a> MaskWriter<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Adds a token, or takes it out.
+    pub fn put(&mut self, token: Token, is_allowed: bool) {
+        let (word, bit) = (token as usize / 64, 1 << (token % 64));
+        self.words[word] &= !bit;
+        self.words[word] |= if is_allowed { bit } else { 0 };
     }
 
     /// The mask that was gathered.

@@ -1,7 +1,7 @@
 //! Grammars in GBNF, llama.cpp's notation, and regular expressions: which tokens may follow a text.
 //!
 //! - [`parser`][]: a text becomes rules of [`elements`]; [`pattern`][]: a regular expression, and
-//!   [`choice`][]: one of several texts, by the [`builder`].
+//!   [`choice`][]: one of several texts, [`tags`][]: spans in free text, by the [`builder`].
 //! - [`schema`][]: a JSON Schema becomes them, too.
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
 //!   [`utf8`][]: their characters.
@@ -31,6 +31,7 @@ pub mod parser;
 pub mod pattern;
 pub mod schema;
 pub mod states;
+pub mod tags;
 #[cfg(all(test, not(miri)))]
 mod tests;
 #[cfg(test)]

@@ -443,6 +443,9 @@ impl States {
             }
         }
         let by_token = self.close(grammar)?;
+        if grammar.rules.is_by_number(token) {
+            return Ok(by_token);
+        }
         // A text without characters leaves those as they are.
         let by_characters = self.numbered(grammar, false, &characters);
         let by_characters = self.accept_characters(grammar, by_characters, chars)?;

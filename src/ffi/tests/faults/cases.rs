@@ -7,6 +7,8 @@ use super::world::*;
 use crate::fault::armed;
 use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
+use crate::ffi::grammar::between::*;
+use crate::ffi::grammar::pattern::*;
 use crate::ffi::grammar::schema::llama_sieve_init_json_schema;
 use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
@@ -50,6 +52,9 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_grammar_mask", Leaves, |w| unsafe { llama_sieve_grammar_mask(w.grammar, null_mut(), 0) }.to_string(), "3", "0"),
         case("llama_sieve_grammar_is_complete", Leaves, |w| unsafe { llama_sieve_grammar_is_complete(w.grammar) }.to_string(), "true", "false"),
         case("llama_sieve_grammar_error", Leaves, |w| unsafe { llama_sieve_grammar_error(w.grammar) }.to_string(), "0", "-3"),
+        case("llama_sieve_grammar_rollback", Clears, |w| unsafe { llama_sieve_grammar_rollback(w.grammar, 0) }.to_string(), "0", "-3"),
+        case("llama_sieve_grammar_accepts", Leaves, |w| unsafe { llama_sieve_grammar_accepts(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_grammar_forced", Leaves, |w| unsafe { llama_sieve_grammar_forced(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
         case("llama_sieve_grammar_cache_stats", Leaves, |_| {
             let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
             unsafe { llama_sieve_grammar_cache_stats(&mut stats) };
@@ -268,5 +273,11 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_json_schema", |w| {
             w.sampler(unsafe { llama_sieve_init_json_schema(mock_host::handle(), c"{\"type\":\"object\"}".as_ptr(), 0) })
         }, Masking),
+        ("llama_sieve_init_regex", |w| w.sampler(warm(|| unsafe { llama_sieve_init_regex(mock_host::handle(), c"[bc]*".as_ptr(), 0) })), Masking),
+        ("llama_sieve_init_choice", |w| w.sampler(warm(|| {
+            let values = [c"bcbcbc".as_ptr(), c"cbcbcb".as_ptr(), c"b".as_ptr(), c"c".as_ptr(), c"".as_ptr()];
+            unsafe { llama_sieve_init_choice(mock_host::handle(), values.as_ptr(), values.len()) }
+        })), Masking),
+        ("llama_sieve_init_tags", |w| w.sampler(begun_tags()), Masking),
     ]
 }

@@ -32,6 +32,7 @@ tests_of! {
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats llama_sieve_trie_get_stats
     llama_sieve_grammar_mask llama_sieve_grammar_is_complete llama_sieve_grammar_error llama_sieve_grammar_cache_stats llama_sieve_vocab_forget
+    llama_sieve_grammar_rollback llama_sieve_grammar_accepts llama_sieve_grammar_forced
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed llama_sieve_certify llama_sieve_certify_build
     llama_sieve_chain_sample llama_sieve_chain_sample_logits llama_sieve_chain_sample_f16 llama_sieve_chain_sample_bf16
@@ -55,6 +56,7 @@ tests_of! {
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
     llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
+    llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags
 }
 
 tests_of! {
@@ -64,6 +66,7 @@ tests_of! {
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
     llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
+    llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags
 }
 
 pub(super) const BIND_HOST: &str = "llama_sieve_bind_host";

@@ -12,6 +12,7 @@ use crate::fault::armed;
 use crate::ffi::chain::*;
 use crate::ffi::grammar::lazy::*;
 use crate::ffi::grammar::llama_sieve_init_grammar;
+use crate::ffi::grammar::tags::llama_sieve_init_tags;
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::ffi::metrics::*;
 use crate::ffi::samplers::*;
@@ -200,11 +201,15 @@ impl World {
 /// Of a grammar that goes on for ever with the letters of the children; only when no fault is armed
 /// is what is remembered of it made, which would be counted.
 pub(super) fn grammar() -> *mut llama_sampler {
-    let make = || {
+    warm(|| {
         let (text, root) = (c"root ::= [bc]*", c"root");
         // SAFETY: C strings, and the host's one vocabulary.
         unsafe { llama_sieve_init_grammar(mock_host::handle(), text.as_ptr(), root.as_ptr()) }
-    };
+    })
+}
+
+/// Makes what `make` makes of a grammar, as [`grammar`].
+pub(super) fn warm(make: impl Fn() -> *mut llama_sampler) -> *mut llama_sampler {
     if armed::is_armed() || memory::is_limited() {
         return make();
     }
@@ -217,6 +222,36 @@ pub(super) fn grammar() -> *mut llama_sampler {
         mock_host::free(first);
     }
     make()
+}
+
+/// Makes the sampler of tags of which one has begun a span, otherwise as [`grammar`].
+pub(super) fn begun_tags() -> *mut llama_sampler {
+    let make = || {
+        let json =
+            c"{\"tags\": [{\"begin\": {\"token\": 3}, \"regex\": \"[bc]*\"}], \"once\": true}";
+        // SAFETY: a C string, and the host's one vocabulary.
+        unsafe { llama_sieve_init_tags(mock_host::handle(), json.as_ptr(), 0) }
+    };
+    if armed::is_armed() || memory::is_limited() {
+        return make();
+    }
+    let accept = |smpl: *mut llama_sampler, token| {
+        // SAFETY: a live sampler of ours, which has the entry.
+        unsafe { ((*(*smpl).iface).accept.expect("it has one"))(smpl, token) };
+        apply(smpl);
+    };
+    let first = make();
+    if first.is_null() {
+        return first;
+    }
+    apply(first);
+    accept(first, 3);
+    accept(first, 1);
+    // SAFETY: a live sampler of ours, which is freed once.
+    unsafe { mock_host::free(first) };
+    let smpl = make();
+    accept(smpl, 3);
+    smpl
 }
 
 /// Makes the sampler of a lazy grammar that a token has begun, otherwise as [`grammar`].

@@ -109,14 +109,40 @@ pub fn parse(
     repetitions: Repetitions,
     token: impl Fn(&[u8]) -> Option<Token>,
 ) -> Result<Rules, ParseError> {
+    read(text, repetitions, &token, |parser| parser.rules(root))
+}
+
+/// Reads the rules of `text` as [`parse`] does, before they are linked, to be part of others.
+pub fn unlinked(
+    text: &[u8],
+    root: &[u8],
+    repetitions: Repetitions,
+    token: &dyn Fn(&[u8]) -> Option<Token>,
+) -> Result<Written, ParseError> {
+    read(text, repetitions, token, |parser| {
+        let written = parser.written(root)?;
+        match left_recursive(&written) {
+            Some(rule) => Err(parser.left_recursion(rule, &written)),
+            None => Ok(written),
+        }
+    })
+}
+
+/// What `what` reads, with the repetitions of llama.cpp or else with more.
+fn read<T>(
+    text: &[u8],
+    repetitions: Repetitions,
+    token: &dyn Fn(&[u8]) -> Option<Token>,
+    what: impl Fn(&mut Parser<'_>) -> Parsed<T>,
+) -> Result<T, ParseError> {
     // A C string ends at the first NUL.
     let text = counted(text);
     let read = |repetitions| {
         let mut parser = Parser {
             repetitions,
-            ..Parser::new(text, &token)
+            ..Parser::new(text, token)
         };
-        parser.rules(root).map_err(|fault| parser.placed(fault))
+        what(&mut parser).map_err(|fault| parser.placed(fault))
     };
     match read(Repetitions::AsLlamaCpp) {
         Err(error) if error.is_of_number && repetitions == Repetitions::Many => read(repetitions),

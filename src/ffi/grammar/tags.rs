@@ -1,0 +1,124 @@
+//! Tags in free text for C.
+
+use std::collections::HashMap;
+use std::ffi::c_char;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use crate::ffi::failure::{Failure, begin, made, part, usable};
+use crate::ffi::given::c_bytes_within;
+use crate::ffi::grammar::making::{GRAMMAR, invalid};
+use crate::ffi::grammar::pattern::{PARSER, PER_BYTE, no_flags};
+use crate::ffi::host::Host;
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::{Tokenizer, llama_vocab};
+use crate::ffi::known_vocabularies::{Known, known};
+use crate::ffi::vtable::into_host;
+use crate::grammar::tags::Tags;
+use crate::grammar::{Grammar, limits};
+use crate::memory;
+use crate::token::Token;
+
+/// The most tags of a description.
+pub const LLAMA_SIEVE_TAGS_MAX: usize = 4096;
+const _: () = assert!(LLAMA_SIEVE_TAGS_MAX == limits::MAX_TAGS);
+/// The most bytes of a begin or end tag.
+pub const LLAMA_SIEVE_TAGS_MAX_BYTES: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_BYTES == limits::MAX_TAG_TEXT);
+
+const CALL: &str = "llama_sieve_init_tags";
+
+/// Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
+/// regular expression or a grammar up to its end tag: what tool calls are.
+///
+/// `json` describes the tags:
+///
+///     {"tags": [{"begin": "<f>", "regex": "[0-9]+", "end": "</f>"},
+///               {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
+///      "required": false, "once": false}
+///
+/// "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
+/// text, which are never read as characters then; without "end" a span ends with its content. The
+/// content is one of "regex", as of llama_sieve_init_regex, and "grammar", GBNF with the rule root;
+/// "json_schema" is refused so far. With "required" the text may end only behind a span, with
+/// "once" it ends there. Free text has no begin tag in it; one must not stand within another.
+/// `flags` is 0. See docs/grammar.md.
+///
+/// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
+/// names the tag and what is wrong with it, where the description cannot be read, is beyond
+/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_PATTERN_MAX_* or
+/// LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a bit of `flags` is set. What the
+/// host's tokenizer throws, which is asked for tokens by their texts, passes through.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_init_tags(
+    vocab: *const llama_vocab,
+    json: *const c_char,
+    flags: u32,
+) -> *mut llama_sampler {
+    let prepared = begin(CALL).and_then(|()| {
+        // SAFETY: the caller guarantees the arguments.
+        part(CALL, || unsafe { prepared(vocab, json, flags) })
+    });
+    let Ok(mut prepared) = prepared else {
+        return null_mut();
+    };
+    for (text, token) in &mut prepared.tokens {
+        // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the
+        // exceptions of the host would not pass.
+        *token = unsafe { prepared.tokenizer.one_token(vocab, text) };
+    }
+    made(CALL, || {
+        memory::room(PARSER + PER_BYTE * prepared.json.len())?;
+        prepared.sampler()
+    })
+}
+
+/// A description whose tokens are to be asked for.
+struct Prepared<'a> {
+    json: &'a [u8],
+    known: Arc<Known>,
+    tokenizer: Tokenizer,
+    tokens: Vec<(Vec<u8>, Option<Token>)>,
+}
+
+/// # Safety
+/// As for [`llama_sieve_init_tags`]; the text lives for `'a`.
+unsafe fn prepared<'a>(
+    vocab: *const llama_vocab,
+    json: *const c_char,
+    flags: u32,
+) -> Result<Prepared<'a>, Failure> {
+    no_flags(flags)?;
+    usable("json", json)?;
+    // SAFETY: not NULL, and the caller guarantees the string.
+    let json = unsafe { c_bytes_within(json, limits::MAX_TEXT + 1) };
+    memory::room(PARSER + PER_BYTE * json.len())?;
+    let texts = Tags::read(json).map_err(invalid)?.token_texts();
+    usable("the vocabulary", vocab.cast::<u8>())?;
+    let host = Host::get().map_err(Failure::no_host)?;
+    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+    let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+    Ok(Prepared {
+        json,
+        known,
+        // SAFETY: as above.
+        tokenizer: unsafe { Tokenizer::of(&host, vocab) }?,
+        tokens: texts.into_iter().map(|text| (text, None)).collect(),
+    })
+}
+
+impl Prepared<'_> {
+    fn sampler(self) -> Result<*mut llama_sampler, Failure> {
+        let tokens = self.tokens.into_iter();
+        let tokens: HashMap<Vec<u8>, Token> = tokens
+            .filter_map(|(text, token)| Some((text, token?)))
+            .collect();
+        let token = |text: &[u8]| tokens.get(text).copied();
+        let grammar = Grammar::tags(self.json, &self.known.tree, token);
+        let grammar = grammar.map_err(|refused| invalid(refused.what))?;
+        Ok(into_host(&GRAMMAR, grammar))
+    }
+}
