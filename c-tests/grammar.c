@@ -237,6 +237,101 @@ static void what_is_not_allowed_makes_it_dead(void) {
     llama_sieve_log_set(NULL, NULL);
 }
 
+/* Accepts a text, a letter a token. */
+static void accept_text(struct llama_sampler * smpl, const char * text) {
+    for (; *text; text++) {
+        const char letter[] = { *text, 0 };
+        llama_sampler_accept(smpl, token_of(letter));
+    }
+}
+
+static void patterns_choices_and_tags(void) {
+    check_subject = "patterns, choices and tags";
+    const char * values[] = { "Moses", "Mark", "Mary" };
+    const char * with_null[] = { "a", NULL };
+    const char * ill[] = { "a", "\xff" };
+    CHECK(llama_sieve_init_regex(NULL, "a", 0) == NULL && says("the vocabulary is NULL"));
+    CHECK(llama_sieve_init_regex(vocab, NULL, 0) == NULL && says("pattern is NULL"));
+    CHECK(llama_sieve_init_regex(vocab, "a", 1) == NULL && says("flags is 0x1"));
+    CHECK(llama_sieve_init_regex(vocab, "a(", 0) == NULL && says("byte 1"));
+    CHECK(llama_sieve_init_regex(vocab, "a\\b", 0) == NULL && says("word boundary"));
+    CHECK(llama_sieve_init_regex(vocab, "\xff", 0) == NULL && says("not UTF-8"));
+    CHECK(llama_sieve_init_choice(vocab, NULL, 1) == NULL && says("values is NULL"));
+    CHECK(llama_sieve_init_choice(vocab, values, 0) == NULL && says("no value"));
+    CHECK(llama_sieve_init_choice(vocab, values, SIZE_MAX) == NULL &&
+          says("LLAMA_SIEVE_CHOICE_MAX_VALUES"));
+    CHECK(llama_sieve_init_choice(vocab, with_null, 2) == NULL && says("value 1 is NULL"));
+    CHECK(llama_sieve_init_choice(vocab, ill, 2) == NULL && says("value 1"));
+    CHECK(llama_sieve_init_choice(NULL, values, 3) == NULL && says("the vocabulary is NULL"));
+    CHECK(llama_sieve_init_tags(vocab, NULL, 0) == NULL && says("json is NULL"));
+    CHECK(llama_sieve_init_tags(vocab, "{}", 0) == NULL && says("missing field `tags`"));
+    CHECK(llama_sieve_init_tags(vocab, "{}", 2) == NULL && says("flags is 0x2"));
+    CHECK(llama_sieve_init_tags(NULL, "{\"tags\": [{\"begin\": \"a\", \"regex\": \"b\"}]}", 0) ==
+              NULL &&
+          says("the vocabulary is NULL"));
+
+    struct llama_sampler * smpl = llama_sieve_init_choice(vocab, values, 3);
+    CHECK(smpl != NULL && strcmp(llama_sampler_name(smpl), "grammar") == 0);
+    char bytes[8] = "-------";
+    CHECK(llama_sieve_grammar_forced(smpl, bytes, sizeof(bytes)) == 1 && bytes[0] == 'M' &&
+          bytes[1] == '-');
+    accept_text(smpl, "Mo");
+    CHECK(llama_sieve_grammar_forced(smpl, NULL, SIZE_MAX) == 3);
+    CHECK(llama_sieve_grammar_forced(smpl, bytes, 2) == 3 && memcmp(bytes, "se-", 3) == 0);
+    const llama_token draft[] = { token_of("s"), token_of("e"), token_of("x") };
+    CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 2);
+    CHECK(llama_sieve_grammar_accepts(smpl, draft, 2) == 2);
+    accept_text(smpl, "ses");
+    CHECK(llama_sieve_grammar_is_complete(smpl));
+    CHECK(llama_sieve_grammar_rollback(smpl, 6) == LLAMA_SIEVE_ERROR_SIZE && says("only 5"));
+    CHECK(llama_sieve_grammar_is_complete(smpl));
+    CHECK(llama_sieve_grammar_rollback(smpl, SIZE_MAX) == LLAMA_SIEVE_ERROR_SIZE);
+    CHECK(llama_sieve_grammar_rollback(smpl, 4) == LLAMA_SIEVE_OK);
+    int n_errors = 0;
+    llama_sieve_log_set(count, &n_errors);
+    accept_text(smpl, "arx");
+    llama_sieve_log_set(NULL, NULL);
+    CHECK(n_errors == 1);
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN);
+    CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 0);
+    CHECK(llama_sieve_grammar_rollback(smpl, 1) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && allowed(smpl) > 0);
+    /* A copy begins where it was made. */
+    struct llama_sampler * copy = llama_sampler_clone(smpl);
+    CHECK(copy != NULL && allowed(copy) == allowed(smpl));
+    CHECK(llama_sieve_grammar_rollback(copy, 1) == LLAMA_SIEVE_ERROR_SIZE);
+    llama_sampler_free(copy);
+    llama_sampler_free(smpl);
+
+    smpl = llama_sieve_init_regex(vocab, "[a-c]{2}x*", 0);
+    CHECK(smpl != NULL);
+    accept_text(smpl, "ab");
+    CHECK(llama_sieve_grammar_is_complete(smpl));
+    llama_sampler_free(smpl);
+
+    smpl = llama_sieve_init_tags(
+        vocab, "{\"tags\": [{\"begin\": \"(\", \"regex\": \"[a-c]\", \"end\": \")\"}]}", 0);
+    CHECK(smpl != NULL);
+    accept_text(smpl, "word(");
+    CHECK(!llama_sieve_grammar_is_complete(smpl));
+    accept_text(smpl, "b) and");
+    CHECK(llama_sieve_grammar_is_complete(smpl));
+    llama_sampler_free(smpl);
+
+    smpl = llama_sampler_init_greedy();
+    CHECK(llama_sieve_grammar_rollback(smpl, 1) == LLAMA_SIEVE_ERROR_INVALID && says("no grammar"));
+    CHECK(llama_sieve_grammar_rollback(NULL, 1) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 0 && says("no grammar"));
+    CHECK(llama_sieve_grammar_accepts(NULL, draft, 3) == 0);
+    CHECK(llama_sieve_grammar_forced(smpl, bytes, 2) == 0 && says("no grammar"));
+    llama_sampler_free(smpl);
+    smpl = llama_sieve_init_grammar(vocab, "", "root");
+    CHECK(llama_sieve_grammar_accepts(smpl, NULL, 3) == 0 && says("tokens is NULL"));
+    CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 3);
+    CHECK(llama_sieve_grammar_rollback(smpl, 3) == LLAMA_SIEVE_OK);
+    llama_sampler_free(smpl);
+}
+
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
     llama_log_set(say_nothing, NULL);
@@ -250,6 +345,7 @@ int main(int argc, char ** argv) {
     a_trigger_begins_the_grammar();
     a_schema_is_followed_or_refused();
     what_is_not_allowed_makes_it_dead();
+    patterns_choices_and_tags();
     llama_sieve_vocab_forget(vocab);
     llama_model_free(model);
     printf("every grammar had an answer\n");

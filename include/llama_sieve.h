@@ -1653,17 +1653,16 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
  What can be taken back are the last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted
  since the sampler was made, reset, or cloned from another one; fewer where what they were
- followed with takes more than 4 MiB, which no common grammar does. Of more, and after an internal error, a
- negative LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for NULL and
- for other samplers. Only the grammar is changed: the other samplers of a chain, and the
- context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
+ followed with takes more than 4 MiB, which no common grammar does. Of more, and after an
+ internal error, LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for
+ NULL and for other samplers. Only the grammar is changed: the other samplers of a chain, and
+ the context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
  nothing.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
  */
-int llama_sieve_grammar_rollback(struct llama_sampler *smpl,
-                                 size_t n_tokens);
+int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 
 /*
  Returns how many tokens of a draft a grammar allows, one behind the other, from where the text

@@ -1,8 +1,8 @@
 //! The process-wide cache of compiled grammars: the next request with the same grammar starts warm.
 //!
 //! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, keyed by the
-//! SHA-256 of what it is made of, and by the vocabulary. A grammar grows while it is in use: who lets it
-//! grow calls [`trim`]. One in use survives its eviction.
+//! SHA-256 of what it is made of, and by the vocabulary. A grammar grows while it is in use: who
+//! lets it grow calls [`trim`]. One in use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;

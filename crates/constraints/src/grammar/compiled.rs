@@ -70,8 +70,8 @@ impl Compiled {
         alternatives.map_or(&[], |alternatives| alternatives)
     }
 
-    /// The code points of `piece` behind `start`, in `chars`, and what its end leaves. Bytes that are
-    /// no UTF-8 are read as llama.cpp does, or not at all.
+    /// The code points of `piece` behind `start`, in `chars`, and what its end leaves. Bytes that
+    /// are no UTF-8 are read as llama.cpp does, or not at all.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
             true => decode_strictly(piece, start, chars),

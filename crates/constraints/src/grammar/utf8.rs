@@ -76,8 +76,8 @@ pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     last
 }
 
-/// As [`decode`], but what is not UTF-8 all through is [no character](Partial::INVALID), wherever it
-/// is cut: `start` is the end of a text that was read so.
+/// Decodes as [`decode`] does, but what is not UTF-8 all through is [none](Partial::INVALID),
+/// wherever it is cut: `start` is the end of a text that was read so.
 pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     let bytes = counted(piece);
     let (rest, behind) = split(bytes, start.missing);
