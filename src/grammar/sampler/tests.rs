@@ -257,3 +257,54 @@ fn at_most_so_many_are_taken_back() {
     grammar.reset();
     assert_eq!(grammar.slot().rollback(1), Err(TooFar(0)));
 }
+
+#[test]
+fn only_texts_in_utf_8_follow_a_pattern() {
+    // What no character begins with, overlong forms, a surrogate, and what is behind the last.
+    let texts = [
+        &b"\xE0"[..],
+        b"\x9F\xBF",
+        b"\xA0\x80",
+        b"\xF0",
+        b"\x8F\xBF\xBF",
+        b"\x90\x80\x80",
+        b"\xED",
+        b"\xF4",
+        b"\xC1\xA1",
+        b"\xE0\x9F\xBF",
+        b"\xED\xA0\x80",
+        b"\xC3ab",
+        b"\xF5",
+        b"a",
+        b"\xC3",
+    ];
+    let tree = tree_of_bytes(texts.map(<[u8]>::to_vec));
+    let any = Grammar::regex("(?s).*", &tree).expect("a pattern");
+    let n = texts.len() as Token;
+    for first in 1..=n {
+        for second in 1..=n {
+            let bytes = [texts[first as usize - 1], texts[second as usize - 1]].concat();
+            let goes_on = |bytes: &[u8]| {
+                std::str::from_utf8(bytes)
+                    .map_or_else(|error| error.error_len().is_none(), |_| true)
+            };
+            let expected = match goes_on(texts[first as usize - 1]) {
+                true => 1 + usize::from(goes_on(&bytes)),
+                false => 0,
+            };
+            assert_eq!(any.slot().accepts(&[first, second]), expected, "{bytes:x?}");
+            let mut grammar = any.clone();
+            grammar.accept(first);
+            assert_eq!(grammar.slot().dead().is_none(), expected > 0, "{bytes:x?}");
+            if expected > 0 {
+                assert_eq!(
+                    grammar.slot().allowed().allows(second),
+                    expected == 2,
+                    "{bytes:x?}"
+                );
+                grammar.accept(second);
+                assert_eq!(grammar.slot().dead().is_none(), expected == 2, "{bytes:x?}");
+            }
+        }
+    }
+}

@@ -119,7 +119,10 @@ impl Bench {
             let state = self
                 .states
                 .accept(grammar, place.state, token, &self.chars)?;
-            if state == NONE || (partial == Partial::INVALID && grammar.rules.is_strict) {
+            // llama.cpp looks at a part of a character once that is whole.
+            let is_refused = grammar.rules.is_strict
+                && !mask::may_stop(&mut self.states, grammar, state, partial)?;
+            if state == NONE || is_refused {
                 refused = Some((token, text));
                 break;
             }

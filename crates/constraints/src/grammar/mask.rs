@@ -179,7 +179,7 @@ fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) 
 }
 
 /// True if a token may end in a state, with a part of a character at its end or without.
-fn may_stop(
+pub fn may_stop(
     states: &mut States,
     grammar: &Compiled,
     state: StateId,
