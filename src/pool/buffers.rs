@@ -34,6 +34,8 @@ pub struct Buffers {
     pub(super) array: Vec<TokenData>,
     pub(super) collected: Vec<TokenData>,
     pub(super) picked: Vec<f32>,
+    /// See `Pool::first_logits`.
+    pub(super) first: Vec<f32>,
     pub(super) softmax: Softmax,
     /// Buffers to sort with, when the array of a pool in order is read.
     pub(super) host_order: HostOrder,
@@ -60,7 +62,10 @@ impl Buffers {
     pub fn bytes(&self) -> usize {
         self.edits.capacity() * size_of::<Edit>()
             + self.allowed.capacity() * size_of::<u64>()
-            + (self.column.capacity() + self.maxima.capacity() + self.picked.capacity())
+            + (self.column.capacity()
+                + self.maxima.capacity()
+                + self.picked.capacity()
+                + self.first.capacity())
                 * size_of::<f32>()
             + (self.array.capacity() + self.collected.capacity()) * size_of::<TokenData>()
     }

@@ -98,9 +98,28 @@ impl Pool<'_> {
 
     /// Keeps the first candidates in descending order, with their probabilities, and sorts these as
     /// soon as the array is read. `max` is the largest logit, which is finite; no logit is NaN.
-    /// Nothing has been chosen.
-    pub fn keep_first(&mut self, first: First, max: f32) {
+    /// `logits` are those of these candidates, and perhaps of some more, in order; they are
+    /// exchanged for others. Nothing has been chosen.
+    pub fn keep_first(&mut self, first: First, max: f32, logits: &mut Vec<f32>) {
+        std::mem::swap(&mut self.buffers.first, logits);
         self.defer(Part::First(first), first.n, max);
+    }
+
+    /// Keeps fewer of the [first](Self::keep_first) candidates, which have not been divided: `n`,
+    /// of which the last has the logit `last`.
+    pub fn keep_fewer(&mut self, n: usize, last: f32) {
+        let Some(order) = &mut self.order else {
+            return;
+        };
+        if let Part::First(first) = &mut order.part {
+            (first.n, first.last, order.len) = (n, last, n);
+        }
+    }
+
+    /// Returns the logits that came with the [first](Self::keep_first) candidates, before the
+    /// division.
+    pub fn first_logits(&self) -> &[f32] {
+        &self.buffers.first
     }
 
     /// Keeps the tokens nearest to the entropy by this cut. Some are equally near and come in the

@@ -231,3 +231,41 @@ fn biases_are_added_in_their_order_few_or_many() {
         assert_eq!(pool.contiguous(), expected, "{n}");
     }
 }
+
+/// Their number is known before they are sorted, masked ones or not.
+#[test]
+fn the_first_in_order_are_those_of_the_sorted_array() {
+    let mut logits = vec![f32::NEG_INFINITY; 300];
+    for (i, x) in logits.iter_mut().step_by(7).enumerate() {
+        *x = (i * 31 % 43) as f32 / 8.0;
+    }
+    let sum = 3.5;
+    let mut sorted = array_of(&logits);
+    sorted.sort_by(|a, b| b.logit.total_cmp(&a.logit));
+    for c in &mut sorted {
+        c.p = crate::simd::libm::exp(c.logit - 42.0 / 8.0) / sum;
+    }
+    let unmasked = logits.iter().filter(|&&x| x > f32::NEG_INFINITY).count();
+    let mut buffers = Buffers::default();
+    for n in [1, 7, unmasked, unmasked + 1, 200] {
+        let mut pool = Pool::new(&logits, &mut buffers);
+        let last = sorted[n - 1].logit;
+        let first = First {
+            n,
+            last,
+            sum,
+            sorted: 300,
+        };
+        let mut some = logits.clone();
+        some.retain(|&x| x >= last);
+        pool.keep_first(first, 42.0 / 8.0, &mut some);
+        assert!(!pool.is_whole() && pool.order().is_some());
+        assert_eq!((pool.len(), pool.unmasked()), (n, n.min(unmasked)));
+        let (data, is_sorted) = pool.array();
+        // Which of the masked ones comes first is for the host's sort to say.
+        let known = n.min(unmasked);
+        assert_eq!(bits(&data[..known]), bits(&sorted[..known]));
+        assert_eq!((data.len(), is_sorted), (n, true));
+        assert_eq!(pool.unmasked(), known);
+    }
+}

@@ -21,6 +21,7 @@ use crate::kernels::{self, compact::pick, scan::position_of};
 use crate::pool::{First, InOrder, Part, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{Kind, Sampler, rest};
+use crate::simd::MAX_LANES;
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
@@ -155,9 +156,9 @@ impl Dist {
         draw: f64,
     ) -> Option<()> {
         self.reserve_in_order(pool.n_vocab());
-        let logits = pool.contiguous();
+        let some = pool.first_logits();
         self.part.clear();
-        pick(logits, logits, first.last, f32::INFINITY, &mut self.part);
+        pick(some, some, first.last, f32::INFINITY, &mut self.part);
         let from = Descending {
             logits: &self.part,
             dropped: 0,
@@ -166,6 +167,7 @@ impl Dist {
             divisor: order.divisor,
         };
         let drawn = self.in_order.find(from, &[], &[], draw)?;
+        let logits = pool.contiguous();
         let sorts_all = first.sorted == logits.len() && logits.len() > HEAP;
         if drawn.of > 1 && !sorts_all {
             return None;
@@ -202,6 +204,8 @@ impl Dist {
 
     /// Makes room for what drawing from `n` candidates in order can take, ties or not.
     fn reserve_in_order(&mut self, n: usize) {
+        self.part.clear();
+        self.part.reserve(n + MAX_LANES);
         for buffer in [&mut **self.larger, &mut **self.head] {
             buffer.clear();
             buffer.reserve(n);

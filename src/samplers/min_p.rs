@@ -13,7 +13,7 @@ use crate::algorithms::host_order::HostOrder;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::pool::{First, InOrder, Part, Pool};
+use crate::pool::{InOrder, Part, Pool};
 use crate::sampler::{Sampler, rest};
 use crate::simd::MAX_LANES;
 use crate::simd::libm::ln;
@@ -136,7 +136,7 @@ impl MinP {
         if n < self.min_keep {
             return false;
         }
-        pool.keep_first(First { n, last, ..first }, order.first);
+        pool.keep_fewer(n, last);
         true
     }
 }

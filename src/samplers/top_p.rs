@@ -23,6 +23,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
+use crate::kernels::compact::pick;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::kernels::scan::count_at_least;
@@ -114,18 +115,18 @@ impl TopP {
         blocks.find_map(|block| running.add(block, enough))
     }
 
-    /// Selects the candidates, whose logits are `logits`, at or above `threshold`. The `maxima` of
-    /// blocks tell where few are.
+    /// Selects the candidates, whose logits are `logits`, at or above `threshold`. With `maxima`,
+    /// those of the blocks of logits, which tell where few are: without their places, if they are
+    /// many.
     fn select(&mut self, logits: &[f32], maxima: Option<&[f32]>, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
-        let are_few = |maxima: &&[f32]| {
-            threshold > f32::NEG_INFINITY
-                && count_at_least(maxima, threshold) <= maxima.len() / FEW_BLOCKS
-        };
-        let Some(maxima) = maxima.filter(are_few) else {
+        let Some(maxima) = maxima.filter(|_| threshold > f32::NEG_INFINITY) else {
             return kernels::select(logits, threshold, &mut self.indices, &mut self.picked);
         };
+        if count_at_least(maxima, threshold) > maxima.len() / FEW_BLOCKS {
+            return pick(logits, logits, threshold, f32::INFINITY, &mut self.picked);
+        }
         self.kept.clear();
         Logits::F32(logits).collect(maxima, 0, threshold, &mut self.kept);
         self.indices.extend(self.kept.iter().map(|c| c.id as u32));
@@ -150,6 +151,7 @@ impl TopP {
     /// `ps`, all three in the order in which the host leaves them. With `maxima`, those of the
     /// blocks of logits, it may be left open.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
+        let lazily = maxima.is_some();
         if logits.len() >= 8 * NucleusSample::SIZE {
             let mut too_high = f32::INFINITY;
             for share in SHARES {
@@ -161,7 +163,7 @@ impl TopP {
                 too_high = threshold;
                 self.select(logits, maxima, threshold);
                 if self.is_enough(of)
-                    && let Some(found) = self.find_selected(logits, maxima.is_some(), of)
+                    && let Some(found) = self.find_selected(logits, threshold, lazily, of)
                 {
                     return found;
                 }
@@ -171,24 +173,33 @@ impl TopP {
         // What is masked mostly does not belong to it.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
             self.select(logits, None, threshold);
-            if let Some(found) = self.find_selected(logits, maxima.is_some(), of) {
+            if let Some(found) = self.find_selected(logits, threshold, lazily, of) {
                 return found;
             }
         }
         Found::Ranked(0)
     }
 
-    /// Finds the nucleus among the selected candidates, if it is there; `lazily`, it may be left
-    /// open.
+    /// Finds the nucleus among the candidates selected at or above `threshold`, if it is there;
+    /// `lazily`, it may be left open.
     // In bounds: as many are ranked as are selected, of which `kept` is at most the number, and at
     // least 1 where two are tied; a pair has two.
-    fn find_selected(&mut self, logits: &[f32], lazily: bool, of: Nucleus) -> Option<Found> {
+    fn find_selected(
+        &mut self,
+        logits: &[f32],
+        threshold: f32,
+        lazily: bool,
+        of: Nucleus,
+    ) -> Option<Found> {
         if lazily && self.picked.len() > RANKED {
             match self.ending.find(&self.picked, of.max, of.sum, self.p) {
                 End::At { n, last } if n >= self.min_keep => return Some(Found::Open { n, last }),
                 End::Beyond if self.picked.len() < logits.len() => return None,
                 End::At { .. } | End::Beyond | End::Unknown => {}
             }
+        }
+        if self.indices.len() < self.picked.len() {
+            self.select(logits, None, threshold);
         }
         self.ranking
             .rank_selected(logits, &self.indices, &self.picked);
@@ -242,6 +253,8 @@ impl TopP {
     // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
     // number.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        // However many are kept, a vocabulary of this size has warmed up.
+        self.warm_up(pool.len());
         let lazily = pool.selected().is_none();
         let Some((logits, maxima, max)) = pool.numbers_and_maxima() else {
             return false;
@@ -265,7 +278,7 @@ impl TopP {
                     sum: of.sum,
                     sorted: sorted_for(kept, n),
                 };
-                pool.keep_first(first, max);
+                pool.keep_first(first, max, &mut self.picked);
                 return true;
             }
         };

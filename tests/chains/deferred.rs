@@ -1,7 +1,7 @@
 //! Samplers that leave open what they may straight from the logits: locally typical sampling in
 //! which order those come that are equally near to the entropy, and top-p the order of its nucleus.
-//! Ours may choose before it knows. Against the built-ins on the array that a host fills: the token,
-//! and, when the candidates are read, these, bit for bit.
+//! Ours may choose before it knows. Against the built-ins on the array that a host fills: the
+//! token, and, when the candidates are read, these, bit for bit.
 //!
 //! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS
 //! sets another number.
@@ -144,6 +144,18 @@ impl Chains {
             );
         }
         chains.add_top_p(rng);
+        if rng.chance(0.3) {
+            // Above the last of the nucleus, below it, or above all.
+            let p = rng.pick(&[1e-6, 1e-3, 0.01, 0.1, 0.5, 0.99, 1.5]);
+            let min_keep = rng.pick(&[0, 1, 1, 20, 3000]);
+            let members = both!(
+                llama_sieve_init_min_p,
+                llama_sampler_init_min_p,
+                p,
+                min_keep
+            );
+            chains.add(&format!("min_p({p}, {min_keep})"), members);
+        }
         if rng.chance(0.6) {
             chains.add_temp(rng);
         }
