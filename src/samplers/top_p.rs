@@ -103,7 +103,6 @@ impl TopP {
         self.order.warm_up(n);
         self.work.warm_up(n);
         self.sample.warm_up();
-        self.ending.reserve(n);
     }
 
     /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
@@ -255,6 +254,7 @@ impl TopP {
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         // However many are kept, a vocabulary of this size has warmed up.
         self.warm_up(pool.len());
+        self.ending.reserve(pool.len());
         let lazily = pool.selected().is_none();
         let Some((logits, maxima, max)) = pool.numbers_and_maxima() else {
             return false;

@@ -2,7 +2,8 @@
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other,
 //! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
-//! too. The module `binades` finds such a sum without the order.
+//! too. The module `binades` finds such a sum without the order, or the place where it reaches a
+//! number ([`DescendingCut`]).
 //!
 //! That the exponentials descend where the logits do is a property of `expf` that the tests check.
 //!
