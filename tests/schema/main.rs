@@ -76,8 +76,8 @@ fn accepts(grammar: &Grammar, text: &str) -> bool {
     grammar.slot().is_complete()
 }
 
-/// A text drawn from the masks; `None` if it gets long. Numbers end, if they may, before they have
-/// more digits than the validator's numbers of 64 bits tell apart.
+/// A text drawn from the masks; `None` if it gets long, or a number in it has more digits than the
+/// validator's numbers of 64 bits tell apart.
 fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
     const LONG: usize = 200;
     let mut grammar = grammar.clone();
@@ -96,10 +96,13 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
             .iter()
             .rev()
             .take_while(|byte| matches!(byte, b'0'..=b'9' | b'.'));
-        let is_long = digits.count() > 10;
+        let n_digits = digits.count();
+        if n_digits > 15 {
+            return None;
+        }
         let digit = |&token: &Token| matches!(u8::try_from(token), Ok(b'0'..=b'9' | b'.'));
         let mut ways = allowed.clone();
-        if is_long && !allowed.iter().all(digit) {
+        if n_digits > 10 && !allowed.iter().all(digit) {
             ways.retain(|token| !digit(token));
         }
         // Short texts are as good as long ones.

@@ -7,7 +7,8 @@ pub type Below<'a> = dyn FnMut(usize) -> usize + 'a;
 
 const NAMES: [&str; 4] = ["a", "b", "ab", "c"];
 const TEXTS: [&str; 8] = ["", "a", "ab", "b", "ba", "abc", "\u{e9}\"", "7"];
-const PATTERNS: [&str; 6] = ["^a", "b$", "^[a-c]*$", "^.{2}$", "a|\\d", "^(ab|b)+$"];
+/// Without `.`, which is another set to the validator's regular expressions than to ECMA-262.
+const PATTERNS: [&str; 6] = ["^a", "b$", "^[a-c]*$", "^[^x]{2}$", "a|\\d", "^(ab|b)+$"];
 
 fn one<'a, T: ?Sized>(below: &mut Below<'_>, all: &[&'a T]) -> &'a T {
     all[below(all.len())]

@@ -134,12 +134,32 @@ impl Dfa {
                 return Err(TooLarge);
             }
         }
-        let state = |(accepts, edges): (bool, BTreeMap<u32, u32>)| State {
-            accepts,
-            edges: edges.into_iter().map(|(at, to)| (at, at, to)).collect(),
+        // Texts end in one state, but for those that others begin with.
+        let is_end = |state: &(bool, BTreeMap<u32, u32>)| state.0 && state.1.is_empty();
+        let end = states.iter().position(is_end);
+        let mut numbers = Vec::with_capacity(states.len());
+        let mut n_kept = 0;
+        for (at, state) in states.iter().enumerate() {
+            let is_another = is_end(state) && end != Some(at);
+            numbers.push(if is_another { NOWHERE } else { n_kept });
+            n_kept += u32::from(!is_another);
+        }
+        let end = end.map_or(0, |end| numbers[end]);
+        let number = |at: u32| match numbers[at as usize] {
+            NOWHERE => end,
+            number => number,
+        };
+        let kept = states.iter().zip(&numbers);
+        let kept = kept.filter(|&(_, &number)| number != NOWHERE);
+        let state = |(accepts, edges): &(bool, BTreeMap<u32, u32>)| State {
+            accepts: *accepts,
+            edges: edges
+                .iter()
+                .map(|(&at, &to)| (at, at, number(to)))
+                .collect(),
         };
         Ok(Self {
-            states: states.into_iter().map(state).collect(),
+            states: kept.map(|(one, _)| state(one)).collect(),
         })
     }
 

@@ -658,7 +658,7 @@ impl Emitter {
         let regions = (|| {
             let mut dfa = names.cloned().unwrap_or_else(Dfa::all);
             if !named.is_empty() {
-                dfa = dfa.minus(&Dfa::of_texts(texts)?)?.minimized();
+                dfa = dfa.minus(&Dfa::of_texts(texts)?)?;
             }
             let mut regions = vec![(dfa, Vec::new())];
             for rest in &objects.rests {

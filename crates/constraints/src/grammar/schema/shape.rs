@@ -535,9 +535,7 @@ impl Compiler {
             .arrays
             .retain(|arrays| arrays.max.is_none_or(|max| arrays.min <= max));
         shape.objects.retain(|objects| {
-            let is_never = |name: &Rc<str>| objects.named(name) == Some(NEVER);
-            objects.max.is_none_or(|max| objects.min <= max)
-                && !objects.required.iter().any(is_never)
+            objects.max.is_none_or(|max| objects.min <= max) && !objects.lacks_required()
         });
         self.check_ways(&shape)?;
         Ok(shape)
@@ -582,6 +580,12 @@ impl Compiler {
     }
 
     fn and_objects(&mut self, a: &Objects, b: &Objects) -> Objects {
+        if *b == Objects::default() {
+            return a.clone();
+        }
+        if *a == Objects::default() {
+            return b.clone();
+        }
         let mut named = Vec::with_capacity(a.named.len() + b.named.len());
         for (name, expr) in &a.named {
             let other = self.of_name(b, name);
@@ -646,9 +650,8 @@ impl Compiler {
             for x in &all {
                 for piece in self.minus_objects(x, y)? {
                     let one = self.and_objects(x, &piece);
-                    let is_never = |name: &Rc<str>| one.named(name) == Some(NEVER);
                     if one.max.is_none_or(|max| one.min <= max)
-                        && !one.required.iter().any(is_never)
+                        && !one.lacks_required()
                         && !shape.objects.contains(&one)
                     {
                         shape.objects.push(one);
@@ -964,6 +967,12 @@ impl Compiler {
 }
 
 impl Objects {
+    /// True if there must be a member of which no value may be.
+    fn lacks_required(&self) -> bool {
+        let mut never = self.named.iter().filter(|&&(_, expr)| expr == NEVER);
+        never.any(|(name, _)| self.required.contains(name))
+    }
+
     /// What it says of a member that it names.
     pub fn named(&self, name: &str) -> Option<ExprId> {
         let named = self.named.iter().find(|(other, _)| **other == *name);
