@@ -238,7 +238,7 @@ impl Grammar {
     }
 
     /// A constraint by a JSON Schema: the text is JSON that is valid by it. What was left out, where
-    /// the options want it so, is told where the schema is read; not of one that is cached.
+    /// the options want it so, is told when the schema is read, not when it is found in the cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,

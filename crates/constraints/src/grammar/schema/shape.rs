@@ -527,10 +527,7 @@ impl Compiler {
             }
         }
         shape.numbers.retain(|numbers| !are_none(numbers));
-        shape.strings.retain(|strings| {
-            strings.only.as_ref().is_none_or(|only| !only.is_empty())
-                && strings.max.is_none_or(|max| strings.min <= max)
-        });
+        shape.strings.retain(|strings| !are_no_strings(strings));
         shape
             .arrays
             .retain(|arrays| arrays.max.is_none_or(|max| arrays.min <= max));
@@ -619,19 +616,26 @@ impl Compiler {
         for y in &b.numbers {
             let all = std::mem::take(&mut shape.numbers);
             for x in &all {
-                let pieces = minus_numbers(y).into_iter().map(|y| and_numbers(x, &y));
-                shape.numbers.extend(pieces.filter(|one| !are_none(one)));
+                for piece in minus_numbers(y) {
+                    let one = and_numbers(x, &piece);
+                    if !are_none(&one) && !shape.numbers.contains(&one) {
+                        shape.numbers.push(one);
+                    }
+                }
             }
+            self.check_ways(&shape)?;
         }
         for y in &b.strings {
             let all = std::mem::take(&mut shape.strings);
             for x in &all {
-                let pieces = minus_strings(y).into_iter().map(|y| and_strings(x, &y));
-                shape.strings.extend(pieces.filter(|strings| {
-                    strings.only.as_ref().is_none_or(|only| !only.is_empty())
-                        && strings.max.is_none_or(|max| strings.min <= max)
-                }));
+                for piece in minus_strings(y) {
+                    let one = and_strings(x, &piece);
+                    if !are_no_strings(&one) && !shape.strings.contains(&one) {
+                        shape.strings.push(one);
+                    }
+                }
             }
+            self.check_ways(&shape)?;
         }
         for y in &b.arrays {
             let all = std::mem::take(&mut shape.arrays);
@@ -1001,7 +1005,15 @@ pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
 
 /// True only if there are none.
 fn are_none(numbers: &Numbers) -> bool {
-    if numbers.only.as_ref().is_some_and(Vec::is_empty) {
+    let is_in = |list: &[Decimal], all: &[Decimal]| all.iter().all(|one| list.contains(one));
+    if matches!(&numbers.only, Some(only) if is_in(&numbers.except, only)) {
+        return true;
+    }
+    if numbers
+        .multiples
+        .iter()
+        .any(|number| numbers.no_multiples.contains(number))
+    {
         return true;
     }
     match (&numbers.min, &numbers.max) {
@@ -1010,6 +1022,17 @@ fn are_none(numbers: &Numbers) -> bool {
         }
         _ => false,
     }
+}
+
+/// True only if there are none.
+fn are_no_strings(strings: &Strings) -> bool {
+    let is_contrary = |&(lang, is_in): &(LangId, bool)| strings.langs.contains(&(lang, !is_in));
+    strings
+        .only
+        .as_ref()
+        .is_some_and(|only| only.iter().all(|text| strings.except.contains(text)))
+        || strings.max.is_some_and(|max| max < strings.min)
+        || strings.langs.iter().any(is_contrary)
 }
 
 fn and_numbers(a: &Numbers, b: &Numbers) -> Numbers {

@@ -357,6 +357,16 @@ fn work_on_a_schema_is_bounded() {
         .expect_err("wide")
         .to_string();
     assert!(said.contains("LLAMA_SIEVE_JSON_MAX_WAYS"), "{said}");
+    // Complements multiply, too.
+    let one: Vec<String> = (2..40)
+        .map(|n| format!(r#"{{"multipleOf":{n},"minimum":{n},"pattern":"{n}"}}"#))
+        .collect();
+    let not = format!(r#"{{"not":{{"anyOf":[{}]}}}}"#, one.join(","));
+    let said = compile(not.as_bytes(), Options::default()).expect_err("many");
+    assert!(
+        said.to_string().contains("LLAMA_SIEVE_JSON_MAX_WAYS"),
+        "{said}"
+    );
     let counts = r#"{"type":"string","pattern":"^(ab|c)+$","maxLength":100000}"#;
     let said = compile(counts.as_bytes(), Options::default())
         .expect_err("long")
