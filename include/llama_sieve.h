@@ -1181,13 +1181,13 @@ int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size
 
 /*
  Restores a saved state: goes on where the sieve that saved bytes was: same parameters, same
- logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved. The
- state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back to
- that. Stages of its own are not saved: set them first.
+ logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved.
+ The state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back
+ to that. Stages of its own are not saved: set them first.
 
  With options 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
- newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and generator
- included, so that a sieve of any parameters goes on exactly as the one that saved.
+ newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and
+ generator included, so that a sieve of any parameters goes on exactly as the one that saved.
 
  LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_INVALID for
  other options, or LLAMA_SIEVE_ERROR_STATE for more than LLAMA_SIEVE_STATE_MAX_BYTES, and for
@@ -2111,8 +2111,8 @@ int llama_sieve_certify(const char *sampler_name);
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
- Compares ours with the host's own sampler of that name, as llama_sampler_name tells it ("top-k"),
- on small arrays. What is found holds as long as the host stays loaded.
+ Compares ours with the host's own sampler of that name, as llama_sampler_name tells it
+ ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
 
  Arguments of constructors depend on the host's build. build is its number, which is believed
  unless the host's exports rule it out, or 0 or less where it is not known: then it is found out

@@ -47,8 +47,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// Compares ours with the host's own sampler of that name, as llama_sampler_name tells it ("top-k"),
-/// on small arrays. What is found holds as long as the host stays loaded.
+/// Compares ours with the host's own sampler of that name, as llama_sampler_name tells it
+/// ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
 ///
 /// Arguments of constructors depend on the host's build. `build` is its number, which is believed
 /// unless the host's exports rule it out, or 0 or less where it is not known: then it is found out
