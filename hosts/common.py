@@ -81,8 +81,9 @@ def target() -> Path:
 
 
 def preload() -> Path:
-    """The preload library, built."""
-    command = ["cargo", "build", "--release", "--locked", "-q", "-p", "llama-sieve-preload"]
+    """The preload library, built, with what the tests use: the library that they have is the same."""
+    command = ["cargo", "build", "--release", "--locked", "-q"]
+    command += ["-p", "llama-sieve-preload", "-p", "test-crates"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     return target() / "libllama_sieve_preload.so"
 

@@ -67,8 +67,8 @@ def _version() -> str:
     return found.group(1)
 
 
-def _build_libraries() -> List[Path]:
-    """Makes both libraries, or says what is missing."""
+def _build_libraries(settings: Settings) -> List[Path]:
+    """Makes both libraries, or says what is missing. The setting `cargo` has further arguments."""
     if not sys.platform.startswith("linux"):
         raise SystemExit("llama-sieve: only Linux is supported")
     if shutil.which("cargo") is None:
@@ -77,6 +77,7 @@ def _build_libraries() -> List[Path]:
         )
     command = ["cargo", "build", "--release", "--locked", "--message-format=json"]
     command += ["-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload"]
+    command += str((settings or {}).get("cargo", "")).split()
     made = subprocess.run(command, cwd=_repository(), stdout=subprocess.PIPE, check=False)
     if made.returncode != 0:
         for line in made.stdout.splitlines():
@@ -190,7 +191,7 @@ def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
     """PEP 517."""
-    libraries = _build_libraries()
+    libraries = _build_libraries(config_settings)
     tag = f"py3-none-{_platform_tag(libraries)}"
     files = list(_python_files())
     files += [(f"llama_sieve/{library.name}", library.read_bytes()) for library in libraries]
@@ -202,7 +203,7 @@ def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
     """PEP 660: the sources stay where they are, and the libraries are put beside them."""
-    libraries = _build_libraries()
+    libraries = _build_libraries(config_settings)
     for library in libraries:
         # A new file: a process may be running the old one.
         (PACKAGE / library.name).unlink(missing_ok=True)

@@ -34,8 +34,9 @@ impl Project {
                 .args(["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_INSTALL_LIBDIR=lib"])
                 .arg(format!("-DCMAKE_C_COMPILER={}", cc()))
                 .arg(format!("-DLLAMA_SIEVE_CARGO={}", cargo()))
-                // What cargo needs is here, since it has built this test.
-                .arg("-DLLAMA_SIEVE_CARGO_ARGS=--offline")
+                // What cargo needs is here, since it has built this test; with the features that it
+                // chooses beside what the tests use, so is the library.
+                .arg("-DLLAMA_SIEVE_CARGO_ARGS=--offline -p test-crates")
                 .arg(format!("-DLLAMA_SIEVE_TARGET_DIR={}", cargo_dir())),
         );
         succeed(Command::new("cmake").arg("--build").arg(&build));

@@ -48,23 +48,19 @@ pub fn our_library(link: Link) -> PathBuf {
     library
 }
 
-/// The preload library, built once, in a target directory of its own: cargo holds the other one
-/// locked while it tests.
+/// The preload library, built once, together with what the tests use of other crates: with the same
+/// features of all crates, the library behind it is the one that cargo has built for the tests.
 pub fn preload_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let target = target.parent().expect("it is in the target directory");
         let mut cargo = Command::new(env!("CARGO"));
         cargo
-            .args([
-                "build",
-                "--release",
-                "--locked",
-                "-p",
-                "llama-sieve-preload",
-            ])
+            .args(["build", "--release", "--locked"])
+            .args(["-p", "llama-sieve-preload", "-p", "test-crates"])
             .arg("--target-dir")
-            .arg(&target)
+            .arg(target)
             .env_remove("CARGO_BUILD_TARGET")
             .current_dir(root());
         succeed(&mut cargo);
