@@ -283,7 +283,8 @@ fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
 /// Room for far more than a sample's threshold lets pass for the smallest k.
 const ROOM: usize = 4096;
 
-/// The number of candidates in a sample, or half of it.
+/// The number of candidates in a sample, or half of it. Without one, a threshold that rises while
+/// candidates are collected takes four times as long for the 1000 largest of 32,000.
 const SAMPLE: usize = 1024;
 
 /// The number of candidates above which they are sampled.

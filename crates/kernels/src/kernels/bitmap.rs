@@ -26,7 +26,8 @@ pub fn has(words: &[u64], token: i32) -> bool {
 /// them changes is easier to foresee than it is of a register's.
 const BLOCK: usize = 64;
 
-/// The prefetch distance in candidates.
+/// The prefetch distance in candidates. Half of it, twice and four times are at most as good; lines
+/// that are asked for to be written lose, and so does going forward.
 const FAR: usize = 8 * BLOCK;
 
 /// The alignment of blocks, in bytes, with which no load and no store of a register's candidates

@@ -123,7 +123,8 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
 }
 
 /// The number of places that logits are read from at once: each page of memory makes its reader
-/// wait for its first lines, while the others' lines arrive.
+/// wait for its first lines, while the others' lines arrive. 8 and 16 places are as good; pieces of
+/// twice [`CHUNK`] and more gain little.
 const STREAMS: usize = 4;
 
 /// Returns all numbers below `n`, from [`STREAMS`] places on in turn.
