@@ -421,7 +421,9 @@ void large(const llama_vocab * vocab) {
 
 // Grammars that name tokens, made first of all. Prints how many tokens the built-in allows.
 void tokens(const llama_vocab * vocab) {
-    for (const char * text : { "root ::= !<[5]>*", "root ::= <[5]> [a-z]+", "root ::= ([a-z] | <[5]>)+" }) {
+    const char * const texts[] = { "root ::= !<[5]>*", "root ::= <[5]> [a-z]+",
+                                   "root ::= ([a-z] | <[5]>)+" };
+    for (const char * text : texts) {
         sampler_ptr grammar = make(vocab, { "tokens", text, {}, {}, nullptr });
         std::printf("%d\n", n_allowed(vocab, grammar.get()));
     }

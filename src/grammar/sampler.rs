@@ -237,8 +237,8 @@ impl Grammar {
         Self::built(key, tree, || choice::rules(values))
     }
 
-    /// A constraint by a JSON Schema: the text is JSON that is valid by it. What was left out, where
-    /// the options want it so, is told when the schema is read, not when it is found in the cache.
+    /// A constraint by a JSON Schema: the text is JSON that is valid by it. What was left out where
+    /// the options allow that is told when the schema is read, not when it is found in the cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,

@@ -63,6 +63,7 @@ const GUARDED: [&str; 7] = [
     "construct(",
     "construct_selector(",
     "answer(",
+    "part(",
     "made(",
     "value(",
     "aloud(",

@@ -147,14 +147,12 @@ pub unsafe extern "C" fn llama_sieve_grammar_is_complete(smpl: *const llama_samp
 /// `smpl` is NULL or a live sampler.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -> c_int {
-    let dead = part("llama_sieve_grammar_error", || {
+    part("llama_sieve_grammar_error", || {
         // SAFETY: the caller guarantees the sampler.
-        Ok(unsafe { slot_of(smpl) }?.dead())
-    });
-    match dead {
-        Ok(dead) => dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()),
-        Err(code) => code,
-    }
+        let dead = unsafe { slot_of(smpl) }?.dead();
+        Ok(dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()))
+    })
+    .unwrap_or_else(|code| code)
 }
 
 /// Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
