@@ -34,7 +34,7 @@ pub mod states;
 pub mod tags;
 #[cfg(all(test, not(miri)))]
 mod tests;
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests_texts;
 pub mod tracker;
 pub mod triggers;
