@@ -208,11 +208,17 @@ unsafe fn ask(smpl: *const llama_sampler, n_words: usize) {
         assert!(n_accepted <= draft.len());
         assert!(n_accepted == 0 || bits.first().is_none_or(|word| word & 1 == 1));
         assert_eq!(llama_sieve_grammar_mask(smpl, null_mut(), 0), allowed);
-        assert_eq!(llama_sieve_grammar_rollback(smpl.cast_mut(), 0), LLAMA_SIEVE_OK);
+        assert_eq!(
+            llama_sieve_grammar_rollback(smpl.cast_mut(), 0),
+            LLAMA_SIEVE_OK
+        );
         if n_words % 4 == 1 {
             let n_back = n_words % 9;
             let code = llama_sieve_grammar_rollback(smpl.cast_mut(), n_back);
-            assert!([LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_SIZE].contains(&code), "{code}");
+            assert!(
+                [LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_SIZE].contains(&code),
+                "{code}"
+            );
         }
     }
 }
