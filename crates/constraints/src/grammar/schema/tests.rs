@@ -124,6 +124,56 @@ fn lengths_count_characters_and_escapes_once() {
     );
 }
 
+/// Every spelling of a character is that character, by what UTF-16 says of it.
+#[test]
+fn escapes_stand_for_their_characters() {
+    let class = r"^[ab\u0009\u001f-\u0022\/\u00ff-\u0100\ud7ff\ue000-\uffff\u{10000}\u{103ff}-\u{10400}\u{10bff}-\u{20001}\u{10ffff}]$";
+    let dfa = found_in(class).expect(class);
+    let pattern = class.replace('\\', "\\\\");
+    let schema = format!(r#"{{"type":"string","pattern":"{pattern}"}}"#);
+    let grammar = compiled(&schema, Options::default()).expect(&schema);
+    let any = compiled(
+        r#"{"type":"string","minLength":1,"maxLength":1}"#,
+        Options::default(),
+    );
+    let any = any.expect("any");
+    let edges = [
+        0, 8, 0x1E, 0x20, 0x22, 0x2E, 0x5B, 0x60, 0xFE, 0x101, 0xD7FE, 0xDFFF, 0xFFFE, 0x10000,
+        0x10001, 0x103FE, 0x10401, 0x107FF, 0x10BFE, 0x10C00, 0x1FFFF, 0x20001, 0x10FBFF, 0x10FFFE,
+    ];
+    let near = edges
+        .iter()
+        .flat_map(|&edge: &u32| edge.saturating_sub(1)..=edge + 1);
+    for character in near.filter_map(char::from_u32) {
+        let is_in = dfa.accepts(&character.to_string());
+        let mut units = [0; 2];
+        let units = character.encode_utf16(&mut units);
+        let lower: String = units.iter().map(|unit| format!("\\u{unit:04x}")).collect();
+        let upper: String = units.iter().map(|unit| format!("\\u{unit:04X}")).collect();
+        for text in [
+            lower,
+            upper,
+            serde_json::Value::from(character.to_string()).to_string(),
+        ] {
+            let text = if text.starts_with('"') {
+                text
+            } else {
+                format!("\"{text}\"")
+            };
+            assert!(accepts(&any, &text), "{text}");
+            assert_eq!(accepts(&grammar, &text), is_in, "{text}");
+        }
+    }
+    for half in [
+        "\"\\ud800\"",
+        "\"\\udfff\"",
+        "\"\\ud800\\ud800\"",
+        "\"\\udc00\\ud800\"",
+    ] {
+        assert!(!accepts(&any, half), "{half}");
+    }
+}
+
 #[test]
 fn bounds_that_contradict_each_other_leave_nothing() {
     check(
