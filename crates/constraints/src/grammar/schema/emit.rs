@@ -10,10 +10,11 @@ use crate::grammar::elements::{ENDLESS, Element, Rules, left_recursive};
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
 use crate::grammar::schema::output::{Output, Sequence};
+use crate::grammar::schema::productive::prune;
 use crate::grammar::schema::reader::JsonId;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
-    Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Scalar, Shape, Strings,
+    ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Scalar, Shape, Strings,
 };
 
 /// The most properties whose order may be any: which of them were there is a state for each set.
@@ -83,8 +84,9 @@ impl Emitter {
         let mut written = std::mem::take(&mut emitter.output.written);
         written.classes = emitter.output.take_classes();
         written.root = whole;
-        super::productive::prune(&mut written)
-            .map_err(|()| Refusal::whole("no value follows it"))?;
+        if !prune(&mut written) {
+            return Err(Refusal::whole("no value follows it"));
+        }
         debug_assert_eq!(
             left_recursive(&written),
             None,
@@ -449,7 +451,7 @@ impl Emitter {
                         exprs.push(contains.what);
                         next[k] = (count + 1).min(counted[k]);
                     } else if contains.max.is_some() {
-                        exprs.push(self.compiler.minus(super::shape::ANY, contains.what));
+                        exprs.push(self.compiler.minus(ANY, contains.what));
                     }
                 }
                 let expr = self.compiler.all_of(exprs);
@@ -693,7 +695,7 @@ impl Emitter {
             let refusal = self.too_large(at, "patternProperties");
             self.compiler.leave_out(refusal)?;
             let content = self.output.any_content(0, None)?;
-            return Ok(Some(self.member(content, super::shape::ANY)?));
+            return Ok(Some(self.member(content, ANY)?));
         };
         let mut by_value: Vec<(ExprId, Dfa)> = Vec::new();
         for (dfa, exprs) in regions {
@@ -815,7 +817,7 @@ impl Emitter {
             let is_required = members.named[i].is_required;
             let most_so_far = if counts { i } else { usize::from(i > 0) };
             let mut next: Vec<Option<Sequence>> = vec![None; n_states];
-            for so_far in 0..=most_so_far {
+            for (so_far, place) in next.iter_mut().enumerate().take(most_so_far + 1) {
                 let target = if counts { so_far + 1 } else { 1 };
                 let comma: &[Element] = if so_far == 0 { &[] } else { &comma };
                 let mut alternatives = Vec::new();
@@ -826,7 +828,7 @@ impl Emitter {
                     alternatives.push(behind.clone());
                 }
                 if !alternatives.is_empty() {
-                    next[so_far] = Some(vec![self.output.rule(alternatives)?]);
+                    *place = Some(vec![self.output.rule(alternatives)?]);
                 }
             }
             behind = next;

@@ -7,7 +7,7 @@ use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::ecma::found_in;
 use crate::grammar::schema::formats::automaton_of;
-use crate::grammar::schema::reader::{Json, JsonId};
+use crate::grammar::schema::reader::{Json, JsonId, Members};
 use crate::grammar::schema::references::Draft;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
@@ -157,7 +157,7 @@ impl Compiler {
         }
     }
 
-    fn map(&self, at: JsonId, keyword: &str) -> Answer<Rc<[(Rc<str>, JsonId)]>> {
+    fn map(&self, at: JsonId, keyword: &str) -> Answer<Members> {
         let Some(id) = self.document.member(at, keyword) else {
             return Ok(Rc::new([]));
         };

@@ -4,8 +4,9 @@
 
 use crate::grammar::elements::{Element, Written};
 
-/// Leaves out the alternatives that no text follows. An error where no text follows the root.
-pub fn prune(written: &mut Written) -> Result<(), ()> {
+/// Leaves out the alternatives that no text follows. False, with nothing changed, where no text
+/// follows the root.
+pub fn prune(written: &mut Written) -> bool {
     let n_rules = written.rules.len();
     let mut rules = vec![false; n_rules];
     let mut repeats = vec![false; written.repeats.len()];
@@ -61,7 +62,7 @@ pub fn prune(written: &mut Written) -> Result<(), ()> {
         }
     }
     if !rules[written.root as usize] {
-        return Err(());
+        return false;
     }
     // Repetitions of what no text follows are nothing.
     let is_void: Vec<bool> = written
@@ -102,5 +103,5 @@ pub fn prune(written: &mut Written) -> Result<(), ()> {
     for (repeat, item) in written.repeats.iter_mut().zip(items) {
         repeat.item = item;
     }
-    Ok(())
+    true
 }

@@ -16,6 +16,9 @@ use crate::quoted::quoted;
 /// The number of a value.
 pub type JsonId = u32;
 
+/// Names and values, as written.
+pub type Members = Rc<[(Rc<str>, JsonId)]>;
+
 /// A value of JSON.
 #[derive(Clone, Debug)]
 pub enum Json {
@@ -30,7 +33,7 @@ pub enum Json {
     /// The elements.
     Array(Rc<[JsonId]>),
     /// The members, as written.
-    Object(Rc<[(Rc<str>, JsonId)]>),
+    Object(Members),
 }
 
 /// The values of a text.
@@ -67,7 +70,7 @@ impl Document {
     }
 
     /// The members of an object; none of anything else.
-    pub fn members(&self, id: JsonId) -> Rc<[(Rc<str>, JsonId)]> {
+    pub fn members(&self, id: JsonId) -> Members {
         match self.get(id) {
             Json::Object(members) => Rc::clone(members),
             _ => Rc::new([]),
