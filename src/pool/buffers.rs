@@ -9,6 +9,7 @@ use crate::candidates::ByDistance;
 use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
 use crate::memory;
+use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
 /// A token whose logit is another than the caller's.
@@ -55,7 +56,9 @@ impl Buffers {
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
         reserve(&mut self.array, n)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
-        reserve(&mut self.picked, n)
+        reserve(&mut self.picked, n)?;
+        // Exchanged for a sampler's own, which has room for a register more.
+        reserve(&mut self.first, n + MAX_LANES)
     }
 
     /// Bytes of the candidates' buffers.

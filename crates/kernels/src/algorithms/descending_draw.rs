@@ -79,7 +79,8 @@ impl DescendingDraw {
     /// share `draw` of their sum.
     ///
     /// `larger` are the candidates with logits above `from.first`, all of which are left out;
-    /// `head` are some of the largest, or none, all with a logit that one of them has, in any order.
+    /// `head` are some of the largest, or none, all with a logit that one of them has, in any
+    /// order.
     /// `None` where rounding could decide.
     pub fn find(
         &mut self,
