@@ -314,8 +314,8 @@ fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
 /// Microseconds of ours, of the host's way and of one maximum, in turn until `budget` seconds are
 /// over, but at least 7 times. Every token is compared.
 ///
-/// Ours comes right after the host's way, which leaves the logits as far away in memory as a model's
-/// own arithmetic does: so the maximum, which would bring them near, takes turns with it.
+/// Ours comes right after the host's way, which leaves the logits as far away in memory as a
+/// model's own arithmetic does: so the maximum, which would bring them near, takes turns with it.
 pub fn measure(
     [ours, theirs]: &[HostSampler; 2],
     name: &str,
