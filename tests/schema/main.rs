@@ -17,14 +17,9 @@ use serde_json::Value;
 use support::{fresh_rng, number_from_env};
 use test_crates::boon::{Compiler, Draft, SchemaIndex, Schemas};
 
-/// Every byte but NUL is a token, or only those of ASCII, and a few texts are; the first token ends
-/// a generation.
+/// Every byte but NUL is a token, and a few texts are; the first token ends a generation.
 #[derive(Debug)]
-struct Bytes {
-    most: u8,
-}
-
-const ASCII: u8 = 0x7F;
+struct Bytes;
 
 const WORDS: [&str; 12] = [
     "\":",
@@ -53,15 +48,15 @@ impl TokenTexts for Bytes {
     fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clear();
         match u8::try_from(token) {
-            Ok(byte) if byte == 0 || byte > self.most => {}
+            Ok(0) => {}
             Ok(byte) => piece.push(byte),
             Err(_) => piece.extend_from_slice(WORDS[token as usize - 256].as_bytes()),
         }
     }
 }
 
-fn tree(most: u8) -> Arc<VocabularyTree> {
-    Arc::new(VocabularyTree::new(&Bytes { most }))
+fn tree() -> Arc<VocabularyTree> {
+    Arc::new(VocabularyTree::new(&Bytes))
 }
 
 /// A grammar; `None` where no value follows the schema; or why it is refused.
@@ -96,13 +91,12 @@ fn accepts(grammar: &Grammar, text: &str) -> bool {
 /// validator's numbers of 64 bits tell apart.
 fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
     const LONG: usize = 200;
-    let vocabulary = Bytes { most: ASCII };
     let mut grammar = grammar.clone();
     let mut text = Vec::new();
     let mut piece = Vec::new();
     while text.len() < 3 * LONG {
         let mask = grammar.slot().allowed();
-        let n = vocabulary.n_tokens() as Token;
+        let n = Bytes.n_tokens() as Token;
         let allowed: Vec<Token> = (0..n).filter(|&token| mask.allows(token)).collect();
         assert!(
             !allowed.is_empty(),
@@ -132,7 +126,7 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
         if token == 0 {
             return Some(text);
         }
-        vocabulary.written_out(token, &mut piece);
+        Bytes.written_out(token, &mut piece);
         text.extend_from_slice(&piece);
         grammar.accept(token);
     }
@@ -156,7 +150,7 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
     let mut rng = fresh_rng("schemas");
     let mut below = |n: usize| rng.below(n);
     // Bytes that are no character by themselves could be drawn to what is no text.
-    let (bytes, ascii) = (tree(u8::MAX), tree(ASCII));
+    let bytes = tree();
     let any_order = Options {
         any_order: true,
         ..Options::default()
@@ -183,7 +177,7 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
         }
         // In the order of the schema, too, and what else a text may have.
         let drawn_from =
-            [any_order, Options::default()].map(|options| grammar(&schema, options, &ascii));
+            [any_order, Options::default()].map(|options| grammar(&schema, options, &bytes));
         for grammar in drawn_from.iter().flatten().flatten() {
             for _ in 0..4 {
                 let Some(text) = drawn(grammar, &mut below) else {

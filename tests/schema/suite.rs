@@ -86,7 +86,7 @@ fn the_official_suite() {
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("listed").path()).collect();
     files.retain(|path| path.extension().is_some_and(|end| end == "json"));
     files.sort();
-    let tree = tree(u8::MAX);
+    let tree = tree();
     let (mut n_right, mut n_refused, mut n_listed, mut wrong) = (0, 0, 0, Vec::new());
     for file in files {
         let name = file

@@ -92,8 +92,9 @@ impl Emitter {
             None,
             "every rule begins with a character"
         );
-        let rules = Rules::link(written)
+        let mut rules = Rules::link(written)
             .map_err(|_| Refusal::whole("its grammar has too many sequences; make it smaller"))?;
+        rules.is_strict = true;
         Ok((rules, emitter.compiler.left_out))
     }
 
