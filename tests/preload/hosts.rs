@@ -29,6 +29,25 @@ fn it_exports_the_committed_list() {
     assert!(!exported.iter().any(|name| ours.lines().any(|n| n == name)));
 }
 
+/// Under a filter of system calls that ends the process where it makes one which it does not need.
+#[test]
+fn it_needs_no_system_call_of_its_own() {
+    let program = Build::new("preload_filtered", &source("filtered.cpp"));
+    let program = build(program.with_llama(Link::Shared));
+    let alone = Run::of(&program).arg(model()).said();
+    assert_eq!(alone.out.lines().count(), 16, "{}", alone.out);
+    let ours = preloaded(&program).env("LLAMA_SIEVE_VERBOSE", 1);
+    let ours = ours.arg(model()).said();
+    assert_eq!(ours.out, alone.out);
+    for kind in ["logit-bias", "dry", "infill", "grammar"] {
+        assert!(
+            made(&ours).contains_key(&format!("{kind}: ours")),
+            "{kind}: {}",
+            ours.err
+        );
+    }
+}
+
 /// Otherwise ldconfig, where both are installed, would take it for libllama_sieve.so.0.
 #[test]
 fn it_has_a_soname_of_its_own() {

@@ -1,0 +1,107 @@
+// A program that ends where it makes a system call which it does not need: what it makes, and the
+// tokens that this gives.
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "llama.h"
+
+namespace {
+
+[[noreturn]] void fail(const char * what) {
+    std::fprintf(stderr, "filtered: %s\n", what);
+    std::exit(1);
+}
+
+// Memory, locks, signals, random numbers, the clock, who it is, and what ends it.
+const unsigned allowed[] = {
+    SYS_brk,           SYS_mmap,         SYS_munmap,         SYS_mremap,       SYS_mprotect,
+    SYS_madvise,       SYS_futex,        SYS_rt_sigaction,   SYS_rt_sigprocmask, SYS_rt_sigreturn,
+    SYS_sigaltstack,   SYS_getrandom,    SYS_clock_gettime,  SYS_sched_yield,  SYS_write,
+    SYS_writev,        SYS_fstat,        SYS_newfstatat,     SYS_getpid,       SYS_gettid,
+    SYS_exit,          SYS_exit_group,
+};
+
+void filter() {
+    std::vector<sock_filter> program;
+    program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
+    for (unsigned number : allowed) {
+        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
+        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+    }
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+    const sock_fprog all = { static_cast<unsigned short>(program.size()), program.data() };
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) != 0) {
+        fail("there are no filters of system calls here");
+    }
+}
+
+// The token that a sampler and a draw behind it give, for some texts so far.
+void show(const char * name, llama_sampler * smpl, int n) {
+    llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
+    llama_sampler_chain_add(chain, smpl);
+    llama_sampler_chain_add(chain, llama_sampler_init_dist(7));
+    std::printf("%s:", name);
+    for (int i = 0; i < 20; i++) {
+        std::vector<llama_token_data> data;
+        for (int id = 0; id < n; id++) {
+            data.push_back({ id, std::sin(static_cast<float>(id * (i + 1))), 0.0f });
+        }
+        llama_token_data_array all = { data.data(), data.size(), -1, false };
+        llama_sampler_apply(chain, &all);
+        const llama_token token = all.data[all.selected].id;
+        std::printf(" %d", token);
+        llama_sampler_accept(chain, token);
+    }
+    std::printf("\n");
+    llama_sampler_free(chain);
+}
+
+} // namespace
+
+int main(int argc, char ** argv) {
+    if (argc != 2) {
+        fail("usage: filtered MODEL");
+    }
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    llama_backend_init();
+    llama_model_params params = llama_model_default_params();
+    params.vocab_only = true;
+    llama_model * model = llama_model_load_from_file(argv[1], params);
+    if (model == nullptr) {
+        fail("the model cannot be loaded");
+    }
+    const llama_vocab * vocab = llama_model_get_vocab(model);
+    const int           n = llama_vocab_n_tokens(vocab);
+    filter();
+    const llama_logit_bias biases[] = { { 5, 1.5f }, { 9, -INFINITY } };
+    const char *           breakers[] = { "\n", "." };
+    show("top-k", llama_sampler_init_top_k(40), n);
+    show("top-p", llama_sampler_init_top_p(0.9f, 1), n);
+    show("min-p", llama_sampler_init_min_p(0.3f, 1), n);
+    show("typical", llama_sampler_init_typical(0.5f, 1), n);
+    show("temp", llama_sampler_init_temp(0.7f), n);
+    show("temp-ext", llama_sampler_init_temp_ext(0.7f, 0.2f, 1.0f), n);
+    show("xtc", llama_sampler_init_xtc(0.5f, 0.1f, 1, 3), n);
+    show("top-n-sigma", llama_sampler_init_top_n_sigma(1.0f), n);
+    show("penalties", llama_sampler_init_penalties(n, 64, 1.1f, 0.1f, 0.2f), n);
+    show("logit-bias", llama_sampler_init_logit_bias(n, 2, biases), n);
+    show("no biases", llama_sampler_init_logit_bias(n, 0, nullptr), n);
+    show("dry", llama_sampler_init_dry(vocab, 0.8f, 1.75f, 2, 512, breakers, 2), n);
+    show("no dry", llama_sampler_init_dry(vocab, 0.0f, 1.75f, 2, 512, breakers, 2), n);
+    show("no breakers", llama_sampler_init_dry(vocab, 0.8f, 1.75f, 2, 512, nullptr, 0), n);
+    show("infill", llama_sampler_init_infill(vocab), n);
+    show("grammar", llama_sampler_init_grammar(vocab, "root ::= [a-z ]*", "root"), n);
+    llama_model_free(model);
+    return 0;
+}
