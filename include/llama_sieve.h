@@ -1863,7 +1863,10 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* Properties in any order, instead of as the schema names them; at most 10 of one object. */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8
 
-/* What cannot be enforced is left out, and a warning names it, instead of refusing the schema. */
+/*
+ Leaves out keywords that cannot be enforced, with a warning that names them, instead of refusing
+ the schema.
+ */
 #define LLAMA_SIEVE_JSON_LENIENT 16
 
 /* The most bytes of a JSON Schema. */

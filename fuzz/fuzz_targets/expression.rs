@@ -83,7 +83,7 @@ impl Vocabulary for Texts {
 static TREE: LazyLock<Arc<VocabularyTree>> =
     LazyLock::new(|| Arc::new(VocabularyTree::new(&Texts)));
 
-/// What a whole text is compared with.
+/// The oracle of a whole text.
 enum Model {
     Regex(Box<Regex>),
     Values(Vec<Vec<u8>>),

@@ -128,7 +128,7 @@ fn selection(text: &str, warnings: &mut Vec<String>) -> Selection {
         let allowed = ALL.iter().map(|constructor| constructor.name);
         let allowed: Vec<&str> = allowed.chain([SAMPLE]).collect();
         warnings.push(format!(
-            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all, off, or a list of {}; {VERIFY} and {LARGE_GRAMMARS} may be added to any of these",
+            "LLAMA_SIEVE_PRELOAD: no sampler of ours is named {}; allowed are on, all or off alone, or a list of {}; {VERIFY} and {LARGE_GRAMMARS} may be added to any of these",
             listed(unknown.iter()),
             allowed.join(", ")
         ));

@@ -48,13 +48,13 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     }))
 }
 
-/// What a grammar is made of.
+/// The kinds of sources that grammars are made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// A text in GBNF, with the repetitions of llama.cpp, and the name of its root.
     HostGrammar,
-    /// The same with more repetitions.
+    /// A text in GBNF with more repetitions than llama.cpp takes, and the name of its root.
     Grammar,
     /// A regular expression.
     Pattern,
@@ -106,7 +106,7 @@ pub fn cached(
     Some((key, found(key)?))
 }
 
-/// What is kept under a key.
+/// The grammar that is kept under a key.
 pub fn found(key: Key) -> Option<Arc<Engine>> {
     with(|cache| {
         let found = cache.engines.get(&key).cloned();

@@ -138,7 +138,7 @@ struct Lazy {
 }
 
 impl Clone for Lazy {
-    /// What was accepted before is not taken back in a clone.
+    /// A clone cannot take back what was accepted before it was made.
     fn clone(&self) -> Self {
         Self {
             triggers: Arc::clone(&self.triggers),

@@ -200,6 +200,53 @@ impl Vocabulary for LongPieces {
     }
 }
 
+/// Eight letters, and nothing that ends a text.
+#[derive(Debug)]
+struct NoEnd;
+
+impl Vocabulary for NoEnd {
+    fn n_tokens(&self) -> usize {
+        8
+    }
+
+    fn is_eog(&self, _: Token) -> bool {
+        false
+    }
+
+    fn end_token(&self) -> Option<Token> {
+        None
+    }
+
+    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+        piece.clear();
+        piece.push(b'a' + token as u8);
+    }
+
+    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
+        vec![]
+    }
+}
+
+#[test]
+fn infill_without_an_end() {
+    // No text has a fifth of the probability.
+    let candidate = |id| TokenData {
+        id,
+        logit: 1.0,
+        p: 0.0,
+    };
+    let mut data: Vec<TokenData> = (0..8).map(candidate).collect();
+    let mut candidates = Candidates::new(&mut data, false);
+    Infill::new(Arc::new(NoEnd)).apply(&mut candidates);
+    let mut left: Vec<Token> = candidates.as_slice().iter().map(|c| c.id).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..8).collect::<Vec<Token>>());
+}
+
 fn infilled(logits: &[(Token, f32)]) -> Vec<Token> {
     let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
     let mut data: Vec<TokenData> = logits.iter().map(candidate).collect();

@@ -1,12 +1,12 @@
 //! The environment variables, as far as they are to be trusted.
 
-/// Returns the value of the variable; `None` where it is not set, and in a program that runs with
+/// Returns the value of the variable; `None` where it is not set, or empty, and in a program that runs with
 /// more rights than its user has (setuid, capabilities), whose environment is that user's.
 pub fn variable(name: &str) -> Option<String> {
     if is_elevated() {
         return None;
     }
-    let value = std::env::var_os(name)?;
+    let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
     Some(value.to_string_lossy().into_owned())
 }
 

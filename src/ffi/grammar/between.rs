@@ -1,4 +1,4 @@
-//! What is asked of a grammar, and done with it, between tokens.
+//! Questions to a grammar, and steps back, between tokens.
 
 use std::ffi::{c_char, c_int};
 

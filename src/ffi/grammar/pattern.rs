@@ -123,7 +123,7 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
     })
 }
 
-/// What is read of all values, before they are found to be too long.
+/// The most bytes that are read of all values, before they are found to be too long.
 const MAX_BYTES: usize = limits::MAX_TEXT;
 
 /// Bytes that reading a short text takes, for which there must be room before it begins.

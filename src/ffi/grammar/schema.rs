@@ -23,7 +23,8 @@ pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
 /// Properties in any order, instead of as the schema names them; at most 10 of one object.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
-/// What cannot be enforced is left out, and a warning names it, instead of refusing the schema.
+/// Leaves out keywords that cannot be enforced, with a warning that names them, instead of refusing
+/// the schema.
 pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
 
 /// The most bytes of a JSON Schema.

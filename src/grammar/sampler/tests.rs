@@ -1,4 +1,4 @@
-//! What is done between tokens, against clones that go the same way one token after the other.
+//! Tests of what is done between tokens, against clones that go one token after the other.
 
 use super::*;
 use crate::grammar::limits::MAX_FORCED;
@@ -54,7 +54,7 @@ fn grammars() -> Vec<(&'static str, Grammar)> {
     ]
 }
 
-/// What can be seen of a grammar.
+/// The answers of a grammar that can be compared.
 fn seen(grammar: &Grammar) -> (Vec<u64>, bool, Option<Dead>) {
     let slot = grammar.slot();
     let mask = slot.allowed();

@@ -118,8 +118,8 @@ impl Builder {
         Ok(whole)
     }
 
-    /// What sorted alternatives have in common behind their first `depth` elements, and a rule, to
-    /// be written later, for the rest.
+    /// Returns what sorted alternatives have in common behind their first `depth` elements, and a
+    /// rule, to be written later, for the rest.
     fn factored<'a>(
         &mut self,
         alternatives: &'a [Vec<Element>],

@@ -46,7 +46,7 @@ fn refused<T>(what: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(what.into()))
 }
 
-/// What texts a pattern is to be found in.
+/// The texts that match a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The pattern matches the whole text.
@@ -175,7 +175,7 @@ pub fn elements(
     lowering.elements(hir, (end, end), 0)
 }
 
-/// What an end of a part is to the text.
+/// An end of a part, and the text there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The text's own end is here.
@@ -366,7 +366,7 @@ impl Lowering<'_> {
     }
 }
 
-/// What the ends of parts are on one side, seen from that side, and true if none of them says what
+/// The ends of parts on one side, seen from that side, and true if none of them says what
 /// stands before an open end. `anchor` is the one of that side.
 fn ends_of<'a>(
     parts: impl Iterator<Item = &'a Hir>,

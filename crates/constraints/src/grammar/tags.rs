@@ -339,7 +339,7 @@ struct Automaton {
     states: Vec<State>,
 }
 
-/// What follows characters that may be the begin of a tag; after others that is the first state.
+/// The state behind characters that may be the begin of a tag; after others it is the first.
 struct State {
     next: BTreeMap<char, Next>,
 }

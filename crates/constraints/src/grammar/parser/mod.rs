@@ -128,7 +128,7 @@ pub fn unlinked(
     })
 }
 
-/// What `what` reads, with the repetitions of llama.cpp or else with more.
+/// Reads a text by `what`, with the repetitions of llama.cpp or else with more.
 fn read<T>(
     text: &[u8],
     repetitions: Repetitions,

@@ -441,13 +441,13 @@ fn one(character: char) -> Part {
 /// A node of the automaton that may be in several places.
 #[derive(Debug, Default)]
 struct Node {
-    /// What follows without a character.
+    /// The nodes that follow without a character.
     free: Vec<u32>,
-    /// What follows at the begin of the text.
+    /// Those that follow at the begin of the text.
     at_start: Vec<u32>,
-    /// What follows at its end.
+    /// Those that follow at its end.
     at_end: Vec<u32>,
-    /// What follows behind a character of these.
+    /// The node that follows behind a character of these.
     class: Option<(Vec<Span>, u32)>,
 }
 

@@ -41,7 +41,7 @@ struct Member {
     is_required: bool,
 }
 
-/// What the members of an object are to be.
+/// The members that an object may have.
 struct Members {
     named: Vec<Member>,
     /// Any other member, if there may be one.

@@ -1,4 +1,4 @@
-//! What each keyword allows.
+//! The values that each keyword allows.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::grammar::schema::shape::{
 };
 use crate::quoted::quoted;
 
-/// What a schema and those that it holds in place have looked at of an object or array.
+/// The members and elements that a schema, and those that it holds in place, have evaluated.
 #[derive(Debug, Default)]
 struct Evaluated {
     names: Vec<Rc<str>>,
@@ -242,7 +242,7 @@ impl Compiler {
         }
     }
 
-    /// What the keywords say that are about one type, and `type`, `enum` and `const`.
+    /// The values by the keywords that are about one type, and by `type`, `enum` and `const`.
     fn by_types(&mut self, at: JsonId) -> Answer<Shape> {
         let numbers = self.numbers(at);
         let numbers = self.lenient(numbers, Numbers::default())?;
@@ -551,7 +551,7 @@ impl Compiler {
         })
     }
 
-    /// What a schema has looked at, whatever the value; `None` where that depends on it.
+    /// Returns what a schema evaluates, whatever the value; `None` where that depends on it.
     fn evaluated(&self, at: JsonId, depth: usize) -> Option<Evaluated> {
         const DEEPEST: usize = 20;
         if depth > DEEPEST {

@@ -23,7 +23,7 @@ struct Multiple {
     is_wanted: bool,
 }
 
-/// What remains of a number that is no multiple, whatever follows.
+/// The remainder of a number that is no multiple, whatever follows.
 const NO_MULTIPLE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ struct Place {
     remainders: Vec<u64>,
 }
 
-/// What there is to be within, for one sign; `None` if no number has it.
+/// The limits of one sign; `None` if no number has it.
 type Limits = Option<(Option<Limit>, Option<Limit>)>;
 
 fn limit(bound: (Decimal, bool)) -> Limit {

@@ -24,7 +24,7 @@ pub struct Output {
     n_elements: usize,
     /// Hexadecimal digits, by their number and the values.
     hexadecimal: HashMap<(u32, Vec<Span>), Element>,
-    /// What follows a backslash, by the characters.
+    /// The elements behind a backslash, by the characters.
     escapes: HashMap<Vec<Span>, Element>,
     characters: HashMap<Vec<Span>, Element>,
     /// Automata that were written, of strings (true) and of numbers, kept so that no other is at
@@ -32,7 +32,7 @@ pub struct Output {
     automata: HashMap<(usize, bool), (Element, Shared)>,
 }
 
-/// What no string has as it is: controls, and what JSON gives a meaning.
+/// Characters that a string has only as escapes: controls, and what JSON gives a meaning.
 const ESCAPED: [Span; 3] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)];
 /// Escapes of one letter, and what they stand for.
 const LETTERS: [(char, u32); 8] = [
@@ -83,7 +83,7 @@ impl Output {
         Ok(Element::Class(number))
     }
 
-    /// What no text has.
+    /// An element that no text has.
     pub fn nothing(&mut self) -> Answer<Element> {
         self.class(Vec::new())
     }
@@ -199,7 +199,7 @@ impl Output {
         Ok(spellings)
     }
 
-    /// What follows a backslash.
+    /// The element of these characters behind a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         if let Some(&known) = self.escapes.get(spans) {
             return Ok(known);

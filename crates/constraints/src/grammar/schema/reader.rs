@@ -40,7 +40,7 @@ pub enum Json {
 #[derive(Debug, Default)]
 pub struct Document {
     values: Vec<Json>,
-    /// What holds each value, and under which name or number.
+    /// The object or array that holds each value, and under which name or number.
     parents: Vec<Option<(JsonId, Rc<str>)>>,
     /// The whole.
     pub root: JsonId,
@@ -52,7 +52,7 @@ impl Document {
         &self.values[id as usize]
     }
 
-    /// What holds a value, and under which name or number.
+    /// The object or array that holds a value, and under which name or number.
     pub fn parent(&self, id: JsonId) -> Option<(JsonId, &str)> {
         let (parent, step) = self.parents[id as usize].as_ref()?;
         Some((*parent, step))

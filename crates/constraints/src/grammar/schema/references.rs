@@ -21,7 +21,7 @@ pub enum Draft {
     Of2020,
 }
 
-/// What a text has to refer to.
+/// The places of a text that references lead to.
 #[derive(Debug)]
 pub struct References {
     /// The version that the text says it is of.

@@ -44,7 +44,7 @@ impl fmt::Display for Refusal {
 /// The answer of everything that may refuse a schema.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// What a caller chooses.
+/// The choices of a caller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// No white space.
@@ -53,7 +53,7 @@ pub struct Options {
     pub closed: bool,
     /// Properties in any order.
     pub any_order: bool,
-    /// What cannot be enforced is left out.
+    /// True if keywords that cannot be enforced are left out.
     pub lenient: bool,
 }
 

@@ -245,9 +245,9 @@ pub struct Compiler {
     pub document: Document,
     /// Where its references lead.
     pub references: References,
-    /// What the caller chose.
+    /// The caller's choices.
     pub options: Options,
-    /// What was left out.
+    /// The keywords that were left out.
     pub left_out: Vec<Refusal>,
     exprs: Vec<Expr>,
     numbers: HashMap<Expr, ExprId>,
@@ -551,7 +551,7 @@ impl Compiler {
         }
     }
 
-    /// What an object says of a member that it does not name.
+    /// The values of a member that an object does not name.
     pub fn unnamed(&mut self, objects: &Objects, name: &str) -> ExprId {
         let mut all = Vec::new();
         for rest in &objects.rests {
@@ -568,7 +568,7 @@ impl Compiler {
         self.all_of(all)
     }
 
-    /// What an object says of a member.
+    /// The values of an object's member.
     pub fn of_name(&mut self, objects: &Objects, name: &str) -> ExprId {
         match objects.named(name) {
             Some(expr) => expr,
@@ -977,7 +977,7 @@ impl Objects {
         never.any(|(name, _)| self.required.contains(name))
     }
 
-    /// What it says of a member that it names.
+    /// The values of a member that it names.
     pub fn named(&self, name: &str) -> Option<ExprId> {
         let named = self.named.iter().find(|(other, _)| **other == *name);
         named.map(|&(_, expr)| expr)
