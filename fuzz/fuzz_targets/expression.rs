@@ -8,9 +8,9 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
-use llama_sieve::grammar::{Grammar, VocabularyTree};
+use llama_sieve::Token;
+use llama_sieve::grammar::{Grammar, TokenTexts, VocabularyTree};
 use llama_sieve::sampler::Sampler;
-use llama_sieve::{Token, Vocabulary};
 use regex::bytes::Regex;
 
 fuzz_target!(init: prepare(), |data: &[u8]| run(data));
@@ -53,7 +53,7 @@ const TEXTS: [&[u8]; 26] = [
 #[derive(Debug)]
 struct Texts;
 
-impl Vocabulary for Texts {
+impl TokenTexts for Texts {
     fn n_tokens(&self) -> usize {
         TEXTS.len()
     }
@@ -62,21 +62,9 @@ impl Vocabulary for Texts {
         token == 0
     }
 
-    fn end_token(&self) -> Option<Token> {
-        Some(0)
-    }
-
-    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
+    fn written_out(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clear();
         piece.extend_from_slice(TEXTS[token as usize]);
-    }
-
-    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
-        self.piece(token, text);
-    }
-
-    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
-        Vec::new()
     }
 }
 

@@ -34,7 +34,7 @@ const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 /// Makes a sampler that lets only tokens through with which the whole text matches a regular
 /// expression, or still can.
 ///
-/// The syntax is that of the crate regex (https://docs.rs/regex): Unicode classes, flags such as
+/// The syntax is that of the crate regex: Unicode classes, flags such as
 /// (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
 /// same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
 /// elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and

@@ -2,9 +2,9 @@
 //!
 //! - [`reader`][]: the text, with [`decimal`] numbers of any size; [`references`][]: what refers to
 //!   what.
-//! - [`keywords`]: what each keyword allows; [`shape`][]: the values that all of them allow, by
+//! - `keywords`: what each keyword allows; [`shape`][]: the values that all of them allow, by
 //!   types, with intersections and differences.
-//! - [`ecma`][], [`formats`][], [`numbers`]: languages as an [`automaton`].
+//! - [`ecma`][], [`formats`][], `numbers`: languages as an [`automaton`].
 //! - [`emit`][]: values become rules, by way of [`output`]; [`productive`][]: without those that no
 //!   text follows.
 //!
