@@ -1516,8 +1516,8 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  * 6. Grammars
  *
  * A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
- * Schema or a regular expression, or is one of a list. The limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
- * generation.
+ * Schema or a regular expression, or is one of a list. The limits bound what a stranger's text may
+ * take; one that exceeds them is refused, or ends the generation.
  * ---------------------------------------------------------------------------------------------- */
 
 /* The most bytes of a grammar's text. */
@@ -1804,7 +1804,7 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
  Makes a sampler that lets only tokens through with which the whole text matches a regular
  expression, or still can.
 
- The syntax is that of the crate regex (https://docs.rs/regex): Unicode classes, flags such as
+ The syntax is that of the crate regex: Unicode classes, flags such as
  (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
  same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
  elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and

@@ -56,8 +56,8 @@ a span. A sampler is made with a set, or as a slot whose set comes later and may
         title: "Grammars",
         words: "\
 A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
-Schema or a regular expression, or is one of a list. The limits bound what a stranger's grammar may take; a text that exceeds one is refused, or ends the
-generation.",
+Schema or a regular expression, or is one of a list. The limits bound what a stranger's text may
+take; one that exceeds them is refused, or ends the generation.",
         names: "\
 choice_ grammar_ init_choice init_grammar init_json_schema init_regex init_tags json_
 max_vocabularies pattern_ tags_ vocab_forget",

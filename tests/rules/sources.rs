@@ -58,7 +58,7 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
 
 /// The beginnings that the body of an export may have: the guard, or a function that does nothing
 /// but call it.
-const GUARDED: [&str; 7] = [
+const GUARDED: [&str; 8] = [
     "guard(",
     "construct(",
     "construct_selector(",

@@ -1,7 +1,7 @@
 //! The environment variables, as far as they are to be trusted.
 
-/// Returns the value of the variable; `None` where it is not set, or empty, and in a program that runs with
-/// more rights than its user has (setuid, capabilities), whose environment is that user's.
+/// Returns the value of the variable; `None` where it is not set, or empty, and in a program that
+/// runs with more rights than its user has (setuid, capabilities): its environment is that user's.
 pub fn variable(name: &str) -> Option<String> {
     if is_elevated() {
         return None;

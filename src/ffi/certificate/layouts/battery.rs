@@ -150,7 +150,7 @@ impl Battery {
             self.apply(marked);
         }
         // The first marker is then the second to leave. Where the window is not what the list says
-        // that shows on the way, soon after its end: the other number may be that of the vocabulary.
+        // that shows on the way, soon after its end: the other number may be the vocabulary's size.
         let window = usize::try_from(last_n).unwrap_or(0);
         let fillers = window.saturating_sub(MARKERS.len() + 1);
         self.is_whole &= fillers <= MOST_ACCEPTED;

@@ -1,9 +1,10 @@
 //! Memory that is read only as far as the kernel confirms that it can be.
 //!
 //! The kernel is asked by a call that every thread library makes, `rt_sigprocmask`: it reads a set
-//! of signals before it looks at what is to be done with them, and that is nothing that there is. So
+//! of signals before it looks at what is to be done with them, and that is nothing there is. So
 //! nothing changes, and the error tells whether the set could be read. Calls that are made for
-//! reading memory, such as `process_vm_readv`, end a process whose filter of system calls lacks them.
+//! reading memory, such as `process_vm_readv`, end a process whose filter of system calls lacks
+//! them.
 
 use std::ptr::null_mut;
 
