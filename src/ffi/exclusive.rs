@@ -1,9 +1,10 @@
-//! A value for one thread at a time, which a second one does not get.
+//! A value for one thread at a time, which a second one looks for again and again.
 //!
-//! Cheaper than a mutex, since nobody sleeps on it: entering is one atomic exchange, leaving a
-//! plain store, where a mutex exchanges twice to see whether it must wake somebody.
+//! Cheaper than a mutex, since nobody is woken: entering is one atomic exchange, leaving a plain
+//! store, where a mutex exchanges twice to see whether it must wake somebody.
 
 use std::cell::UnsafeCell;
+use std::hint;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,8 +27,16 @@ pub(crate) struct Taken<'a, T> {
     value: PhantomData<&'a mut T>,
 }
 
-/// The pause between two attempts of a waiting thread.
+/// The number of times that a waiting thread looks before it sleeps: some calls take less time
+/// than falling asleep.
+const LOOKS: usize = 100;
+
+/// The pause between two attempts of a thread that has looked so often.
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// The most that one pause counts: in a longer one the process was stopped, or had no processor,
+/// and so had whoever has the value.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<T> Exclusive<T> {
     /// Makes one that nobody has yet.
@@ -50,19 +59,39 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// Takes the value, and waits for it, at most this long, while somebody has it.
+    /// Takes the value, and waits for it, about this long at most, while somebody has it.
+    #[inline]
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
-        if let Some(taken) = self.take() {
-            return Some(taken);
+        self.take().or_else(|| self.wait(patience))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(&self, patience: Duration) -> Option<Taken<'_, T>> {
+        for _ in 0..LOOKS {
+            hint::spin_loop();
+            if let Some(taken) = self.take_if_free() {
+                return Some(taken);
+            }
         }
-        let start = Instant::now();
-        while start.elapsed() < patience {
+        let mut waited = Duration::ZERO;
+        while waited < patience {
+            let start = Instant::now();
             thread::sleep(PAUSE);
-            if let Some(taken) = self.take() {
+            waited += start.elapsed().min(LONGEST_PAUSE);
+            if let Some(taken) = self.take_if_free() {
                 return Some(taken);
             }
         }
         None
+    }
+
+    /// Returns what [`take`](Self::take) does, and leaves the flag to whoever has the value.
+    fn take_if_free(&self) -> Option<Taken<'_, T>> {
+        if self.taken.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.take()
     }
 }
 

@@ -6,6 +6,7 @@
 #[cfg(target_os = "linux")]
 mod host;
 mod samplers;
+mod shared;
 mod sieve;
 #[path = "../support/mod.rs"]
 mod support;

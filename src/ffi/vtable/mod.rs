@@ -4,10 +4,10 @@
 //! identity (`llama_sampler_copy` compares it). The host owns the shell (`struct llama_sampler`);
 //! we own what its `ctx` points to, a boxed `Object`, and nothing else.
 //!
-//! Every entry runs inside the guard, and takes a lock that is never waited for: a sampler used by
-//! two threads at once, which would be a data race, gets an error and the answer for failure
-//! instead. (A constraint waits a little: its answer for failure is to allow nothing.) Cost per
-//! call: one uncontended atomic exchange. What is only said when something is wrong is out of line,
+//! Every entry runs inside the guard, and takes a lock: a second thread waits for the first, since
+//! what only reads in a built-in may be shared by threads there. After a time that no call takes it
+//! gets an error and the answer for failure instead. Cost per call: one uncontended atomic
+//! exchange. What is only said when something is wrong, and the waiting, is out of line,
 //! so that the rest is one function: on 40 candidates the calls between its parts took as long as
 //! dividing the logits.
 

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::fmt;
-use std::ptr::null_mut;
+use std::ptr::{self, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
@@ -67,13 +67,10 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// The time that a constraint waits for another thread that uses it, which only a mistake of the
-/// host leads to. Other samplers do not wait: for them giving up is harmless.
-pub(super) const CONSTRAINT_PATIENCE: Duration = Duration::from_secs(1);
-
-/// The time that a clone waits for another thread that uses the sampler: longer than any call
-/// takes.
-pub(super) const CLONE_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
+/// The time that a call waits for another thread that uses the sampler: longer than any call
+/// takes. No sampler runs code of others while it is taken, so that a thread never waits for
+/// itself, unless it has jumped out of a call; a child process may wait for a thread that it lacks.
+pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl<S: Sampler> Object<S> {
     pub(super) fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
@@ -116,10 +113,7 @@ impl<S: Sampler> Object<S> {
 
     #[inline]
     pub(super) fn enter(&self, function: &str) -> Option<Taken<'_, Option<S>>> {
-        let state = match S::KIND {
-            Kind::Constraint => self.state.take_within(CONSTRAINT_PATIENCE),
-            Kind::Filter | Kind::Selector => self.state.take(),
-        };
+        let state = self.state.take_within(PATIENCE);
         if state.is_none() {
             self.say_in_use(function);
         }
@@ -169,18 +163,10 @@ impl<S: Sampler> Object<S> {
         guard(self.call(function), || None, || Some(body(sampler)))
     }
 
-    /// Returns the result of `copy` on the sampler; waits for another thread that uses it. `None`
-    /// if there is none, or if it cannot be copied.
+    /// Returns the result of `copy` on the sampler. `None` if there is none, or if it cannot be
+    /// copied.
     pub(super) fn copied(&self, copy: impl FnOnce(&S) -> S) -> Option<S> {
-        let Some(state) = self.state.take_within(CLONE_PATIENCE) else {
-            self.say_in_use("clone");
-            return None;
-        };
-        let Some(sampler) = state.as_ref() else {
-            self.say_out_of_use("clone");
-            return None;
-        };
-        guard(self.call("clone"), || None, || Some(copy(sampler)))
+        self.look("clone", copy)
     }
 
     pub(super) fn say_out_of_use(&self, function: &str) {
@@ -192,13 +178,22 @@ impl<S: Sampler> Object<S> {
 }
 
 impl<S: Sampler> Object<S> {
-    /// Takes over the state of `from`, and its name; out of use if that is.
+    /// Takes over the state of `from`, another one, and its name; out of use if that is.
     pub(super) fn copy_from(&self, from: &Self) {
-        let Some(source) = from.enter("copy_state") else {
+        // In the order of their addresses, since another thread may copy the other way.
+        let (first, second) = match ptr::from_ref(self) < ptr::from_ref(from) {
+            true => (self, from),
+            false => (from, self),
+        };
+        let Some(first_state) = first.enter("copy_state") else {
             return;
         };
-        let Some(mut target) = self.enter("copy_state") else {
+        let Some(second_state) = second.enter("copy_state") else {
             return;
+        };
+        let (mut target, source) = match ptr::eq(first, self) {
+            true => (first_state, second_state),
+            false => (second_state, first_state),
         };
         self.name.set(from.name.get());
         let copy = || {

@@ -276,21 +276,83 @@ impl Sampler for Slow {
     }
 }
 
+/// A sampler that threads use at once, and what it is waited for with.
+struct SharedSlow {
+    smpl: *mut sys::llama_sampler,
+    wait_for_entry: mpsc::Receiver<()>,
+    go_on: mpsc::Sender<()>,
+}
+
+impl SharedSlow {
+    fn new() -> Self {
+        static SLOW: Vtable = vtable::<Slow>();
+        let (entered, wait_for_entry) = mpsc::channel();
+        let (go_on, wait_to_go_on) = mpsc::channel();
+        let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
+        Self {
+            smpl: into_host(&SLOW, Slow(channels)).cast(),
+            wait_for_entry,
+            go_on,
+        }
+    }
+
+    /// A thread that is in `apply`.
+    fn at_work(&self) -> std::thread::JoinHandle<(usize, i64)> {
+        let address = self.smpl as usize;
+        let thread = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
+        self.wait_for_entry.recv().expect("the thread enters");
+        thread
+    }
+}
+
 #[test]
-fn a_second_thread_gets_an_error_instead_of_a_data_race() {
-    static SLOW: Vtable = vtable::<Slow>();
-    let (entered, wait_for_entry) = mpsc::channel();
-    let (go_on, wait_to_go_on) = mpsc::channel();
-    let channels = Arc::new(Mutex::new((entered, wait_to_go_on)));
-    let smpl: *mut sys::llama_sampler = into_host(&SLOW, Slow(channels)).cast();
-    let address = smpl as usize;
-    let first = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
-    wait_for_entry.recv().expect("the first thread enters");
-    assert_eq!(apply(smpl), (4, -1));
-    assert!(last_error::get().contains("in use by another thread"));
-    go_on.send(()).expect("the first thread waits");
+fn a_second_thread_waits_for_the_first() {
+    let slow = SharedSlow::new();
+    let first = slow.at_work();
+    let later = slow.go_on.clone();
+    let ends = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        later.send(()).expect("the first thread waits");
+        later.send(()).expect("the second thread waits");
+    });
+    assert_eq!(apply(slow.smpl), (1, -1));
     assert_eq!(first.join().expect("no panic"), (1, -1));
-    free(smpl);
+    ends.join().expect("no panic");
+    free(slow.smpl);
+}
+
+#[test]
+fn a_second_thread_that_has_waited_long_gets_an_error_instead_of_a_data_race() {
+    let slow = SharedSlow::new();
+    let first = slow.at_work();
+    assert_eq!(apply(slow.smpl), (4, -1));
+    assert!(last_error::get().contains("in use by another thread"));
+    slow.go_on.send(()).expect("the first thread waits");
+    assert_eq!(first.join().expect("no panic"), (1, -1));
+    free(slow.smpl);
+}
+
+#[test]
+fn threads_that_copy_in_both_directions_do_not_wait_for_each_other() {
+    let samplers = [filter(Fault::Nothing), filter(Fault::Nothing)].map(|smpl| smpl as usize);
+    let begin = &std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for [src, dst] in [samplers, [samplers[1], samplers[0]]] {
+            scope.spawn(move || {
+                begin.wait();
+                for _ in 0..500_000 {
+                    last_error::clear();
+                    let (src, dst) = (src as *const sys::llama_sampler, dst as *mut _);
+                    // SAFETY: two live samplers of one kind.
+                    unsafe { sys::llama_sampler_copy(src, dst) };
+                    assert_eq!(last_error::get(), "");
+                }
+            });
+        }
+    });
+    for smpl in samplers {
+        free(smpl as *mut sys::llama_sampler);
+    }
 }
 
 /// A slow sampler that is a constraint at work.

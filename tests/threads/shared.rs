@@ -1,0 +1,195 @@
+//! Samplers that several threads share. A built-in without state only reads its parameters, so that
+//! programs may do that: ours leave to each thread what the built-in leaves.
+//!
+//! `ci/sanitize tsan` runs this under ThreadSanitizer.
+
+use std::thread;
+
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
+use llama_sieve::ffi::samplers as sieve;
+use llama_sieve::last_error;
+use vendor_llama_cpp::sys;
+
+use crate::support::arrays::{Rng, Shape};
+use crate::support::compare::same;
+use crate::support::{Array, HostSampler, alone, number_from_env};
+
+const THREADS: u64 = 4;
+const N: usize = 20_000;
+
+/// A sampler for all threads.
+struct Shared(HostSampler);
+// SAFETY: that samplers of ours, and chains of them, may be used like this is what is tested.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    fn sampler(&self) -> &HostSampler {
+        &self.0
+    }
+}
+
+/// One sampler of ours, and what leaves the same.
+struct Pair {
+    name: &'static str,
+    ours: HostSampler,
+    theirs: HostSampler,
+}
+
+/// Calls a constructor of both sides with the same arguments.
+macro_rules! pair {
+    ($ours:ident, $theirs:ident, $($argument:expr),*) => {
+        Pair {
+            name: stringify!($ours),
+            ours: HostSampler::new(sieve::$ours($($argument),*)),
+            // SAFETY: a constructor without preconditions.
+            theirs: HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
+        }
+    };
+}
+
+/// Two of ours, where llama.cpp has no such built-in any more.
+macro_rules! former {
+    ($ours:ident, $($argument:expr),*) => {
+        Pair {
+            name: stringify!($ours),
+            ours: HostSampler::new(sieve::$ours($($argument),*)),
+            theirs: HostSampler::new(sieve::$ours($($argument),*)),
+        }
+    };
+}
+
+fn logit_bias() -> Pair {
+    let biases: Vec<_> = (0..1000)
+        .map(|i| sys::llama_logit_bias {
+            token: 17 * i,
+            bias: 0.5 + 0.001 * i as f32,
+        })
+        .collect();
+    let (vocabulary, n) = (N as i32, biases.len() as i32);
+    // SAFETY: `n` biases, copied by both.
+    let (ours, theirs) = unsafe {
+        (
+            sieve::llama_sieve_init_logit_bias(vocabulary, n, biases.as_ptr().cast()),
+            sys::llama_sampler_init_logit_bias(vocabulary, n, biases.as_ptr()),
+        )
+    };
+    Pair {
+        name: "llama_sieve_init_logit_bias",
+        ours: HostSampler::new(ours),
+        theirs: HostSampler::new(theirs),
+    }
+}
+
+/// A sampler of each kind without state.
+fn pairs() -> Vec<Pair> {
+    vec![
+        logit_bias(),
+        pair!(
+            llama_sieve_init_top_n_sigma,
+            llama_sampler_init_top_n_sigma,
+            1.5
+        ),
+        pair!(llama_sieve_init_top_k, llama_sampler_init_top_k, 4000),
+        former!(llama_sieve_init_tail_free, 0.95, 1),
+        pair!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1),
+        pair!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.95, 1),
+        pair!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.001, 1),
+        pair!(
+            llama_sieve_init_temp_ext,
+            llama_sampler_init_temp_ext,
+            0.8,
+            0.5,
+            1.0
+        ),
+        pair!(llama_sieve_init_temp, llama_sampler_init_temp, 0.7),
+        former!(llama_sieve_init_softmax,),
+        pair!(llama_sieve_init_greedy, llama_sampler_init_greedy,),
+    ]
+}
+
+/// A chain that does not measure its time, which would be state.
+fn chain(members: impl Iterator<Item = HostSampler>) -> HostSampler {
+    // SAFETY: a constructor without preconditions.
+    let chain = unsafe {
+        let mut params = sys::llama_sampler_chain_default_params();
+        params.no_perf = true;
+        HostSampler::new(sys::llama_sampler_chain_init(params))
+    };
+    members.for_each(|member| chain.add(member));
+    chain
+}
+
+fn array(seed: u64) -> Array {
+    Shape::Peaked.array(N, &mut Rng(seed))
+}
+
+fn times() -> usize {
+    number_from_env("LLAMA_SIEVE_TEST_STEPS", 200).min(200)
+}
+
+/// Applies `ours` on all threads at once, each to an array of its own, again and again.
+fn apply_shared(name: &str, ours: HostSampler, theirs: &HostSampler) {
+    let ours = &Shared(ours);
+    thread::scope(|scope| {
+        for seed in 0..THREADS {
+            let before = array(1 + seed);
+            let mut expected = before.clone();
+            theirs.apply(&mut expected);
+            assert!(same(&expected, &before).is_err(), "{name} changes nothing");
+            scope.spawn(move || {
+                for _ in 0..times() {
+                    let mut array = before.clone();
+                    ours.sampler().apply(&mut array);
+                    if let Err(text) = same(&array, &expected) {
+                        panic!("{name}: {text} ({})", last_error::get());
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn threads_share_a_sampler_without_state() {
+    let _alone = alone();
+    for Pair { name, ours, theirs } in pairs() {
+        apply_shared(name, ours, &theirs);
+    }
+}
+
+#[test]
+fn threads_share_a_chain_of_samplers_without_state() {
+    let _alone = alone();
+    let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(|p| (p.ours, p.theirs)).unzip();
+    apply_shared(
+        "the chain",
+        chain(ours.into_iter()),
+        &chain(theirs.into_iter()),
+    );
+}
+
+#[test]
+fn threads_sample_logits_with_a_chain_that_they_share() {
+    let _alone = alone();
+    let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(|p| (p.ours, p.theirs)).unzip();
+    let (ours, theirs) = (&Shared(chain(ours.into_iter())), chain(theirs.into_iter()));
+    thread::scope(|scope| {
+        for seed in 0..THREADS {
+            let array = array(1 + seed);
+            let logits: Vec<_> = array.data.iter().map(|candidate| candidate.logit).collect();
+            let mut left = array;
+            theirs.apply(&mut left);
+            let expected = left.data[left.selected as usize].id;
+            scope.spawn(move || {
+                for _ in 0..times() {
+                    let chain = ours.sampler().as_ptr().cast();
+                    // SAFETY: the chain lives, and there are `N` logits.
+                    let token = unsafe {
+                        llama_sieve_chain_sample_logits(chain, logits.as_ptr(), N as i32)
+                    };
+                    assert_eq!(token, expected, "{}", last_error::get());
+                }
+            });
+        }
+    });
+}
