@@ -333,25 +333,31 @@ fn a_second_thread_that_has_waited_long_gets_an_error_instead_of_a_data_race() {
 }
 
 #[test]
-fn threads_that_copy_in_both_directions_do_not_wait_for_each_other() {
-    let samplers = [filter(Fault::Nothing), filter(Fault::Nothing)].map(|smpl| smpl as usize);
-    let begin = &std::sync::Barrier::new(2);
-    std::thread::scope(|scope| {
-        for [src, dst] in [samplers, [samplers[1], samplers[0]]] {
-            scope.spawn(move || {
-                begin.wait();
-                for _ in 0..500_000 {
-                    last_error::clear();
-                    let (src, dst) = (src as *const sys::llama_sampler, dst as *mut _);
-                    // SAFETY: two live samplers of one kind.
-                    unsafe { sys::llama_sampler_copy(src, dst) };
-                    assert_eq!(last_error::get(), "");
-                }
-            });
-        }
+fn copies_in_both_directions_take_both_samplers_in_one_order() {
+    let mut pair = [SharedSlow::new(), SharedSlow::new()];
+    // SAFETY: live samplers.
+    pair.sort_by_key(|slow| unsafe { (*slow.smpl.cast::<llama_sampler>()).ctx } as usize);
+    let [low, high] = &pair;
+    let first = low.at_work();
+    let addresses = [low.smpl as usize, high.smpl as usize];
+    let copies = [(0, 1), (1, 0)].map(|(from, to)| {
+        std::thread::spawn(move || {
+            let (from, to) = (addresses[from] as *const _, addresses[to] as *mut _);
+            // SAFETY: two live samplers of one kind.
+            unsafe { sys::llama_sampler_copy(from, to) };
+        })
     });
-    for smpl in samplers {
-        free(smpl as *mut sys::llama_sampler);
+    std::thread::sleep(Duration::from_millis(100));
+    // Both wait for the one at work, and neither holds the other one.
+    high.go_on.send(()).expect("it listens");
+    assert_eq!(apply(high.smpl), (1, -1));
+    low.go_on.send(()).expect("the first thread waits");
+    assert_eq!(first.join().expect("no panic"), (1, -1));
+    for copy in copies {
+        copy.join().expect("no panic");
+    }
+    for slow in &pair {
+        free(slow.smpl);
     }
 }
 
