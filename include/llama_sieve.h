@@ -440,8 +440,9 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
  no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
- minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
- LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
+ minus infinity or NaN (where llama_sampler_sample gives a banned token, or ends the process),
+ LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
+ among the logits counts as minus infinity.
 
  The caller guarantees:
  chain is NULL or a live sampler of the host's, ctx NULL or a live context of the same host;

@@ -400,15 +400,16 @@ impl Case {
     }
 }
 
-/// A copy of the chain chooses from the logits what another chooses from the array of them, and
-/// leaves the same candidates.
+/// A copy of the chain chooses from the logits what another chooses from the array of them, with
+/// minus infinity in the place of NaN, and leaves the same candidates.
 fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     const TILED: usize = 5000;
     let given = input.data.len();
     let n = if tiled { given.max(TILED) } else { given };
     let logits: Vec<f32> = input.data.iter().map(|c| c.logit).cycle().take(n).collect();
     let (one, other) = (chain.clone(), chain.clone());
-    let mut array = Array::of_logits(logits.iter().copied());
+    let masked = |&x: &f32| if x.is_nan() { f32::NEG_INFINITY } else { x };
+    let mut array = Array::of_logits(logits.iter().map(masked));
     one.apply(&mut array);
     let smpl = other.as_ptr().cast();
     // SAFETY: a live chain, and `n` logits.

@@ -49,10 +49,10 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// The token that a pool ends with. A candidate of minus infinity counts as none, and so does NaN
-/// where none is above that: selectors choose one where there is no other, or where it comes first
-/// and they are told that all descend.
-pub fn outcome(pool: &mut Pool<'_>) -> Result<Token, ChainError> {
+/// The token that a pool ends with. A candidate of minus infinity or NaN counts as none: selectors
+/// choose one where there is no other, or where it comes first and they are told that all descend,
+/// or where an infinity makes all probabilities NaN.
+pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
     match pool.is_banned() {
         true => Err(ChainError::NoCandidate),
@@ -188,11 +188,11 @@ impl Chain {
         check(logits.len())?;
         let room = self.buffers.try_reserve(logits.len());
         room.unwrap_or_else(memory::exhausted);
-        let mut pool = Pool::new(logits, &mut self.buffers);
+        let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         for member in &mut self.members {
             member.narrow(&mut pool);
         }
-        let token = outcome(&mut pool);
+        let token = outcome(&pool);
         self.left = Some(pool.leave());
         token
     }

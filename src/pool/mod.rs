@@ -59,6 +59,7 @@ pub struct Left {
     weights: Option<Weights>,
     order: Option<InOrder>,
     selected: Option<usize>,
+    bans_nan: bool,
 }
 
 impl Left {
@@ -86,6 +87,8 @@ pub struct Pool<'a> {
     selected: Option<usize>,
     /// The largest logit, where the maxima of the blocks are known.
     max: Option<f32>,
+    /// See [`banning_nan`](Self::banning_nan).
+    bans_nan: bool,
 }
 
 impl<'a> Pool<'a> {
@@ -100,7 +103,18 @@ impl<'a> Pool<'a> {
             order: None,
             selected: None,
             max: None,
+            bans_nan: false,
         }
+    }
+
+    /// Returns the pool, new as it is, with minus infinity in the place of every logit that is NaN.
+    ///
+    /// It is put there where candidates or a column are made of the caller's logits; whatever reads
+    /// these where they are tells no NaN from minus infinity.
+    #[must_use]
+    pub fn banning_nan(mut self) -> Self {
+        self.bans_nan = true;
+        self
     }
 
     /// The pool that was [left](Self::leave), with the same logits and the same buffers. `None` if
@@ -114,6 +128,7 @@ impl<'a> Pool<'a> {
             order: left.order,
             selected: left.selected,
             max: None,
+            bans_nan: left.bans_nan,
         })
     }
 
@@ -125,6 +140,7 @@ impl<'a> Pool<'a> {
             weights: self.weights,
             order: self.order,
             selected: self.selected,
+            bans_nan: self.bans_nan,
         }
     }
 
@@ -187,22 +203,14 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// True if the chosen candidate is as good as none: its logit is minus infinity, or it is NaN
-    /// and nothing that is left is above minus infinity.
-    pub fn is_banned(&mut self) -> bool {
+    /// True if the chosen candidate is as good as none: its logit is minus infinity or NaN.
+    pub fn is_banned(&self) -> bool {
         let chosen = match (self.form, self.selected) {
             (Form::Array { start, .. }, Some(index)) => self.buffers.array.get(start + index),
             _ => None,
         };
         let chosen = chosen.copied().or_else(|| self.chosen_of_whole());
-        let Some(TokenData { logit, .. }) = chosen else {
-            return false;
-        };
-        let is_number = |c: &TokenData| c.logit > f32::NEG_INFINITY;
-        match logit.is_nan() {
-            true => !self.array().0.iter().any(is_number),
-            false => logit == f32::NEG_INFINITY,
-        }
+        chosen.is_some_and(|chosen| comparable(chosen.logit) == f32::NEG_INFINITY)
     }
 
     /// The chosen token and its logit, as long as there is one for each of the vocabulary.
@@ -223,6 +231,21 @@ impl<'a> Pool<'a> {
         match edit.ok().and_then(|place| edits.get(place)) {
             Some(edit) => edit.logit,
             None => self.whole().at(token as usize),
+        }
+    }
+
+    /// Puts minus infinity in the place of every logit that is NaN, in a pool that is made to
+    /// [ban](Self::banning_nan) those that came in.
+    pub fn ban_nan(&mut self) {
+        let ban = |logit: &mut f32| *logit = comparable(*logit);
+        if matches!(self.form, Form::Array { .. }) {
+            self.array().0.iter_mut().for_each(|c| ban(&mut c.logit));
+            return;
+        }
+        let Buffers { edits, column, .. } = &mut *self.buffers;
+        edits.iter_mut().for_each(|edit| ban(&mut edit.logit));
+        if matches!(self.form, Form::Column) {
+            column.iter_mut().for_each(ban);
         }
     }
 
@@ -318,6 +341,7 @@ impl<'a> Pool<'a> {
             ..
         } = &mut *self.buffers;
         let whole = Whole::of(self.form, self.logits, column, allowed);
+        let whole = whole.with_nan(self.bans_nan, self.form);
         let n = self.logits.len();
         array.clear();
         reserve(array, n).unwrap_or_else(memory::exhausted);
@@ -375,6 +399,7 @@ impl Pool<'_> {
             return;
         }
         let whole = Whole::of(self.form, self.logits, &buffers.column, &buffers.allowed);
+        let whole = whole.with_nan(self.bans_nan, self.form);
         let place = buffers.edits.binary_search_by_key(&token, |e| e.token);
         match place.map(|place| buffers.edits.get_mut(place)) {
             Ok(Some(edit)) => edit.logit = change(edit.logit),
@@ -475,7 +500,8 @@ impl Pool<'_> {
         let n = self.logits.len();
         reserve(column, n).unwrap_or_else(memory::exhausted);
         column.resize(n, 0.0);
-        Whole::of(self.form, self.logits, &[], allowed).widen(0, column);
+        let whole = Whole::of(self.form, self.logits, &[], allowed);
+        whole.with_nan(self.bans_nan, self.form).widen(0, column);
         for edit in edits.drain(..) {
             column[edit.token as usize] = edit.logit;
         }
@@ -565,7 +591,8 @@ impl Pool<'_> {
         let Buffers {
             allowed, column, ..
         } = &*self.buffers;
-        Whole::of(self.form, self.logits, column, allowed)
+        let whole = Whole::of(self.form, self.logits, column, allowed);
+        whole.with_nan(self.bans_nan, self.form)
     }
 
     /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is

@@ -13,6 +13,8 @@ pub(super) struct Whole<'a> {
     pub(super) logits: Logits<'a>,
     /// The tokens that count; the others are minus infinity.
     pub(super) allowed: Option<&'a [u64]>,
+    /// True if NaN is read as minus infinity.
+    bans_nan: bool,
 }
 
 impl<'a> Whole<'a> {
@@ -28,21 +30,48 @@ impl<'a> Whole<'a> {
                 _ => logits,
             },
             allowed: matches!(form, Form::Masked).then_some(allowed),
+            bans_nan: false,
         }
+    }
+
+    /// Returns the same logits, of which a NaN that came in is read as minus infinity if `banned`
+    /// says so. Of a column that was done when it was made; a NaN there came later.
+    pub(super) fn with_nan(mut self, banned: bool, form: Form) -> Self {
+        self.bans_nan = banned && !matches!(form, Form::Column);
+        self
     }
 
     pub(super) fn at(self, index: usize) -> f32 {
         match self.allowed {
             Some(allowed) if !has(allowed, index as Token) => f32::NEG_INFINITY,
+            _ if self.bans_nan => comparable(self.logits.at(index)),
             _ => self.logits.at(index),
         }
     }
 
     /// Writes those from `start` on, which is a multiple of 64, into `to`.
     pub(super) fn widen(self, start: usize, to: &mut [f32]) {
-        self.logits.widen(start, to);
+        match self.bans_nan {
+            true => self.widen_banning(start, to),
+            false => self.logits.widen(start, to),
+        }
         if let Some(allowed) = self.allowed {
             mask_column(to, allowed.get(start / 64..).unwrap_or_default());
+        }
+    }
+
+    /// Writes those from `start` on, masked or not, into `to`: NaN as minus infinity.
+    // In bounds: every caller asks for a range of the vocabulary.
+    fn widen_banning(self, start: usize, to: &mut [f32]) {
+        if let Logits::F32(xs) = self.logits {
+            let from = &xs[start..start + to.len()];
+            to.iter_mut().zip(from).for_each(|(to, &x)| *to = banned(x));
+            return;
+        }
+        // A part at a time, which stays in the first-level cache.
+        for (number, part) in to.chunks_mut(CHUNK).enumerate() {
+            self.logits.widen(start + number * CHUNK, part);
+            part.iter_mut().for_each(|x| *x = banned(*x));
         }
     }
 
@@ -78,6 +107,16 @@ impl<'a> Whole<'a> {
             Some(allowed) => self.logits.masked_block_maxima(allowed, maxima),
             None => self.logits.block_maxima(maxima),
         }
+    }
+}
+
+/// Returns `x`, or for NaN minus infinity: one instruction, as the machines have it.
+#[inline(always)]
+fn banned(x: f32) -> f32 {
+    if x > f32::NEG_INFINITY {
+        x
+    } else {
+        f32::NEG_INFINITY
     }
 }
 

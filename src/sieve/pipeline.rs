@@ -143,7 +143,7 @@ impl Pipeline {
     ) -> Result<Token, Error> {
         self.left = None;
         self.buffers.try_reserve(logits.len())?;
-        let mut pool = Pool::new(logits, &mut self.buffers);
+        let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         match given {
             Some(candidates) => around.biases.add_to_candidates(candidates, &mut pool),
             None => around.biases.add_to_pool(&mut pool),
@@ -164,8 +164,12 @@ impl Pipeline {
             warm: false,
         };
         running.run(first);
-        if largest(running.pool) == f32::NEG_INFINITY {
-            return Err(Error::NoCandidate);
+        match largest(running.pool) {
+            f32::NEG_INFINITY => return Err(Error::NoCandidate),
+            // Probabilities are NaN then, and do not tell which candidates count: none that a bias
+            // or a host has made NaN.
+            f32::INFINITY => running.pool.ban_nan(),
+            _ => {}
         }
         let draw = running.draw();
         running.run(others);

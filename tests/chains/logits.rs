@@ -397,6 +397,9 @@ fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     }
 }
 
+/// The members of the table that choose.
+const SELECTORS: [&str; 5] = ["dist", "greedy", "mirostat", "mirostat_v2", "adaptive_p"];
+
 /// Whatever chain it is, ours or built-in: a candidate of minus infinity counts as none.
 #[test]
 fn where_every_candidate_is_banned_there_is_no_token() {
@@ -435,6 +438,71 @@ fn where_every_candidate_is_banned_there_is_no_token() {
             assert_eq!(samples_of(&chains.ours, &logits), none, "{}", what());
         }
     }
+}
+
+/// Whatever infinities make of it: the token is that of the same logits with minus infinity in the
+/// place of NaN, and so are the candidates; it is none of those.
+#[test]
+fn nan_is_minus_infinity_also_beside_infinite_logits() {
+    const INF: f32 = f32::INFINITY;
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let mut rng = fresh_rng("NaN of a chain");
+    let (mut tokens, mut none) = (0, 0);
+    for case in 0..1500 {
+        let n = rng.pick(&[1, 2, 3, 5, 9, 30, 9000]);
+        let chain = HostSampler::chain(vec![]);
+        let mut label = String::new();
+        let selector = rng.pick(&SELECTORS);
+        let names: Vec<&str> = FAMILY.iter().map(|member| member.name).collect();
+        let filters: Vec<&str> = names
+            .into_iter()
+            .filter(|name| !SELECTORS.contains(name) && *name != "infill")
+            .collect();
+        let mut members: Vec<&str> = (0..rng.below(4)).map(|_| rng.pick(&filters)).collect();
+        members.push(selector);
+        for name in members {
+            let member = FAMILY.iter().find(|member| member.name == name);
+            let pair = (member.expect("it is there").make)(&mut rng, n, false);
+            label += &format!("\n{}", pair.label);
+            chain.add(pair.ours);
+        }
+        let odd = if n == 9000 { 0.02 } else { 0.6 };
+        let infinite = rng.pick(&[0.0, 0.4]);
+        let mut logit = || match rng.chance(odd) {
+            true if rng.chance(infinite) => INF,
+            true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
+            // The same in each precision.
+            false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 24.0]),
+        };
+        let with: Vec<f32> = (0..n).map(|_| logit()).collect();
+        let masked = |&x: &f32| if x.is_nan() { -INF } else { x };
+        let without: Vec<f32> = with.iter().map(masked).collect();
+        let what = || format!("{}, case {case}, n {n}, {label}", replay());
+        let (one, other) = (chain.clone(), chain.clone());
+        let ours = samples_of(&one, &with);
+        assert_eq!(ours, samples_of(&other, &without), "{}", what());
+        for &token in ours.iter().filter(|&&token| token >= 0) {
+            assert!(!with[token as usize].is_nan(), "{}", what());
+        }
+        let (one, other) = (chain.clone(), chain.clone());
+        let left = [(&one, &with), (&other, &without)].map(|(chain, logits)| {
+            let (handle, n) = (chain.as_ptr().cast(), logits.len());
+            let mut data = vec![TokenData::default(); n];
+            // SAFETY: a live chain, its logits, and as much room.
+            let left = unsafe {
+                llama_sieve_chain_sample_logits(handle, logits.as_ptr(), n as i32);
+                llama_sieve_chain_candidates(handle, data.as_mut_ptr(), n)
+            };
+            data.truncate(usize::try_from(left).expect("a number"));
+            let bits = |x: f32| if x.is_nan() { 7 } else { x.to_bits() };
+            let all = data.iter().map(|c| (c.id, bits(c.logit), bits(c.p)));
+            all.collect::<Vec<_>>()
+        });
+        assert_eq!(left[0], left[1], "{}", what());
+        tokens += ours.iter().filter(|&&token| token >= 0).count();
+        none += ours.iter().filter(|&&token| token < 0).count();
+    }
+    assert!(tokens > 1000 && none > 300, "{tokens} tokens, {none} none");
 }
 
 /// Behind top-k the array is said to be sorted, and stays so where a grammar or a bias bans the

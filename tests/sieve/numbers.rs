@@ -1,9 +1,11 @@
 //! Logits that are no numbers, that are masked, or of half precision.
 
-use crate::support::arrays::Shape;
-use crate::support::fresh_rng;
+use crate::support::arrays::{Rng, Shape};
+use crate::support::{fresh_rng, replay};
 use crate::{INF, logits, new, open};
-use llama_sieve::sieve::{self, Error, Method, Order, Params};
+use llama_sieve::sieve::{self, Error, Method, Order, Params, Sieve};
+use llama_sieve::token::array_of;
+use llama_sieve::{Candidates, TokenData};
 
 #[test]
 fn infinite_and_undefined_logits() {
@@ -62,11 +64,16 @@ fn infinite_and_undefined_logits() {
             one[2] = INF;
             one[3] = INF;
             // Temperature 0 bans all but the first infinite one: what is drawn is that or none.
+            // Otherwise it is none where what counts as banned comes last, as behind a sort.
             let is_fine = |token: &Result<i32, Error>| match params.temperature {
                 0.0 => matches!(token, Ok(2) | Err(Error::NoCandidate)),
-                _ => token.is_ok(),
+                _ => matches!(token, Ok(1..) | Err(Error::NoCandidate)),
             };
-            assert!(every(params, &one).iter().all(is_fine), "{params:?}");
+            let found = every(params, &one);
+            assert!(found.iter().all(is_fine), "{params:?}");
+            let mut masked = one.clone();
+            masked[0] = -INF;
+            assert_eq!(found, every(params, &masked), "{params:?}");
             // NaN is never chosen.
             let mut rare = vec![f32::NAN; n];
             rare[1] = -3.0;
@@ -88,6 +95,74 @@ fn infinite_and_undefined_logits() {
     assert_eq!(sieve::greedy(&[0f32; 0][..]), Err(Error::EmptyVocabulary));
     assert_eq!(sieve::greedy(&[f32::NAN][..]), Err(Error::NoCandidate));
     assert_eq!(sieve::greedy(&[f32::NAN, -INF, -1.0, -1.0][..]), Ok(2));
+}
+
+/// Logits of few tokens, many of them NaN or infinite, and the same with minus infinity for NaN.
+fn odd_logits(rng: &mut Rng) -> [Vec<f32>; 2] {
+    let n = rng.pick(&[1, 2, 3, 5, 9, 30, 9000]);
+    let odd = if n == 9000 { 0.02 } else { 0.6 };
+    let infinite = rng.pick(&[0.0, 0.4]);
+    let mut logit = || match rng.chance(odd) {
+        true if rng.chance(infinite) => INF,
+        true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
+        // The last becomes infinite at a low temperature.
+        false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 1e30]),
+    };
+    let logits: Vec<f32> = (0..n).map(|_| logit()).collect();
+    let masked = |&x: &f32| if x.is_nan() { -INF } else { x };
+    let without: Vec<f32> = logits.iter().map(masked).collect();
+    [logits, without]
+}
+
+#[test]
+fn nan_is_minus_infinity_also_beside_infinite_logits() {
+    let mut rng = fresh_rng("NaN of a sieve");
+    let (mut tokens, mut none) = (0, 0);
+    for case in 0..5000 {
+        let [with, without] = odd_logits(&mut rng);
+        let params = Params {
+            seed: case,
+            temperature: rng.pick(&[0.8, 1.0, 0.0, 1e-38]),
+            top_k: rng.pick(&[40, 0, 3]),
+            top_p: rng.pick(&[0.95, 1.0]),
+            min_p: rng.pick(&[0.05, 0.0]),
+            typical_p: rng.pick(&[1.0, 0.7]),
+            top_n_sigma: rng.pick(&[-1.0, 1.0]),
+            bias: vec![(0, rng.pick(&[-INF, 1.0])), (1, rng.pick(&[INF, -1.0]))],
+            order: rng.pick(&[Order::TempLast, Order::TempFirst]),
+            method: rng.pick(&[Method::Cdf, Method::Gumbel]),
+            ..Params::default()
+        };
+        let params = match rng.chance(0.5) {
+            true => params,
+            false => Params {
+                bias: vec![],
+                ..params
+            },
+        };
+        let (mut ours, mut expected) = (new(&params), new(&params));
+        let token = ours.sample(&with[..]);
+        let what = || format!("{}, case {case}, {params:?}", replay());
+        assert_eq!(token, expected.sample(&without[..]), "{}", what());
+        let bits = |c: &TokenData| (c.id, c.logit.to_bits(), c.p.is_nan(), c.p.max(0.0));
+        let of = |sieve: &mut Sieve| sieve.candidates().iter().map(bits).collect::<Vec<_>>();
+        if params.bias.is_empty() {
+            assert_eq!(of(&mut ours), of(&mut expected), "{}", what());
+        }
+        // In a chain of the host's the banned are not told apart.
+        let mut candidates: Vec<_> = array_of(&with);
+        let mut candidates = Candidates::new(&mut candidates, false);
+        let mut in_chain = new(&params);
+        if let Ok(token) = token {
+            assert!(with[token as usize] > -INF, "{}", what());
+            in_chain.sample_candidates(&mut candidates).expect("one");
+            let chosen = candidates.selected().map(|i| candidates.as_slice()[i].id);
+            assert_eq!(chosen, Some(token), "{}", what());
+        }
+        tokens += usize::from(token.is_ok());
+        none += usize::from(token.is_err());
+    }
+    assert!(tokens > 1000 && none > 200, "{tokens} tokens, {none} none");
 }
 
 /// An early temperature can divide every logit beyond the lowest number.

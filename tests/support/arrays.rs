@@ -84,17 +84,11 @@ impl Array {
     }
 
     /// True if the candidate that was selected is no token under our own names: it is minus
-    /// infinity, or NaN where none is above that.
+    /// infinity or NaN.
     pub fn selects_none(&self) -> bool {
         let selected = usize::try_from(self.selected).ok();
-        let Some(chosen) = selected.and_then(|i| self.data.get(i)) else {
-            return false;
-        };
-        let is_number = |c: &llama_token_data| c.logit > f32::NEG_INFINITY;
-        match chosen.logit.is_nan() {
-            true => !self.data.iter().any(is_number),
-            false => !is_number(chosen),
-        }
+        let chosen = selected.and_then(|i| self.data.get(i));
+        chosen.is_some_and(|c| c.logit.is_nan() || c.logit == f32::NEG_INFINITY)
     }
 
     pub fn ids(&self) -> Vec<i32> {

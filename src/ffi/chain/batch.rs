@@ -221,7 +221,7 @@ impl Job {
             workspace.last = None;
             let room = workspace.buffers.try_reserve(logits.len());
             room.unwrap_or_else(memory::exhausted);
-            let mut pool = Pool::new(logits, &mut workspace.buffers);
+            let mut pool = Pool::new(logits, &mut workspace.buffers).banning_nan();
             for member in members {
                 if let Some(vtable) = member.own {
                     // SAFETY: a live sampler with this vtable, which nobody else uses: the caller
@@ -229,7 +229,7 @@ impl Job {
                     unsafe { vtable.narrow(member.smpl, &mut pool) };
                 }
             }
-            outcome(&mut pool).map_err(Failure::from)
+            outcome(&pool).map_err(Failure::from)
         });
     }
 }

@@ -21,6 +21,9 @@ use crate::token::{Token, TokenData};
 
 const CALL: &str = "sampling in front of llama.cpp";
 
+/// Leaves NaN among the candidates, as in the array that the host fills.
+const LEAVES_NAN: bool = false;
+
 /// The candidates that a chain leaves of the whole vocabulary: what the host's own array would be
 /// after `llama_sampler_apply`.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +116,16 @@ pub unsafe fn sample<'a>(
         // Also a banned one, where there is no other: it is the host's chain that answers.
         let token = |pool: &mut Pool<'_>| Ok(selected(pool)?);
         let logits = Logits::F32(logits);
-        let token = run(&CALL, &host, &mut workspace, chain, logits, token).ok()?;
+        let token = run(
+            &CALL,
+            &host,
+            &mut workspace,
+            chain,
+            logits,
+            LEAVES_NAN,
+            token,
+        )
+        .ok()?;
         drop(workspace);
         (host.accept)(chain, token);
         Some(Sampled::Token(token))
@@ -148,7 +160,16 @@ pub unsafe fn narrow<T>(
         let edited = Edited::by(before, logits)?;
         let logits = Logits::F32(edited.of(logits));
         let taken = |pool: &mut Pool<'_>| Ok(take(left_of(pool)));
-        let taken = run(&CALL, &host, &mut workspace, chain, logits, taken).ok();
+        let taken = run(
+            &CALL,
+            &host,
+            &mut workspace,
+            chain,
+            logits,
+            LEAVES_NAN,
+            taken,
+        )
+        .ok();
         if let Edited::Others(_) = edited {
             // They are gone in a moment.
             workspace.last = None;
@@ -178,7 +199,7 @@ pub unsafe fn rehearse<T>(
         let begins = edited.of(logits);
         let taken = |pool: &mut Pool<'_>| Ok(take(logits, begins, left_of(pool)));
         let all = Logits::F32(begins);
-        let taken = run(&CALL, &host, &mut workspace, chain, all, taken).ok();
+        let taken = run(&CALL, &host, &mut workspace, chain, all, LEAVES_NAN, taken).ok();
         // It was not this chain that left them.
         workspace.last = None;
         taken

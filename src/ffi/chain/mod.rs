@@ -62,8 +62,9 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
 /// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
-/// minus infinity (where llama_sampler_sample gives a banned token, or ends the process),
-/// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process).
+/// minus infinity or NaN (where llama_sampler_sample gives a banned token, or ends the process),
+/// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
+/// among the logits counts as minus infinity.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host's, `ctx` NULL or a live context of the same host;
@@ -98,6 +99,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
             &mut workspace,
             chain,
             Logits::F32(logits),
+            BANS_NAN,
             chosen,
         )?;
         drop(workspace);
@@ -297,7 +299,7 @@ unsafe fn sample(
     // SAFETY: the caller guarantees chain and logits.
     unsafe {
         let mut workspace = members_of(call, host, chain)?;
-        run(call, host, &mut workspace, chain, logits, chosen)
+        run(call, host, &mut workspace, chain, logits, BANS_NAN, chosen)
     }
 }
 
@@ -323,8 +325,12 @@ fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
 
-/// Runs the members that are listed, which are those of `chain`. Gives what `then` makes of the
-/// pool, inside the guard, and keeps what is left of the candidates for whoever asks.
+/// Puts minus infinity in the place of NaN, as the functions here promise.
+const BANS_NAN: bool = true;
+
+/// Runs the members that are listed, which are those of `chain`; `bans_nan`: with minus infinity in
+/// the place of NaN. Gives what `then` makes of the pool, inside the guard, and keeps what is left
+/// of the candidates for whoever asks.
 ///
 /// # Safety
 /// As for [`sample`].
@@ -334,6 +340,7 @@ unsafe fn run<T>(
     workspace: &mut Workspace,
     chain: *mut llama_sampler,
     logits: Logits<'_>,
+    bans_nan: bool,
     then: impl FnOnce(&mut Pool<'_>) -> Result<T, Failure>,
 ) -> Result<T, c_int> {
     let Workspace {
@@ -346,6 +353,9 @@ unsafe fn run<T>(
         Ok(buffers.try_reserve(logits.len())?)
     })?;
     let mut pool = Pool::new(logits, buffers);
+    if bans_nan {
+        pool = pool.banning_nan();
+    }
     for member in &*members {
         // SAFETY: the caller guarantees the chain, and a chain its members.
         unsafe { member.run(call, host, &mut pool) }?;
