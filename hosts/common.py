@@ -81,7 +81,7 @@ def target() -> Path:
 
 
 def preload() -> Path:
-    """The preload library, built, with what the tests use: the library that they have is the same."""
+    """The preload library, built with what the tests use: it is the library that they have."""
     command = ["cargo", "build", "--release", "--locked", "-q"]
     command += ["-p", "llama-sieve-preload", "-p", "test-crates"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
