@@ -33,9 +33,9 @@ const CALL: &str = "llama_sieve_init_tags";
 ///
 /// `json` describes the tags:
 ///
-///     {"tags": [{"begin": "<f>", "regex": "[0-9]+", "end": "</f>"},
-///               {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
-///      "required": false, "once": false}
+/// `{"tags": [{"begin": "<f>", "regex": "[0-9]+", "end": "</f>"},
+///            {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
+///   "required": false, "once": false}`
 ///
 /// "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
 /// text, which are never read as characters then; without "end" a span ends with its content. The
