@@ -30,48 +30,52 @@ fn can_be_read(address: usize) -> bool {
     code != 0 && error == Some(libc::EINVAL)
 }
 
-/// Fills `bytes` with what lies at `address`. False if some of it cannot be read, or if the kernel
-/// does not say.
-pub fn read(address: usize, bytes: &mut [u8]) -> bool {
+/// Hands on the bytes at `address`, at most `most`, one by one, until `take` wants no more. False if
+/// one of them cannot be read, or if the kernel does not say.
+fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
     // An emulator may look at what is to be done first. Nothing lies in the first page.
     if can_be_read(PIECE / 2) {
         return false;
     }
-    let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        let Some(start) = address.checked_add(done) else {
+    for i in 0..most {
+        let Some(place) = address.checked_add(i) else {
             return false;
         };
-        let n = rest.len().min(PIECE - start % PIECE);
-        if !can_be_read(start - start % PIECE) {
+        let is_new = i == 0 || place % PIECE == 0;
+        if is_new && !can_be_read(place - place % PIECE) {
             return false;
         }
-        // SAFETY: the kernel has just read from this page; `rest` has room for `n` bytes.
-        unsafe { std::ptr::copy_nonoverlapping(start as *const u8, rest.as_mut_ptr(), n) };
-        done += n;
+        // SAFETY: the kernel has just read from this page. Volatile, so that this is no call of a
+        // function which another library may have replaced by one that knows where objects end.
+        let byte = unsafe { (place as *const u8).read_volatile() };
+        if !take(byte) {
+            return true;
+        }
     }
     true
+}
+
+/// Fills `bytes` with what lies at `address`. False if some of it cannot be read, or if the kernel
+/// does not say.
+pub fn read(address: usize, bytes: &mut [u8]) -> bool {
+    let most = bytes.len();
+    let mut to = bytes.iter_mut();
+    each(address, most, |byte| {
+        to.next().map(|to| *to = byte).is_some()
+    })
 }
 
 /// The C string at `address` without its end, cut to `most` bytes; `None` if it cannot be read so
 /// far.
 pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
-    let mut text = vec![0; most];
-    let mut done = 0;
-    while done < most {
-        let start = address.checked_add(done)?;
-        let n = (most - done).min(PIECE - start % PIECE);
-        let part = text.get_mut(done..done + n)?;
-        if !read(start, part) {
-            return None;
+    let mut text = Vec::with_capacity(most);
+    let is_read = each(address, most, |byte| {
+        if byte != 0 {
+            text.push(byte);
         }
-        if let Some(end) = part.iter().position(|&byte| byte == 0) {
-            text.truncate(done + end);
-            return Some(text);
-        }
-        done += n;
-    }
-    Some(text)
+        byte != 0
+    });
+    is_read.then_some(text)
 }
 
 #[cfg(test)]
