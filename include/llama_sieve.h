@@ -18,7 +18,7 @@
  *   that is named for it, or above LLAMA_SIEVE_MAX_ELEMENTS where none is, is an error that names
  *   both, and nothing is read or written.
  * Threads: every function here may be called from any thread. One sampler is used by one thread at
- *   a time; a second one waits for it, for at most 10 s, and then gets an error: a filter passes the
+ *   a time; a second one waits for it, at most 10 s, and then gets an error: a filter passes the
  *   candidates through, a selector takes the largest logit, and a constraint leaves only what may
  *   follow. A sieve is busy at once.
  *

@@ -30,8 +30,8 @@ fn can_be_read(address: usize) -> bool {
     code != 0 && error == Some(libc::EINVAL)
 }
 
-/// Hands on the bytes at `address`, at most `most`, one by one, until `take` wants no more. False if
-/// one of them cannot be read, or if the kernel does not say.
+/// Hands on the bytes at `address`, at most `most`, one by one, until `take` wants no more. False
+/// if one of them cannot be read, or if the kernel does not say.
 fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
     // An emulator may look at what is to be done first. Nothing lies in the first page.
     if can_be_read(PIECE / 2) {
