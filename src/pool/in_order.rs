@@ -7,9 +7,8 @@
 //! So it is with candidates in the order of their distance from the entropy, some of which are
 //! equally near: which of them comes first takes both of the host's sorts.
 
-use super::{Buffers, Form, Pool};
+use super::{Buffers, Pool, in_order_of_ids};
 use crate::candidates::{Candidates, Cut};
-use crate::kernels::logits::Logits;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
@@ -238,7 +237,7 @@ impl Pool<'_> {
 
     /// Writes the first tokens in the host's order, with their probabilities.
     fn write_first(&mut self, first: First) {
-        self.contiguous();
+        self.make_contiguous();
         let Buffers {
             column,
             array,
@@ -246,10 +245,7 @@ impl Pool<'_> {
             work,
             ..
         } = &mut *self.buffers;
-        let logits = match (self.form, self.logits) {
-            (Form::Logits, Logits::F32(xs)) => xs,
-            _ => column,
-        };
+        let logits = in_order_of_ids(self.form, self.logits, column);
         let (ids, logits) = host_order.rank_first(logits, first.n, first.sorted, first.last);
         work.exponentiate_sorted(logits);
         array.clear();

@@ -340,8 +340,7 @@ impl<'a> Pool<'a> {
             array,
             ..
         } = &mut *self.buffers;
-        let whole = Whole::of(self.form, self.logits, column, allowed);
-        let whole = whole.with_nan(self.bans_nan, self.form);
+        let whole = Whole::of(self.form, self.logits, column, allowed, self.bans_nan);
         let n = self.logits.len();
         array.clear();
         reserve(array, n).unwrap_or_else(memory::exhausted);
@@ -360,6 +359,15 @@ impl<'a> Pool<'a> {
 }
 
 /// Methods of a pool that [is whole](Pool::is_whole).
+/// Returns the logits of all tokens in the order of their ids: the caller's as they came, if they
+/// are in single precision, or else the column, which [`Pool::make_contiguous`] has made.
+fn in_order_of_ids<'a>(form: Form, logits: Logits<'a>, column: &'a [f32]) -> &'a [f32] {
+    match (form, logits) {
+        (Form::Logits, Logits::F32(xs)) => xs,
+        _ => column,
+    }
+}
+
 impl Pool<'_> {
     /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as the
     /// array is read.
@@ -398,8 +406,13 @@ impl Pool<'_> {
             }
             return;
         }
-        let whole = Whole::of(self.form, self.logits, &buffers.column, &buffers.allowed);
-        let whole = whole.with_nan(self.bans_nan, self.form);
+        let whole = Whole::of(
+            self.form,
+            self.logits,
+            &buffers.column,
+            &buffers.allowed,
+            self.bans_nan,
+        );
         let place = buffers.edits.binary_search_by_key(&token, |e| e.token);
         match place.map(|place| buffers.edits.get_mut(place)) {
             Ok(Some(edit)) => edit.logit = change(edit.logit),
@@ -435,13 +448,18 @@ impl Pool<'_> {
     /// The logits of all tokens in order, in single precision: the caller's where nothing has
     /// changed, a copy otherwise.
     pub fn contiguous(&mut self) -> &[f32] {
-        if let (Form::Logits, Logits::F32(xs)) = (self.form, self.logits)
-            && self.buffers.edits.is_empty()
+        self.make_contiguous();
+        in_order_of_ids(self.form, self.logits, &self.buffers.column)
+    }
+
+    /// Makes a column of the logits, unless they are the caller's as they came, in single
+    /// precision.
+    fn make_contiguous(&mut self) {
+        let are_as_they_came = self.buffers.edits.is_empty();
+        if !(matches!((self.form, self.logits), (Form::Logits, Logits::F32(_))) && are_as_they_came)
         {
-            return xs;
+            self.make_column();
         }
-        self.make_column();
-        &self.buffers.column
     }
 
     /// Returns the logits of all tokens in order and the largest of them, if none of them is NaN
@@ -455,12 +473,9 @@ impl Pool<'_> {
     /// largest of all, if none of them is NaN and the largest is finite.
     pub fn numbers_and_maxima(&mut self) -> Option<(&[f32], &[f32], f32)> {
         let n = self.len();
-        self.contiguous();
+        self.make_contiguous();
         let Buffers { column, maxima, .. } = &mut *self.buffers;
-        let logits = match (self.form, self.logits) {
-            (Form::Logits, Logits::F32(xs)) => xs,
-            _ => column,
-        };
+        let logits = in_order_of_ids(self.form, self.logits, column);
         maxima.resize(n.div_ceil(GROUP), 0.0);
         let (max, unmasked) = Logits::F32(logits).block_maxima_and_count(maxima);
         self.max = Some(max);
@@ -500,8 +515,7 @@ impl Pool<'_> {
         let n = self.logits.len();
         reserve(column, n).unwrap_or_else(memory::exhausted);
         column.resize(n, 0.0);
-        let whole = Whole::of(self.form, self.logits, &[], allowed);
-        whole.with_nan(self.bans_nan, self.form).widen(0, column);
+        Whole::of(self.form, self.logits, &[], allowed, self.bans_nan).widen(0, column);
         for edit in edits.drain(..) {
             column[edit.token as usize] = edit.logit;
         }
@@ -528,7 +542,7 @@ impl Pool<'_> {
             maxima,
             ..
         } = &mut *self.buffers;
-        let whole = Whole::of(self.form, self.logits, column, allowed);
+        let whole = Whole::of(self.form, self.logits, column, allowed, self.bans_nan);
         maxima.resize(self.logits.len().div_ceil(GROUP), 0.0);
         let max = whole.block_maxima(maxima);
         if edits.is_empty() {
@@ -591,8 +605,7 @@ impl Pool<'_> {
         let Buffers {
             allowed, column, ..
         } = &*self.buffers;
-        let whole = Whole::of(self.form, self.logits, column, allowed);
-        whole.with_nan(self.bans_nan, self.form)
+        Whole::of(self.form, self.logits, column, allowed, self.bans_nan)
     }
 
     /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is
@@ -607,7 +620,7 @@ impl Pool<'_> {
             collected,
             ..
         } = &mut *self.buffers;
-        let whole = Whole::of(self.form, self.logits, column, allowed);
+        let whole = Whole::of(self.form, self.logits, column, allowed, self.bans_nan);
         let before = collected.len();
         let tokens = first * GROUP..whole.logits.len().min(end * GROUP);
         let part = whole.logits.part(tokens.start, tokens.end);

@@ -13,7 +13,8 @@ pub(super) struct Whole<'a> {
     pub(super) logits: Logits<'a>,
     /// The tokens that count; the others are minus infinity.
     pub(super) allowed: Option<&'a [u64]>,
-    /// True if NaN is read as minus infinity.
+    /// True if a NaN that came in is read as minus infinity. Of a column that was done when it was
+    /// made; a NaN there came later.
     bans_nan: bool,
 }
 
@@ -23,22 +24,18 @@ impl<'a> Whole<'a> {
         logits: Logits<'a>,
         column: &'a [f32],
         allowed: &'a [u64],
+        bans_nan: bool,
     ) -> Self {
+        let is_column = matches!(form, Form::Column);
         Self {
-            logits: match form {
-                Form::Column => Logits::F32(column),
-                _ => logits,
+            logits: if is_column {
+                Logits::F32(column)
+            } else {
+                logits
             },
             allowed: matches!(form, Form::Masked).then_some(allowed),
-            bans_nan: false,
+            bans_nan: bans_nan && !is_column,
         }
-    }
-
-    /// Returns the same logits, of which a NaN that came in is read as minus infinity if `banned`
-    /// says so. Of a column that was done when it was made; a NaN there came later.
-    pub(super) fn with_nan(mut self, banned: bool, form: Form) -> Self {
-        self.bans_nan = banned && !matches!(form, Form::Column);
-        self
     }
 
     pub(super) fn at(self, index: usize) -> f32 {
@@ -65,13 +62,15 @@ impl<'a> Whole<'a> {
     fn widen_banning(self, start: usize, to: &mut [f32]) {
         if let Logits::F32(xs) = self.logits {
             let from = &xs[start..start + to.len()];
-            to.iter_mut().zip(from).for_each(|(to, &x)| *to = banned(x));
+            to.iter_mut()
+                .zip(from)
+                .for_each(|(to, &x)| *to = comparable(x));
             return;
         }
         // A part at a time, which stays in the first-level cache.
         for (number, part) in to.chunks_mut(CHUNK).enumerate() {
             self.logits.widen(start + number * CHUNK, part);
-            part.iter_mut().for_each(|x| *x = banned(*x));
+            part.iter_mut().for_each(|x| *x = comparable(*x));
         }
     }
 
@@ -107,16 +106,6 @@ impl<'a> Whole<'a> {
             Some(allowed) => self.logits.masked_block_maxima(allowed, maxima),
             None => self.logits.block_maxima(maxima),
         }
-    }
-}
-
-/// Returns `x`, or for NaN minus infinity: one instruction, as the machines have it.
-#[inline(always)]
-fn banned(x: f32) -> f32 {
-    if x > f32::NEG_INFINITY {
-        x
-    } else {
-        f32::NEG_INFINITY
     }
 }
 
