@@ -1,12 +1,10 @@
 //! The place at which the running sum of the probabilities, the largest first, reaches a number.
 
 use super::binades::{Binades, Outcome, Reaching, Series};
+use super::exponentials;
 use super::terms::Terms;
 use crate::kernels::compact::pick;
-use crate::kernels::layout::{CHUNK, SUM_BLOCK};
-use crate::kernels::rewrite::divide;
 use crate::kernels::scan::count_at_least;
-use crate::kernels::softmax::exp_sum_double;
 use crate::per_thread::lent_per_thread;
 
 /// Buffers for this.
@@ -52,19 +50,14 @@ impl DescendingCut {
     /// makes the probabilities.
     // In bounds: the term that was found is one of those with its key.
     pub fn find(&mut self, logits: &[f32], max: f32, sum: f32, p: f32) -> End {
-        let mut sums = [0.0; CHUNK / SUM_BLOCK];
-        self.es.clear();
-        self.es.extend_from_slice(logits);
-        let exponentiate = |es: &mut [f32]| exp_sum_double(es, max, &mut sums);
-        let total: f64 = self.es.chunks_mut(CHUNK).map(exponentiate).sum();
-        self.ps.clear();
-        self.ps.extend_from_slice(&self.es);
-        divide(&mut self.ps, sum);
+        let total = exponentials(logits, max, &mut self.es);
+        let terms = Terms::Probabilities(sum);
+        terms.of(&self.es, &mut self.ps);
         self.binades.prepare(&self.es);
         let series = Series {
             keys: &self.es,
             values: &self.ps,
-            terms: Terms::Probabilities(sum),
+            terms,
             total: total / f64::from(sum),
             until: p,
         };

@@ -269,11 +269,7 @@ impl DescendingSum {
 
     /// Makes the exponentials of what is taken.
     fn exponentiate(&mut self) {
-        self.es.clear();
-        self.es.extend_from_slice(&self.taken);
-        let mut sums = [0.0; CHUNK / SUM_BLOCK];
-        let exponentiate = |es: &mut [f32]| exp_sum_double(es, self.column.max, &mut sums);
-        self.total = self.es.chunks_mut(CHUNK).map(exponentiate).sum();
+        self.total = exponentials(&self.taken, self.column.max, &mut self.es);
         self.binades.prepare(&self.es);
     }
 
@@ -514,6 +510,15 @@ impl DescendingSum {
     pub fn column(&self) -> Column {
         self.column
     }
+}
+
+/// Makes the exponentials of logits, relative to `max`, and returns their sum in `double`, about.
+fn exponentials(logits: &[f32], max: f32, es: &mut Vec<f32>) -> f64 {
+    es.clear();
+    es.extend_from_slice(logits);
+    let mut sums = [0.0; CHUNK / SUM_BLOCK];
+    let exponentiate = |es: &mut [f32]| exp_sum_double(es, max, &mut sums);
+    es.chunks_mut(CHUNK).map(exponentiate).sum()
 }
 
 /// A probability so small that what it adds to an entropy is less than `nothing`.
