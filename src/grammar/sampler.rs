@@ -259,16 +259,15 @@ impl Grammar {
         Ok((grammar, left_out))
     }
 
-    /// A constraint by tags that open constrained spans in free text; `json` describes them, see
-    /// `docs/grammar.md`. `token` gives the token whose text, brackets included, is the one in
-    /// question.
+    /// A constraint by tags that open constrained spans in free text. `token` gives the token whose
+    /// text, brackets included, is the one in question.
     pub fn tags(
-        json: &[u8],
+        tags: &Tags,
         tree: &Arc<VocabularyTree>,
         token: impl Fn(&[u8]) -> Option<Token>,
     ) -> Result<Self, Refused> {
-        let key = Key::of(cache::Kind::Tags, [json], tree);
-        Self::built(key, tree, || Tags::read(json)?.rules(tree, &token))
+        let key = Key::of(cache::Kind::Tags, [tags.json()], tree);
+        Self::built(key, tree, || tags.rules(tree, &token))
     }
 
     /// Makes a constraint by what is kept under this key, or else by these rules.

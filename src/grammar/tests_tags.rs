@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::grammar::limits::{MAX_TAG_TEXT, MAX_TAGS};
+use crate::grammar::tags::Tags;
 use crate::grammar::tests_texts::tree;
 use crate::grammar::{Grammar, VocabularyTree};
 use crate::lcg::Lcg;
@@ -30,7 +31,8 @@ fn made(json: &str, tree: &Arc<VocabularyTree>) -> Result<Grammar, String> {
         let at = pieces().iter().position(|own| own.as_bytes() == text)?;
         Some(at as Token + 1)
     };
-    Grammar::tags(json.as_bytes(), tree, token).map_err(|refused| refused.what)
+    let tags = Tags::read(json.as_bytes())?;
+    Grammar::tags(&tags, tree, token).map_err(|refused| refused.what)
 }
 
 const TWO: &str = r#"{"begin": "<a>", "regex": "[12]+", "end": "</a>"},

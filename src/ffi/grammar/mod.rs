@@ -201,8 +201,8 @@ unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
         } else if HOSTED.is_of(smpl) {
             HOSTED.shared_of::<HostedGrammar>(smpl)
         } else {
-            let text = "the sampler is no grammar: make it with llama_sieve_init_grammar, _regex, \
-                        _choice or _tags";
+            let text = "the sampler is no grammar: make it with llama_sieve_init_grammar, \
+                        _json_schema, _regex, _choice or _tags";
             return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
         }
     };

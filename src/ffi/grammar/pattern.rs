@@ -153,6 +153,11 @@ pub(super) unsafe fn constructed(
     usable("the vocabulary", vocab.cast::<u8>())?;
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
-    let grammar = grammar(&known.tree).map_err(|refused| invalid(refused.what))?;
+    sampler(grammar(&known.tree))
+}
+
+/// The sampler of a grammar; why there is none, where it was refused.
+pub(super) fn sampler(made: Result<Grammar, Refused>) -> Result<*mut llama_sampler, Failure> {
+    let grammar = made.map_err(|refused| invalid(refused.what))?;
     Ok(into_host(&GRAMMAR, grammar))
 }

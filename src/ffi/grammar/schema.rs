@@ -4,15 +4,12 @@ use std::ffi::c_char;
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, made, usable};
-use crate::ffi::grammar::making::{GRAMMAR, invalid};
+use crate::ffi::grammar::pattern::constructed;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
-use crate::ffi::known_vocabularies::known;
-use crate::ffi::vtable::into_host;
 use crate::grammar::schema::Options;
 use crate::grammar::{Grammar, limits};
 use crate::log;
-use crate::memory;
 
 /// The language of llama.cpp's own converter from JSON Schema. Not supported so far: an error.
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
@@ -89,18 +86,17 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
     made("llama_sieve_init_json_schema", || {
         let options = options(flags)?;
         usable("schema", schema)?;
-        usable("the vocabulary", vocab.cast::<u8>())?;
-        memory::room(0)?;
         // SAFETY: not NULL, and the caller guarantees the string.
         let text = unsafe { c_bytes(schema) };
-        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
-        let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
-        let made = Grammar::of_schema(text, options, &known.tree);
-        let (grammar, left_out) = made.map_err(|refused| invalid(refused.what))?;
-        for refusal in left_out {
-            log::warn(&format!("left out: {refusal}"));
-        }
-        Ok(into_host(&GRAMMAR, grammar))
+        let grammar = |tree: &_| {
+            let (grammar, left_out) = Grammar::of_schema(text, options, tree)?;
+            for refusal in left_out {
+                log::warn(&format!("left out: {refusal}"));
+            }
+            Ok(grammar)
+        };
+        // SAFETY: the caller guarantees the vocabulary.
+        unsafe { constructed(vocab, grammar) }
     })
 }
 

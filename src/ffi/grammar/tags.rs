@@ -7,13 +7,12 @@ use std::sync::Arc;
 
 use crate::ffi::failure::{Failure, begin, made, part, usable};
 use crate::ffi::given::c_bytes_within;
-use crate::ffi::grammar::making::{GRAMMAR, invalid};
-use crate::ffi::grammar::pattern::{PARSER, PER_BYTE, no_flags};
+use crate::ffi::grammar::making::invalid;
+use crate::ffi::grammar::pattern::{PARSER, PER_BYTE, no_flags, sampler};
 use crate::ffi::host::Host;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, llama_vocab};
 use crate::ffi::known_vocabularies::{Known, known};
-use crate::ffi::vtable::into_host;
 use crate::grammar::tags::Tags;
 use crate::grammar::{Grammar, limits};
 use crate::memory;
@@ -71,54 +70,54 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_tags(
         *token = unsafe { prepared.tokenizer.one_token(vocab, text) };
     }
     made(CALL, || {
-        memory::room(PARSER + PER_BYTE * prepared.json.len())?;
+        memory::room(PARSER + PER_BYTE * prepared.tags.json().len())?;
         prepared.sampler()
     })
 }
 
 /// A description whose tokens are to be asked for.
-struct Prepared<'a> {
-    json: &'a [u8],
+struct Prepared {
+    tags: Tags,
     known: Arc<Known>,
     tokenizer: Tokenizer,
     tokens: Vec<(Vec<u8>, Option<Token>)>,
 }
 
 /// # Safety
-/// As for [`llama_sieve_init_tags`]; the text lives for `'a`.
-unsafe fn prepared<'a>(
+/// As for [`llama_sieve_init_tags`].
+unsafe fn prepared(
     vocab: *const llama_vocab,
     json: *const c_char,
     flags: u32,
-) -> Result<Prepared<'a>, Failure> {
+) -> Result<Prepared, Failure> {
     no_flags(flags)?;
     usable("json", json)?;
     // SAFETY: not NULL, and the caller guarantees the string.
     let json = unsafe { c_bytes_within(json, limits::MAX_TEXT + 1) };
     memory::room(PARSER + PER_BYTE * json.len())?;
-    let texts = Tags::read(json).map_err(invalid)?.token_texts();
+    let tags = Tags::read(json).map_err(invalid)?;
+    let tokens = tags.token_texts().into_iter();
+    let tokens = tokens.map(|text| (text, None)).collect();
     usable("the vocabulary", vocab.cast::<u8>())?;
     let host = Host::get().map_err(Failure::no_host)?;
     // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     Ok(Prepared {
-        json,
+        tags,
         known,
         // SAFETY: as above.
         tokenizer: unsafe { Tokenizer::of(&host, vocab) }?,
-        tokens: texts.into_iter().map(|text| (text, None)).collect(),
+        tokens,
     })
 }
 
-impl Prepared<'_> {
+impl Prepared {
     fn sampler(self) -> Result<*mut llama_sampler, Failure> {
         let tokens = self.tokens.into_iter();
         let tokens: HashMap<Vec<u8>, Token> = tokens
             .filter_map(|(text, token)| Some((text, token?)))
             .collect();
         let token = |text: &[u8]| tokens.get(text).copied();
-        let grammar = Grammar::tags(self.json, &self.known.tree, token);
-        let grammar = grammar.map_err(|refused| invalid(refused.what))?;
-        Ok(into_host(&GRAMMAR, grammar))
+        sampler(Grammar::tags(&self.tags, &self.known.tree, token))
     }
 }

@@ -32,6 +32,9 @@ use crate::token::Token;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with \"tags\"")]
 pub struct Tags {
+    /// The text that was read.
+    #[serde(skip)]
+    json: Box<[u8]>,
     tags: Vec<Tag>,
     /// True if there must be a span.
     #[serde(default)]
@@ -82,7 +85,7 @@ impl Tags {
                 "it has more than {MAX_TEXT} bytes (LLAMA_SIEVE_GRAMMAR_MAX_TEXT)"
             ));
         }
-        let tags: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        let mut tags: Self = serde_json::from_slice(json).map_err(|error| error.to_string())?;
         if tags.tags.is_empty() {
             return Err("\"tags\" is empty: there is nothing that could open a span".into());
         }
@@ -92,7 +95,13 @@ impl Tags {
                 tags.tags.len()
             ));
         }
+        tags.json = json.into();
         Ok(tags)
+    }
+
+    /// The text of the description.
+    pub fn json(&self) -> &[u8] {
+        &self.json
     }
 
     /// The texts of tokens that [`rules`](Self::rules) asks for.
