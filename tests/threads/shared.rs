@@ -127,26 +127,35 @@ fn times() -> usize {
     number_from_env("LLAMA_SIEVE_TEST_STEPS", 200).min(200)
 }
 
+/// Runs the pieces of work on a thread each, and joins them: ThreadSanitizer knows of no other end
+/// of a thread, as little of that of a scope.
+fn on_threads<F: FnOnce() + Send>(work: impl Iterator<Item = F>) {
+    thread::scope(|scope| {
+        let threads: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+}
+
 /// Applies `ours` on all threads at once, each to an array of its own, again and again.
 fn apply_shared(name: &str, ours: HostSampler, theirs: &HostSampler) {
     let ours = &Shared(ours);
-    thread::scope(|scope| {
-        for seed in 0..THREADS {
-            let before = array(1 + seed);
-            let mut expected = before.clone();
-            theirs.apply(&mut expected);
-            assert!(same(&expected, &before).is_err(), "{name} changes nothing");
-            scope.spawn(move || {
-                for _ in 0..times() {
-                    let mut array = before.clone();
-                    ours.sampler().apply(&mut array);
-                    if let Err(text) = same(&array, &expected) {
-                        panic!("{name}: {text} ({})", last_error::get());
-                    }
+    on_threads((0..THREADS).map(|seed| {
+        let before = array(1 + seed);
+        let mut expected = before.clone();
+        theirs.apply(&mut expected);
+        assert!(same(&expected, &before).is_err(), "{name} changes nothing");
+        move || {
+            for _ in 0..times() {
+                let mut array = before.clone();
+                ours.sampler().apply(&mut array);
+                if let Err(text) = same(&array, &expected) {
+                    panic!("{name}: {text} ({})", last_error::get());
                 }
-            });
+            }
         }
-    });
+    }));
 }
 
 #[test]
@@ -173,23 +182,20 @@ fn threads_sample_logits_with_a_chain_that_they_share() {
     let _alone = alone();
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs().into_iter().map(|p| (p.ours, p.theirs)).unzip();
     let (ours, theirs) = (&Shared(chain(ours.into_iter())), chain(theirs.into_iter()));
-    thread::scope(|scope| {
-        for seed in 0..THREADS {
-            let array = array(1 + seed);
-            let logits: Vec<_> = array.data.iter().map(|candidate| candidate.logit).collect();
-            let mut left = array;
-            theirs.apply(&mut left);
-            let expected = left.data[left.selected as usize].id;
-            scope.spawn(move || {
-                for _ in 0..times() {
-                    let chain = ours.sampler().as_ptr().cast();
-                    // SAFETY: the chain lives, and there are `N` logits.
-                    let token = unsafe {
-                        llama_sieve_chain_sample_logits(chain, logits.as_ptr(), N as i32)
-                    };
-                    assert_eq!(token, expected, "{}", last_error::get());
-                }
-            });
+    on_threads((0..THREADS).map(|seed| {
+        let array = array(1 + seed);
+        let logits: Vec<_> = array.data.iter().map(|candidate| candidate.logit).collect();
+        let mut left = array;
+        theirs.apply(&mut left);
+        let expected = left.data[left.selected as usize].id;
+        move || {
+            for _ in 0..times() {
+                let chain = ours.sampler().as_ptr().cast();
+                // SAFETY: the chain lives, and there are `N` logits.
+                let token =
+                    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), N as i32) };
+                assert_eq!(token, expected, "{}", last_error::get());
+            }
         }
-    });
+    }));
 }
