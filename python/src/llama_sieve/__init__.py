@@ -1,9 +1,9 @@
 """llama.cpp's samplers, faster, with the same tokens.
 
 `Sieve` samples from raw logits in numpy arrays; `entropy`, `surprisal` and `Perplexity` measure
-them; `samplers` makes samplers for a chain of llama.cpp's, and `TokenTrie` one that lets only a set
-of values through; `patch()` makes llama-cpp-python sample with all this. `python -m llama_sieve`
-runs other programs with it, and tells what it would do for them.
+them; `samplers` makes samplers for a chain of llama.cpp's. `JsonSchema`, `Grammar`, `Regex`,
+`Choice`, `Tags` and `TokenTrie` constrain its text. `patch()` makes llama-cpp-python sample with
+all this. `python -m llama_sieve` runs other programs with it, and tells what it would do for them.
 """
 
 from __future__ import annotations
@@ -34,6 +34,15 @@ if TYPE_CHECKING:
     from .chain import (
         Chain,
         sample_chains,
+    )
+    from .grammar import (
+        Choice,
+        Constraint,
+        Grammar,
+        JsonSchema,
+        Regex,
+        Tags,
+        forget_vocab,
     )
     from .host import (
         KINDS,
@@ -83,9 +92,13 @@ __all__ = [
     "BusyError",
     "CANDIDATE",
     "Chain",
+    "Choice",
+    "Constraint",
     "Error",
+    "Grammar",
     "InternalError",
     "InvalidError",
+    "JsonSchema",
     "KINDS",
     "Method",
     "Mode",
@@ -98,6 +111,7 @@ __all__ = [
     "Patch",
     "Perplexity",
     "RANDOM_SEED",
+    "Regex",
     "Rng",
     "Sampler",
     "Sieve",
@@ -106,6 +120,7 @@ __all__ = [
     "StateError",
     "Stats",
     "Status",
+    "Tags",
     "TokenTrie",
     "TrieCache",
     "Verdict",
@@ -114,6 +129,7 @@ __all__ = [
     "candidates_surprisal",
     "certify",
     "entropy",
+    "forget_vocab",
     "greedy",
     "last_error",
     "patch",
@@ -150,6 +166,15 @@ _MODULES = {
     "chain": (
         "Chain",
         "sample_chains",
+    ),
+    "grammar": (
+        "Choice",
+        "Constraint",
+        "Grammar",
+        "JsonSchema",
+        "Regex",
+        "Tags",
+        "forget_vocab",
     ),
     "host": (
         "KINDS",

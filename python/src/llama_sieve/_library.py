@@ -236,6 +236,18 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "trie_forced": (c_size_t, [c_void_p, c_void_p, c_size_t]),
     "trie_allowed": (c_size_t, [c_void_p, c_void_p, c_size_t]),
     "trie_cache_stats": (None, [ctypes.POINTER(CacheStats)]),
+    "init_grammar": (c_void_p, [c_void_p, c_char_p, c_char_p]),
+    "init_json_schema": (c_void_p, [c_void_p, c_char_p, c_uint32]),
+    "init_regex": (c_void_p, [c_void_p, c_char_p, c_uint32]),
+    "init_choice": (c_void_p, [c_void_p, c_void_p, c_size_t]),
+    "init_tags": (c_void_p, [c_void_p, c_char_p, c_uint32]),
+    "vocab_forget": (None, [c_void_p]),
+    "grammar_mask": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "grammar_is_complete": (c_bool, [c_void_p]),
+    "grammar_error": (c_int, [c_void_p]),
+    "grammar_rollback": (c_int, [c_void_p, c_size_t]),
+    "grammar_accepts": (c_size_t, [c_void_p, c_void_p, c_size_t]),
+    "grammar_forced": (c_size_t, [c_void_p, c_void_p, c_size_t]),
 }
 
 

@@ -1,0 +1,215 @@
+"""Constraints on the text: GBNF, JSON Schema, regular expressions, lists of strings, tags.
+
+Each is a sampler for a chain, before every sampler that truncates. One that belongs to no chain
+serves engines that mask their logits themselves: `mask` or `mask_logits`, then `accept`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from ctypes import c_char_p, c_int32, c_void_p
+from operator import index
+from typing import Any, Iterable, Optional, Sequence, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import host
+from ._arrays import address, floats, vector
+from ._library import Error, InvalidError, check, error_of, int32, library, made
+from .samplers import Sampler
+
+Text = Union[str, bytes]
+
+_DEAD = {
+    -20: "a token was accepted that the grammar does not allow",
+    -21: "the generation was ended where the grammar does not allow it",
+    -22: "the grammar asked for more work than its limits allow",
+}
+
+
+def _text(text: Text, what: str) -> bytes:
+    """The text for C, which would read it up to a NUL only."""
+    found = text.encode() if isinstance(text, str) else bytes(text)
+    if b"\0" in found:
+        raise InvalidError(f"{what}: a NUL is in the text")
+    return found
+
+
+def _json(value: Any) -> bytes:
+    """JSON in a string as it is, or that of a mapping, a bool or a model of pydantic's."""
+    if isinstance(value, (str, bytes)):
+        return _text(value, "JSON")
+    for name in ("model_json_schema", "json_schema"):
+        if hasattr(value, name):
+            value = getattr(value, name)()
+    return json.dumps(value).encode()
+
+
+def _vocabulary(vocab: Any) -> int:
+    """The llama_vocab, also of what has a llama_model as `model`, as llama_cpp.Llama does."""
+    if not hasattr(vocab, "vocab") and hasattr(vocab, "model"):
+        get = host.host_function("llama_model_get_vocab", c_void_p, c_void_p)
+        return host.pointer(get(host.pointer(vocab, "model")), "vocab")
+    return host.pointer(vocab, "vocab")
+
+
+class Constraint(Sampler):
+    """A sampler that lets only tokens through with which the text can still follow a grammar.
+
+    Compiled constraints are kept by the process, so that making one again is cheap. After a token
+    that is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
+    generation are allowed then, and `error` says why. `vocab` is a llama_vocab, or what has one as
+    `vocab`, or a llama_model as `model`: a llama_cpp.Llama.
+    """
+
+    _kind = "constraint"
+
+    def __init__(self, name: str, vocab: Any, *arguments: Any) -> None:
+        """By `llama_sieve_init_NAME`."""
+        host.bound_host()
+        pointer = _vocabulary(vocab)
+        count = host.host_function("llama_vocab_n_tokens", c_int32, c_void_p)
+        self.n_vocab: int = count(pointer)
+        """Number of tokens of the vocabulary."""
+        super().__init__(made(getattr(library, f"llama_sieve_init_{name}")(pointer, *arguments)))
+
+    def mask(self, out: Optional[Any] = None) -> NDArray[Any]:
+        """The tokens that are allowed now, as a bitmap: bit t % 32 of word t // 32 is token t's.
+
+        Written into `out`, a contiguous row of uint32 or int32: an array, or a torch tensor in main
+        memory, of any length. Words behind the vocabulary's last become 0. None: a new array.
+        """
+        words = np.empty(-(-self.n_vocab // 32), np.uint32) if out is None else vector(out, "mask")
+        if words.dtype not in (np.uint32, np.int32):
+            raise InvalidError(f"mask: uint32 or int32 is needed, this is {words.dtype}")
+        if not words.flags.writeable:
+            raise InvalidError("mask: the array cannot be written")
+        with self._used() as pointer:
+            library.llama_sieve_grammar_mask(pointer, address(words), words.size)
+        return words
+
+    def mask_logits(self, logits: Any) -> None:
+        """Writes minus infinity over the logits of the tokens that are not allowed.
+
+        `logits` is a contiguous row of float32: an array, or a torch tensor in main memory. What is
+        behind the vocabulary's last token, as some models have it, is not allowed.
+        """
+        view = floats(logits)
+        if not view.flags.writeable:
+            raise InvalidError("logits: the array cannot be written")
+        words = self.mask(np.empty(-(-view.size // 32), np.uint32))
+        allowed = np.unpackbits(words.view(np.uint8), count=view.size, bitorder="little")
+        view[allowed == 0] = -np.inf
+
+    @property
+    def complete(self) -> bool:
+        """Whether the text so far follows the whole grammar, so that it may end."""
+        with self._used() as pointer:
+            complete: bool = library.llama_sieve_grammar_is_complete(pointer)
+        return complete
+
+    @property
+    def error(self) -> Optional[Error]:
+        """Why the constraint is dead; None while it is not."""
+        with self._used() as pointer:
+            code = library.llama_sieve_grammar_error(pointer)
+        return Error(_DEAD[code], code) if code in _DEAD else error_of(code) if code else None
+
+    def rollback(self, n_tokens: int) -> None:
+        """Takes the last accepted tokens back, 1,024 at most: what an engine drafted in vain."""
+        count = index(n_tokens)
+        if not 0 <= count < 2**64:
+            raise InvalidError(f"rollback: {n_tokens} tokens cannot be")
+        with self._used() as pointer:
+            check(library.llama_sieve_grammar_rollback(pointer, count))
+
+    def accepts(self, tokens: Sequence[int]) -> int:
+        """How many tokens of a draft are allowed, one behind the other. Changes nothing."""
+        draft = [int32(index(token), "token") for token in tokens]
+        array = (c_int32 * len(draft))(*draft)
+        with self._used() as pointer:
+            allowed: int = library.llama_sieve_grammar_accepts(pointer, array, len(draft))
+        return allowed
+
+    def forced(self) -> bytes:
+        """The bytes that must follow, whatever tokens they come in; b"" where there is a choice.
+
+        A tokenizer may put them together with what comes behind them: to be exact, tokenize them
+        and leave the last token to the model.
+        """
+        ask = library.llama_sieve_grammar_forced
+        with self._used() as pointer:
+            found = (ctypes.c_char * ask(pointer, None, 0))()
+            ask(pointer, found, len(found))
+        return bytes(found.raw)
+
+
+class Grammar(Constraint):
+    """The text follows a grammar in GBNF, llama.cpp's notation: see docs/grammar.md."""
+
+    def __init__(self, vocab: Any, grammar: Text, root: Text = "root") -> None:
+        """`root` names the rule that a whole text follows."""
+        super().__init__("grammar", vocab, _text(grammar, "grammar"), _text(root, "root"))
+
+
+class JsonSchema(Constraint):
+    """The text is JSON that is valid by a schema, drafts 4 to 2020-12: see docs/json-schema.md."""
+
+    def __init__(
+        self,
+        vocab: Any,
+        schema: Any,
+        *,
+        compact: bool = False,
+        closed: bool = False,
+        any_order: bool = False,
+        lenient: bool = False,
+    ) -> None:
+        """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
+
+        compact: no white space. closed: no other properties where the schema is silent about them.
+        any_order: properties in any order. lenient: what cannot be enforced is left out, with a
+        warning, instead of InvalidError.
+        """
+        flags = (compact, closed, any_order, lenient)
+        bits = sum(bit for bit, flag in zip((2, 4, 8, 16), flags) if flag)
+        super().__init__("json_schema", vocab, _json(schema), bits)
+
+
+class Regex(Constraint):
+    """The whole text matches a regular expression, in the syntax of Rust's crate regex."""
+
+    def __init__(self, vocab: Any, pattern: Text) -> None:
+        super().__init__("regex", vocab, _text(pattern, "pattern"), 0)
+
+
+class Choice(Constraint):
+    """The text is one of some strings, in whatever tokens; `TokenTrie` wants given ones."""
+
+    def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
+        texts = [_text(value, "value") for value in values]
+        super().__init__("choice", vocab, (c_char_p * len(texts))(*texts), len(texts))
+
+
+class Tags(Constraint):
+    """Free text in which a begin tag opens a span that follows a pattern or a grammar.
+
+    What tool calls are: see docs/grammar.md.
+    """
+
+    def __init__(self, vocab: Any, description: Any) -> None:
+        """`description` is a mapping or JSON in a string.
+
+        `{"tags": [{"begin": "<n>", "regex": "[0-9]+", "end": "</n>"}], "required": False}`
+        """
+        super().__init__("tags", vocab, _json(description), 0)
+
+
+def forget_vocab(vocab: Any) -> None:
+    """Frees what is kept of a vocabulary. To be called before its model is freed.
+
+    Another model at the same address could be taken for it otherwise.
+    """
+    library.llama_sieve_vocab_forget(_vocabulary(vocab))
