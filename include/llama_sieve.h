@@ -1933,6 +1933,21 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
                                                    const char *schema,
                                                    uint32_t flags);
 
+/*
+ Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
+ grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL behind it
+ included, and writes it to out if cap is as large; otherwise nothing, so that out may be
+ NULL to ask.
+
+ The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's own
+ grammars refuse counts above 2000, and are slow where there are many ways to go on. 0, and
+ llama_sieve_last_error says why, where that function gives NULL. Needs no host.
+
+ The caller guarantees:
+ schema is NULL or a C string; out is NULL or has room for cap bytes.
+ */
+size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char *out, size_t cap);
+
 /* The most tags of a description. */
 #define LLAMA_SIEVE_TAGS_MAX 4096
 
@@ -1941,7 +1956,7 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
 
 /*
  Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
- regular expression or a grammar up to its end tag: what tool calls are.
+ JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
 
  json describes the tags:
 
@@ -1951,16 +1966,17 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
 
  "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
  text, which are never read as characters then; without "end" a span ends with its content. The
- content is one of "regex", as of llama_sieve_init_regex, and "grammar", GBNF with the rule root;
- "json_schema" is refused so far. With "required" the text may end only behind a span, with
- "once" it ends there. Free text has no begin tag in it; one must not stand within another.
- flags is 0. See docs/grammar.md.
+ content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
+ of llama_sieve_init_regex, and "grammar", GBNF with the rule root. With "required" the text may
+ end only behind a span, with "once" it ends there. Free text has no begin tag in it; one must
+ not stand within another. flags is 0. See docs/grammar.md.
 
  The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
  names the tag and what is wrong with it, where the description cannot be read, is beyond
- LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_PATTERN_MAX_* or
- LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a bit of flags is set. What the
- host's tokenizer throws, which is asked for tokens by their texts, passes through.
+ LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_JSON_MAX_*,
+ LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a
+ bit of flags is set. What the host's tokenizer throws, which is asked for tokens by their
+ texts, passes through.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.

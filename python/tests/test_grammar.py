@@ -88,6 +88,21 @@ def test_valid_json_is_accepted_and_invalid_json_is_not(llm):
         assert (constraint.accepts(draft) == len(draft)) == valid, text
 
 
+def test_a_schema_as_a_grammars_text_allows_the_same(llm, rng):
+    text = llama_sieve.json_schema_to_gbnf(SCHEMA, compact=True)
+    ours, read = JsonSchema(llm, SCHEMA, compact=True), Grammar(llm, text)
+    for _ in range(40):
+        assert read.mask().tolist() == ours.mask().tolist()
+        choices = allowed(ours)
+        if ours.complete:
+            break
+        token = int(rng.choice(choices))
+        ours.accept(token)
+        read.accept(token)
+    with pytest.raises(llama_sieve.InvalidError, match="objects"):
+        llama_sieve.json_schema_to_gbnf({"type": "objects"})
+
+
 def test_a_model_of_pydantics_is_a_schema(llm):
     class Model:
         @classmethod

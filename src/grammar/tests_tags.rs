@@ -195,15 +195,15 @@ fn refusals_name_the_tag() {
         ),
         (
             &tag(r#"{"begin": "<"}"#),
-            "tag 0: it needs one of \"regex\" and \"grammar\"",
+            "tag 0: it needs one of \"json_schema\", \"regex\" and",
         ),
         (
             &tag(r#"{"begin": "<", "regex": "a", "grammar": "b"}"#),
             "needs one of",
         ),
         (
-            &tag(r#"{"begin": "<", "json_schema": {"type": "object"}}"#),
-            "\"json_schema\" is not",
+            &tag(r#"{"begin": "<", "json_schema": {"type": "objects"}}"#),
+            "tag 0: \"json_schema\": the schema at \"#\"",
         ),
         (
             &tag(r#"{"begin": "<", "regex": "a("}"#),

@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod elsewhere;
 mod random;
 mod suite;
 

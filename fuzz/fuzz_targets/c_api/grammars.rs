@@ -135,8 +135,15 @@ pub(crate) unsafe fn schema(
 ) -> *mut llama_sampler {
     let text = text.get(&SCHEMAS);
     let text = text.as_ref().map_or(null(), |text| text.as_ptr());
-    // SAFETY: NULL or a C string, and the caller guarantees the vocabulary.
-    unsafe { llama_sieve_init_json_schema(vocab, text, flags) }
+    // SAFETY: NULL or a C string, room of the length that is given, and the caller guarantees the
+    // vocabulary.
+    unsafe {
+        let n = llama_sieve_json_schema_to_gbnf(text, flags, null_mut(), 0);
+        let mut gbnf = vec![1_u8; n];
+        assert_eq!(llama_sieve_json_schema_to_gbnf(text, flags, gbnf.as_mut_ptr().cast(), n), n);
+        assert_eq!(gbnf.iter().position(|&byte| byte == 0), n.checked_sub(1));
+        llama_sieve_init_json_schema(vocab, text, flags)
+    }
 }
 
 impl World {

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Regex,
         Tags,
         forget_vocab,
+        json_schema_to_gbnf,
     )
     from .host import (
         KINDS,
@@ -131,6 +132,7 @@ __all__ = [
     "entropy",
     "forget_vocab",
     "greedy",
+    "json_schema_to_gbnf",
     "last_error",
     "patch",
     "sample_batch",
@@ -175,6 +177,7 @@ _MODULES = {
         "Regex",
         "Tags",
         "forget_vocab",
+        "json_schema_to_gbnf",
     ),
     "host": (
         "KINDS",

@@ -241,6 +241,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "init_regex": (c_void_p, [c_void_p, c_char_p, c_uint32]),
     "init_choice": (c_void_p, [c_void_p, c_void_p, c_size_t]),
     "init_tags": (c_void_p, [c_void_p, c_char_p, c_uint32]),
+    "json_schema_to_gbnf": (c_size_t, [c_char_p, c_uint32, c_void_p, c_size_t]),
     "vocab_forget": (None, [c_void_p]),
     "grammar_mask": (c_size_t, [c_void_p, c_void_p, c_size_t]),
     "grammar_is_complete": (c_bool, [c_void_p]),

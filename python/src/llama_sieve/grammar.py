@@ -55,6 +55,11 @@ def _vocabulary(vocab: Any) -> int:
     return host.pointer(vocab, "vocab")
 
 
+def _flags(*flags: bool) -> int:
+    """LLAMA_SIEVE_JSON_*: compact, closed, any order, lenient."""
+    return sum(bit for bit, flag in zip((2, 4, 8, 16), flags) if flag)
+
+
 class Constraint(Sampler):
     """A sampler that lets only tokens through with which the text can still follow a grammar.
 
@@ -173,9 +178,8 @@ class JsonSchema(Constraint):
         any_order: properties in any order. lenient: what cannot be enforced is left out, with a
         warning, instead of InvalidError.
         """
-        flags = (compact, closed, any_order, lenient)
-        bits = sum(bit for bit, flag in zip((2, 4, 8, 16), flags) if flag)
-        super().__init__("json_schema", vocab, _json(schema), bits)
+        flags = _flags(compact, closed, any_order, lenient)
+        super().__init__("json_schema", vocab, _json(schema), flags)
 
 
 class Regex(Constraint):
@@ -194,7 +198,7 @@ class Choice(Constraint):
 
 
 class Tags(Constraint):
-    """Free text in which a begin tag opens a span that follows a pattern or a grammar.
+    """Free text in which a begin tag opens a span that follows a schema, a pattern or a grammar.
 
     What tool calls are: see docs/grammar.md.
     """
@@ -205,6 +209,28 @@ class Tags(Constraint):
         `{"tags": [{"begin": "<n>", "regex": "[0-9]+", "end": "</n>"}], "required": False}`
         """
         super().__init__("tags", vocab, _json(description), 0)
+
+
+def json_schema_to_gbnf(
+    schema: Any,
+    *,
+    compact: bool = False,
+    closed: bool = False,
+    any_order: bool = False,
+    lenient: bool = False,
+) -> str:
+    """The grammar of a schema's texts in GBNF, for a server that takes one; no llama.cpp is needed.
+
+    The arguments are those of `JsonSchema`.
+    """
+    convert = library.llama_sieve_json_schema_to_gbnf
+    text, flags = _json(schema), _flags(compact, closed, any_order, lenient)
+    size = convert(text, flags, None, 0)
+    if not size:
+        raise error_of(library.llama_sieve_last_error_code())
+    found = ctypes.create_string_buffer(size)
+    convert(text, flags, found, size)
+    return found.value.decode()
 
 
 def forget_vocab(vocab: Any) -> None:

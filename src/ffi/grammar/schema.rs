@@ -3,11 +3,13 @@
 use std::ffi::c_char;
 
 use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
-use crate::ffi::failure::{Failure, made, usable};
+use crate::ffi::failure::{Failure, made, usable, value};
+use crate::ffi::given::{Argument, argument};
+use crate::ffi::grammar::making::invalid;
 use crate::ffi::grammar::pattern::constructed;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
-use crate::grammar::schema::Options;
+use crate::grammar::schema::{Options, Refusal, to_gbnf};
 use crate::grammar::{Grammar, limits};
 use crate::log;
 
@@ -90,14 +92,55 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
         let text = unsafe { c_bytes(schema) };
         let grammar = |tree: &_| {
             let (grammar, left_out) = Grammar::of_schema(text, options, tree)?;
-            for refusal in left_out {
-                log::warn(&format!("left out: {refusal}"));
-            }
+            warn_of(&left_out);
             Ok(grammar)
         };
         // SAFETY: the caller guarantees the vocabulary.
         unsafe { constructed(vocab, grammar) }
     })
+}
+
+const OUT: Argument = argument!("out", "cap");
+
+/// Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
+/// grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL behind it
+/// included, and writes it to `out` if `cap` is as large; otherwise nothing, so that `out` may be
+/// NULL to ask.
+///
+/// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's own
+/// grammars refuse counts above 2000, and are slow where there are many ways to go on. 0, and
+/// llama_sieve_last_error says why, where that function gives NULL. Needs no host.
+///
+/// # Safety
+/// `schema` is NULL or a C string; `out` is NULL or has room for `cap` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_json_schema_to_gbnf(
+    schema: *const c_char,
+    flags: u32,
+    out: *mut c_char,
+    cap: usize,
+) -> usize {
+    value("llama_sieve_json_schema_to_gbnf", 0, || {
+        let options = options(flags)?;
+        usable("schema", schema)?;
+        // SAFETY: the caller guarantees the string and the room.
+        let (text, room) = unsafe { (c_bytes(schema), OUT.room_or_none(out.cast::<u8>(), cap)?) };
+        let (mut gbnf, left_out) =
+            to_gbnf(text, options).map_err(|refusal| invalid(refusal.to_string()))?;
+        warn_of(&left_out);
+        gbnf.push('\0');
+        let n = gbnf.len();
+        if let Some(room) = room.get_mut(..n) {
+            room.copy_from_slice(gbnf.as_bytes());
+        }
+        Ok::<_, Failure>(n)
+    })
+}
+
+fn warn_of(left_out: &[Refusal]) {
+    for refusal in left_out {
+        log::warn(&format!("left out: {refusal}"));
+    }
 }
 
 fn options(flags: u32) -> Result<Options, Failure> {

@@ -28,7 +28,7 @@ const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_BYTES == limits::MAX_TAG_TEXT);
 const CALL: &str = "llama_sieve_init_tags";
 
 /// Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
-/// regular expression or a grammar up to its end tag: what tool calls are.
+/// JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
 ///
 /// `json` describes the tags:
 ///
@@ -38,16 +38,17 @@ const CALL: &str = "llama_sieve_init_tags";
 ///
 /// "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
 /// text, which are never read as characters then; without "end" a span ends with its content. The
-/// content is one of "regex", as of llama_sieve_init_regex, and "grammar", GBNF with the rule root;
-/// "json_schema" is refused so far. With "required" the text may end only behind a span, with
-/// "once" it ends there. Free text has no begin tag in it; one must not stand within another.
-/// `flags` is 0. See docs/grammar.md.
+/// content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
+/// of llama_sieve_init_regex, and "grammar", GBNF with the rule root. With "required" the text may
+/// end only behind a span, with "once" it ends there. Free text has no begin tag in it; one must
+/// not stand within another. `flags` is 0. See docs/grammar.md.
 ///
 /// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
 /// names the tag and what is wrong with it, where the description cannot be read, is beyond
-/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_PATTERN_MAX_* or
-/// LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a bit of `flags` is set. What the
-/// host's tokenizer throws, which is asked for tokens by their texts, passes through.
+/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_JSON_MAX_*,
+/// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a
+/// bit of `flags` is set. What the host's tokenizer throws, which is asked for tokens by their
+/// texts, passes through.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.

@@ -21,6 +21,7 @@ pub mod choice;
 pub mod compiled;
 pub mod elements;
 pub mod engine;
+pub mod gbnf;
 pub mod hash;
 pub mod host_work;
 pub mod limits;

@@ -17,13 +17,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
 use crate::grammar::builder::{Builder, TooLarge};
 use crate::grammar::elements::{Element, Rules};
 use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TAG_TEXT, MAX_TAGS, MAX_TEXT};
 use crate::grammar::parser::{Repetitions, token_texts, unlinked};
 use crate::grammar::pattern::{self, Extent, Plain};
+use crate::grammar::schema::{self, Options};
 use crate::grammar::vocabulary_tree::{Kind, VocabularyTree};
 use crate::quoted::quoted;
 use crate::token::Token;
@@ -54,7 +55,7 @@ struct Tag {
     end: Option<Mark>,
     regex: Option<String>,
     grammar: Option<String>,
-    json_schema: Option<IgnoredAny>,
+    json_schema: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -217,10 +218,15 @@ impl Making<'_> {
                 let written = written.map_err(|error| format!("\"grammar\": {error}"))?;
                 self.builder.embed(written).map_err(told)
             }
-            (None, None, Some(_)) => {
-                Err("\"json_schema\" is not supported yet: give \"regex\" or \"grammar\"".into())
+            (None, None, Some(schema)) => {
+                let written = schema::written(schema.get().as_bytes(), Options::default());
+                let (written, _) =
+                    written.map_err(|refusal| format!("\"json_schema\": {refusal}"))?;
+                self.builder.embed(written).map_err(told)
             }
-            _ => Err("it needs one of \"regex\" and \"grammar\" for its content".into()),
+            _ => Err(
+                "it needs one of \"json_schema\", \"regex\" and \"grammar\" for its content".into(),
+            ),
         }
     }
 

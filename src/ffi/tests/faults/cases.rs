@@ -9,7 +9,7 @@ use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
 use crate::ffi::grammar::between::*;
 use crate::ffi::grammar::pattern::*;
-use crate::ffi::grammar::schema::llama_sieve_init_json_schema;
+use crate::ffi::grammar::schema::{llama_sieve_init_json_schema, llama_sieve_json_schema_to_gbnf};
 use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::ffi::library::*;
@@ -55,6 +55,9 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_grammar_rollback", Clears, |w| unsafe { llama_sieve_grammar_rollback(w.grammar, 0) }.to_string(), "0", "-3"),
         case("llama_sieve_grammar_accepts", Leaves, |w| unsafe { llama_sieve_grammar_accepts(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
         case("llama_sieve_grammar_forced", Leaves, |w| unsafe { llama_sieve_grammar_forced(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_json_schema_to_gbnf", Leaves, |_| {
+            unsafe { llama_sieve_json_schema_to_gbnf(c"{\"const\":1}".as_ptr(), 2, null_mut(), 0) > 0 }.to_string()
+        }, "true", "false"),
         case("llama_sieve_grammar_cache_stats", Leaves, |_| {
             let mut stats = llama_sieve_cache_stats { hits: u64::MAX, misses: 0, evictions: 0, entries: 0, bytes: 0 };
             unsafe { llama_sieve_grammar_cache_stats(&mut stats) };

@@ -32,7 +32,7 @@ tests_of! {
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats llama_sieve_trie_get_stats
     llama_sieve_grammar_mask llama_sieve_grammar_is_complete llama_sieve_grammar_error llama_sieve_grammar_cache_stats llama_sieve_vocab_forget
-    llama_sieve_grammar_rollback llama_sieve_grammar_accepts llama_sieve_grammar_forced
+    llama_sieve_grammar_rollback llama_sieve_grammar_accepts llama_sieve_grammar_forced llama_sieve_json_schema_to_gbnf
     eliza_inference_bind_token_trie eliza_inference_set_token_trie eliza_inference_clear_token_trie
     llama_sieve_get_seed llama_sieve_certify llama_sieve_certify_build
     llama_sieve_chain_sample llama_sieve_chain_sample_logits llama_sieve_chain_sample_f16 llama_sieve_chain_sample_bf16

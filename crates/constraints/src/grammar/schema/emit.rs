@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use crate::grammar::elements::{ENDLESS, Element, Rules, left_recursive};
+use crate::grammar::elements::{ENDLESS, Element, Written, left_recursive};
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
 use crate::grammar::schema::output::{Output, Sequence};
@@ -52,7 +52,7 @@ struct Members {
 
 impl Emitter {
     /// The rules for a whole text.
-    pub fn rules_of(compiler: Compiler) -> Answer<(Rules, Vec<Refusal>)> {
+    pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
         let mut emitter = Self {
             compiler,
             output: Output::default(),
@@ -92,10 +92,7 @@ impl Emitter {
             None,
             "every rule begins with a character"
         );
-        let mut rules = Rules::link(written)
-            .map_err(|_| Refusal::whole("its grammar has too many sequences; make it smaller"))?;
-        rules.is_strict = true;
-        Ok((rules, emitter.compiler.left_out))
+        Ok((written, emitter.compiler.left_out))
     }
 
     /// The rule of an expression's values.

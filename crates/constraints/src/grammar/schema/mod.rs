@@ -28,16 +28,40 @@ mod tests;
 
 pub use refusal::{Options, Refusal};
 
-use crate::grammar::elements::Rules;
+use crate::grammar::elements::{Rules, Written};
+use crate::grammar::gbnf::gbnf;
+use crate::grammar::limits::MAX_TEXT;
 use crate::grammar::schema::emit::Emitter;
 use crate::grammar::schema::reader::read;
 use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
 
-/// The rules of a schema's texts, and what was left out, where the caller wants it so.
-pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
+/// The rules of a schema's texts as they are written, and what was left out, where the caller wants
+/// it so.
+pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
     let document = read(schema)?;
     let references = References::of(&document)?;
     Emitter::rules_of(Compiler::new(document, references, options))
+}
+
+/// The rules of a schema's texts, which are UTF-8, and what was left out.
+pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
+    let (written, left_out) = written(schema, options)?;
+    let mut rules = Rules::link(written)
+        .map_err(|_| Refusal::whole("its grammar has too many sequences; make it smaller"))?;
+    rules.is_strict = true;
+    Ok((rules, left_out))
+}
+
+/// A grammar in GBNF, with the rule `root`, of a schema's texts, and what was left out.
+pub fn to_gbnf(schema: &[u8], options: Options) -> Answer<(String, Vec<Refusal>)> {
+    let (written, left_out) = written(schema, options)?;
+    let text = gbnf(&written).ok_or_else(|| {
+        Refusal::whole(format!(
+            "its grammar has more than {MAX_TEXT} bytes as text (LLAMA_SIEVE_GRAMMAR_MAX_TEXT); \
+             make it smaller, or use llama_sieve_init_json_schema"
+        ))
+    })?;
+    Ok((text, left_out))
 }
