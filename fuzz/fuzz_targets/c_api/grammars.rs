@@ -140,7 +140,10 @@ pub(crate) unsafe fn schema(
     unsafe {
         let n = llama_sieve_json_schema_to_gbnf(text, flags, null_mut(), 0);
         let mut gbnf = vec![1_u8; n];
-        assert_eq!(llama_sieve_json_schema_to_gbnf(text, flags, gbnf.as_mut_ptr().cast(), n), n);
+        assert_eq!(
+            llama_sieve_json_schema_to_gbnf(text, flags, gbnf.as_mut_ptr().cast(), n),
+            n
+        );
         assert_eq!(gbnf.iter().position(|&byte| byte == 0), n.checked_sub(1));
         llama_sieve_init_json_schema(vocab, text, flags)
     }
