@@ -1895,6 +1895,12 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* The most elements of the grammar that a JSON Schema becomes. */
 #define LLAMA_SIEVE_JSON_MAX_ELEMENTS 1048576
 
+/*
+ The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
+ together, and the automata of its patterns, names and numbers.
+ */
+#define LLAMA_SIEVE_JSON_MAX_STEPS 33554432
+
 /* The most characters of white space in a row. */
 #define LLAMA_SIEVE_JSON_MAX_SPACE 64
 

@@ -48,6 +48,10 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
 /// The most elements of the grammar that a JSON Schema becomes.
 pub const LLAMA_SIEVE_JSON_MAX_ELEMENTS: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_ELEMENTS == limits::MAX_SCHEMA_ELEMENTS);
+/// The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
+/// together, and the automata of its patterns, names and numbers.
+pub const LLAMA_SIEVE_JSON_MAX_STEPS: usize = 33_554_432;
+const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STEPS == limits::MAX_SCHEMA_STEPS);
 /// The most characters of white space in a row.
 pub const LLAMA_SIEVE_JSON_MAX_SPACE: u32 = 64;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);

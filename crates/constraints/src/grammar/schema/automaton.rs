@@ -10,6 +10,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::grammar::limits::MAX_AUTOMATON_STATES;
+use crate::grammar::schema::work::{TooLarge, Work};
 
 /// First and last code point.
 pub type Span = (u32, u32);
@@ -53,12 +54,9 @@ pub struct Dfa {
     pub states: Vec<State>,
 }
 
-/// There are more states than [`MAX_AUTOMATON_STATES`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooLarge;
-
 /// Finds all states behind `start`. `edges` gives what follows one, ascending.
 pub fn explore<S: Clone + Eq + Hash>(
+    work: &Work,
     start: S,
     mut accepts: impl FnMut(&S) -> bool,
     mut edges: impl FnMut(&S, &mut Vec<(u32, u32, S)>),
@@ -71,6 +69,7 @@ pub fn explore<S: Clone + Eq + Hash>(
     while let Some(state) = found.get(states.len()).cloned() {
         let mut next = Vec::new();
         edges(&state, &mut next);
+        work.spend(8 * (1 + next.len()))?;
         let mut merged: Vec<Edge> = Vec::new();
         for (first, last, target) in next {
             let number = match numbers.get(&target) {
@@ -175,12 +174,18 @@ impl Dfa {
         self.states[at as usize].accepts
     }
 
-    fn pairs(&self, other: &Self, keep: impl Fn(bool, bool) -> bool) -> Result<Self, TooLarge> {
+    fn pairs(
+        &self,
+        other: &Self,
+        work: &Work,
+        keep: impl Fn(bool, bool) -> bool,
+    ) -> Result<Self, TooLarge> {
         let state = |dfa: &Self, at: u32| dfa.states.get(at as usize).cloned();
         let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
         // Where one of both is nowhere, what it would accept does not change any more.
         let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
         explore(
+            work,
             (0, 0),
             |&(a, b)| keep(accepts(self, a), accepts(other, b)),
             |&(a, b), next| {
@@ -188,7 +193,11 @@ impl Dfa {
                     state(self, a).unwrap_or_default(),
                     state(other, b).unwrap_or_default(),
                 );
-                let mut starts: Vec<u32> = Vec::with_capacity(2 * (a.edges.len() + b.edges.len()));
+                let n = a.edges.len() + b.edges.len();
+                if work.spend(4 * n).is_err() {
+                    return;
+                }
+                let mut starts: Vec<u32> = Vec::with_capacity(2 * n);
                 for &(first, last, _) in a.edges.iter().chain(&b.edges) {
                     starts.extend([first, last + 1]);
                 }
@@ -213,24 +222,25 @@ impl Dfa {
     }
 
     /// The texts of both.
-    pub fn and(&self, other: &Self) -> Result<Self, TooLarge> {
-        self.pairs(other, |a, b| a && b)
+    pub fn and(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
+        self.pairs(other, work, |a, b| a && b)
     }
 
     /// The texts of this one that are not of the other.
-    pub fn minus(&self, other: &Self) -> Result<Self, TooLarge> {
-        self.pairs(other, |a, b| a && !b)
+    pub fn minus(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
+        self.pairs(other, work, |a, b| a && !b)
     }
 
     /// The texts of either.
-    pub fn or(&self, other: &Self) -> Result<Self, TooLarge> {
-        self.pairs(other, |a, b| a || b)
+    pub fn or(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
+        self.pairs(other, work, |a, b| a || b)
     }
 
     /// The texts of so many characters.
-    pub fn of_length(&self, min: u64, max: Option<u64>) -> Result<Self, TooLarge> {
+    pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(
+            work,
             (0_u32, 0_u64),
             |&(at, n)| self.states[at as usize].accepts && n >= min,
             |&(at, n), next| {
@@ -340,7 +350,7 @@ impl Dfa {
     }
 
     /// The smallest automaton of the same texts, if it is found soon.
-    pub fn minimized(self) -> Self {
+    pub fn minimized(self, work: &Work) -> Self {
         const FEW: usize = 1 << 11;
         const MOST_ROUNDS: usize = 64;
         let dfa = self.trimmed();
@@ -350,7 +360,11 @@ impl Dfa {
         }
         let mut class: Vec<u32> = dfa.states.iter().map(|s| u32::from(s.accepts)).collect();
         let mut n_classes = 0;
+        let n_edges: usize = dfa.states.iter().map(|state| 2 + state.edges.len()).sum();
         for _ in 0..MOST_ROUNDS.max(n.min(256)) {
+            if work.spend(2 * n_edges).is_err() {
+                return dfa;
+            }
             let mut numbers: HashMap<(u32, Vec<Edge>), u32> = HashMap::new();
             let mut next = Vec::with_capacity(n);
             for (at, state) in dfa.states.iter().enumerate() {

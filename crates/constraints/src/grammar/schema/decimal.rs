@@ -20,6 +20,11 @@ impl Decimal {
         Self::of(false, Vec::new(), 0)
     }
 
+    /// The number of digits.
+    pub fn n_digits(&self) -> usize {
+        self.digits.len()
+    }
+
     fn of(negative: bool, mut digits: Vec<u8>, mut scale: i64) -> Self {
         let n_zeros = digits.iter().take_while(|&&digit| digit == 0).count();
         digits.drain(..n_zeros);

@@ -8,6 +8,7 @@
 
 use crate::grammar::limits::{MAX_SCHEMA_GROUPS, MAX_SCHEMA_PATTERN};
 use crate::grammar::schema::automaton::{ALL, Dfa, Span, explore};
+use crate::grammar::schema::work::Work;
 
 /// A pattern's parts.
 #[derive(Clone, Debug)]
@@ -27,7 +28,7 @@ enum Part {
 }
 
 /// The texts in which a pattern is found, as an automaton; or why there is none.
-pub fn found_in(pattern: &str) -> Result<Dfa, String> {
+pub fn found_in(pattern: &str, work: &Work) -> Result<Dfa, String> {
     let characters: Vec<char> = pattern.chars().collect();
     let mut reader = Reader {
         pattern: &characters,
@@ -46,7 +47,7 @@ pub fn found_in(pattern: &str) -> Result<Dfa, String> {
     let found = nodes.put(&part, search)?;
     nodes.all[found as usize].free.push(end);
     nodes
-        .automaton(start, end)
+        .automaton(start, end, work)
         .map_err(|_| "its automaton exceeds LLAMA_SIEVE_JSON_MAX_STATES; simplify it".into())
 }
 
@@ -549,7 +550,7 @@ impl Nodes {
         reached
     }
 
-    fn automaton(&self, start: u32, end: u32) -> Result<Dfa, ()> {
+    fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
         // Only nodes with something behind them count, and the end that takes everything.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
@@ -563,6 +564,7 @@ impl Nodes {
             reached
         };
         let dfa = explore(
+            work,
             (true, settled(&[start], true)),
             |(at_start, nodes)| self.reached(nodes, *at_start, true).contains(&end),
             |(_, nodes), next| {
@@ -574,6 +576,10 @@ impl Nodes {
                 let mut starts: Vec<u32> = spans.flat_map(|&(a, b)| [a, b + 1]).collect();
                 starts.sort_unstable();
                 starts.dedup();
+                let n = nodes.len() + starts.len() * (2 + classes.len());
+                if work.spend(4 * n).is_err() {
+                    return;
+                }
                 for pair in starts.windows(2) {
                     let has = |spans: &[Span]| {
                         let at = spans.partition_point(|span| span.1 < pair[0]);
@@ -592,6 +598,6 @@ impl Nodes {
                 }
             },
         );
-        dfa.map(Dfa::minimized).map_err(|_| ())
+        dfa.map(|dfa| dfa.minimized(work)).map_err(|_| ())
     }
 }

@@ -81,6 +81,7 @@ impl Emitter {
             let alternatives = emitter.alternatives(&shape, at)?;
             emitter.output.define(rule, alternatives)?;
         }
+        emitter.compiler.check_work()?;
         let mut written = std::mem::take(&mut emitter.output.written);
         written.classes = emitter.output.take_classes();
         written.root = whole;
@@ -133,6 +134,9 @@ impl Emitter {
     }
 
     fn too_large(&self, at: JsonId, keyword: &str) -> Refusal {
+        if let Err(refusal) = self.compiler.check_work() {
+            return refusal;
+        }
         self.compiler.refusal(
             at,
             keyword,
@@ -658,7 +662,7 @@ impl Emitter {
         let regions = (|| {
             let mut dfa = names.cloned().unwrap_or_else(Dfa::all);
             if !named.is_empty() {
-                dfa = dfa.minus(&Dfa::of_texts(texts)?)?;
+                dfa = dfa.minus(&Dfa::of_texts(texts)?, &self.compiler.work)?;
             }
             let mut regions = vec![(dfa, Vec::new())];
             for rest in &objects.rests {
@@ -669,11 +673,13 @@ impl Emitter {
                         let lang = self.compiler.lang_of(lang);
                         let mut split = Vec::new();
                         for (dfa, exprs, matches) in parts {
-                            let (inside, outside) = (dfa.and(&lang)?, dfa.minus(&lang)?);
+                            let work = &self.compiler.work;
+                            let (inside, outside) =
+                                (dfa.and(&lang, work)?, dfa.minus(&lang, work)?);
                             let mut more = exprs.clone();
                             more.push(expr);
-                            split.push((inside.minimized(), more, true));
-                            split.push((outside.minimized(), exprs, matches));
+                            split.push((inside.minimized(work), more, true));
+                            split.push((outside.minimized(work), exprs, matches));
                         }
                         split.retain(|(dfa, _, _)| !dfa.is_empty());
                         parts = split;
@@ -687,7 +693,7 @@ impl Emitter {
                 }
                 regions = next;
             }
-            Ok::<_, crate::grammar::schema::automaton::TooLarge>(regions)
+            Ok::<_, crate::grammar::schema::work::TooLarge>(regions)
         })();
         let Ok(regions) = regions else {
             let refusal = self.too_large(at, "patternProperties");
@@ -703,7 +709,8 @@ impl Emitter {
             }
             match by_value.iter_mut().find(|(other, _)| *other == expr) {
                 Some((_, all)) => {
-                    let both = all.or(&dfa).map(Dfa::minimized);
+                    let work = &self.compiler.work;
+                    let both = all.or(&dfa, work).map(|all| all.minimized(work));
                     *all = both.map_err(|_| self.too_large(at, "patternProperties"))?;
                 }
                 None => by_value.push((expr, dfa)),

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::grammar::schema::automaton::{Dfa, Shared};
+use crate::grammar::schema::automaton::Shared;
 use crate::grammar::schema::ecma::found_in;
+use crate::grammar::schema::work::Work;
 
 /// The formats that are enforced; all others are annotations.
 pub const ENFORCED: [&str; 12] = [
@@ -31,9 +32,12 @@ pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
         let Some((pattern, most)) = pattern_of(format) else {
             return Err(format!("{format} has no pattern"));
         };
-        let mut dfa = found_in(&pattern)?;
+        let work = Work::default();
+        let mut dfa = found_in(&pattern, &work)?;
         if most.is_some() {
-            let short = dfa.of_length(0, most).map(Dfa::minimized);
+            let short = dfa
+                .of_length(0, most, &work)
+                .map(|dfa| dfa.minimized(&work));
             dfa = short.map_err(|_| String::from("its automaton is too large"))?;
         }
         Ok(Arc::new(dfa))

@@ -1,5 +1,6 @@
 //! The values that each keyword allows.
 
+use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use crate::grammar::schema::reader::{Json, JsonId, Members};
 use crate::grammar::schema::references::Draft;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
-    ANY, Arrays, Bound, Compiler, Contains, ExprId, LangId, NEVER, Numbers, Objects, Rest, Scalar,
-    Shape, Strings, shape_of_scalar,
+    ANY, Arrays, Bound, Compiler, Contains, Expr, ExprId, LangId, NEVER, Numbers, Objects, Rest,
+    Scalar, Shape, Strings, shape_of_scalar,
 };
 use crate::quoted::quoted;
 
@@ -186,6 +187,30 @@ impl Compiler {
         self.references.is_said && self.references.draft < draft
     }
 
+    /// The value of "const" that a schema allows alone.
+    fn constant(&self, id: ExprId) -> Option<&Json> {
+        let Expr::Schema(at) = *self.expr(id) else {
+            return None;
+        };
+        if self.is_before(Draft::Six) || self.document.member(at, "$ref").is_some() {
+            return None;
+        }
+        let value = self.document.member(at, "const")?;
+        Some(self.document.get(value))
+    }
+
+    /// True if two schemas have no value in common, since each allows another scalar alone: how
+    /// alternatives are usually told apart.
+    pub(super) fn are_different_constants(&self, a: ExprId, b: ExprId) -> bool {
+        match (self.constant(a), self.constant(b)) {
+            (None, _) | (_, None) => false,
+            (Some(Json::Number(a, _)), Some(Json::Number(b, _))) => a != b,
+            (Some(Json::String(a)), Some(Json::String(b))) => a != b,
+            (Some(Json::Bool(a)), Some(Json::Bool(b))) => a != b,
+            (Some(a), Some(b)) => mem::discriminant(a) != mem::discriminant(b),
+        }
+    }
+
     /// The values of the schema that the text has here.
     pub(super) fn shape_of_schema(&mut self, at: JsonId) -> Answer<Shape> {
         match self.document.get(at) {
@@ -267,7 +292,9 @@ impl Compiler {
             let mut all = Shape::default();
             for &value in values.iter() {
                 let value = self.shape_of_value(value);
+                self.spend(8 * (1 + all.n_ways()))?;
                 all.add(value);
+                self.check_ways(&all, "enum")?;
             }
             shape = self.and(&shape, &all)?;
         }
@@ -389,9 +416,10 @@ impl Compiler {
     }
 
     fn pattern(&mut self, at: JsonId, keyword: &str, pattern: &str) -> Answer<LangId> {
-        let lang = self.lang(format!("pattern {pattern}"), || {
-            found_in(pattern).map(Arc::new)
+        let lang = self.lang(format!("pattern {pattern}"), |work| {
+            found_in(pattern, work).map(Arc::new)
         });
+        self.check_work()?;
         lang.map_err(|why| self.refusal(at, keyword, format!("\"{}\": {why}", quoted(pattern))))
     }
 
@@ -399,7 +427,7 @@ impl Compiler {
         let Some(dfa) = automaton_of(format) else {
             return Ok(None);
         };
-        let lang = self.lang(format!("format {format}"), || dfa);
+        let lang = self.lang(format!("format {format}"), |_| dfa);
         lang.map(Some)
             .map_err(|why| self.refusal(at, "format", format!("\"{}\": {why}", quoted(format))))
     }
@@ -701,7 +729,9 @@ impl Compiler {
         let mut all = Shape::default();
         for branch in self.branches(at, "anyOf")? {
             let branch = self.shape(branch)?;
+            self.spend(8 * branch.n_ways() * (1 + all.n_ways()))?;
             all.add((*branch).clone());
+            self.check_ways(&all, "anyOf")?;
         }
         self.and(shape, &all).map(Some)
     }
@@ -714,11 +744,22 @@ impl Compiler {
             let branch = self.shape(branch)?;
             shapes.push(self.and(shape, &branch)?);
         }
+        let n = shapes.len();
+        self.spend(n.saturating_mul(n))?;
+        let mut are_apart = vec![false; n * n];
+        for (i, shape) in shapes.iter().enumerate() {
+            for (j, other) in shapes.iter().enumerate().skip(i + 1) {
+                let both = self.and(shape, other)?;
+                if self.has_none(&both, LEVELS) {
+                    (are_apart[i * n + j], are_apart[j * n + i]) = (true, true);
+                }
+            }
+        }
         let mut one = Shape::default();
         for (i, shape) in shapes.iter().enumerate() {
             let mut only = shape.clone();
             for (j, other) in shapes.iter().enumerate() {
-                if i == j {
+                if i == j || are_apart[i * n + j] {
                     continue;
                 }
                 let both = self.and(&only, other)?;
@@ -740,6 +781,7 @@ impl Compiler {
                     }
                 };
             }
+            self.spend(8 * only.n_ways() * (1 + one.n_ways()))?;
             one.add(only);
         }
         Ok(Some(one))

@@ -25,6 +25,7 @@ pub mod refusal;
 pub mod shape;
 #[cfg(all(test, not(miri)))]
 mod tests;
+pub mod work;
 
 pub use refusal::{Options, Refusal};
 
@@ -40,9 +41,14 @@ use crate::grammar::schema::shape::Compiler;
 /// The rules of a schema's texts as they are written, and what was left out, where the caller wants
 /// it so.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
-    let document = read(schema)?;
-    let references = References::of(&document)?;
-    Emitter::rules_of(Compiler::new(document, references, options))
+    /// More than the deepest schema takes, unoptimised, which is bounded by its nesting and by the
+    /// schemas that follow each other. Threads with small stacks get another one for the call.
+    const STACK: usize = 1 << 20;
+    stacker::maybe_grow(STACK, 2 * STACK, || {
+        let document = read(schema)?;
+        let references = References::of(&document)?;
+        Emitter::rules_of(Compiler::new(document, references, options))
+    })
 }
 
 /// The rules of a schema's texts, which are UTF-8, and what was left out.

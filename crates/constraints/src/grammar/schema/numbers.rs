@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::grammar::schema::automaton::{Dfa, Shared, TooLarge, explore};
+use crate::grammar::schema::automaton::{Dfa, Shared, explore};
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::shape::{Bound, Compiler, Numbers};
+use crate::grammar::schema::work::{TooLarge, Work};
 
 /// A bound on a number without its sign.
 struct Limit {
@@ -171,7 +172,7 @@ impl Multiple {
     }
 }
 
-fn digits_of(numbers: &Numbers) -> Result<Dfa, TooLarge> {
+fn digits_of(numbers: &Numbers, work: &Work) -> Result<Dfa, TooLarge> {
     let signs = [
         positive(&numbers.min, &numbers.max),
         negative(&numbers.min, &numbers.max),
@@ -269,6 +270,9 @@ fn digits_of(numbers: &Numbers) -> Result<Dfa, TooLarge> {
         if place.phase == Phase::Zero {
             return;
         }
+        if work.spend(40 * multiples.len()).is_err() {
+            return;
+        }
         for digit in 0..10 {
             let phase = match place.phase {
                 Phase::Start | Phase::Sign if digit == 0 => Phase::Zero,
@@ -307,7 +311,7 @@ fn digits_of(numbers: &Numbers) -> Result<Dfa, TooLarge> {
             );
         }
     };
-    Ok(explore(start, accepts, edges)?.minimized())
+    Ok(explore(work, start, accepts, edges)?.minimized(work))
 }
 
 impl Compiler {
@@ -322,17 +326,17 @@ impl Compiler {
                 Dfa::of_texts(texts.iter().map(String::as_str))?
             }
             None => {
-                let mut dfa = digits_of(numbers)?;
+                let mut dfa = digits_of(numbers, &self.work)?;
                 for number in &numbers.except {
                     let bound = Some((number.clone(), false));
-                    let same = digits_of(&Numbers {
+                    let same = Numbers {
                         min: bound.clone(),
                         max: bound,
                         ..Numbers::default()
-                    });
-                    dfa = dfa.minus(&same?)?;
+                    };
+                    dfa = dfa.minus(&digits_of(&same, &self.work)?, &self.work)?;
                 }
-                dfa.minimized()
+                dfa.minimized(&self.work)
             }
         };
         let dfa = Arc::new(dfa);

@@ -9,12 +9,13 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_WAYS};
-use crate::grammar::schema::automaton::{Dfa, Shared, TooLarge};
+use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_STEPS, MAX_SCHEMA_WAYS};
+use crate::grammar::schema::automaton::{Dfa, Shared};
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::reader::{Document, Json, JsonId};
 use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
+use crate::grammar::schema::work::{TooLarge, Work};
 
 /// The number of an expression.
 pub type ExprId = u32;
@@ -100,6 +101,26 @@ pub struct Numbers {
     pub except: Vec<Decimal>,
 }
 
+/// Steps for what combines lists of these lengths: each is copied, and searched for all that the
+/// other has.
+fn cost(a: usize, b: usize) -> usize {
+    64 + 8 * (a + b) + a * b / 2
+}
+
+impl Numbers {
+    fn len(&self) -> usize {
+        let lists = [&self.multiples, &self.no_multiples, &self.except];
+        let n: usize = lists.iter().map(|list| list.len()).sum();
+        let bounds = [&self.min, &self.max].into_iter().flatten();
+        let n_digits: usize = bounds.map(|(bound, _)| bound.n_digits()).sum();
+        1 + n + self.only.as_ref().map_or(0, Vec::len) + n_digits / 16
+    }
+
+    fn cost(&self, other: &Self) -> usize {
+        cost(self.len(), other.len())
+    }
+}
+
 /// Strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strings {
@@ -113,6 +134,16 @@ pub struct Strings {
     pub only: Option<Vec<Rc<str>>>,
     /// None of these.
     pub except: Vec<Rc<str>>,
+}
+
+impl Strings {
+    fn len(&self) -> usize {
+        1 + self.langs.len() + self.except.len() + self.only.as_ref().map_or(0, Vec::len)
+    }
+
+    fn cost(&self, other: &Self) -> usize {
+        cost(self.len(), other.len())
+    }
 }
 
 /// Elements of an array that are to be of some kind.
@@ -141,6 +172,13 @@ pub struct Arrays {
     pub contains: Vec<Contains>,
     /// The schema that says that no two are equal, if one does.
     pub unique: Option<JsonId>,
+}
+
+impl Arrays {
+    fn cost(&self, other: &Self) -> usize {
+        let len = |of: &Self| 1 + of.prefix.len() + of.contains.len();
+        cost(len(self), len(other))
+    }
 }
 
 impl Default for Arrays {
@@ -182,6 +220,16 @@ pub struct Objects {
     pub max: Option<u64>,
     /// A schema that says something of the object.
     pub at: Option<JsonId>,
+}
+
+impl Objects {
+    fn cost(&self, other: &Self) -> usize {
+        let len = |of: &Self| {
+            let patterns: usize = of.rests.iter().map(|rest| 1 + rest.patterns.len()).sum();
+            1 + of.named.len() + of.required.len() + of.names.len() + patterns
+        };
+        cost(len(self), len(other))
+    }
 }
 
 impl Shape {
@@ -233,7 +281,8 @@ impl Shape {
         extend(&mut self.objects, other.objects);
     }
 
-    fn n_ways(&self) -> usize {
+    /// The number of alternatives.
+    pub fn n_ways(&self) -> usize {
         self.numbers.len() + self.strings.len() + self.arrays.len() + self.objects.len()
     }
 }
@@ -256,11 +305,15 @@ pub struct Compiler {
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
-    empty: HashMap<ExprId, bool>,
+    /// The expressions of which it is known that there is no value (`None`), or with how many
+    /// levels that was not found.
+    empty: HashMap<ExprId, Option<usize>>,
     /// The automata of strings and numbers that were asked for.
     pub string_automata: HashMap<Strings, Shared>,
     /// Those of numbers.
     pub number_automata: HashMap<Numbers, Shared>,
+    /// The steps that are left.
+    pub work: Work,
 }
 
 /// The tighter of two bounds, of which `is_beyond` says whether the first is.
@@ -314,6 +367,7 @@ impl Compiler {
             empty: HashMap::new(),
             string_automata: HashMap::new(),
             number_automata: HashMap::new(),
+            work: Work::default(),
         };
         compiler.number(Expr::Any);
         compiler.number(Expr::Never);
@@ -376,6 +430,7 @@ impl Compiler {
         match *all {
             [] => ANY,
             [only] => only,
+            [a, b] if self.are_different_constants(a, b) => NEVER,
             _ => self.number(Expr::And(all)),
         }
     }
@@ -395,13 +450,13 @@ impl Compiler {
     pub fn lang(
         &mut self,
         name: String,
-        make: impl FnOnce() -> Result<Shared, String>,
+        make: impl FnOnce(&Work) -> Result<Shared, String>,
     ) -> Result<LangId, String> {
         if let Some(&number) = self.lang_numbers.get(&name) {
             return Ok(number);
         }
         let number = self.langs.len() as LangId;
-        self.langs.push(make()?);
+        self.langs.push(make(&self.work)?);
         self.lang_numbers.insert(name, number);
         Ok(number)
     }
@@ -458,14 +513,15 @@ impl Compiler {
         }
     }
 
-    fn check_ways(&self, shape: &Shape) -> Answer<()> {
+    /// Refuses a shape of too many alternatives, of which a keyword says what they are.
+    pub fn check_ways(&self, shape: &Shape, keyword: &str) -> Answer<()> {
         match shape.n_ways() > MAX_SCHEMA_WAYS {
             false => Ok(()),
             true => {
                 let at = self.open.last().map_or(0, |&id| self.place_of(id));
                 Err(self.refusal(
                     at,
-                    "anyOf",
+                    keyword,
                     format!(
                         "the ways multiply to more than LLAMA_SIEVE_JSON_MAX_WAYS, \
                          {MAX_SCHEMA_WAYS}; say it with fewer alternatives"
@@ -473,6 +529,22 @@ impl Compiler {
                 ))
             }
         }
+    }
+
+    /// Takes steps, or refuses.
+    pub fn spend(&self, n: usize) -> Answer<()> {
+        self.work.spend(n).map_err(|_| {
+            Refusal::whole(format!(
+                "it takes more than LLAMA_SIEVE_JSON_MAX_STEPS steps to find what its keywords \
+                 allow together, {MAX_SCHEMA_STEPS}; use fewer alternatives, simpler patterns, or \
+                 tell alternatives apart by a type or a \"const\""
+            ))
+        })
+    }
+
+    /// Refuses where no steps are left.
+    pub fn check_work(&self) -> Answer<()> {
+        self.spend(usize::from(self.work.is_spent()))
     }
 
     /// The values of both.
@@ -506,22 +578,26 @@ impl Compiler {
         }
         for x in &a.numbers {
             for y in &b.numbers {
+                self.spend(x.cost(y) + shape.numbers.len())?;
                 put(&mut shape.numbers, and_numbers(x, y));
             }
         }
         for x in &a.strings {
             for y in &b.strings {
+                self.spend(x.cost(y) + shape.strings.len())?;
                 put(&mut shape.strings, and_strings(x, y));
             }
         }
         for x in &a.arrays {
             for y in &b.arrays {
+                self.spend(x.cost(y) + shape.arrays.len())?;
                 let both = self.and_arrays(x, y);
                 put(&mut shape.arrays, both);
             }
         }
         for x in &a.objects {
             for y in &b.objects {
+                self.spend(x.cost(y) + shape.objects.len())?;
                 let both = self.and_objects(x, y);
                 put(&mut shape.objects, both);
             }
@@ -534,7 +610,7 @@ impl Compiler {
         shape.objects.retain(|objects| {
             objects.max.is_none_or(|max| objects.min <= max) && !objects.lacks_required()
         });
-        self.check_ways(&shape)?;
+        self.check_ways(&shape, "anyOf")?;
         Ok(shape)
     }
 
@@ -617,42 +693,46 @@ impl Compiler {
             let all = std::mem::take(&mut shape.numbers);
             for x in &all {
                 for piece in minus_numbers(y) {
+                    self.spend(x.cost(y) + shape.numbers.len())?;
                     let one = and_numbers(x, &piece);
                     if !are_none(&one) && !shape.numbers.contains(&one) {
                         shape.numbers.push(one);
                     }
                 }
             }
-            self.check_ways(&shape)?;
+            self.check_ways(&shape, "anyOf")?;
         }
         for y in &b.strings {
             let all = std::mem::take(&mut shape.strings);
             for x in &all {
                 for piece in minus_strings(y) {
+                    self.spend(x.cost(y) + shape.strings.len())?;
                     let one = and_strings(x, &piece);
                     if !are_no_strings(&one) && !shape.strings.contains(&one) {
                         shape.strings.push(one);
                     }
                 }
             }
-            self.check_ways(&shape)?;
+            self.check_ways(&shape, "anyOf")?;
         }
         for y in &b.arrays {
             let all = std::mem::take(&mut shape.arrays);
             for x in &all {
                 for piece in self.minus_arrays(x, y)? {
+                    self.spend(x.cost(y) + shape.arrays.len())?;
                     let one = self.and_arrays(x, &piece);
                     if one.max.is_none_or(|max| one.min <= max) && !shape.arrays.contains(&one) {
                         shape.arrays.push(one);
                     }
                 }
             }
-            self.check_ways(&shape)?;
+            self.check_ways(&shape, "anyOf")?;
         }
         for y in &b.objects {
             let all = std::mem::take(&mut shape.objects);
             for x in &all {
                 for piece in self.minus_objects(x, y)? {
+                    self.spend(x.cost(y) + shape.objects.len())?;
                     let one = self.and_objects(x, &piece);
                     if one.max.is_none_or(|max| one.min <= max)
                         && !one.lacks_required()
@@ -662,9 +742,9 @@ impl Compiler {
                     }
                 }
             }
-            self.check_ways(&shape)?;
+            self.check_ways(&shape, "anyOf")?;
         }
-        self.check_ways(&shape)?;
+        self.check_ways(&shape, "anyOf")?;
         Ok(shape)
     }
 
@@ -823,9 +903,13 @@ impl Compiler {
     }
 
     fn is_empty_within(&mut self, id: ExprId, levels: usize) -> bool {
-        if let Some(&known) = self.empty.get(&id) {
-            return known;
+        match self.empty.get(&id) {
+            Some(None) => return true,
+            // With fewer levels no more is found.
+            Some(&Some(looked_at)) if levels <= looked_at => return false,
+            _ => {}
         }
+        let looked_at = levels;
         let Some(levels) = levels.checked_sub(1) else {
             return false;
         };
@@ -836,15 +920,14 @@ impl Compiler {
             self.left_out.truncate(n_left_out);
         }
         let is_empty = shape.is_ok_and(|shape| self.has_none(&shape, levels));
-        if is_empty || levels + 1 == 6 {
-            self.empty.insert(id, is_empty);
-        }
+        self.empty.insert(id, (!is_empty).then_some(looked_at));
         is_empty
     }
 
     /// True only if there is no value.
     pub fn has_none(&mut self, shape: &Shape, levels: usize) -> bool {
-        !shape.null
+        self.work.spend(1 + shape.n_ways()).is_ok()
+            && !shape.null
             && !shape.no
             && !shape.yes
             && shape.numbers.iter().all(|numbers| self.no_number(numbers))
@@ -860,15 +943,30 @@ impl Compiler {
     }
 
     fn no_number(&mut self, numbers: &Numbers) -> bool {
+        let only_list = Numbers {
+            only: None,
+            ..numbers.clone()
+        } == Numbers::default();
         are_none(numbers)
-            || self
-                .automaton_of_numbers(numbers)
-                .is_ok_and(|dfa| dfa.is_empty())
+            || !(only_list && numbers.only.is_some())
+                && self
+                    .automaton_of_numbers(numbers)
+                    .is_ok_and(|dfa| dfa.is_empty())
     }
 
     fn no_string(&mut self, strings: &Strings) -> bool {
-        self.automaton_of_strings(strings)
-            .is_ok_and(|dfa| dfa.is_empty())
+        match strings {
+            Strings {
+                min: 0,
+                max: None,
+                only: Some(texts),
+                langs,
+                except,
+            } if langs.is_empty() && except.is_empty() => texts.is_empty(),
+            _ => self
+                .automaton_of_strings(strings)
+                .is_ok_and(|dfa| dfa.is_empty()),
+        }
     }
 
     fn no_array(&mut self, arrays: &Arrays, levels: usize) -> bool {
@@ -884,6 +982,10 @@ impl Compiler {
     fn no_object(&mut self, objects: &Objects, levels: usize) -> bool {
         if objects.max.is_some_and(|max| max < objects.min) {
             return true;
+        }
+        let n = objects.required.len() * (1 + objects.named.len());
+        if self.work.spend(n / 2).is_err() {
+            return false;
         }
         objects.required.iter().any(|name| {
             let expr = self.of_name(objects, name);
@@ -917,21 +1019,22 @@ impl Compiler {
         for &(lang, is_in) in &strings.langs {
             let lang = self.lang_of(lang);
             dfa = match is_in {
-                true => dfa.and(&lang)?,
-                false => dfa.minus(&lang)?,
+                true => dfa.and(&lang, &self.work)?,
+                false => dfa.minus(&lang, &self.work)?,
             };
         }
         if !strings.except.is_empty() {
             let except = Dfa::of_texts(strings.except.iter().map(|text| &**text))?;
-            dfa = dfa.minus(&except)?;
+            dfa = dfa.minus(&except, &self.work)?;
         }
-        dfa = dfa.minimized();
+        dfa = dfa.minimized(&self.work);
         let is_within = dfa.shortest() >= strings.min
             && (strings
                 .max
                 .is_none_or(|max| dfa.longest().is_some_and(|n| n <= max)));
         if !is_within {
-            dfa = dfa.of_length(strings.min, strings.max)?.minimized();
+            dfa = dfa.of_length(strings.min, strings.max, &self.work)?;
+            dfa = dfa.minimized(&self.work);
         }
         let dfa = Arc::new(dfa);
         self.string_automata
@@ -944,9 +1047,9 @@ impl Compiler {
         let mut any = Dfa::of_texts([])?;
         for strings in all {
             let dfa = self.automaton_of_strings(strings)?;
-            any = any.or(&dfa)?;
+            any = any.or(&dfa, &self.work)?;
         }
-        Ok(any.minimized())
+        Ok(any.minimized(&self.work))
     }
 
     /// A refusal of a keyword.

@@ -6,6 +6,7 @@ use super::automaton::Dfa;
 use super::decimal::Decimal;
 use super::ecma::found_in;
 use super::reader::{Document, Json, JsonId, read};
+use super::work::Work;
 use super::{Options, compile};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::states::{NONE, States};
@@ -128,7 +129,7 @@ fn lengths_count_characters_and_escapes_once() {
 #[test]
 fn escapes_stand_for_their_characters() {
     let class = r"^[ab\u0009\u001f-\u0022\/\u00ff-\u0100\ud7ff\ue000-\uffff\u{10000}\u{103ff}-\u{10400}\u{10bff}-\u{20001}\u{10ffff}]$";
-    let dfa = found_in(class).expect(class);
+    let dfa = found_in(class, &Work::default()).expect(class);
     let pattern = class.replace('\\', "\\\\");
     let schema = format!(r#"{{"type":"string","pattern":"{pattern}"}}"#);
     let grammar = compiled(&schema, Options::default()).expect(&schema);
@@ -218,7 +219,7 @@ fn patterns_are_those_of_ecma() {
         (r"^[^]$", "\n", ""),
         (r"^\cJ\x41\/$", "\nA/", "A/"),
     ] {
-        let dfa = found_in(pattern).expect(pattern);
+        let dfa = found_in(pattern, &Work::default()).expect(pattern);
         assert!(dfa.accepts(yes) && !dfa.accepts(no), "{pattern}");
     }
     for (pattern, why) in [
@@ -234,7 +235,7 @@ fn patterns_are_those_of_ecma() {
         ("(?:a{1000}){1000}", "LLAMA_SIEVE_JSON_MAX_PATTERN"),
         ("(.*a.{15})", "LLAMA_SIEVE_JSON_MAX_STATES"),
     ] {
-        let said = found_in(pattern).expect_err(pattern);
+        let said = found_in(pattern, &Work::default()).expect_err(pattern);
         assert!(said.contains(why), "{pattern}: {said}");
     }
 }
@@ -573,18 +574,20 @@ fn texts_are_read_as_serde_json_reads_them() {
 fn automata_are_closed_under_what_is_done_with_them() {
     let texts = ["", "a", "b", "ab", "aab", "abab", "bbb", "ba"];
     let patterns = ["^a*b*$", "ab", "^(ab)*$", "b$", "^.{2,3}$"];
-    let of = |pattern: &str| found_in(pattern).expect(pattern);
+    let work = &Work::default();
+    let of = |pattern: &str| found_in(pattern, work).expect(pattern);
     for x in patterns {
         for y in patterns {
-            let (both, either) = (of(x).and(&of(y)), of(x).or(&of(y)));
-            let (without, long) = (of(x).minus(&of(y)), of(x).of_length(1, Some(3)));
+            let (both, either) = (of(x).and(&of(y), work), of(x).or(&of(y), work));
+            let (without, long) = (of(x).minus(&of(y), work), of(x).of_length(1, Some(3), work));
             for text in texts {
                 let (a, b) = (of(x).accepts(text), of(y).accepts(text));
                 let has = |dfa: &Result<Dfa, _>| dfa.as_ref().expect("small").accepts(text);
-                let has_minimized =
-                    |dfa: &Result<Dfa, _>| dfa.clone().expect("small").minimized().accepts(text);
+                let has_minimized = |dfa: &Result<Dfa, _>| {
+                    dfa.clone().expect("small").minimized(work).accepts(text)
+                };
                 for has in [
-                    &has as &dyn Fn(&Result<Dfa, super::automaton::TooLarge>) -> bool,
+                    &has as &dyn Fn(&Result<Dfa, super::work::TooLarge>) -> bool,
                     &has_minimized,
                 ] {
                     assert_eq!(has(&both), a && b, "{x} {y} {text}");
@@ -595,4 +598,99 @@ fn automata_are_closed_under_what_is_done_with_them() {
             }
         }
     }
+}
+
+/// Schemas of which a few hundred bytes make minutes of work, or gigabytes, without an end to it.
+#[test]
+fn what_takes_too_many_steps_is_refused() {
+    let letters = "abcdefghijklmnopqrstuvwxyzABCDEF";
+    let by_letter = |schema: &dyn Fn(usize) -> String| {
+        let patterns = letters.chars().enumerate();
+        let patterns: Vec<String> = patterns
+            .map(|(i, c)| format!("\"{c}\":{}", schema(i)))
+            .collect();
+        format!("{{\"patternProperties\":{{{}}}}}", patterns.join(","))
+    };
+    let of_each = |n: usize, schema: &dyn Fn(usize) -> String| {
+        (0..n).map(schema).collect::<Vec<_>>().join(",")
+    };
+    let tagged =
+        |i: usize| format!("{{\"properties\":{{\"k\":{{\"const\":{i}}}}},\"required\":[\"k\"]}}");
+    // Each definition asks a hundred times for the next one.
+    let levels = of_each(8, &|level| {
+        let next = of_each(100, &|i| {
+            format!("\"p{i}\":{{\"$ref\":\"#/$defs/{}\"}}", level + 1)
+        });
+        let names = of_each(100, &|i| format!("\"p{i}\""));
+        format!(
+            "\"{level}\":{{\"type\":\"object\",\"properties\":{{{next}}},\"required\":[{names}]}}"
+        )
+    });
+    for (schema, is_made) in [
+        (by_letter(&|i| format!("{{\"const\":{i}}}")), false),
+        (by_letter(&|i| format!("{{\"minimum\":{i}}}")), false),
+        (format!("{{\"oneOf\":[{}]}}", of_each(100, &tagged)), true),
+        (format!("{{\"oneOf\":[{}]}}", of_each(2000, &tagged)), false),
+        (
+            format!(
+                "{{\"oneOf\":[{}]}}",
+                of_each(1000, &|i| format!("{{\"enum\":[{i},{},{}]}}", i + 1, i + 2))
+            ),
+            false,
+        ),
+        (
+            format!("{{\"anyOf\":[{}]}}", of_each(20_000, &tagged)),
+            false,
+        ),
+        (
+            format!(
+                "{{\"$defs\":{{{levels},\"8\":{{\"type\":\"null\"}}}},\"oneOf\":[{{\"$ref\":\"#/$defs/0\"}},{{\"$ref\":\"#/$defs/0\"}}]}}"
+            ),
+            false,
+        ),
+    ] {
+        let start = &schema[..schema.len().min(100)];
+        match compile(schema.as_bytes(), Options::default()) {
+            Ok(_) => assert!(is_made, "{start}"),
+            Err(refusal) => {
+                assert!(!is_made, "{start}: {refusal}");
+                assert!(
+                    refusal.why.contains("LLAMA_SIEVE_JSON_MAX_"),
+                    "{start}: {refusal}"
+                );
+            }
+        }
+    }
+}
+
+/// Of what nests and follows as deep as it may, on a thread with the stack of a coroutine.
+#[test]
+fn deep_schemas_are_read_on_small_stacks() {
+    let nested =
+        |n: usize, open: &str, close: &str| format!("{}true{}", open.repeat(n), close.repeat(n));
+    let mut schemas: Vec<String> = ["items", "not", "additionalProperties", "if"]
+        .iter()
+        .map(|keyword| nested(120, &format!("{{\"{keyword}\":"), "}"))
+        .collect();
+    for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
+        schemas.push(nested(100, &format!("{{\"{keyword}\":["), "]}"));
+    }
+    schemas.push(format!("{{\"const\":{}}}", nested(200, "[", "]")));
+    schemas.push("[".repeat(300));
+    let chain: Vec<String> = (0..99)
+        .map(|i| format!("\"{i}\":{{\"$ref\":\"#/$defs/{}\"}}", i + 1))
+        .collect();
+    schemas.push(format!(
+        "{{\"$ref\":\"#/$defs/0\",\"$defs\":{{{},\"99\":{{\"type\":\"null\"}}}}}}",
+        chain.join(",")
+    ));
+    let read = std::thread::Builder::new()
+        .stack_size(64 << 10)
+        .spawn(move || {
+            let made = schemas
+                .iter()
+                .map(|schema| compile(schema.as_bytes(), Options::default()));
+            made.filter(Result::is_ok).count()
+        });
+    assert!(read.expect("a thread").join().expect("no panic") >= 5);
 }

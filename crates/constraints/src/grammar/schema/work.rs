@@ -1,0 +1,33 @@
+//! The work that a schema may cause.
+
+use std::cell::Cell;
+
+use crate::grammar::limits::MAX_SCHEMA_STEPS;
+
+/// An automaton has more states than there may be, or no steps are left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge;
+
+/// The steps that are left for one schema: each is some ten nanoseconds, or ten bytes that stay.
+#[derive(Debug)]
+pub struct Work(Cell<usize>);
+
+impl Default for Work {
+    fn default() -> Self {
+        Self(Cell::new(MAX_SCHEMA_STEPS))
+    }
+}
+
+impl Work {
+    /// Takes steps; an error, and nothing is left, where there are not so many.
+    pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
+        let left = self.0.get().checked_sub(n);
+        self.0.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(TooLarge)
+    }
+
+    /// True if none is left: what was found since may be wrong.
+    pub fn is_spent(&self) -> bool {
+        self.0.get() == 0
+    }
+}
