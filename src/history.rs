@@ -18,8 +18,8 @@ use crate::token::Token;
 pub struct History {
     /// The most tokens that `window` holds.
     capacity: usize,
-    /// The number of tokens it holds when the next one discounts the oldest: `capacity`, unless
-    /// that is another's.
+    /// The window length from which each `accept` discounts the oldest token: `capacity`, unless
+    /// that was copied from another window.
     full: usize,
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
@@ -142,13 +142,15 @@ impl History {
         self.window.push_back(token);
     }
 
-    /// Takes over the tokens and counts of `source`, and how many tokens it holds at most; from how
-    /// many on the oldest is discounted stays. So does the built-in's `llama_sampler_copy`.
+    /// Copies the tokens, the counts and the capacity of `source`, as the built-in's
+    /// `llama_sampler_copy` does. The length from which the oldest token is discounted stays this
+    /// window's own.
     ///
-    /// Of two different windows the counts are then not those of the tokens in them. Where the
-    /// source's is smaller, none is discounted that leaves. Where it is larger, the oldest is
-    /// discounted with each that is accepted also while it stays, and may come to owe. No other
-    /// token can: behind the first, each is oldest only to leave at once.
+    /// If the two windows differ in length, the counts no longer match the tokens in the window.
+    /// With a shorter source, a token that leaves is not discounted. With a longer source, the
+    /// oldest token is discounted at each `accept` even while it stays, so its count may become
+    /// negative (see [`owing`](Self::owing)). That can happen to one token only: each later one is
+    /// the oldest for a single `accept`.
     pub fn go_on_from(&mut self, source: &Self) {
         self.capacity = source.capacity;
         self.window.clone_from(&source.window);
@@ -204,7 +206,8 @@ impl History {
         self.window.len()
     }
 
-    /// True if nothing was accepted yet.
+    /// True if there is no token in the window: before the first is accepted, after
+    /// [`clear`](Self::clear), and always with a capacity of 0.
     pub fn is_empty(&self) -> bool {
         self.window.is_empty()
     }

@@ -25,8 +25,9 @@
 //! # Ok::<(), llama_sieve::chain::ChainError>(())
 //! ```
 //!
-//! Its parameters and stages are in [`sieve`], how uncertain a distribution is in [`metrics`], what
-//! lets only some values through in [`trie`] and [`grammar`]. From C: `include/llama_sieve.h`.
+//! The sieve's parameters and stages are in [`sieve`], how uncertain a distribution is in
+//! [`metrics`], what lets only some values through in [`trie`] and [`grammar`]. From C:
+//! `include/llama_sieve.h`.
 //!
 //! # One sampler after the other
 //!

@@ -4,9 +4,9 @@
 //! and Nishimura 1998) with libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs
 //! two 32-bit outputs.
 //!
-//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is the sieve's default: 16
-//! bytes of state, which can be taken out and put back. [`at_position`] has no state: a hash of a
-//! seed and a position, so that any position can be replayed alone.
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is one that the sieve can draw
+//! from instead: 16 bytes of state, which can be taken out and put back. [`at_position`] has no
+//! state: a hash of a seed and a position, so that any position can be replayed alone.
 
 use llama_sieve_kernels::random::random_number;
 pub use llama_sieve_kernels::random::{mix, process_key};

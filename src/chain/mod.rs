@@ -49,9 +49,9 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// The token that a pool ends with. A candidate of minus infinity or NaN counts as none: selectors
-/// choose one where there is no other, or where it comes first and they are told that all descend,
-/// or where an infinity makes all probabilities NaN.
+/// Returns the token that the pool has selected. A selected candidate with a logit of minus
+/// infinity or NaN is an error. Selectors choose one if no other is left, if an array that is
+/// marked as sorted begins with it, or if an infinite logit makes all probabilities NaN.
 pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
     match pool.is_banned() {

@@ -1,4 +1,5 @@
-//! Grammars in GBNF, JSON Schemas, regular expressions and choices as a sampler.
+//! Grammars in GBNF, JSON Schemas, regular expressions, choices and descriptions of tags as a
+//! sampler.
 //!
 //! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are here, too. On top
 //! of it:

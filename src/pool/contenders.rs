@@ -51,11 +51,13 @@ impl Pool<'_> {
         self.collected_if_few()
     }
 
-    /// A logit that at least `k` candidates reach, and few more; `None` where fewer than `k` blocks
-    /// have one that is not masked. As many blocks reach it, and each with a candidate at least.
+    /// Returns a threshold that at least `k` candidates reach, and few more; `None` if fewer than
+    /// `k` blocks have an unmasked candidate. At least `k` block maxima reach it, and each is a
+    /// candidate's logit.
     ///
-    /// Maxima of a few hundred groups of blocks give nearly the threshold that all of them give: of
-    /// `groups` groups the k-th largest is reached by about k (1 + k / 2 `groups`).
+    /// If there are more blocks than `groups`, they are merged into that many groups, whose maxima
+    /// give nearly the same threshold: about k (1 + k / (2 `groups`)) blocks reach the k-th largest
+    /// of these.
     fn reached_by(&mut self, k: usize) -> Option<f32> {
         let Buffers { maxima, picked, .. } = &mut *self.buffers;
         let groups = (4 * k).next_power_of_two().max(LEAST_GROUPS);

@@ -4,8 +4,8 @@
 //! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
 //! done to it since then; the array is made of that when it is read.
 //!
-//! So it is with candidates in the order of their distance from the entropy, some of which are
-//! equally near: which of them comes first takes both of the host's sorts.
+//! The same is done for candidates ordered by their distance from the entropy. The order of equally
+//! distant ones is found only by replaying both of the host's sorts.
 
 use super::{Buffers, Pool, in_order_of_ids};
 use crate::candidates::{Candidates, Cut};
@@ -46,7 +46,7 @@ pub struct First {
     pub n: usize,
     /// The logit of the last of them.
     pub last: f32,
-    /// The sum of the exponentials of all tokens, by which those are divided that are the
+    /// The sum of the exponentials of all tokens, by which exponentials are divided to give
     /// probabilities.
     pub sum: f32,
     /// The number of largest tokens that the host sorts to find them.
@@ -87,9 +87,10 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
 /// Methods of a pool that [is whole](Pool::is_whole), until one of these has been called, or that
 /// [is in order](Pool::order).
 impl Pool<'_> {
-    /// Sorts all candidates, gives them their softmax probabilities and drops the first `dropped`,
-    /// as soon as the array is read. `first` is the logit of the next one. Nothing has been chosen:
-    /// of a choice only the place would be left.
+    /// Defers three operations until the array is read: sorting all candidates, computing their
+    /// softmax probabilities, and dropping the first `dropped`. `first` is the logit of the first
+    /// candidate that stays. No candidate may be selected yet: a selection is an index, which the
+    /// sort would invalidate.
     pub fn put_in_order(&mut self, dropped: usize, first: f32) {
         let len = self.len() - dropped;
         self.defer(Part::Behind(dropped), len, first);
@@ -121,11 +122,12 @@ impl Pool<'_> {
         &self.buffers.first
     }
 
-    /// Keeps the tokens nearest to the entropy by this cut. Some are equally near and come in the
-    /// order of the host as soon as the array is read: of these the ids here are the complements,
-    /// below 0, which no token's is. Whether all are kept behind the first `sure`, two or more,
-    /// that order decides, too; none of them is larger than all the others. Nothing has been
-    /// chosen.
+    /// Keeps the tokens that `cut` finds nearest to the entropy.
+    ///
+    /// Equally near tokens get the host's order when the array is read; until then their ids in
+    /// `kept` are complements (`!id`), which are below 0. The first `sure` tokens, two or more, are
+    /// kept in any case; that order also decides which of the rest are. None of the rest is larger
+    /// than all the others. Nothing may be selected yet.
     pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
         let (n, max) = (self.len(), self.max());
         self.defer(Part::Nearest { cut, sure }, kept.len(), max);

@@ -107,10 +107,10 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the pool, new as it is, with minus infinity in the place of every logit that is NaN.
+    /// Makes a new pool read every NaN among the caller's logits as minus infinity.
     ///
-    /// It is put there where candidates or a column are made of the caller's logits; whatever reads
-    /// these where they are tells no NaN from minus infinity.
+    /// The replacement is made when candidates or a column are built from the logits. Code that
+    /// reads the logits in place already treats NaN like minus infinity.
     #[must_use]
     pub fn banning_nan(mut self) -> Self {
         self.bans_nan = true;
@@ -358,9 +358,8 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// Methods of a pool that [is whole](Pool::is_whole).
-/// Returns the logits of all tokens in the order of their ids: the caller's as they came, if they
-/// are in single precision, or else the column, which [`Pool::make_contiguous`] has made.
+/// Returns the logits of all tokens in the order of their ids: the caller's slice if it is in
+/// single precision and unchanged, otherwise the column that [`Pool::make_contiguous`] has made.
 fn in_order_of_ids<'a>(form: Form, logits: Logits<'a>, column: &'a [f32]) -> &'a [f32] {
     match (form, logits) {
         (Form::Logits, Logits::F32(xs)) => xs,
@@ -368,6 +367,7 @@ fn in_order_of_ids<'a>(form: Form, logits: Logits<'a>, column: &'a [f32]) -> &'a
     }
 }
 
+/// Methods of a pool that [is whole](Pool::is_whole).
 impl Pool<'_> {
     /// Chooses the candidate at `index`, and gives each its softmax probability, as soon as the
     /// array is read.

@@ -13,8 +13,9 @@ pub(super) struct Whole<'a> {
     pub(super) logits: Logits<'a>,
     /// The tokens that count; the others are minus infinity.
     pub(super) allowed: Option<&'a [u64]>,
-    /// True if a NaN that came in is read as minus infinity. Of a column that was done when it was
-    /// made; a NaN there came later.
+    /// True if a NaN among the caller's logits is read as minus infinity. Always false for a
+    /// column: there the caller's NaN were replaced when the column was made, and a NaN in it comes
+    /// from a sampler.
     bans_nan: bool,
 }
 

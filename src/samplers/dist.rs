@@ -1,12 +1,14 @@
 //! Dist: draws a candidate with the probability that softmax gives it.
 //!
-//! Probabilities are `exp(logit - max)` over their sum, added in array order in `double`; one
-//! `double` of std::mt19937 is drawn per non-empty array, also for a single candidate, but not in
-//! builds before b10355, as which it may be made; the choice is the first whose running sum reaches
-//! draw * sum. The sum is that in order, bit for bit, and kept for every block of candidates, among
-//! which the choice is a binary search; only a draw that falls within the rounding error of the
-//! border between two candidates makes it add one by one. `p` is the quotient in `double`, by a
-//! product with the inverse where that is the same float.
+//! Probabilities are `exp(logit - max)` divided by their sum, which is added in array order in
+//! `double`. One `double` of std::mt19937 is drawn per non-empty array. Builds before b10355 draw
+//! nothing for a single candidate; [`Dist::sparing`] does the same. The choice is the first
+//! candidate at which the running sum reaches draw * sum.
+//!
+//! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
+//! choice is a binary search; only a draw that falls within the rounding error of the border
+//! between two candidates makes it add one by one. `p` is the quotient in `double`, by a product
+//! with the inverse where that is the same float.
 
 use std::ffi::CStr;
 
@@ -69,8 +71,8 @@ impl Dist {
     }
 }
 
-/// The number of candidates from which on their exponentials stay in the array. Of few a copy is
-/// quicker, from which nothing is read that was just written in part of a register.
+/// From this number of candidates on, the exponentials are written into the array itself. For fewer
+/// a separate copy is faster: nothing is then read right after a part of its register was written.
 const MANY: usize = 4096;
 
 impl Dist {
@@ -186,8 +188,9 @@ impl Dist {
         Token::try_from(place?).ok()
     }
 
-    /// Draws from what is [kept loosely](Pool::keep_loosely), so many of it for sure. `None` where
-    /// rounding could decide, or the order of those that are equally near.
+    /// Draws from candidates that were [kept loosely](Pool::keep_loosely), of which the first
+    /// `sure` are certain. `None` if rounding, or the order of equally near candidates, could
+    /// change the result.
     fn draw_loosely(&mut self, pool: &mut Pool<'_>, sure: usize, draw: f64) -> Option<()> {
         self.softmax.warm_up();
         let data = pool.loose();

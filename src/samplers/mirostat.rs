@@ -422,8 +422,8 @@ impl MirostatV2 {
         pow(2.0, -self.feedback.mu)
     }
 
-    /// True if so many of `n` are kept that all are sooner sorted than these found, where the
-    /// host's sort is replayed anyway.
+    /// True if more than a quarter of the `n` candidates are kept. If the host's sort is replayed
+    /// anyway, sorting all of them is then faster than finding the kept ones.
     fn keeps_most(&self, sum: f32, n: usize) -> bool {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }

@@ -1,5 +1,6 @@
-//! The drop-in samplers, one file each (mirostat's two versions share one): parameters, state,
-//! apply, unit tests.
+//! The drop-in samplers, one file each (mirostat's two versions share one, and DRY has more files
+//! in its folder): parameters, state, apply. `lists` and `running` serve several of them. Unit
+//! tests are in `<name>/tests.rs`, those that concern many samplers in `tests.rs`.
 //!
 //! Each is exact: after `apply`, ids, order, length, `sorted`, `selected`, every logit and every
 //! probability are those of llama.cpp's built-in sampler of the same name, bit for bit, and so are

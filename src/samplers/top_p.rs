@@ -114,9 +114,9 @@ impl TopP {
         blocks.find_map(|block| running.add(block, enough))
     }
 
-    /// Selects the candidates, whose logits are `logits`, at or above `threshold`. With `maxima`,
-    /// those of the blocks of logits, which tell where few are: without their places, if they are
-    /// many.
+    /// Selects the candidates with logits at or above `threshold`. `maxima` are the block maxima of
+    /// `logits`, if known: blocks below the threshold are then skipped. If many blocks reach it,
+    /// only the logits are collected, without their places.
     fn select(&mut self, logits: &[f32], maxima: Option<&[f32]>, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
@@ -145,10 +145,10 @@ impl TopP {
         1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
     }
 
-    /// Finds the nucleus of the candidates with these logits. Where it is ranked, the places of
-    /// what is kept are in `indices`, their logits in the ranking and the exponentials of these in
-    /// `ps`, all three in the order in which the host leaves them. With `maxima`, those of the
-    /// blocks of logits, it may be left open.
+    /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` holds the
+    /// places of the kept candidates, the ranking their logits and `ps` their exponentials, all in
+    /// the host's order. If `maxima`, the block maxima of the logits, are given, the order may be
+    /// left open.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
         let lazily = maxima.is_some();
         if logits.len() >= 8 * NucleusSample::SIZE {

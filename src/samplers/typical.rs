@@ -321,9 +321,9 @@ impl Typical {
         Nearest::Beyond
     }
 
-    /// Finds how many of the nearest of the ranked candidates have a sum that exceeds `p`, where
-    /// some are tied. Of these the complements are left in `near`, and whether the last of them are
-    /// kept may be open.
+    /// Finds how many of the nearest ranked candidates it takes for their sum to exceed `p`, if
+    /// some are equally near. The places of those are left in `near` as complements (`!place`).
+    /// Which of the last of them are kept may stay open.
     // In bounds: ranked are places of what is taken; there are as many distances, each of which
     // belongs to one group.
     fn cut_loosely(&mut self, reach: f32) -> Nearest {
@@ -458,8 +458,8 @@ fn add_in_any_order((low, high): (f32, f32), ps: &[f32]) -> (f32, f32) {
     )
 }
 
-/// Brings those of some equally near candidates to the front without which the others are not
-/// enough, and counts them: whatever the order, they are kept.
+/// Moves to the front those of some equally near candidates that are kept in every order, because
+/// the others are not enough without them. Returns how many there are.
 // In bounds: the caller has two or more, with a place for each; `sure` does not overtake `i`.
 fn sure_first(ps: &mut [f32], places: &mut [u32], are_enough: impl Fn(&[f32]) -> bool) -> usize {
     let last = ps.len() - 1;

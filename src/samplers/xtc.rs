@@ -1,5 +1,5 @@
-//! XTC, "exclude top choices": with a given chance removes every candidate above a threshold but
-//! the least probable of them, to make text less predictable (p-e-w, text-generation-webui pull
+//! XTC, "exclude top choices": with a given chance removes every candidate at or above a threshold
+//! but the least probable of them, to make text less predictable (p-e-w, text-generation-webui pull
 //! request 6335).
 //!
 //! One `float` of std::mt19937 per array of two or more candidates decides whether anything
@@ -129,10 +129,10 @@ impl Xtc {
         candidates.drop_front(removed);
     }
 
-    /// Returns how many of `n` candidates are removed, of which the first `above` are above the
-    /// threshold.
+    /// Returns how many of `n` candidates are removed, of which the first `above` are at or above
+    /// the threshold.
     fn removed(&self, above: usize, n: usize) -> usize {
-        // The least probable of those above the threshold stays.
+        // The least probable of those stays.
         let removed = above.saturating_sub(1);
         if n - removed < self.min_keep {
             return 0;
@@ -142,7 +142,7 @@ impl Xtc {
 
     /// Removes candidates of a vocabulary without sorting it; false if it cannot.
     fn exclude_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        // Of 0 or NaN, all or none are above the threshold.
+        // All candidates reach a threshold of 0, and none one that is NaN.
         let has_few = self.threshold > 0.0;
         if !has_few || !pool.is_whole() || pool.selected().is_some() {
             return false;

@@ -11,7 +11,8 @@ use crate::token::Token;
 /// A sampler that chooses the token as a sieve does, from whatever candidates earlier samplers of
 /// the chain have left. Afterwards the array holds what was drawn from, with probabilities.
 ///
-/// If no candidate has a probability the first one is selected, as a host aborts when nothing is.
+/// If no candidate has a probability the first of those with the largest logit is selected, as a
+/// host aborts when nothing is.
 #[derive(Clone, Debug)]
 pub struct SieveSampler(Sieve);
 

@@ -4,10 +4,10 @@
 //! [the caller's](crate::sieve::Sieve::set_stages). The bias always comes first, as in llama.cpp's
 //! programs.
 //!
-//! In llama.cpp each sampler that draws has a generator of its own, all with the same seed. So it
-//! is here with mt19937. Of the other generators, which give one number of 64 bits for each token,
-//! such a stage takes a hash of that number to begin its own anew: so nothing more is saved, and a
-//! position can be replayed alone.
+//! In llama.cpp each sampler that draws has its own generator, all started with the same seed. With
+//! mt19937 it is the same here. The other generators give one 64-bit number per token, and each
+//! stage that draws seeds its own generator with a hash of that number. So no further state need be
+//! saved, and a single position can be replayed.
 
 use std::sync::Arc;
 
@@ -133,8 +133,8 @@ impl Pipeline {
         self.members.arrange(stages, params, seed);
     }
 
-    /// Chooses a token of `logits`, or of `given`, a host's candidates, each of which has its logit
-    /// among those of the vocabulary of that size.
+    /// Chooses a token from `logits`, or from `given`, the candidates of a host; `logits` are then
+    /// the logits of these candidates, in the same order.
     pub(super) fn sample(
         &mut self,
         logits: Logits<'_>,

@@ -1,8 +1,9 @@
 //! Reservation of memory before the first token.
 //!
-//! What the stages take follows from the size of the vocabulary and the parameters, but which of
-//! them a token needs from its logits. They therefore rehearse on logits of each kind that leads
-//! them another way; they reserve by the size of what they are given.
+//! How much memory a stage needs follows from the vocabulary size and the parameters, but which
+//! buffers a token needs depends on its logits. So one token is sampled from each kind of logits
+//! that takes a different code path. Each buffer is reserved for the number of candidates, not for
+//! those that are kept.
 
 use crate::memory;
 use crate::sieve::{Error, Logits, RngKind, Sieve, stateless};

@@ -2,11 +2,11 @@
 
 /// The number of candidates that each stage left, and how uncertain model and draw were.
 ///
-/// The counts leave out masked tokens, of probability 0, and never rise from one stage to the next.
-/// With [stages of its own](crate::sieve::Sieve::set_stages) each is that behind the stage of that
-/// name, or, where it is not there, of what was drawn from.
-/// A stage that is switched off leaves what it got. In
-/// [`Order::TempFirst`](crate::sieve::Order::TempFirst), too, the temperature removes nothing.
+/// Masked tokens, which have probability 0, are not counted. In the order of the parameters the
+/// counts never rise from one stage to the next, and a disabled stage leaves them unchanged. With
+/// [stages of its own](crate::sieve::Sieve::set_stages) each count is taken after the stage of that
+/// name, or, if that is absent, of the candidates that were drawn from. A temperature that counts
+/// as 0 masks all candidates but the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
     /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless

@@ -5,7 +5,8 @@
 //! here, too. On top of them:
 //!
 //! - `children`: finding what may follow among the candidates.
-//! - [`cache`]: the process-wide cache of tries, by the SHA-256 of the payload.
+//! - [`cache`]: the process-wide cache of tries, by a payload's bytes or the SHA-256 of its
+//!   canonical form.
 //! - [`sampler`]: the constraint as a sampler, and the slot through which it is set, also from
 //!   other threads.
 //!

@@ -22,7 +22,7 @@ pub(super) const MAX_TAIL_TOKENS: usize = 20;
 /// 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
-/// The number of no rest.
+/// Stands for "no rest" in `FoundBreakers::numbers`.
 const UNUSED: u32 = u32::MAX;
 
 /// Sequence breakers as tokens: a head, and what must follow it.
@@ -181,8 +181,8 @@ pub(crate) struct FoundBreakers<'a> {
     rests: Vec<&'a [u8]>,
     /// The ranges of each rest's tokens among all.
     places: Vec<(u32, u32)>,
-    /// The index in these of each tail; `UNUSED` where all tokens that end with the beginning
-    /// contain the breaker.
+    /// For each tail, the index of its rest in `rests` and `places`; `UNUSED` if every token that
+    /// ends with the beginning contains the whole breaker.
     numbers: Vec<u32>,
     /// Room for all tokens of a rest.
     scratch: Vec<Token>,
@@ -258,7 +258,7 @@ impl<'a> FoundBreakers<'a> {
         }
     }
 
-    /// The number of the rest `text`.
+    /// Returns the index of `text` in `rests`; adds it if it is new.
     fn number(&mut self, numbers: &mut HashMap<&'a [u8], u32>, text: &'a [u8]) -> u32 {
         if let Some(&number) = numbers.get(text) {
             return number;

@@ -254,7 +254,7 @@ pub struct About {
     pub most_repetitions: u64,
     /// True if it has elements `<text>` or `<[7]>`.
     pub names_tokens: bool,
-    /// True if it has the escape `\\-`.
+    /// True if it has the escape `\-`.
     pub escapes_dash: bool,
     /// True if its root is a rule that a group or a repetition has made.
     pub root_is_made: bool,

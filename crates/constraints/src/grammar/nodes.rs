@@ -80,7 +80,7 @@ const CONTROL: &[u8] = &[
     29, 30, 31, 127,
 ];
 
-/// The kind of each character.
+/// The kind of each ASCII character; index 0 stands for all others.
 const KIND_OF: [u8; 128] = {
     let mut kinds = [0; 128];
     let mut kind = 1;
@@ -348,8 +348,8 @@ impl Nodes {
         found.map(|place| start + place)
     }
 
-    /// The first rank behind those at the first `n` children of a node or below them; `end` is that
-    /// behind those of all children.
+    /// Returns the first rank behind `child` and all below it; `children` are its siblings, itself
+    /// included, and `end` is the first rank behind the last of them and all below it.
     #[inline]
     pub fn end_of(&self, child: usize, children: &Range<usize>, end: usize) -> usize {
         match child + 1 < children.end {

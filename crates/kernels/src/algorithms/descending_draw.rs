@@ -208,7 +208,7 @@ fn narrow(
 /// below the higher one.
 ///
 /// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
-/// in a flat distribution, a sample says nothing of these.
+/// in a peaked distribution, a sample says nothing of these.
 // In bounds: the caller has more than `SAMPLE` keys; `middle` lies within `open`.
 fn bracket(
     (keys, es): (&[f32], &[f32]),

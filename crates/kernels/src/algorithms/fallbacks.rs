@@ -1,6 +1,6 @@
 //! Counts of shortcuts that did not decide, so that the built-in's operations were run.
 //!
-//! Counted for the whole process; a count costs nothing while no shortcut fails.
+//! Counted for the whole process. Counting costs nothing while a shortcut decides.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +22,8 @@ pub enum Fallback {
     /// A logit lay so near to the threshold of top-n-sigma that rounding decides, or one was
     /// masked.
     Sigma,
-    /// Equal logits stood where their order can be seen, and the host's sort was replayed.
+    /// The host's sort was replayed: because equal logits stood where their order can be seen, or
+    /// because that takes less time than ranking.
     Ties,
 }
 

@@ -5,10 +5,10 @@
 use crate::kernels::scan::count_at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};
 
-/// A number that at least `k` of `xs` reach, and few more than that, but for equals; `k` is at
-/// least 1. Nothing is reached where fewer than `k` are above minus infinity.
+/// Returns a number that at least `k` of `xs` reach, and few more unless some are equal; `None` if
+/// fewer than `k` are above minus infinity. `k` is at least 1.
 ///
-/// By halving between the largest and the smallest `float`.
+/// Found by bisection over all `float`s.
 pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     let count = |key: u32| count_at_least(xs, logit_of(key));
     // Keys rise as numbers fall: `low` is reached by too few, `high` by enough.

@@ -5,9 +5,10 @@ use std::ops::{Deref, DerefMut};
 
 use crate::per_thread::Lent;
 
-/// Buffers that a call takes from its thread at the first use, and gives back by
-/// [`rest`](Self::rest): the samplers of a thread have one of each kind together, and one that was
-/// just made finds memory that the system has given already. Without `rest` it stays here.
+/// A buffer that is borrowed from the thread at its first use in a call, and returned by
+/// [`rest`](Self::rest). The samplers of a thread share one buffer of each type, so that a new
+/// sampler finds memory that is already allocated. Without `rest` the buffer stays with its
+/// borrower.
 ///
 /// A clone begins with none: hosts clone and free whole chains between two tokens, and a
 /// vocabulary's worth of buffers is a long copy.

@@ -265,7 +265,8 @@ fn mask(candidate: &mut TokenData, threshold: f32) {
     }
 }
 
-/// Adds a block, in parts if it does not go at once.
+/// Adds the squared deviations of a block, split into smaller parts if the whole block cannot be
+/// added in one step without changing the result.
 #[inline(always)]
 fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
     let mean = squares.mean;

@@ -450,9 +450,9 @@ fn changed<'c>(
 /// The number of terms added as floats in one lane.
 pub const ADDED: usize = 8;
 
-/// The sums of e^d and, if `SPREAD`, -d e^d. `NEAR`: [`exp_approx`](Vector::exp_approx) takes all;
-/// if not, some may be far below the reference, or undefined. Meanwhile the next [`CHUNK`] comes
-/// into the first-level cache.
+/// Returns the sum of e^d and, if `SPREAD`, that of -d e^d. With `NEAR` all d are in the range of
+/// [`exp_approx`](Vector::exp_approx); without it some may be far below the reference, or
+/// undefined. Prefetches the next [`CHUNK`].
 #[inline(always)]
 // In bounds: `i` is below 4, and `four` has four times the lanes.
 fn terms<V: Vector, const NEAR: bool, const SPREAD: bool>(

@@ -5,13 +5,14 @@
 //! rounded to a multiple of u), whatever S is, but for one case: t exactly half-way between two
 //! multiples, where the parity of S / u decides. So a block of terms can be rounded to multiples of
 //! u and added in any order, without error (Rump's error-free extraction), if no term is half-way
-//! and the sum does not leave the binade; otherwise the block is added one by one. Adding c to a
+//! and the sum does not leave the binade; otherwise the same is tried with each [`PART`] of the
+//! block, and only the terms of a part that does not fit either are added one by one. Adding c to a
 //! term and subtracting it again is the rounding. Terms far below u round to nothing, as they do in
 //! the built-in.
 //!
-//! That happens about once per doubling of the sum, and for one term in S / t half-way: some dozens
-//! of blocks per array. The bound of the error of a plain vector sum is no help: with 2^17 terms it
-//! is far wider than the distance of most decisions from their threshold.
+//! A block fails about once per doubling of the sum, and for one term in S / t half-way: some
+//! dozens of blocks per array. The bound of the error of a plain vector sum is no help: with 2^17
+//! terms it is far wider than the distance of most decisions from their threshold.
 
 use super::layout::{SUM_BLOCK, binade};
 use crate::simd::{Vector, dispatched};
@@ -55,7 +56,8 @@ pub const SMALLEST: f32 = 1e-30;
 /// The number of terms that are tried at once before the parts are.
 pub const QUARTER: usize = SUM_BLOCK / 4;
 
-/// The number of terms that are added one by one where a whole block cannot be added at once.
+/// The number of terms that are tried at once where a larger block cannot be added at once, and
+/// added one by one if these cannot either.
 pub const PART: usize = 32;
 
 #[inline(always)]

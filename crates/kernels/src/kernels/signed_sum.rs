@@ -17,7 +17,8 @@ dispatched! {
     pub fn signed_sum_of_logits(logits: &[f32]) -> (f32, usize) => signed_sum_of_logits_on;
 }
 
-/// Of a sum that wanders around 0 every block is added one by one.
+/// A sum that wanders around 0 leaves its binade in every block, and then hardly a [`PART`] can be
+/// added at once.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates.
 fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {

@@ -5,9 +5,9 @@ use crate::simd::{Vector, dispatched};
 use crate::token::comparable;
 
 dispatched! {
-    /// Writes the bits of 2^23 plus the distance of each x, none of them NaN, below `max` times
-    /// `factor`, at most `last`, a number below 2^23. That it is a number of steps below `last` is
-    /// only so for a finite `max` and every x at or below. Reads and writes 4 bytes per element.
+    /// Writes for each x the bits of 2^23 + min((`max` - x) * `factor`, `last`); `last` is below
+    /// 2^23, and no x is NaN. The low bits are the step of x only if `max` is finite and no x
+    /// exceeds it. Reads and writes 4 bytes per element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
     /// The elements that `indices` name. What should descend and does not may be exchanged, with
     /// its index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them

@@ -60,8 +60,8 @@ impl Outline {
         exp_sum(0.0, &mut self.es, max);
     }
 
-    /// A logit, some below `max`, that so many reach that the exponentials of the others are about
-    /// the share `beside` of all.
+    /// Returns a logit below `max` such that the exponentials of all logits below it sum to about
+    /// the share `beside` of the total, or less.
     pub(super) fn threshold(&mut self, max: f32, beside: f32) -> f32 {
         let total = self.es.iter().sum::<f32>() * self.weight;
         // The largest, 1, may not be in the sample.

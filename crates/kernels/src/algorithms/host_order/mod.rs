@@ -9,8 +9,9 @@
 //! this ranks first and looks for ties; only where one stands among what is wanted, or at the cut,
 //! it replays what the host's algorithms do to the ranges that hold such a tie. A sample tells
 //! where ties are so many that everything is replayed at once. The `k <= 128` largest are found by
-//! the host's own algorithm from the start: its heap changes so rarely that one pass against the
-//! heap's root is as quick as any other way.
+//! the host's own algorithm, a heap, if ties are met or expected among them, if the array looks
+//! sorted, or if ranking has no quick way. The heap changes so rarely that one pass against its
+//! root is then as quick as any other way.
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
 //! - `introsort` and `heap`: the algorithms, on items of 8 bytes;
@@ -59,8 +60,8 @@ const LARGE_PART: usize = 8;
 const PADDING: usize = 64;
 /// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
-/// The number of candidates that are no chance if they are in order; of the others the square is
-/// compared.
+/// The number of leading candidates that are checked for descending order; so many in order are not
+/// a coincidence. About its square of the others are compared with them.
 const LOOKED_AT: usize = 16;
 
 /// True if ties keep input order, since the host's C++ library is not libstdc++.
@@ -497,8 +498,9 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// True if the first candidates are in order, and others do not come before them or fall as well,
-/// as in a sorted array: a heap of them hardly changes, while a sample takes the largest for usual.
+/// True if the first [`LOOKED_AT`] candidates descend, and the others either do not exceed them, as
+/// far as some are checked, or descend as well, as in a sorted array. A heap of the first
+/// candidates then hardly changes, while a sample would take them for typical values.
 // In bounds: there are more than `LOOKED_AT`.
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {

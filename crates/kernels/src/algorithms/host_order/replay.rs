@@ -141,8 +141,8 @@ impl Replay {
         self.sort_buckets(last, k, ties);
     }
 
-    /// See `HostOrder::place_of`. Of the bucket of `logit` alone, and of that the part where it
-    /// comes to lie.
+    /// Implements `HostOrder::place_of`. Sorts only the bucket of `logit`, and, unless that is the
+    /// last one, only the part of it that contains the wanted place.
     pub(super) fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         Fallback::Ties.note();
         let bucket = buckets::number(logit);
