@@ -14,9 +14,9 @@ use crate::{log, memory};
 pub(super) const BREAKERS: Argument =
     argument!("breakers", "n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS);
 
-/// The breakers that are there; `None` without any, and if `otherwise` allows that where the host
-/// lacks a function or the vocabulary is NULL. Or the error that the call answers with. The
-/// tokenizer may throw: not to be called inside the guard.
+/// Reads and tokenizes the sequence breakers. Returns `None` if there are none, or if the host
+/// lacks a function or `vocab` is NULL and `otherwise` accepts that. On failure returns the error
+/// code of the call. Must not be called inside the guard, since the host's tokenizer may throw.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or `n` pointers, each NULL or a

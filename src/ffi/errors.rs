@@ -1,4 +1,4 @@
-//! The numbers that functions return which give no result.
+//! The error codes that functions return.
 
 use std::ffi::c_int;
 

@@ -25,9 +25,11 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
     unsafe { vtable.recipe_of(smpl) }
 }
 
-/// Copies as `llama_sampler_copy` does, which is `copy` and aborts where the vtables differ; but
-/// where one of the two is ours and the other the built-in of the same kind, the built-in's state
-/// is copied, or, of kinds that never give way, the sampler.
+/// Copies the state of `src` to `dst` as `llama_sampler_copy` does.
+///
+/// If one of the two is ours and the other is the built-in of the same kind, the built-in's state
+/// is copied; kinds that a built-in never replaces are cloned instead. Otherwise calls `copy`, the
+/// host's `llama_sampler_copy`, which aborts if the vtables differ.
 ///
 /// # Safety
 /// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.

@@ -188,9 +188,10 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
     )
 }
 
-/// A part of a call that, between its parts, runs code of the host's, whose exceptions must pass:
-/// what `body` gives, inside the guard, or the negative error that the call then answers with. The
-/// last error is not cleared: the call does so, [once](begin).
+/// Runs `body` inside the guard, as one part of a call that runs host code between its parts,
+/// outside the guard, so that the host's exceptions propagate. Returns the result of `body`, or the
+/// negative error code that the call must return. Does not clear the last error: [`begin`] does so
+/// once per call.
 pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
     guard(
         &call,

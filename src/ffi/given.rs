@@ -1,8 +1,8 @@
 //! Checks of a pointer and a number of elements from a C caller, in one place.
 //!
-//! Nobody can tell whether the memory is there. But each argument has a limit, which the header
-//! names and no caller reaches who means what it says: a larger number is never followed. It is an
-//! error that names the argument and the limit, and nothing is read or written.
+//! It cannot be checked whether the memory behind a pointer exists. But each argument has a limit,
+//! named in the header, that no sensible call exceeds. A larger count is an error that names the
+//! argument and the limit, and nothing is read or written.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -29,7 +29,8 @@ pub(super) enum Unfit {
     TooMany,
 }
 
-/// Checks that `n` elements may lie at `elements`: none may lie anywhere.
+/// Checks that `elements` may point to `n` elements. If `n` is 0, any pointer is accepted, NULL
+/// included.
 #[inline]
 pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), Unfit> {
     const { assert!(size_of::<T>() > 0) };

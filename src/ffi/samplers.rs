@@ -2,8 +2,8 @@
 //!
 //! Each returns a sampler of the host's, to be added to a chain or freed with `llama_sampler_free`,
 //! or NULL where no host is bound. Parameters that disable the built-in give a sampler that does
-//! nothing, named with a question mark as the built-in is; so do, with one warning, parameters that
-//! are not finite.
+//! nothing, named with a question mark as the built-in is. With parameters that are not finite, and
+//! one warning, a filter does nothing either, and a selector takes the largest logit.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;

@@ -73,8 +73,8 @@ pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mu
 
 /// A sieve that the functions for C reach as well: behind the lock of a [`Handle`].
 ///
-/// If no candidate has a probability the most probable one is selected, as a host aborts when
-/// nothing is.
+/// If no candidate has a probability the first of those with the largest logit is selected, as a
+/// host aborts when nothing is.
 #[derive(Debug)]
 pub struct InChain(Arc<Handle>);
 

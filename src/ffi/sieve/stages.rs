@@ -135,10 +135,10 @@ fn defaults() -> llama_sieve_stages {
     }
 }
 
-/// Gives the sieve these stages from the next token on, in place of the order of its parameters, or
-/// that again for NULL; n_stages 0 only draws. Each is the exact sampler, as in a chain, but that a
-/// temperature below 0.001 counts as 0, save in dynamic temperature with a range above 0; the bias
-/// still comes first. The last stage draws the token if it is mirostat or
+/// Sets the stages of the sieve from the next token on. NULL restores the order of its parameters;
+/// with n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
+/// exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
+/// range above 0. The bias still comes first. The last stage draws the token if it is mirostat or
 /// adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
 /// tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
 /// be called between any two tokens: stages that were there go on with what they remember, also
