@@ -104,8 +104,8 @@ pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
 pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
 /// The most elements of the grammar that a JSON Schema becomes.
 pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;
-/// The most steps that a JSON Schema may take to become a grammar: what its keywords allow together,
-/// and the automata of its patterns, names and numbers.
+/// The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
+/// together, and the automata of its patterns, names and numbers.
 pub const MAX_SCHEMA_STEPS: usize = 1 << 25;
 /// The most characters of white space in a row.
 pub const MAX_SCHEMA_SPACE: u32 = 64;
