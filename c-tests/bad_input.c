@@ -3,7 +3,6 @@
  * given. */
 #define _GNU_SOURCE /* dlopen, beside -std=c11 */
 #include <dlfcn.h>
-#include <float.h>
 #include <math.h>
 
 #include "check.h"
@@ -228,117 +227,7 @@ static void impossible_arrays(void) {
     }
 }
 
-static void empty_arrays(void) {
-    for (int i = 0; i < N_SAMPLERS; i++) {
-        struct llama_sampler * smpl = make(i);
-        guarded g = guarded_new(0);
-        for (int sorted = 0; sorted <= 1; sorted++) {
-            for (int is_null = 0; is_null <= 1; is_null++) {
-                llama_token_data_array array = { .data = is_null ? NULL : g.array.data,
-                                                 .size = 0,
-                                                 .selected = -1,
-                                                 .sorted = sorted != 0 };
-                llama_sampler_apply(smpl, &array);
-                CHECK(array.size == 0);
-                CHECK(array.selected <= 0);
-                CHECK(guards_are_intact(&g));
-            }
-        }
-        check_works(smpl, i);
-        guarded_free(&g);
-        llama_sampler_free(smpl);
-    }
-}
-
-/* 3. Logits that are not numbers, or not finite. */
-
-static const float STRANGE[] = { NAN,     -NAN,     INFINITY,     -INFINITY,
-                                 FLT_MAX, -FLT_MAX, FLT_TRUE_MIN, -0.0f };
-enum { N_STRANGE = sizeof(STRANGE) / sizeof(STRANGE[0]) };
-
-/* Pattern 0 .. N_STRANGE-1: all candidates alike; then one of them among good ones; then a mixture
- * of all. */
-enum { N_PATTERNS = 2 * N_STRANGE + 1 };
-
-static void fill_strangely(llama_token_data * data, size_t n, int pattern, numbers * from) {
-    fill_candidates(data, n, from);
-    if (pattern < N_STRANGE) {
-        for (size_t i = 0; i < n; i++) {
-            data[i].logit = STRANGE[pattern];
-        }
-        return;
-    }
-    if (pattern < 2 * N_STRANGE) {
-        data[number_below(from, (uint32_t) n)].logit = STRANGE[pattern - N_STRANGE];
-        return;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t which = number_below(from, N_STRANGE + 1);
-        if (which < N_STRANGE) {
-            data[i].logit = STRANGE[which];
-        }
-    }
-}
-
-static void apply_strange(struct llama_sampler * smpl, size_t n, int pattern, bool sorted,
-                          bool selects) {
-    char subject[128];
-    snprintf(subject, sizeof(subject), "%s, pattern %d, %zu candidates, sorted %d",
-             llama_sampler_name(smpl), pattern, n, sorted);
-    check_subject = subject;
-    guarded g = guarded_new(n);
-    numbers from = { 1 + (uint32_t) pattern };
-    fill_strangely(g.array.data, n, pattern, &from);
-    /* `sorted` is often a lie here, which must be survived as well. */
-    g.array.sorted   = sorted;
-    g.array.selected = INT64_MIN;
-    llama_sampler_accept(smpl, 0);
-    llama_sampler_accept(smpl, (llama_token) n - 1);
-    llama_sampler_apply(smpl, &g.array);
-    check_result(&g, n, selects);
-    if (!selects) {
-        CHECK(g.array.selected == INT64_MIN);
-    }
-    guarded_free(&g);
-    check_subject = "";
-}
-
-static const size_t SIZES[] = { 1, 2, 3, 17, 300, N_VOCAB };
-
-static void apply_all_strange(struct llama_sampler * smpl, bool selects) {
-    for (size_t s = 0; s < sizeof(SIZES) / sizeof(SIZES[0]); s++) {
-        for (int pattern = 0; pattern < N_PATTERNS; pattern++) {
-            apply_strange(smpl, SIZES[s], pattern, false, selects);
-            apply_strange(smpl, SIZES[s], pattern, true, selects);
-        }
-    }
-}
-
-static void strange_logits(void) {
-    for (int i = 0; i < N_SAMPLERS; i++) {
-        struct llama_sampler * smpl = make(i);
-        apply_all_strange(smpl, SAMPLERS[i].selects);
-        check_works(smpl, i);
-        llama_sampler_free(smpl);
-    }
-}
-
-/* One after the other, so that a sampler meets what the one before made of strange logits. */
-static void strange_logits_in_a_chain(void) {
-    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-    llama_sampler_chain_add(chain, make_penalties());
-    llama_sampler_chain_add(chain, make_top_n_sigma());
-    llama_sampler_chain_add(chain, llama_sieve_init_top_k(40));
-    llama_sampler_chain_add(chain, make_typical());
-    llama_sampler_chain_add(chain, make_top_p());
-    llama_sampler_chain_add(chain, make_min_p());
-    llama_sampler_chain_add(chain, make_temp());
-    llama_sampler_chain_add(chain, make_dist());
-    apply_all_strange(chain, true);
-    llama_sampler_free(chain);
-}
-
-/* 4. A `sorted` that is neither of the two values of a bool. */
+/* 3. A `sorted` that is neither of the two values of a bool. */
 
 static void sorted_of_any_byte(void) {
     const unsigned char bytes[] = { 2, 0x80, 0xFF };
@@ -358,7 +247,7 @@ static void sorted_of_any_byte(void) {
     }
 }
 
-/* 5. Constructor arguments. */
+/* 4. Constructor arguments. */
 
 static struct llama_sampler * top_p_of(float x)       { return llama_sieve_init_top_p(x, 1); }
 static struct llama_sampler * min_p_of(float x)       { return llama_sieve_init_min_p(x, 1); }
@@ -430,43 +319,7 @@ static void parameters_that_are_not_finite(messages * seen) {
     check_subject = "";
 }
 
-/* Takes the sampler over. */
-static void check_survives(struct llama_sampler * smpl) {
-    CHECK(smpl != NULL);
-    for (size_t s = 0; s < sizeof(SIZES) / sizeof(SIZES[0]); s++) {
-        guarded g = guarded_new(SIZES[s]);
-        numbers from = { 11 };
-        fill_candidates(g.array.data, SIZES[s], &from);
-        llama_sampler_accept(smpl, 0);
-        llama_sampler_apply(smpl, &g.array);
-        check_result(&g, SIZES[s], false);
-        guarded_free(&g);
-    }
-    llama_sampler_free(smpl);
-}
-
-static void extreme_parameters(void) {
-    const int32_t integers[] = { INT32_MIN, -1, 0, 1, INT32_MAX };
-    const float   floats[]   = { -FLT_MAX, -1.0f, -0.0f, FLT_TRUE_MIN, 1.0f, 2.0f, FLT_MAX };
-    const size_t  sizes[]    = { 0, 1, N_VOCAB, SIZE_MAX };
-    for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
-        check_survives(llama_sieve_init_top_k(integers[i]));
-        check_survives(llama_sieve_init_penalties(integers[i], 64, 1.1f, 0.0f, 0.0f));
-        check_survives(llama_sieve_init_penalties(N_VOCAB, integers[i], 1.1f, 0.0f, 0.0f));
-    }
-    for (size_t f = 0; f < sizeof(floats) / sizeof(floats[0]); f++) {
-        check_survives(llama_sieve_init_temp(floats[f]));
-        check_survives(llama_sieve_init_top_n_sigma(floats[f]));
-        check_survives(llama_sieve_init_penalties(N_VOCAB, 64, floats[f], floats[f], floats[f]));
-        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-            check_survives(llama_sieve_init_top_p(floats[f], sizes[s]));
-            check_survives(llama_sieve_init_min_p(floats[f], sizes[s]));
-            check_survives(llama_sieve_init_typical(floats[f], sizes[s]));
-        }
-    }
-}
-
-/* 6. Tokens outside the vocabulary. */
+/* 5. Tokens outside the vocabulary. */
 
 static void accept_outsiders(struct llama_sampler * smpl) {
     const llama_token outsiders[] = { -1, INT32_MIN, INT32_MAX, N_VOCAB };
@@ -511,7 +364,7 @@ static void tokens_outside_the_vocabulary(messages * seen) {
     check_subject = "";
 }
 
-/* 7. The library's own functions. */
+/* 6. The library's own functions. */
 
 static void handles_that_are_no_host(void) {
     clear_error();
@@ -581,12 +434,8 @@ int main(void) {
     null_for_every_pointer();
     used_after_its_free();
     impossible_arrays();
-    empty_arrays();
-    strange_logits();
-    strange_logits_in_a_chain();
     sorted_of_any_byte();
     parameters_that_are_not_finite(&seen);
-    extreme_parameters();
     tokens_outside_the_vocabulary(&seen);
     handles_that_are_no_host();
     misaligned_pointers();

@@ -175,32 +175,6 @@ static void history(void) {
     llama_sieve_free(sieve);
 }
 
-static void surprisal_of_the_draw(void) {
-    llama_sieve_params params = llama_sieve_default_params();
-    params.seed        = 3;
-    params.temperature = 1.5f;
-    llama_sieve *           sieve = llama_sieve_new(&params);
-    struct llama_token_data out[N];
-    llama_sieve_stats       stats = { .struct_size = sizeof(stats) };
-    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK &&
-          isnan(stats.sampling_surprisal));
-    CHECK(llama_sieve_measure(sieve, true) == LLAMA_SIEVE_OK);
-    for (int i = 0; i < 30; i++) {
-        const int32_t token = llama_sieve_sample(sieve, LOGITS, N);
-        const int     n     = llama_sieve_candidates(sieve, out, N);
-        CHECK(n > 0 && llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK);
-        CHECK(stats.sampling_surprisal ==
-              llama_sieve_candidates_surprisal(out, (size_t) n, token, 0));
-        llama_sieve_accept(sieve, token);
-    }
-    params.temperature = 0.0f;
-    CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_OK &&
-          llama_sieve_sample(sieve, LOGITS, N) >= 0);
-    CHECK(llama_sieve_last_stats(sieve, &stats) == LLAMA_SIEVE_OK &&
-          stats.sampling_surprisal == 0.0f);
-    llama_sieve_free(sieve);
-}
-
 /* llama_sieve_candidates after every way of sampling: the token is in it, and probabilities add up
  * to 1. */
 static void candidates_after_every_way(void) {
@@ -355,7 +329,6 @@ int main(void) {
     parameters();
     seeds_and_positions();
     history();
-    surprisal_of_the_draw();
     candidates_after_every_way();
     errors_of_a_batch();
     states_with_parameters();

@@ -264,16 +264,6 @@ static void batch(const float * logits) {
     }
 }
 
-static void perplexity(const float * logits) {
-    llama_sieve_ppl * ppl = llama_sieve_ppl_new();
-    CHECK(ppl != NULL && isnan(llama_sieve_ppl_value(ppl)));
-    const float surprisal = llama_sieve_surprisal(logits, N, 3, 0);
-    llama_sieve_ppl_add(ppl, surprisal);
-    CHECK(llama_sieve_ppl_count(ppl) == 1 &&
-          fabsf(logf(llama_sieve_ppl_value(ppl)) - surprisal) < 1e-5f);
-    llama_sieve_ppl_free(ppl);
-}
-
 /* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written
  * behind it. */
 static void misaligned(const float * logits) {
@@ -339,7 +329,6 @@ int main(void) {
     bad_parameters();
     bad_logits(logits);
     batch(logits);
-    perplexity(logits);
     misaligned(logits);
     CHECK(memcmp(copy, logits, N * sizeof(*copy)) == 0);
     free(copy);

@@ -113,23 +113,6 @@ static void defaults(void) {
     llama_sieve_free(other);
 }
 
-/* The order of the parameters, asked for by stages; and the mode changes nothing. */
-static void the_order_of_the_parameters(void) {
-    for (int32_t mode = LLAMA_SIEVE_MODE_FAST; mode <= LLAMA_SIEVE_MODE_PARITY; mode++) {
-        llama_sieve_params params = llama_sieve_default_params();
-        params.seed               = 11;
-        params.typical_p          = 0.9f;
-        llama_sieve * plain       = llama_sieve_new(&params);
-        params.mode               = mode;
-        llama_sieve *      staged = llama_sieve_new(&params);
-        llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
-        CHECK(llama_sieve_set_stages(staged, &stages) == LLAMA_SIEVE_OK);
-        check_same_text(plain, staged, 0, STEPS);
-        llama_sieve_free(plain);
-        llama_sieve_free(staged);
-    }
-}
-
 static void set_and_get(void) {
     llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
     llama_sieve * plain = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
@@ -257,127 +240,6 @@ static void wrong_stages(void) {
     llama_sieve_free(twin);
 }
 
-/* The largest numbers have tokens, too. */
-static void large_numbers(void) {
-    static const int32_t last[] = { LLAMA_SIEVE_STAGE_TEMPERATURE, LLAMA_SIEVE_STAGE_MIROSTAT,
-                                    LLAMA_SIEVE_STAGE_MIROSTAT_V2, LLAMA_SIEVE_STAGE_ADAPTIVE_P };
-    static const float   largest[] = { 3.4e38f, -3.4e38f, 1e-45f, 0.0f };
-    for (size_t i = 0; i < COUNT(largest) * COUNT(last); i++) {
-        const float        x        = largest[i % COUNT(largest)];
-        const int32_t      order[4] = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_XTC,
-                                        LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
-                                        last[i / COUNT(largest)] };
-        llama_sieve_stages stages   = with_order(order, 4);
-        stages.dry_multiplier = stages.dry_base = stages.xtc_probability = stages.xtc_threshold = x;
-        stages.dynatemp_range = stages.dynatemp_exponent = stages.mirostat_tau = x;
-        stages.mirostat_eta = stages.adaptive_target = stages.adaptive_decay = x;
-        stages.dry_allowed_length = x > 0.0f ? INT32_MAX : INT32_MIN;
-        stages.dry_penalty_last_n = stages.mirostat_m = stages.dry_allowed_length;
-        llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937);
-        CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
-        for (int j = 0; j < 20; j++) {
-            step(sieve, j);
-        }
-        llama_sieve_free(sieve);
-    }
-}
-
-/* A state goes on in a sieve with the same stages, and in no other. */
-static void states(int32_t rng) {
-    static const int32_t with_dry[]  = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_PENALTIES,
-                                         LLAMA_SIEVE_STAGE_XTC, LLAMA_SIEVE_STAGE_ADAPTIVE_P };
-    static const int32_t with_miro[] = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_PENALTIES,
-                                         LLAMA_SIEVE_STAGE_XTC, LLAMA_SIEVE_STAGE_MIROSTAT };
-    const llama_sieve_stages stages  = with_order(with_dry, 4);
-    llama_sieve *            first   = new_sieve(rng);
-    const size_t             alone   = llama_sieve_state_size(first);
-    CHECK(llama_sieve_set_stages(first, &stages) == LLAMA_SIEVE_OK);
-    for (int i = 0; i < STEPS; i++) {
-        step(first, i);
-    }
-    const size_t size  = llama_sieve_state_size(first);
-    uint8_t *    bytes = malloc(size);
-    CHECK(bytes != NULL && size > alone);
-    CHECK(llama_sieve_state_save(first, bytes, size) == LLAMA_SIEVE_OK);
-    /* One without stages, and one with others. */
-    llama_sieve *      second = new_sieve(rng);
-    llama_sieve *      plain  = new_sieve(rng);
-    llama_sieve_stages other  = with_order(with_miro, 4);
-    for (int32_t options = 0; options <= LLAMA_SIEVE_STATE_PARAMS; options++) {
-        CHECK(llama_sieve_set_stages(second, NULL) == LLAMA_SIEVE_OK);
-        CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
-                  LLAMA_SIEVE_ERROR_STATE &&
-              says("other stages"));
-        CHECK(llama_sieve_set_stages(second, &other) == LLAMA_SIEVE_OK);
-        CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
-                  LLAMA_SIEVE_ERROR_STATE &&
-              says("other stages"));
-        CHECK(has_stages(second, with_miro, 4) && llama_sieve_n_accepted(second) == 0);
-        /* Damaged at every byte, and cut. */
-        CHECK(llama_sieve_set_stages(second, &stages) == LLAMA_SIEVE_OK);
-        for (size_t i = 0; i < size; i++) {
-            bytes[i] ^= 0x10;
-            CHECK(llama_sieve_state_load_with(second, bytes, size, options) ==
-                  LLAMA_SIEVE_ERROR_STATE);
-            bytes[i] ^= 0x10;
-        }
-        CHECK(llama_sieve_state_load_with(second, bytes, size - 1, options) ==
-              LLAMA_SIEVE_ERROR_STATE);
-        CHECK(llama_sieve_n_accepted(second) == 0);
-    }
-    CHECK(llama_sieve_set_stages(second, NULL) == LLAMA_SIEVE_OK);
-    check_same_text(second, plain, 0, STEPS);
-    CHECK(llama_sieve_set_stages(second, &stages) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(second, bytes, size) == LLAMA_SIEVE_OK);
-    check_same_text(first, second, STEPS, 2 * STEPS);
-    /* One without them is refused by a sieve with them, and the other way round it is taken. */
-    uint8_t *    small   = malloc(llama_sieve_state_size(plain));
-    const size_t n_small = llama_sieve_state_size(plain);
-    CHECK(small != NULL && llama_sieve_state_save(plain, small, n_small) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(second, small, n_small) == LLAMA_SIEVE_ERROR_STATE &&
-          says("other stages"));
-    check_same_text(first, second, 0, STEPS);
-    /* Stages that remember nothing have no part of a state. */
-    other = with_order(OF_PARAMS, COUNT(OF_PARAMS));
-    CHECK(llama_sieve_set_stages(second, &other) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(second, small, n_small) == LLAMA_SIEVE_OK);
-    free(bytes);
-    free(small);
-    llama_sieve_free(first);
-    llama_sieve_free(second);
-    llama_sieve_free(plain);
-}
-
-/* A state of version 1, as the first version of the library saved it, is read by a sieve with
- * stages that remember nothing. */
-static void a_state_of_version_1(void) {
-    uint8_t  state[56 + 8] = "LSST\1";
-    uint64_t sum           = 0xCBF29CE484222325;
-    state[16]              = 11; /* The seed. */
-    state[32] = state[40] = 9;   /* The generator. */
-    state[48]             = 5;   /* Accepted. */
-    for (int i = 0; i < 56; i++) {
-        sum = (sum ^ state[i]) * 0x100000001B3;
-    }
-    for (int i = 0; i < 8; i++) {
-        state[56 + i] = (uint8_t) (sum >> (8 * i));
-    }
-    llama_sieve *      sieve  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
-    llama_sieve *      plain  = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
-    llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
-    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(sieve, state, sizeof(state)) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(plain, state, sizeof(state)) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_n_accepted(sieve) == 5 && llama_sieve_n_accepted(plain) == 5);
-    step(sieve, 0);
-    stages = with_order(PROGRAMS, COUNT(PROGRAMS));
-    CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_state_load(sieve, state, sizeof(state)) == LLAMA_SIEVE_ERROR_STATE);
-    CHECK(has_stages(sieve, PROGRAMS, COUNT(PROGRAMS)) && llama_sieve_n_accepted(sieve) == 7);
-    llama_sieve_free(sieve);
-    llama_sieve_free(plain);
-}
-
 /* Without llama.cpp there is no vocabulary; no breakers need none. */
 static void breakers_of_dry(void) {
     static uint64_t  memory[64];
@@ -461,14 +323,8 @@ static void in_use(void) {
 int main(void) {
     llama_sieve_log_set(ignore_message, NULL);
     defaults();
-    the_order_of_the_parameters();
     set_and_get();
     wrong_stages();
-    large_numbers();
-    states(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
-    states(LLAMA_SIEVE_RNG_MT19937);
-    states(LLAMA_SIEVE_RNG_POSITION);
-    a_state_of_version_1();
     breakers_of_dry();
     in_use();
     puts("the stages answer");

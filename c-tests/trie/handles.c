@@ -1,7 +1,5 @@
 /* Token tries by opaque handle: what a host does that holds only a stream handle where it sets a
- * constraint.
- *
- * Argument: the trained model. */
+ * constraint. */
 #define _POSIX_C_SOURCE 200809L /* pthread barriers, beside -std=c11 */
 
 #include <pthread.h>
@@ -228,72 +226,12 @@ static void a_freed_slot_leaves_an_error(void) {
     llama_sampler_free(slot);
 }
 
-/* Another thread samples while this one sets. */
+/* Another thread's streams begin and end, while this one sets them by their handle. */
 
 typedef struct {
-    pthread_barrier_t      begin;
-    struct llama_sampler * slot;
-    atomic_bool            end;
-    atomic_int             n_low, n_high, n_free; /* what the tokens were chosen among */
+    pthread_barrier_t begin;
+    atomic_bool       end;
 } shared;
-
-static void * sample_while_set(void * argument) {
-    shared * s = argument;
-    llama_token tokens[100];
-    pthread_barrier_wait(&s->begin);
-    while (!atomic_load(&s->end)) {
-        const size_t n = left_by(s->slot, tokens);
-        /* One constraint or the other or none, never a mixture or nothing. */
-        if (is_low(tokens, n)) {
-            atomic_fetch_add(&s->n_low, 1);
-        } else if (is_high(tokens, n)) {
-            atomic_fetch_add(&s->n_high, 1);
-        } else if (n == 100) {
-            atomic_fetch_add(&s->n_free, 1);
-        } else {
-            /* In the middle of a longer value. */
-            CHECK(n == 1 && (tokens[0] == 13 || tokens[0] == 61 || tokens[0] == 62));
-        }
-        llama_sampler_accept(s->slot, tokens[n / 2]);
-        (void) llama_sieve_trie_leaf(s->slot);
-        llama_token run[4];
-        CHECK(llama_sieve_trie_forced(s->slot, run, 4) <= 3);
-    }
-    return NULL;
-}
-
-static void set_while_another_thread_samples(void) {
-    check_subject = "set while sampling";
-    shared s = { .slot = new_slot() };
-    CHECK(eliza_inference_bind_token_trie(handle(7), s.slot) == LLAMA_SIEVE_OK);
-    CHECK(pthread_barrier_init(&s.begin, NULL, 2) == 0);
-    pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, sample_while_set, &s) == 0);
-    pthread_barrier_wait(&s.begin);
-    /* Until the other thread has met each of them; a machine with one core may take its time. */
-    for (long i = 0; i < 50000000; i++) {
-        const bool met = atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 &&
-                         atomic_load(&s.n_free) > 50;
-        if (i >= 5000 && met) {
-            break;
-        }
-        set(handle(7), i % 2 == 0 ? LOW : HIGH,
-            i % 4 < 2 ? LLAMA_SIEVE_TRIE_SAMPLED
-                      : LLAMA_SIEVE_TRIE_SAMPLED | LLAMA_SIEVE_TRIE_COMPACT);
-        CHECK(strcmp(llama_sieve_last_error(), "") == 0);
-        if (i % 7 == 0) {
-            eliza_inference_clear_token_trie(handle(7));
-            CHECK(strcmp(llama_sieve_last_error(), "") == 0);
-        }
-    }
-    atomic_store(&s.end, true);
-    CHECK(pthread_join(thread, NULL) == 0);
-    CHECK(atomic_load(&s.n_low) > 50 && atomic_load(&s.n_high) > 50 && atomic_load(&s.n_free) > 50);
-    pthread_barrier_destroy(&s.begin);
-    llama_sampler_free(s.slot);
-}
-
-/* Another thread's streams begin and end, while this one sets them by their handle. */
 
 static void * streams_come_and_go(void * argument) {
     shared * s = argument;
@@ -315,7 +253,7 @@ static void * streams_come_and_go(void * argument) {
 
 static void set_while_another_thread_frees(void) {
     check_subject = "set while freeing";
-    shared s = { .slot = NULL };
+    shared s = { 0 };
     CHECK(pthread_barrier_init(&s.begin, NULL, 2) == 0);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, streams_come_and_go, &s) == 0);
@@ -330,155 +268,7 @@ static void set_while_another_thread_frees(void) {
     pthread_barrier_destroy(&s.begin);
 }
 
-/* set -> generate -> clear, with a model. */
-
-typedef struct {
-    struct llama_model *       model;
-    const struct llama_vocab * vocab;
-    struct llama_context *     context;
-} language_model;
-
-static language_model load(const char * path) {
-    llama_backend_init();
-    struct llama_model_params model_params = llama_model_default_params();
-    model_params.n_gpu_layers = 0;
-    language_model m = { .model = llama_model_load_from_file(path, model_params) };
-    CHECK(m.model != NULL);
-    m.vocab = llama_model_get_vocab(m.model);
-    struct llama_context_params context_params = llama_context_default_params();
-    context_params.n_ctx           = 64;
-    context_params.n_threads       = 1;
-    context_params.n_threads_batch = 1;
-    m.context = llama_init_from_model(m.model, context_params);
-    CHECK(m.context != NULL);
-    return m;
-}
-
-static void unload(language_model * m) {
-    llama_free(m->context);
-    llama_model_free(m->model);
-    llama_backend_free();
-}
-
-static int32_t tokenize(const language_model * m, const char * text, llama_token * tokens,
-                        int32_t room, bool add_special) {
-    const int32_t n =
-        llama_tokenize(m->vocab, text, (int32_t) strlen(text), tokens, room, add_special, false);
-    CHECK(n > 0);
-    return n;
-}
-
-/* The payload of values that follow a space. */
-static void make_payload(const language_model * m, const char * const * values, size_t n,
-                         char * json, size_t room) {
-    size_t used = (size_t) snprintf(
-        json, room, "{\"modelId\": \"test\", \"descriptors\": [{\"path\": \"who\", \"leaves\": [");
-    for (size_t i = 0; i < n; i++) {
-        char text[64];
-        snprintf(text, sizeof(text), " %s", values[i]);
-        llama_token tokens[32];
-        const int32_t n_tokens = tokenize(m, text, tokens, 32, false);
-        used += (size_t) snprintf(json + used, room - used, "%s{\"name\": \"%s\", \"tokens\": [",
-                                  i == 0 ? "" : ", ", values[i]);
-        for (int32_t k = 0; k < n_tokens; k++) {
-            used += (size_t) snprintf(json + used, room - used, "%s%d", k == 0 ? "" : ", ",
-                                      (int) tokens[k]);
-        }
-        used += (size_t) snprintf(json + used, room - used, "]}");
-        CHECK(used < room);
-    }
-    snprintf(json + used, room - used, "]}]}");
-}
-
-static void decode(const language_model * m, llama_token * tokens, int32_t n) {
-    CHECK(llama_decode(m->context, llama_batch_get_one(tokens, n)) == 0);
-}
-
-static void append_piece(const language_model * m, llama_token token, char * text, size_t room) {
-    const size_t length = strlen(text);
-    const int32_t n = llama_token_to_piece(m->vocab, token, text + length,
-                                           (int32_t) (room - length - 1), 0, true);
-    CHECK(n >= 0);
-    text[length + (size_t) n] = '\0';
-}
-
-static void one_generation(const language_model * m, struct llama_sampler * slot, const char * json,
-                           uint32_t seed, bool greedy, char * text, size_t room) {
-    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-    llama_sampler_chain_add(chain, slot);
-    if (greedy) {
-        llama_sampler_chain_add(chain, llama_sieve_init_greedy());
-    } else {
-        llama_sampler_chain_add(chain, llama_sieve_init_temp(2.0f));
-        llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
-    }
-    llama_memory_clear(llama_get_memory(m->context), true);
-    llama_token prompt[32];
-    decode(m, prompt, tokenize(m, "And the LORD said unto", prompt, 32, true));
-
-    set(handle(9), json, greedy ? LLAMA_SIEVE_TRIE_GREEDY : LLAMA_SIEVE_TRIE_SAMPLED);
-    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
-    text[0] = '\0';
-    for (int i = 0; llama_sieve_trie_is_active(slot); i++) {
-        CHECK(i < 16);
-        llama_token token = llama_sampler_sample(chain, m->context, -1);
-        append_piece(m, token, text, room);
-        decode(m, &token, 1);
-    }
-    const char * leaf = llama_sieve_trie_leaf(slot);
-    CHECK(leaf != NULL);
-    CHECK(text[0] == ' ' && strcmp(text + 1, leaf) == 0);
-
-    eliza_inference_clear_token_trie(handle(9));
-    CHECK(strcmp(llama_sieve_last_error(), "") == 0);
-    CHECK(!llama_sieve_trie_is_active(slot) && llama_sieve_trie_leaf(slot) == NULL);
-    /* From now on anything may follow: the whole vocabulary comes through. */
-    const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
-    const float * logits  = llama_get_logits_ith(m->context, -1);
-    guarded g = guarded_new((size_t) n_vocab);
-    for (int32_t i = 0; i < n_vocab; i++) {
-        g.array.data[i].logit = logits[i];
-    }
-    llama_sampler_apply(slot, &g.array);
-    CHECK(guards_are_intact(&g) && g.array.size == (size_t) n_vocab && g.array.selected == -1);
-    for (int32_t i = 0; i < n_vocab; i++) {
-        CHECK(g.array.data[i].id == i && g.array.data[i].logit == logits[i]);
-    }
-    guarded_free(&g);
-    llama_sampler_free(chain);
-}
-
-static void set_generate_clear(const char * path) {
-    check_subject = "set, generate, clear";
-    language_model m = load(path);
-    const char * const values[] = { "Moses", "Aaron", "Joshua the son of Nun", "Jehoshaphat",
-                                    "the priest" };
-    const size_t n = sizeof(values) / sizeof(values[0]);
-    char json[2048];
-    make_payload(&m, values, n, json, sizeof(json));
-    char text[128];
-    char other[128];
-    unsigned chosen = 0;
-    for (uint32_t seed = 1; seed <= 40; seed++) {
-        struct llama_sampler * slot = llama_sieve_init_trie_slot(m.vocab);
-        CHECK(slot != NULL);
-        CHECK(eliza_inference_bind_token_trie(handle(9), slot) == LLAMA_SIEVE_OK);
-        one_generation(&m, slot, json, seed, seed > 35, seed == 40 ? other : text, sizeof(text));
-        unsigned index = 0;
-        while (index < n && strcmp(text + 1, values[index]) != 0) {
-            index++;
-        }
-        CHECK(index < n);
-        chosen |= 1u << index;
-    }
-    /* At this temperature the draw is not always the same; the most probable value is. */
-    CHECK((chosen & (chosen - 1)) != 0);
-    CHECK(strcmp(text, other) == 0);
-    unload(&m);
-}
-
-int main(int argc, char ** argv) {
-    CHECK(argc == 2);
+int main(void) {
     llama_sieve_log_set(count_errors, NULL);
     llama_log_set(say_nothing, NULL);
     wrong_handles_are_answered();
@@ -486,9 +276,7 @@ int main(int argc, char ** argv) {
     a_bound_slot_is_set_and_cleared();
     a_handle_is_bound_anew_and_taken_out();
     a_freed_slot_leaves_an_error();
-    set_while_another_thread_samples();
     set_while_another_thread_frees();
-    set_generate_clear(argv[1]);
     puts("every handle had an answer");
     return EXIT_SUCCESS;
 }

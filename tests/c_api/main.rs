@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod cmake;
-mod grammar;
+mod every_way;
 mod host_without;
 mod programs;
 mod sieve;

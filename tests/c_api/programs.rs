@@ -134,71 +134,6 @@ fn chain_all_shared() {
 }
 
 #[test]
-fn bad_input_has_an_answer() {
-    for (name, link) in [
-        ("bad_input_static", Link::Static),
-        ("bad_input_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/bad_input.c");
-        let text = build.with_ours(link).with_llama(link).build().succeed(&[]);
-        assert_eq!(text, "everything had an answer\n");
-    }
-}
-
-fn sizes(build: Build, link: Link) {
-    let program = build.with_ours(link).with_llama(link).build();
-    let program = program
-        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
-        .env("UBSAN_OPTIONS", "print_stacktrace=1");
-    let model = root().join("models/kjv-tiny.gguf").display().to_string();
-    assert_eq!(program.succeed(&[&model]), "no number was followed\n");
-}
-
-#[test]
-fn no_number_is_followed_that_cannot_be_meant() {
-    for (name, link) in [
-        ("sizes_static", Link::Static),
-        ("sizes_shared", Link::Shared),
-    ] {
-        sizes(Build::new(name, "c-tests/sizes.c"), link);
-    }
-}
-
-#[test]
-fn no_number_is_followed_under_sanitizers() {
-    if !has_sanitizers("sizes_probe") {
-        skipped(
-            "no_number_is_followed_under_sanitizers: the C compiler has no runtime for \
-             -fsanitize=address,undefined",
-        );
-        return;
-    }
-    let build = Build::new("sizes_sanitized", "c-tests/sizes.c");
-    sizes(build.sanitized(), Link::Static);
-}
-
-#[test]
-fn log_callbacks_may_use_what_is_at_work() {
-    for (name, link) in [("log_static", Link::Static), ("log_shared", Link::Shared)] {
-        let build = Build::new(name, "c-tests/log.c").flag("-pthread");
-        let program = build.with_ours(link).with_llama(link).build();
-        assert_eq!(program.succeed(&[]), "every message was delivered\n");
-    }
-}
-
-#[test]
-fn what_a_thread_uses_is_not_pulled_away() {
-    for (name, link) in [
-        ("in_use_static", Link::Static),
-        ("in_use_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/in_use.c").flag("-pthread");
-        let program = build.with_ours(link).with_llama(link).build();
-        assert_eq!(program.succeed(&[]), "nothing was pulled away\n");
-    }
-}
-
-#[test]
 fn children_of_threads_that_sample_sample() {
     let build = Build::new("forks", "c-tests/forks.c").flag("-pthread");
     let program = build.with_ours(Link::Static).with_llama(Link::Shared);
@@ -222,30 +157,6 @@ fn the_stack_of_a_coroutine_is_large_enough() {
     assert_eq!(program.succeed(&[]), "every stack was large enough\n");
 }
 
-fn sanitized(name: &str, source: &str, expected: &str) {
-    if !has_sanitizers(&format!("{name}_probe")) {
-        skipped(&format!(
-            "{name}: the C compiler has no runtime for -fsanitize=address,undefined"
-        ));
-        return;
-    }
-    let build = Build::new(name, source).sanitized();
-    let program = build
-        .with_ours(Link::Static)
-        .with_llama(Link::Static)
-        .build()
-        .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
-        .env("UBSAN_OPTIONS", "print_stacktrace=1");
-    assert_eq!(program.succeed(&[]), expected);
-}
-
-#[test]
-fn chains_sample_straight_from_the_logits() {
-    let build = Build::new("chain_logits", "c-tests/chain_logits.c");
-    let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
-    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
-}
-
 /// The program of docs/chains.md, as it stands there.
 #[test]
 fn the_documented_chain_runs() {
@@ -266,41 +177,13 @@ fn the_documented_chain_runs() {
 }
 
 #[test]
-fn chains_from_logits_under_sanitizers() {
-    let source = "c-tests/chain_logits.c";
-    sanitized("chain_logits_sanitized", source, "the same tokens\n");
-}
-
-#[test]
 fn chain_under_sanitizers() {
-    sanitized("chain_sanitized", "c-tests/chain.c", "the same tokens\n");
-}
-
-#[test]
-fn bad_input_under_sanitizers() {
-    sanitized(
-        "bad_input_sanitized",
-        "c-tests/bad_input.c",
-        "everything had an answer\n",
-    );
-}
-
-#[test]
-fn what_a_thread_uses_under_sanitizers() {
-    sanitized(
-        "in_use_sanitized",
-        "c-tests/in_use.c",
-        "nothing was pulled away\n",
-    );
-}
-
-#[test]
-fn log_callbacks_under_sanitizers() {
-    sanitized(
-        "log_sanitized",
-        "c-tests/log.c",
-        "every message was delivered\n",
-    );
+    if !has_sanitizers() {
+        return skipped("the C compiler has no runtime for -fsanitize=address,undefined");
+    }
+    let build = Build::new("chain_sanitized", "c-tests/chain.c").sanitized();
+    let build = build.with_ours(Link::Static).with_llama(Link::Static);
+    assert_eq!(build.build().succeed(&[]), "the same tokens\n");
 }
 
 // Hosts that the linker knows nothing of.

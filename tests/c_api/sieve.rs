@@ -1,88 +1,10 @@
-//! The sieve from C, compiled as C11 with warnings as errors. What each program checks is in its
-//! own source, in c-tests/sieve/.
+//! The sieve from C, where the environment or the process matters.
 
 use std::fs::{Permissions, metadata, read_to_string, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
-use crate::toolchain::{Build, Link, has_sanitizers, our_library, root, skipped, succeed};
-
-#[test]
-fn the_sieve_without_llama_cpp() {
-    for (name, link) in [
-        ("sieve_static", Link::Static),
-        ("sieve_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/sieve/sieve.c").with_ours(link);
-        assert_eq!(build.build().succeed(&[]), "the sieve answers\n");
-    }
-}
-
-#[test]
-fn what_a_sieve_tells_without_llama_cpp() {
-    for (name, link) in [
-        ("queries_static", Link::Static),
-        ("queries_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/sieve/queries.c").with_ours(link);
-        assert_eq!(build.build().succeed(&[]), "the sieve tells\n");
-    }
-}
-
-#[test]
-fn stages_in_an_order_of_the_callers() {
-    for (name, link) in [
-        ("stages_static", Link::Static),
-        ("stages_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/sieve/stages.c").flag("-pthread");
-        let program = build.with_ours(link).build();
-        assert_eq!(program.succeed(&[]), "the stages answer\n");
-    }
-}
-
-/// A program that was compiled against the header of the first version.
-#[test]
-fn a_program_of_the_first_version() {
-    for (name, link) in [
-        ("first_version_static", Link::Static),
-        ("first_version_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/first_version/program.c").with_ours(link);
-        assert_eq!(build.build().succeed(&[]), "as it was\n");
-    }
-}
-
-#[test]
-fn the_sieve_in_a_chain() {
-    for (name, link) in [
-        ("sieve_chain_static", Link::Static),
-        ("sieve_chain_shared", Link::Shared),
-    ] {
-        let build = Build::new(name, "c-tests/sieve/chain.c");
-        let program = build.with_ours(link).with_llama(link).build();
-        assert_eq!(program.succeed(&[]), "the sieve in a chain\n");
-    }
-}
-
-#[test]
-fn the_sieve_under_sanitizers() {
-    if !has_sanitizers("sieve_probe") {
-        skipped("the C compiler has no runtime for -fsanitize=address,undefined");
-        return;
-    }
-    for (name, source, text) in [
-        ("sieve", "c-tests/sieve/sieve.c", "the sieve answers\n"),
-        ("queries", "c-tests/sieve/queries.c", "the sieve tells\n"),
-        ("stages", "c-tests/sieve/stages.c", "the stages answer\n"),
-        ("first", "c-tests/first_version/program.c", "as it was\n"),
-    ] {
-        let build = Build::new(&format!("{name}_sanitized"), source).sanitized();
-        let program = build.flag("-pthread").with_ours(Link::Static).build();
-        let program = program.env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1");
-        assert_eq!(program.succeed(&[]), text);
-    }
-}
+use crate::toolchain::{Build, Link, our_library, root, skipped, succeed};
 
 fn process(mode: &str) {
     for (name, link) in [("static", Link::Static), ("shared", Link::Shared)] {

@@ -4,7 +4,7 @@
 use std::ptr::null;
 
 use crate::counting_allocator::bytes_given;
-use crate::support::{HostSampler, alone};
+use crate::support::{Array, HostSampler, alone};
 use llama_sieve::ffi::trie::*;
 
 /// `n` elements in one of the lists of a payload.
@@ -72,5 +72,28 @@ fn what_a_payload_is_given_grows_as_its_length() {
             many <= 2 * few,
             "{list}: {few} bytes for each, of more {many}"
         );
+    }
+}
+
+/// The largest token there is, in a payload of a hundred bytes: no table has room up to it.
+#[test]
+fn a_large_token_takes_no_memory() {
+    let _alone = alone();
+    const JSON: &str =
+        r#"{"descriptors":[{"path":"","leaves":[{"name":"","tokens":[2147483647]}]}]}"#;
+    for mode in [0, 1, LLAMA_SIEVE_TRIE_COMPACT, LLAMA_SIEVE_TRIE_COMPACT | 1] {
+        // SAFETY: without a vocabulary, any tokens are taken.
+        let slot = HostSampler::new(unsafe { llama_sieve_init_trie_slot(null()) });
+        let mut array = Array::of_logits([1.0; 100]);
+        let given = bytes_given(|| {
+            let smpl = slot.as_ptr().cast();
+            // SAFETY: a live slot, and a payload of so many bytes.
+            let code =
+                unsafe { llama_sieve_trie_set(smpl, JSON.as_ptr().cast(), JSON.len(), mode) };
+            assert_eq!(code, 0, "{}", llama_sieve::last_error::get());
+            slot.apply(&mut array);
+        });
+        assert_eq!(array.ids(), [2_147_483_647]);
+        assert!(given < 1 << 20, "{given} bytes in mode {mode:#x}");
     }
 }

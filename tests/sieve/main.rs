@@ -7,6 +7,7 @@ mod invariants;
 mod numbers;
 mod parameters;
 mod parity;
+mod sizes;
 mod stages;
 mod states;
 #[path = "../support/mod.rs"]

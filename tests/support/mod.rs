@@ -6,6 +6,7 @@ pub mod arrays;
 pub mod compare;
 pub mod family;
 pub mod orders;
+pub mod sizes;
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use vendor_llama_cpp::paths;
 
@@ -215,10 +215,13 @@ impl Build {
         self.command.args(paths::static_link_args());
         self.command.arg("-o").arg(&path);
         succeed(&mut self.command);
-        Program {
+        let program = Program {
             path,
             environment: Vec::new(),
-        }
+        };
+        program
+            .env("ASAN_OPTIONS", "detect_leaks=1:abort_on_error=1")
+            .env("UBSAN_OPTIONS", "print_stacktrace=1")
     }
 }
 
@@ -229,19 +232,21 @@ const SANITIZERS: [&str; 3] = [
 ];
 
 /// True if the compiler has what [`Build::sanitized`] needs; compilers are often installed without.
-pub fn has_sanitizers(name: &str) -> bool {
-    let folder = empty_folder(&format!("c_programs/{name}"));
-    let source = folder.join("main.c");
-    let program = folder.join("main");
-    fs::write(&source, "int main(void) { return 0; }\n").expect("the folder was just made");
-    let mut compile = Command::new(paths::c_compiler());
-    compile
-        .args(SANITIZERS)
-        .arg(&source)
-        .arg("-o")
-        .arg(&program);
-    let works = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
-    works(&mut compile) && works(&mut Command::new(&program))
+pub fn has_sanitizers() -> bool {
+    static HAS: LazyLock<bool> = LazyLock::new(|| {
+        let folder = empty_folder(concat!("c_programs/probe_of_", env!("CARGO_CRATE_NAME")));
+        let (source, program) = (folder.join("main.c"), folder.join("main"));
+        fs::write(&source, "int main(void) { return 0; }\n").expect("the folder was just made");
+        let mut compile = Command::new(paths::c_compiler());
+        compile
+            .args(SANITIZERS)
+            .arg(&source)
+            .arg("-o")
+            .arg(&program);
+        let works = |command: &mut Command| command.output().is_ok_and(|out| out.status.success());
+        works(&mut compile) && works(&mut Command::new(&program))
+    });
+    *HAS
 }
 
 /// The options of memcheck while LLAMA_SIEVE_TEST_VALGRIND is set: anything that it finds fails a

@@ -42,6 +42,7 @@ fn every_bad_payload_has_an_answer() {
     ] {
         bad.push(leaf(tokens).into_bytes());
     }
+    bad.push(leaf("[1]").replace("\"a\"", "\"a\\u0000b\"").into_bytes());
     bad.push(vec![b'['; 100_000]);
     bad.push(format!("{{\"descriptors\":{}", "[".repeat(10_000)).into_bytes());
     bad.push(b"{\"descriptors\":[{\"path\":\"\xFF\",\"leaves\":[]}]}".to_vec());
@@ -122,6 +123,19 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
         assert!(llama_sampler_init_token_trie(std::ptr::null(), c"{}".as_ptr(), 0).is_null());
         assert!(last_error::get().contains("line 1 column 2"));
         llama_sieve_trie_cache_stats(std::ptr::null_mut());
+        // One byte off its place: nothing is written.
+        let mut room = [-1; 4];
+        let askew = room.as_mut_ptr().byte_add(1);
+        let naive = Naive::new(vec![(vec![1], "a".into())]);
+        set(&slot, json(&[("p", &naive)]).as_bytes(), 0);
+        for n in [
+            llama_sieve_trie_forced(raw(&slot), askew, 2),
+            llama_sieve_trie_allowed(raw(&slot), askew, 2),
+        ] {
+            assert_eq!((n, room), (0, [-1; 4]));
+            assert!(last_error::get().contains("aligned"));
+        }
+        llama_sieve_trie_clear(raw(&slot));
         // The empty array of an unconstrained slot, and of a constrained one, which has no room for
         // anything.
         let naive = Naive::new(vec![(vec![1], "a".into()), (vec![2], "b".into())]);

@@ -173,8 +173,11 @@ fn a_value_may_be_as_long_as_a_span_and_no_longer() {
         set(&sampler, longer.as_bytes(), 1),
         LLAMA_SIEVE_ERROR_INVALID
     );
+    let said = last_error::get();
     assert!(
-        last_error::get().contains("descriptors[0].leaves[0].tokens: the value has 501 tokens")
+        said.contains("descriptors[0].leaves[0].tokens: the value has 501 tokens")
+            && said.contains("LLAMA_SIEVE_TRIE_SPAN_LIMIT"),
+        "{said}"
     );
     for token in 0..500 {
         assert!(is_active(&sampler));

@@ -13,7 +13,6 @@ mod metrics;
 mod results;
 mod samplers;
 mod sieves;
-mod sizes;
 mod stages;
 #[path = "../../../tests/support/mod.rs"]
 mod support;

@@ -10,7 +10,7 @@ use llama_sieve::ffi::sieve::*;
 use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason, last_error};
 use crate::calls::Call;
-use crate::sizes::absurd;
+use crate::support::sizes::absurd;
 use crate::stages::set_stages;
 
 impl World {
@@ -112,7 +112,7 @@ impl World {
                     let (sieve, logit) = (self.sieve(*which), logit.get());
                     ask(sieve, token.0, logit, (*cap).into());
                     let number = u64::from(token.0 as u32) << 32 | u64::from(logit.to_bits());
-                    absurd(self.smp(*which), sieve, *cap, number);
+                    absurd(self.smp(*which), sieve, (*cap).into(), number);
                 }
                 Call::LoadWith {
                     which,

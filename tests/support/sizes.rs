@@ -1,7 +1,7 @@
 //! Numbers of elements that nobody can mean: refused by name, with nothing written.
 
 use std::ffi::c_void;
-use std::ptr::null;
+use std::ptr::{null, null_mut};
 
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
@@ -17,16 +17,16 @@ use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::ffi::trie::handles::*;
 use llama_sieve::ffi::trie::*;
+use llama_sieve::last_error;
 use vendor_llama_cpp::sys;
 
-use crate::answers::last_error;
-use crate::support::family::vocabulary;
+use super::family::vocabulary;
 
 /// The number's name and limit, and what is answered to it, by the function.
-type Case = (&'static str, usize, unsafe fn(&mut Subjects, usize) -> bool);
+pub type Case = (&'static str, usize, unsafe fn(&mut Subjects, usize) -> bool);
 
 /// The objects that the functions are called with.
-struct Subjects {
+pub struct Subjects {
     smpl: *mut llama_sampler,
     sieve: *mut Handle,
     /// Of every function that writes; none may.
@@ -37,6 +37,15 @@ const TEXT: *const std::ffi::c_char = c"root ::= [a-z]+".as_ptr();
 const ROOT: *const std::ffi::c_char = c"root".as_ptr();
 const WORDS: usize = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES;
 const TOKENS: usize = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS;
+
+/// Parameters with a bias, told as `n`.
+fn biased(n: usize) -> llama_sieve_params {
+    llama_sieve_params {
+        bias: [0u64].as_ptr().cast(),
+        n_bias: n,
+        ..llama_sieve_default_params()
+    }
+}
 
 impl Subjects {
     fn out<T>(&mut self) -> *mut T {
@@ -50,11 +59,15 @@ impl Subjects {
     clippy::undocumented_unsafe_blocks,
     reason = "of all: samplers and sieves are NULL or live, and no function follows the number"
 )]
-const CASES: [Case; 25] = [
+pub const CASES: [Case; 30] = [
     ("n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS, |_, n| unsafe {
         let mut texts = [c"\n".as_ptr()];
         let vocab = vocabulary().cast();
         llama_sieve_init_dry(vocab, 1.0, 1.75, 2, 64, texts.as_mut_ptr(), n).is_null()
+    }),
+    ("n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS, |_, n| unsafe {
+        let mut texts = [c"\n".as_ptr()];
+        llama_sieve_init_dry(null(), 1.0, 1.75, 2, 64, texts.as_mut_ptr(), n).is_null()
     }),
     ("n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS, |on, n| unsafe {
         let mut texts = [c"\n".as_ptr()];
@@ -88,8 +101,12 @@ const CASES: [Case; 25] = [
     }),
     ("num_trigger_tokens", TOKENS, |_, n| unsafe {
         let (vocab, tokens) = (vocabulary().cast(), [1].as_ptr());
-        let none = std::ptr::null_mut();
+        let none = null_mut();
         llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, ROOT, none, 0, tokens, n).is_null()
+    }),
+    ("num_trigger_tokens", TOKENS, |_, n| unsafe {
+        let (vocab, tokens) = (vocabulary().cast(), [1].as_ptr());
+        llama_sieve_init_grammar_lazy(vocab, TEXT, ROOT, null_mut(), 0, tokens, n).is_null()
     }),
     ("len", LLAMA_SIEVE_TRIE_MAX_PAYLOAD, |on, n| unsafe {
         llama_sieve_trie_set(on.smpl, c"{}".as_ptr(), n, 1) < 0
@@ -102,7 +119,7 @@ const CASES: [Case; 25] = [
             LLAMA_SIEVE_OK
         );
         eliza_inference_set_token_trie(handle, c"{}".as_ptr(), n, 1);
-        let text = last_error();
+        let text = last_error::get();
         sys::llama_sampler_free(slot.cast());
         text.contains("LLAMA_SIEVE_TRIE_MAX_PAYLOAD")
     }),
@@ -139,16 +156,22 @@ const CASES: [Case; 25] = [
         llama_sieve_get_stages(on.sieve, on.out(), n) < 0
     }),
     ("n_bias", LLAMA_SIEVE_MAX_ELEMENTS, |_, n| unsafe {
-        let mut params = llama_sieve_default_params();
-        params.bias = [0u64].as_ptr().cast();
-        params.n_bias = n;
-        llama_sieve_new(&raw const params).is_null()
+        llama_sieve_new(&biased(n)).is_null()
+    }),
+    ("n_bias", LLAMA_SIEVE_MAX_ELEMENTS, |on, n| unsafe {
+        llama_sieve_set_params(on.sieve, &biased(n)) < 0
+    }),
+    ("n_bias", LLAMA_SIEVE_MAX_ELEMENTS, |_, n| unsafe {
+        llama_sieve_init_sampler(&biased(n)).is_null()
     }),
     ("size", LLAMA_SIEVE_STATE_MAX_BYTES, |on, n| unsafe {
         llama_sieve_state_save(on.sieve, on.out(), n) < 0
     }),
     ("size", LLAMA_SIEVE_STATE_MAX_BYTES, |on, n| unsafe {
         llama_sieve_state_load(on.sieve, on.out::<u8>(), n) < 0
+    }),
+    ("size", LLAMA_SIEVE_STATE_MAX_BYTES, |on, n| unsafe {
+        llama_sieve_state_load_with(on.sieve, on.out::<u8>(), n, LLAMA_SIEVE_STATE_PARAMS) < 0
     }),
     ("n", LLAMA_SIEVE_MAX_ELEMENTS, |_, n| unsafe {
         llama_sieve_candidates_entropy([TokenData::default()].as_ptr(), n, 0).is_nan()
@@ -158,12 +181,18 @@ const CASES: [Case; 25] = [
     }),
 ];
 
-/// Tells one function of more elements than can be: `number` says how many.
+/// Tells one function of more elements than can be: `number` says how many. False if it looked at
+/// what the call is about first, and refused that.
 ///
 /// # Safety
 /// `smpl` and `sieve` are NULL or alive.
-pub(crate) unsafe fn absurd(smpl: *mut llama_sampler, sieve: *mut Handle, which: u8, number: u64) {
-    let (count, most, is_refused) = CASES[usize::from(which) % CASES.len()];
+pub unsafe fn absurd(
+    smpl: *mut llama_sampler,
+    sieve: *mut Handle,
+    which: usize,
+    number: u64,
+) -> bool {
+    let (count, most, is_refused) = CASES[which % CASES.len()];
     // Any number above the limit.
     let n = most + 1 + number as usize % (usize::MAX - most);
     let mut subjects = Subjects {
@@ -174,7 +203,7 @@ pub(crate) unsafe fn absurd(smpl: *mut llama_sampler, sieve: *mut Handle, which:
     // SAFETY: NULL or live; no function may follow the number.
     assert!(unsafe { is_refused(&mut subjects, n) }, "{count} {n}");
     assert_eq!(subjects.out, [0xA5A5_A5A5; 12]);
-    let text = last_error();
+    let text = last_error::get();
     let is_named = text.contains(&format!("{count} is {n}; ")) && text.contains("at most (");
     // What the call is about is looked at first by some.
     let is_other = ["NULL", "no grammar", "no token trie", "out of use"];
@@ -182,4 +211,5 @@ pub(crate) unsafe fn absurd(smpl: *mut llama_sampler, sieve: *mut Handle, which:
         is_named || is_other.iter().any(|part| text.contains(part)),
         "{count} {n}: {text}"
     );
+    is_named
 }
