@@ -50,6 +50,10 @@ pub trait Sampler: Clone + Send + 'static {
         pool.apply(|candidates| self.apply(candidates));
     }
 
+    /// Makes room in the buffers for whatever `n` candidates can take: however few of them are kept,
+    /// an array of this size has warmed up.
+    fn warm_up(&mut self, _n: usize) {}
+
     /// Gives the buffers of the last call back to the thread, which lent them.
     fn rest(&mut self) {}
 
@@ -116,12 +120,18 @@ macro_rules! clone_by_field {
 }
 pub(crate) use clone_by_field;
 
-/// Implements `Sampler::rest` by that of each buffer.
-macro_rules! rest {
+/// Implements `Sampler::warm_up` and `Sampler::rest` by those of each buffer.
+macro_rules! scratch {
     ($($field:ident),* $(,)?) => {
+        fn warm_up(&mut self, n: usize) {
+            #[allow(unused_imports)] // Of a field that is a part of a sampler.
+            use crate::algorithms::scratch::Room;
+            $(self.$field.warm_up(n);)*
+        }
+
         fn rest(&mut self) {
             $(self.$field.rest();)*
         }
     };
 }
-pub(crate) use rest;
+pub(crate) use scratch;

@@ -7,7 +7,7 @@ use super::Candidates;
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place, write_items};
-use crate::algorithms::scratch::room_to_write_over;
+use crate::algorithms::scratch::{Room, room};
 use crate::kernels;
 use crate::per_thread::lent_per_thread;
 use crate::simd::libm::ln;
@@ -36,17 +36,9 @@ pub struct ByDistance {
 }
 
 lent_per_thread!(ByDistance);
+room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
-    /// Makes room for what `n` candidates can take.
-    pub fn reserve(&mut self, n: usize) {
-        room_to_write_over(&mut self.scores, n);
-        self.ranks.clear();
-        self.ranks.reserve(n);
-        self.kept.clear();
-        self.kept.reserve(n);
-    }
-
     /// Keeps what is to be kept. Says whether some of it, or the first that is not, are equally
     /// near. `order` and `work` lend their buffers.
     // In bounds: what is kept are ranks, of which there is one for each candidate, as of
@@ -64,7 +56,7 @@ impl ByDistance {
         if ranked.is_none() {
             candidates.sort_with_softmax(order, work);
         }
-        self.reserve(candidates.len());
+        self.warm_up(candidates.len());
         if ranked.is_some() {
             let sum = work.exponentiate_sorted(order.ranking().sorted());
             kernels::divide(work.values_mut(), sum);

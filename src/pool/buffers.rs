@@ -4,12 +4,12 @@ use std::collections::TryReserveError;
 
 use super::{Form, Left, Pool};
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::{BESIDE, Room};
 use crate::algorithms::{Softmax, Workspace};
 use crate::candidates::ByDistance;
 use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
 use crate::memory;
-use crate::simd::MAX_LANES;
 use crate::token::TokenData;
 
 /// A token whose logit is another than the caller's.
@@ -57,8 +57,17 @@ impl Buffers {
         reserve(&mut self.array, n)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
         reserve(&mut self.picked, n)?;
-        // Exchanged for a sampler's own, which has room for a register more.
-        reserve(&mut self.first, n + MAX_LANES)
+        // Exchanged for a sampler's own.
+        reserve(&mut self.first, n + BESIDE)
+    }
+
+    /// Makes room for what reading the array of candidates in order can take, too.
+    pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
+        self.host_order.warm_up(n);
+        self.work.warm_up(n);
+        self.softmax.warm_up(n);
+        self.by_distance.warm_up(n);
+        self.try_reserve(n)
     }
 
     /// Bytes of the candidates' buffers.

@@ -8,6 +8,7 @@
 //! distant ones is found only by replaying both of the host's sorts.
 
 use super::{Buffers, Pool, in_order_of_ids};
+use crate::algorithms::scratch::Room;
 use crate::candidates::{Candidates, Cut};
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
@@ -131,7 +132,7 @@ impl Pool<'_> {
     pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
         let (n, max) = (self.len(), self.max());
         self.defer(Part::Nearest { cut, sure }, kept.len(), max);
-        self.buffers.by_distance.reserve(n);
+        self.buffers.by_distance.warm_up(n);
         self.buffers.array.clear();
         self.buffers.array.extend_from_slice(kept);
     }
@@ -141,7 +142,7 @@ impl Pool<'_> {
         // Whether somebody looks or not, a vocabulary of this size has warmed up.
         self.buffers.host_order.warm_up(n);
         self.buffers.work.warm_up(n);
-        self.buffers.softmax.warm_up();
+        self.buffers.softmax.warm_up(n);
         self.order = Some(InOrder {
             part,
             len,

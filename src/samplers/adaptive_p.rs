@@ -20,7 +20,7 @@ use crate::candidates::Candidates;
 use crate::kernels::{self, Curve};
 use crate::pool::{Pool, Weights};
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler, rest};
+use crate::sampler::{Kind, Sampler, scratch};
 use crate::token::{Token, TokenData, comparable};
 
 /// Selects near a target probability.
@@ -258,5 +258,5 @@ impl Sampler for AdaptiveP {
         self.rng.restart();
     }
 
-    rest!(original, softmax, exponentials, bent);
+    scratch!(original, softmax, exponentials, bent);
 }

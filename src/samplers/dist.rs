@@ -16,14 +16,14 @@ use super::lists::{Head, Kept, Picked};
 use crate::algorithms::categorical::choose_in_order;
 use crate::algorithms::descending_draw::{Descending, DescendingDraw, Drawn};
 use crate::algorithms::host_order::{HEAP, HostOrder};
+use crate::algorithms::scratch::Room;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels::{self, compact::pick, scan::position_of};
 use crate::pool::{First, InOrder, Part, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
-use crate::sampler::{Kind, Sampler, rest};
-use crate::simd::MAX_LANES;
+use crate::sampler::{Kind, Sampler, scratch};
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
@@ -128,7 +128,7 @@ impl Dist {
         dropped: usize,
         draw: f64,
     ) -> Option<()> {
-        self.reserve_in_order(pool.n_vocab());
+        self.warm_up(pool.n_vocab());
         if dropped > 0 {
             let larger = pool.at_least(order.first.next_up());
             self.larger.extend_from_slice(larger);
@@ -157,7 +157,7 @@ impl Dist {
         first: First,
         draw: f64,
     ) -> Option<()> {
-        self.reserve_in_order(pool.n_vocab());
+        self.warm_up(pool.n_vocab());
         let some = pool.first_logits();
         self.part.clear();
         pick(some, some, first.last, f32::INFINITY, &mut self.part);
@@ -192,7 +192,7 @@ impl Dist {
     /// `sure` are certain. `None` if rounding, or the order of equally near candidates, could
     /// change the result.
     fn draw_loosely(&mut self, pool: &mut Pool<'_>, sure: usize, draw: f64) -> Option<()> {
-        self.softmax.warm_up();
+        self.softmax.warm_up(0);
         let data = pool.loose();
         let most = self.softmax.exponentiate(data, false);
         let doubtful = data.iter().skip(sure).map(|c| f64::from(c.p));
@@ -203,18 +203,6 @@ impl Dist {
         let chosen = choose(most);
         let token = data.get(chosen).filter(|_| chosen == choose(least))?.id;
         pool.has(token).then(|| pool.choose_in_order(token))
-    }
-
-    /// Makes room for what drawing from `n` candidates in order can take, ties or not.
-    fn reserve_in_order(&mut self, n: usize) {
-        self.part.clear();
-        self.part.reserve(n + MAX_LANES);
-        for buffer in [&mut **self.larger, &mut **self.head] {
-            buffer.clear();
-            buffer.reserve(n);
-        }
-        self.in_order.warm_up(n);
-        self.host_order.warm_up(n);
     }
 
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
@@ -279,7 +267,7 @@ impl Sampler for Dist {
         Some(self.rng.current_seed())
     }
 
-    rest!(work, softmax, in_order, host_order, larger, head, part);
+    scratch!(work, softmax, in_order, host_order, larger, head, part);
 }
 
 impl Dist {
@@ -320,7 +308,7 @@ impl Dist {
     fn choose(&mut self, candidates: &mut Candidates<'_>, draw: f64) {
         // However many there are: what is in front may leave more or fewer the next time.
         self.work.warm_up(MANY);
-        self.softmax.warm_up();
+        self.softmax.warm_up(MANY);
         if let [only] = candidates.as_mut_slice() {
             only.p = 1.0;
             candidates.select(Some(0));

@@ -16,11 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::room;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::log;
 use crate::per_thread::lent_per_thread;
-use crate::sampler::{Sampler, clone_by_field, rest};
+use crate::sampler::{Sampler, clone_by_field, scratch};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
@@ -151,7 +152,7 @@ impl Sampler for Infill {
         Self::keep_and_normalise(candidates, |c| is_kept(c, threshold));
     }
 
-    rest!(order, work, texts);
+    scratch!(order, work, texts);
 }
 
 /// The texts of all candidates, in one buffer.
@@ -163,6 +164,7 @@ struct Texts {
 }
 
 lent_per_thread!(Texts);
+room!(Texts: bytes, ranges, piece);
 
 impl Texts {
     fn fetch(&mut self, vocabulary: &dyn Vocabulary, data: &[TokenData]) {

@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::algorithms::Workspace;
+use crate::algorithms::scratch::room;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
@@ -30,6 +31,7 @@ macro_rules! lists {
                 }
             }
         )*
+        $(room!($name: 0);)*
         lent_per_thread!($($name),*);
     };
 }

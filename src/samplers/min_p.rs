@@ -10,12 +10,12 @@ use std::ffi::CStr;
 use super::lists::Kept;
 use crate::algorithms::Scratch;
 use crate::algorithms::host_order::HostOrder;
+use crate::algorithms::scratch::Room;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::{InOrder, Part, Pool};
-use crate::sampler::{Sampler, rest};
-use crate::simd::MAX_LANES;
+use crate::sampler::{Sampler, scratch};
 use crate::simd::libm::ln;
 use crate::token::TokenData;
 
@@ -64,20 +64,6 @@ impl MinP {
         self.min_keep = min_keep;
     }
 
-    /// Makes room for what `n` candidates can take: however many there are the next time, up to so
-    /// many have warmed up.
-    pub(crate) fn warm_up(&mut self, n: usize) {
-        self.passing.clear();
-        self.passing.reserve(n + MAX_LANES);
-        self.order.warm_up(n);
-    }
-
-    /// Makes room for what `n` candidates can take in a sort, too, before there are any.
-    pub(crate) fn warm_up_sort(&mut self, n: usize) {
-        self.warm_up(n);
-        self.order.warm_up_top(n);
-    }
-
     /// Keeps the candidates that pass in their order; false if too few do.
     ///
     /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes
@@ -105,7 +91,7 @@ impl MinP {
         if !max.is_finite() || !threshold.is_finite() || threshold > max {
             return false;
         }
-        self.passing.clear();
+        self.passing.warm_up(pool.len());
         self.passing.extend_from_slice(pool.at_least(threshold));
         if self.passing.len() < self.min_keep {
             return false;
@@ -179,7 +165,7 @@ impl Sampler for MinP {
         }
     }
 
-    rest!(order, passing);
+    scratch!(order, passing);
 }
 
 #[cfg(test)]

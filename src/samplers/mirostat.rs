@@ -19,7 +19,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler, clone_by_field, rest};
+use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
 use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
@@ -69,14 +69,6 @@ impl Feedback {
     /// True if this is the first array.
     fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
-    }
-
-    /// Makes room for what `n` candidates can take: however many are kept, an array of this size
-    /// has warmed up.
-    fn reserve(&mut self, n: usize) {
-        self.work.reserve(n);
-        self.kept.clear();
-        self.kept.reserve(n);
     }
 
     /// Keeps the first `n` candidates of those that were ranked for the sum, ties in the host's
@@ -137,7 +129,7 @@ impl Feedback {
         candidates.select(Some(chosen));
     }
 
-    rest!(work, kept);
+    scratch!(work, kept);
 
     fn reset(&mut self) {
         self.mu = 2.0 * self.tau;
@@ -244,8 +236,7 @@ impl Mirostat {
         let Some((logits, max)) = pool.contiguous_numbers() else {
             return false;
         };
-        self.feedback.reserve(logits.len());
-        self.order.warm_up(logits.len());
+        self.warm_up(logits.len());
         let sum = self.descending.sum_of_logits(logits, max, BESIDE);
         let Some(kept) = self.rank_kept(sum, estimated) else {
             return false;
@@ -304,8 +295,7 @@ impl Sampler for Mirostat {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        self.feedback.reserve(candidates.len());
-        self.order.warm_up(candidates.len());
+        self.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -332,7 +322,7 @@ impl Sampler for Mirostat {
         Some(self.feedback.rng.current_seed())
     }
 
-    rest!(feedback, order, descending);
+    scratch!(feedback, order, descending);
 }
 
 /// Mirostat version 2.
@@ -406,8 +396,7 @@ impl MirostatV2 {
         let Some((logits, max)) = pool.contiguous_numbers() else {
             return false;
         };
-        self.feedback.reserve(logits.len());
-        self.order.warm_up(logits.len());
+        self.warm_up(logits.len());
         let sum = self.descending.sum_of_logits(logits, max, BESIDE);
         let Some(kept) = self.rank_kept(sum) else {
             return false;
@@ -459,8 +448,7 @@ impl Sampler for MirostatV2 {
         if candidates.is_empty() {
             return candidates.select(None);
         }
-        self.feedback.reserve(candidates.len());
-        self.order.warm_up(candidates.len());
+        self.warm_up(candidates.len());
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
@@ -493,7 +481,7 @@ impl Sampler for MirostatV2 {
         Some(self.feedback.rng.current_seed())
     }
 
-    rest!(feedback, order, descending);
+    scratch!(feedback, order, descending);
 }
 
 #[cfg(test)]

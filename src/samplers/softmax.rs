@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::{Sampler, rest};
+use crate::sampler::{Sampler, scratch};
 
 /// Sorts and normalises.
 #[derive(Clone, Debug, Default)]
@@ -27,5 +27,5 @@ impl Sampler for Softmax {
         candidates.sort_with_softmax(&mut self.order, &mut self.work);
     }
 
-    rest!(order, work);
+    scratch!(order, work);
 }

@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::{Sampler, clone_by_field, rest};
+use crate::sampler::{Sampler, clone_by_field, scratch};
 use crate::token::TokenData;
 
 /// Cuts the flat tail of the distribution.
@@ -88,5 +88,5 @@ impl Sampler for TailFree {
         candidates.truncate(kept);
     }
 
-    rest!(order, work);
+    scratch!(order, work);
 }

@@ -11,13 +11,12 @@ use super::lists::Ps;
 use super::temp::{scale, scale_pool};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
-use crate::algorithms::scratch::room_to_write_over;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::{Pool, division_keeps_order};
-use crate::sampler::{Sampler, rest};
+use crate::sampler::{Sampler, scratch};
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
 
@@ -90,13 +89,6 @@ impl TempExt {
         }
         pool.put_in_order(0, max);
         pool.divide_in_order(temperature, true)
-    }
-
-    /// Makes room for what `n` candidates can take, aside or in place.
-    fn warm_up(&mut self, n: usize) {
-        self.order.warm_up(n);
-        self.work.warm_up(n);
-        room_to_write_over(&mut self.entropies, n);
     }
 
     /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
@@ -178,7 +170,7 @@ impl Sampler for TempExt {
         }
     }
 
-    rest!(order, work, entropies, descending);
+    scratch!(order, work, entropies, descending);
 }
 
 /// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where

@@ -251,14 +251,6 @@ fn the_array_is_made_where_that_is_sooner() {
     }
 }
 
-/// A rehearsal in which XTC always acts gives it back the chance that it had.
-#[test]
-fn xtc_acts_with_another_chance_for_a_while() {
-    let mut xtc = Xtc::new(0.25, 0.1, 1, 42).expect("it does something");
-    assert_eq!(xtc.swap_probability(1.0), 0.25);
-    assert_eq!(xtc.swap_probability(0.25), 1.0);
-}
-
 #[test]
 fn a_disabled_selector_takes_the_largest() {
     let mut data = [1.0, 3.0, 2.0].map(|logit| TokenData {

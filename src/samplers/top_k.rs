@@ -10,7 +10,7 @@ use crate::algorithms::host_order::{HostOrder, are_coarse};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, rest};
+use crate::sampler::{Sampler, scratch};
 use crate::token::TokenData;
 
 /// Keeps the `k` most probable candidates.
@@ -42,11 +42,6 @@ impl TopK {
     fn expect_ties(&mut self, data: &[TokenData]) {
         let tied = self.tied.unwrap_or_else(|| are_coarse(data));
         self.order.expect_ties(tied);
-    }
-
-    /// Makes room for what `n` candidates can take.
-    pub(crate) fn warm_up(&mut self, n: usize) {
-        self.order.warm_up_top(n);
     }
 }
 
@@ -90,5 +85,5 @@ impl Sampler for TopK {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    rest!(order);
+    scratch!(order);
 }

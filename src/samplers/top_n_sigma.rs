@@ -11,7 +11,7 @@ use crate::algorithms::Scratch;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, clone_by_field, rest};
+use crate::sampler::{Sampler, clone_by_field, scratch};
 
 /// Masks what lies far below the largest logit.
 #[derive(Debug)]
@@ -29,11 +29,6 @@ impl TopNSigma {
             n,
             deviation: Scratch::default(),
         })
-    }
-
-    /// Makes room for what `n` candidates can take.
-    pub(crate) fn warm_up(&mut self, n: usize) {
-        self.deviation.warm_up(n);
     }
 }
 
@@ -59,7 +54,7 @@ impl Sampler for TopNSigma {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    rest!(deviation);
+    scratch!(deviation);
 }
 
 #[cfg(test)]

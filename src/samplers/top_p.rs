@@ -19,6 +19,7 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingCut, End, NucleusSample};
 use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::scratch::Room;
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
@@ -28,8 +29,7 @@ use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::kernels::scan::count_at_least;
 use crate::pool::{First, Pool};
-use crate::sampler::{Sampler, rest};
-use crate::simd::MAX_LANES;
+use crate::sampler::{Sampler, scratch};
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
@@ -86,23 +86,6 @@ impl TopP {
     pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
         self.p = p;
         self.min_keep = min_keep;
-    }
-
-    /// Makes room for what `n` candidates can take: however many there are the next time, up to so
-    /// many have warmed up.
-    pub(crate) fn warm_up(&mut self, n: usize) {
-        for buffer in [&mut **self.logits, &mut **self.picked, &mut **self.ps] {
-            buffer.clear();
-            buffer.reserve(n + MAX_LANES);
-        }
-        self.indices.clear();
-        self.indices.reserve(n + MAX_LANES);
-        self.kept.clear();
-        self.kept.reserve(n);
-        self.ranking.reserve(n);
-        self.order.warm_up(n);
-        self.work.warm_up(n);
-        self.sample.warm_up();
     }
 
     /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
@@ -254,7 +237,6 @@ impl TopP {
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
         // However many are kept, a vocabulary of this size has warmed up.
         self.warm_up(pool.len());
-        self.ending.reserve(pool.len());
         let lazily = pool.selected().is_none();
         let Some((logits, maxima, max)) = pool.numbers_and_maxima() else {
             return false;
@@ -432,7 +414,7 @@ impl Sampler for TopP {
         }
     }
 
-    rest!(
+    scratch!(
         work, order, sample, logits, indices, picked, ranking, ps, kept, ending
     );
 }

@@ -32,7 +32,7 @@ use crate::candidates::{ByDistance, Candidates, Cut};
 use crate::kernels;
 use crate::kernels::layout::binade;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, clone_by_field, rest};
+use crate::sampler::{Sampler, clone_by_field, scratch};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 
@@ -116,30 +116,6 @@ impl Typical {
         self.cut = Cut { p, min_keep };
     }
 
-    /// Makes room for what `n` candidates can take: however many are taken, and whether both sorts
-    /// are replayed or not, an array of this size has warmed up.
-    fn reserve(&mut self, n: usize) {
-        for buffer in [&mut **self.nearness, &mut **self.picked, &mut **self.ps] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        self.near.clear();
-        self.near.reserve(n + 64);
-        self.ranking.reserve(n);
-        self.kept.clear();
-        self.kept.reserve(n);
-        self.order.warm_up(n);
-        self.work.warm_up(n);
-        self.by_distance.reserve(n);
-    }
-
-    /// Makes room for what `n` candidates can take, before there are any.
-    pub(crate) fn warm_up(&mut self, n: usize) {
-        self.reserve(n);
-        self.descending.reserve(n);
-        self.order.warm_up_top(n);
-    }
-
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || self.tied || flushes_to_zero() {
@@ -150,7 +126,7 @@ impl Typical {
         if !std::mem::replace(&mut self.began, true) && is_easy(data) {
             return false;
         }
-        self.reserve(data.len());
+        self.warm_up(data.len());
         let beside = self.beside();
         let sum = self.descending.sum(data, beside);
         let Some((kept, _)) = self.rank_kept(data.len(), sum, false) else {
@@ -176,7 +152,7 @@ impl Typical {
             return false;
         };
         let n = logits.len();
-        self.reserve(n);
+        self.warm_up(n);
         let beside = self.beside();
         let sum = self.descending.sum_of_logits(logits, max, beside);
         let Some((kept, sure)) = self.rank_kept(n, sum, loosely) else {
@@ -521,7 +497,7 @@ impl Sampler for Typical {
         }
     }
 
-    rest!(
+    scratch!(
         order,
         work,
         by_distance,

@@ -13,7 +13,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::{Sampler, clone_by_field, rest};
+use crate::sampler::{Sampler, clone_by_field, scratch};
 
 /// Removes the most probable candidates, sometimes.
 #[derive(Debug)]
@@ -68,11 +68,6 @@ impl Xtc {
         self.min_keep = min_keep;
     }
 
-    /// Has it act with another chance, and gives the one that it had.
-    pub(crate) fn swap_probability(&mut self, probability: f32) -> f32 {
-        std::mem::replace(&mut self.probability, probability)
-    }
-
     /// Returns the generator that decides whether it acts.
     pub(crate) fn rng(&self) -> &SeededMt19937 {
         &self.rng
@@ -110,7 +105,7 @@ impl Sampler for Xtc {
         self.rng.restart();
     }
 
-    rest!(order, work, descending);
+    scratch!(order, work, descending);
 }
 
 impl Xtc {

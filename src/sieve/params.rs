@@ -218,10 +218,4 @@ impl Params {
     pub(super) fn window(&self) -> usize {
         usize::try_from(self.penalty_last_n).unwrap_or(0)
     }
-
-    /// Returns how many of `n` candidates top-k leaves; `None` if it leaves all.
-    pub(super) fn top_k_of(&self, n: usize) -> Option<usize> {
-        let k = usize::try_from(self.top_k).ok()?;
-        (k > 0 && k < n).then_some(k)
-    }
 }

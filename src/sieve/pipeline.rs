@@ -9,6 +9,7 @@
 //! stage that draws seeds its own generator with a hash of that number. So no further state need be
 //! saved, and a single position can be replayed.
 
+use std::collections::TryReserveError;
 use std::sync::Arc;
 
 use crate::algorithms::Scratch;
@@ -26,7 +27,7 @@ use crate::sieve::biases::Biases;
 use crate::sieve::draw;
 use crate::sieve::generator::{Draw, Generator};
 use crate::sieve::params::{Method, Order, Params, RngKind};
-use crate::sieve::stages::Stages;
+use crate::sieve::stages::{Stages, warm_up};
 use crate::sieve::stats::Stats;
 use crate::sieve::{Error, Sieve};
 use crate::token::{Token, TokenData};
@@ -161,7 +162,6 @@ impl Pipeline {
             around: &mut around,
             pool: &mut pool,
             unmasked: None,
-            warm: false,
         };
         running.run(first);
         match largest(running.pool) {
@@ -203,6 +203,14 @@ impl Pipeline {
 
     pub(super) fn clear(&mut self) {
         self.left = None;
+    }
+
+    /// Makes room for whatever the logits of `n` tokens can take.
+    pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
+        self.members.warm_up(n);
+        warm_up(Some(&mut self.dist.0), n);
+        self.dist.rest();
+        self.buffers.warm_up(n)
     }
 
     /// Returns the bytes that the buffers hold.
@@ -272,8 +280,6 @@ struct Running<'r, 's, 'p> {
     pool: &'r mut Pool<'p>,
     /// How many candidates have a probability, since the last stage that may have changed that.
     unmasked: Option<usize>,
-    /// True once room was made for the candidates that the cutting stages leave.
-    warm: bool,
 }
 
 impl Running<'_, '_, '_> {
@@ -298,7 +304,6 @@ impl Running<'_, '_, '_> {
 
     fn run(&mut self, stages: &[Stage]) {
         for &stage in stages {
-            self.warm_up(stage);
             if self.apply(stage) {
                 self.unmasked = None;
             }
@@ -307,20 +312,6 @@ impl Running<'_, '_, '_> {
             };
             let pool = &mut *self.pool;
             *place = *self.unmasked.get_or_insert_with(|| pool.unmasked());
-        }
-    }
-
-    /// Makes room for the candidates that `stage` leaves, if it is the first whose number of them
-    /// depends on the logits: for any share of what there is.
-    fn warm_up(&mut self, stage: Stage) {
-        let cuts = matches!(
-            stage,
-            Stage::Typical | Stage::TopP | Stage::MinP | Stage::Xtc { .. }
-        );
-        if cuts && !self.warm {
-            self.warm = true;
-            let n = self.pool.len();
-            self.around.stages.warm_up(n);
         }
     }
 

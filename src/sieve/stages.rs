@@ -72,20 +72,13 @@ impl Stages {
         self.temp = fresh.temp;
     }
 
-    /// Makes room for what `n` candidates can take, of which top-k leaves `k`.
-    pub(super) fn reserve(&mut self, n: usize, k: usize) {
-        warm_up(self.top_k(), |top_k| top_k.warm_up(n));
-        warm_up(self.typical(), |typical| typical.warm_up(k));
-        warm_up(self.min_p(), |min_p| min_p.warm_up_sort(k));
-        self.warm_up(k);
-    }
-
-    /// Makes room behind a cut for any share of `n` candidates: how many a cut leaves follows from
-    /// the logits, not from the parameters.
+    /// Makes room for whatever `n` candidates can take.
     pub(super) fn warm_up(&mut self, n: usize) {
-        warm_up(self.top_p(), |top_p| top_p.warm_up(n));
-        warm_up(self.min_p(), |min_p| min_p.warm_up(n));
-        warm_up(self.top_n_sigma(), |top_n_sigma| top_n_sigma.warm_up(n));
+        warm_up(self.top_k(), n);
+        warm_up(self.typical(), n);
+        warm_up(self.top_p(), n);
+        warm_up(self.min_p(), n);
+        warm_up(self.top_n_sigma(), n);
     }
 
     // Each stage, if it is on.
@@ -125,9 +118,9 @@ pub(super) fn temperature(params: &Params) -> f32 {
 }
 
 /// Has a stage, if it is on, make room in the buffers of the thread.
-fn warm_up<S: Sampler>(stage: Option<&mut S>, make_room: impl FnOnce(&mut S)) {
+pub(super) fn warm_up(stage: Option<&mut impl Sampler>, n: usize) {
     if let Some(stage) = stage {
-        make_room(stage);
+        stage.warm_up(n);
         stage.rest();
     }
 }

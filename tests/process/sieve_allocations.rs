@@ -1,10 +1,11 @@
 //! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters
 //! change.
 
-use crate::counting_allocator::without_allocating;
+use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Recipe, Shape};
 use crate::support::{alone, fresh_rng, replay};
 use llama_sieve::algorithms::host_order::HostOrder;
+use llama_sieve::algorithms::scratch::Room;
 use llama_sieve::samplers::DryParams;
 use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve, Stage};
 use llama_sieve::token::TokenData;
@@ -320,4 +321,26 @@ fn changing_parameters_at_every_token_does_not_allocate() {
     };
     run(40);
     without_allocating(&"a sieve that is steered", || run(10));
+}
+
+/// With the stages that take most, it is as much as the header says, and no more.
+#[test]
+fn what_reserve_takes_is_bounded() {
+    let _alone = alone();
+    const N: usize = 100_000;
+    let params = Params {
+        typical_p: 0.9,
+        top_n_sigma: 1.5,
+        ..Params::default()
+    };
+    // On a thread without buffers.
+    let taken = std::thread::spawn(move || {
+        let mut sieve = Sieve::new(&params).expect("valid parameters");
+        let before = bytes_since(0);
+        sieve.reserve(N).expect("there is memory");
+        bytes_since(before) as usize / N
+    });
+    let taken = taken.join().expect("no panic");
+    assert!((256..1024).contains(&taken), "{taken} bytes for each token");
+    println!("{taken} bytes for each token");
 }

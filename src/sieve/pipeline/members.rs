@@ -10,7 +10,7 @@ use crate::sampler::Sampler;
 use crate::samplers::{AdaptiveP, Breakers, Dry, Mirostat, MirostatV2, TempExt, Xtc};
 use crate::sieve::Error;
 use crate::sieve::params::Params;
-use crate::sieve::stages::temperature;
+use crate::sieve::stages::{temperature, warm_up};
 use crate::token::Token;
 
 /// The stages with a memory or numbers of their own; those that a sieve does not have are `None`.
@@ -175,9 +175,16 @@ impl Members {
         }
     }
 
-    /// Sets the probability with which XTC acts, if that stage is there, and returns the old one.
-    pub(in crate::sieve) fn swap_xtc_probability(&mut self, probability: f32) -> Option<f32> {
-        Some(self.xtc.as_mut()?.swap_probability(probability))
+    /// Makes room for whatever `n` candidates can take.
+    pub(super) fn warm_up(&mut self, n: usize) {
+        warm_up(self.xtc.as_deref_mut(), n);
+        warm_up(self.temp_ext.as_mut(), n);
+        match self.selector.as_deref_mut() {
+            Some(Selector::Mirostat(s)) => warm_up(Some(s), n),
+            Some(Selector::MirostatV2(s)) => warm_up(Some(s), n),
+            Some(Selector::AdaptiveP(s)) => warm_up(Some(s), n),
+            None => {}
+        }
     }
 
     /// Sets the sequence breakers of DRY, which bound repetitions from now on.

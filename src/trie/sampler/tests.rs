@@ -39,6 +39,28 @@ fn each_lack_is_told_once_for_a_constraint() {
     assert_eq!(TrieSampler::new(slot).name(), c"token-trie");
 }
 
+#[cfg(not(model))]
+#[test]
+fn what_is_put_back_and_what_is_banned_is_told() {
+    let of = |logits: [f32; 3], ids: [i32; 3]| {
+        let slot = Arc::new(Slot::new(None));
+        set(&slot);
+        crate::last_error::clear();
+        let mut data: Vec<_> = ids
+            .iter()
+            .zip(logits)
+            .map(|(&id, logit)| crate::token::TokenData { id, logit, p: 0.0 })
+            .collect();
+        TrieSampler::new(slot).apply(&mut Candidates::new(&mut data, false));
+        crate::last_error::get()
+    };
+    const BANNED: f32 = f32::NEG_INFINITY;
+    assert_eq!(of([0.0; 3], [0, 1, 2]), "");
+    assert!(of([0.0; 3], [0, 3, 2]).contains("put back"));
+    let banned = of([0.0, BANNED, 0.0], [0, 1, 2]);
+    assert!(banned.contains("every token that may follow is banned"));
+}
+
 #[test]
 fn a_mode_is_named_by_its_number() {
     for number in [0, 1, 0x100, 0x101, 0x200, 0x201, 0x300, 0x301] {

@@ -13,6 +13,7 @@
 //!
 //! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
 
+use super::scratch::{Room, room_to_write_over};
 use crate::kernels::column::{Column, copy_column};
 use crate::kernels::scan::next_rise;
 use crate::kernels::sort_key::{descending_key, fetch, logit_of, steps};
@@ -53,29 +54,28 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
-impl Ranking {
-    /// Makes room for ranking `n` floats: whichever branch these and the next take, as many have
-    /// warmed up.
-    pub fn reserve(&mut self, n: usize) {
-        self.values.reserve(n.saturating_sub(self.values.len()));
+/// Leaves what was ranked.
+impl Room for Ranking {
+    fn warm_up(&mut self, n: usize) {
+        room_to_write_over(&mut self.values, n);
         self.reserve_order(n);
     }
+}
 
+impl Ranking {
     /// Makes room for the order of `n` floats, but not for the values, which may be lent to the
     /// caller.
     fn reserve_order(&mut self, n: usize) {
-        for buffer in [&mut self.once, &mut self.indices] {
-            buffer.reserve(n.saturating_sub(buffer.len()));
-        }
-        self.sorted.reserve(n.saturating_sub(self.sorted.len()));
-        self.keys.reserve(n.saturating_sub(self.keys.len()));
+        room_to_write_over(&mut self.once, n);
+        room_to_write_over(&mut self.indices, n);
+        room_to_write_over(&mut self.sorted, n);
+        room_to_write_over(&mut self.keys, n);
         let counts = match n {
             0..MANY => 2 * VALUES_OF_FEW,
             MANY..MANY_FOR_HALVES => 2 * VALUES_OF_MANY,
             _ => HALVES,
         };
-        self.counts
-            .reserve(counts.saturating_sub(self.counts.len()));
+        room_to_write_over(&mut self.counts, counts);
     }
 
     /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
@@ -105,7 +105,7 @@ impl Ranking {
     /// Ranks what was taken.
     fn rank_taken(&mut self, column: Column) {
         let n = self.sorted.len();
-        self.reserve(n);
+        self.warm_up(n);
         std::mem::swap(&mut self.values, &mut self.sorted);
         let values = std::mem::take(&mut self.values);
         self.rank_between(&values, None, column);

@@ -13,6 +13,7 @@
 use super::Workspace;
 use super::argsort::Ranking;
 use super::fallbacks::Fallback;
+use super::scratch::{Room, room};
 use crate::kernels::compact::pick;
 use crate::kernels::scan::sum_from;
 use crate::per_thread::lent_per_thread;
@@ -57,6 +58,7 @@ pub struct DescendingDraw {
 }
 
 lent_per_thread!(DescendingDraw);
+room!(DescendingDraw: work, keys, es, sample, ranking);
 
 /// An interval of sums of exponentials: as far as rounding goes a target is known.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +92,7 @@ impl DescendingDraw {
         draw: f64,
     ) -> Option<Drawn> {
         let n = from.logits.len();
-        self.reserve(n);
+        self.warm_up(n);
         let sum = self.work.exponentiate_without(from, larger);
         // Those left out that are equal to the first kept come before it, each with 1.
         let before = from.dropped.checked_sub(larger.len())? as f64;
@@ -120,22 +122,6 @@ impl DescendingDraw {
         let es = self.work.values().iter().copied();
         let least = es.fold(f32::INFINITY, f32::min);
         from.behind as f64 * f64::from(least)
-    }
-
-    /// Makes room for drawing from as many as `n` candidates.
-    pub fn warm_up(&mut self, n: usize) {
-        self.work.warm_up(n);
-        self.reserve(n);
-    }
-
-    fn reserve(&mut self, n: usize) {
-        for buffer in self.keys.iter_mut().chain(&mut self.es) {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        self.sample.clear();
-        self.sample.reserve(SAMPLE);
-        self.ranking.reserve(n);
     }
 
     /// Finds the draw among the largest candidates, if it is there.

@@ -25,6 +25,12 @@ impl<T: Lent> Scratch<T> {
     }
 }
 
+impl<T: Lent + Room> Room for Scratch<T> {
+    fn warm_up(&mut self, n: usize) {
+        (**self).warm_up(n);
+    }
+}
+
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
         Self(OnceCell::new())
@@ -40,10 +46,50 @@ impl<T> Clone for Scratch<T> {
     fn clone_from(&mut self, _source: &Self) {}
 }
 
+/// Buffers that make room for whatever `n` candidates can take: however few of them the next array
+/// takes, one of this size has warmed up. What is in them is lost. Memory that is never written to
+/// costs nothing.
+pub trait Room {
+    /// Makes the room.
+    fn warm_up(&mut self, n: usize);
+}
+
+/// More than `n`: the register that a kernel may write beyond it, and the heaps and samples of few.
+pub const BESIDE: usize = 128;
+
+impl<T> Room for Vec<T> {
+    fn warm_up(&mut self, n: usize) {
+        self.clear();
+        self.reserve(n + BESIDE);
+    }
+}
+
+impl<T: Room, const N: usize> Room for [T; N] {
+    fn warm_up(&mut self, n: usize) {
+        self.iter_mut().for_each(|buffer| buffer.warm_up(n));
+    }
+}
+
+/// Implements [`Room`] by that of the fields, and of those behind a semicolon by
+/// [`room_to_write_over`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! room {
+    ($name:ident: $($field:tt),* $(; $($kept:ident),*)?) => {
+        impl $crate::algorithms::scratch::Room for $name {
+            fn warm_up(&mut self, n: usize) {
+                $($crate::algorithms::scratch::Room::warm_up(&mut self.$field, n);)*
+                $($($crate::algorithms::scratch::room_to_write_over(&mut self.$kept, n);)*)?
+            }
+        }
+    };
+}
+pub use room;
+
 /// Makes room for `n` values that are to be written over. What is there stays: to clear it would
 /// have it filled anew first, which is a pass of its own.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
-    buffer.reserve(n.saturating_sub(buffer.len()));
+    buffer.reserve((n + BESIDE).saturating_sub(buffer.len()));
 }
 
 impl<T: Lent> Deref for Scratch<T> {

@@ -14,6 +14,7 @@
 //! wider, and the logits the denser, the more there are.
 
 use super::fallbacks::Fallback;
+use super::scratch::Room;
 use crate::kernels::layout::{GROUP, SUM_BLOCK};
 use crate::kernels::moments::{moments, moments_of_logits, squares_masking, squares_of_logits};
 use crate::kernels::rewrite::{mask_below, mask_logits_below};
@@ -57,16 +58,14 @@ pub struct SigmaBounds {
 
 lent_per_thread!(SigmaBounds);
 
-impl SigmaBounds {
-    /// Makes room for `n` candidates: however many there are the next time, up to so many have
-    /// warmed up.
-    pub fn warm_up(&mut self, n: usize) {
-        self.sums.clear();
-        self.sums.reserve(n.div_ceil(SUM_BLOCK));
-        self.maxima.clear();
-        self.maxima.reserve(n.div_ceil(GROUP));
+impl Room for SigmaBounds {
+    fn warm_up(&mut self, n: usize) {
+        self.sums.warm_up(n.div_ceil(SUM_BLOCK));
+        self.maxima.warm_up(n.div_ceil(GROUP));
     }
+}
 
+impl SigmaBounds {
     /// Masks what lies below `max - n * deviation` in the arithmetic of the built-in.
     pub fn mask(&mut self, data: &mut [TokenData], n: f32) {
         let bounds = self.take(data, n);

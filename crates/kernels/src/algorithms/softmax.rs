@@ -1,6 +1,7 @@
 //! The softmax of candidates, in their own probabilities.
 
 use super::categorical::choose;
+use super::scratch::Room;
 use crate::kernels::layout::SUM_BLOCK;
 use crate::kernels::rewrite::divide_p;
 use crate::kernels::scan::{claimed_max, max};
@@ -31,6 +32,16 @@ impl Default for Softmax {
         Self {
             sums: Vec::new(),
             values: Box::new([0.0; SUM_BLOCK]),
+        }
+    }
+}
+
+impl Room for Softmax {
+    fn warm_up(&mut self, n: usize) {
+        let blocks = n.div_ceil(SUM_BLOCK).max(BLOCKS);
+        if self.sums.capacity() < blocks {
+            let room = blocks.next_power_of_two();
+            self.sums.reserve(room - self.sums.len());
         }
     }
 }
@@ -74,18 +85,9 @@ impl Softmax {
         divide_p(data, by, &mut self.sums)
     }
 
-    /// Makes room for any array of a usual size.
-    pub fn warm_up(&mut self) {
-        self.sums.reserve(BLOCKS.saturating_sub(self.sums.len()));
-    }
-
     fn reserve(&mut self, n: usize) {
-        let blocks = n.div_ceil(SUM_BLOCK);
-        if self.sums.capacity() < blocks {
-            let room = blocks.next_power_of_two().max(BLOCKS);
-            self.sums.reserve(room - self.sums.len());
-        }
-        self.sums.resize(blocks, 0.0);
+        self.warm_up(n);
+        self.sums.resize(n.div_ceil(SUM_BLOCK), 0.0);
     }
 
     /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, which the

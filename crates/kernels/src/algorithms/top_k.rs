@@ -13,6 +13,7 @@
 use super::argsort::{FEW, Ranking};
 use super::fallbacks::Fallback;
 use super::kth_largest::nearly_kth_largest;
+use super::scratch::{Room, room};
 use crate::kernels::column::copy_logits;
 use crate::kernels::compact::at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};
@@ -33,6 +34,8 @@ pub struct TopK {
     /// gives each piece anew, and what others may need can wait for the second.
     began: bool,
 }
+
+room!(TopK: keys, ranked, indices, picked, sample, ranking);
 
 #[inline]
 fn key(index: usize, candidate: &TokenData) -> u64 {
@@ -76,7 +79,7 @@ impl TopK {
     /// Makes room for what a threshold may let pass beside the `k` largest of `n`, which differs
     /// from one array to the next, and for what finding it takes: all logits where they are halved,
     /// else a sample of them.
-    pub fn warm_up(&mut self, n: usize, k: usize) {
+    pub(super) fn warm_up_for(&mut self, n: usize, k: usize) {
         let room = if n <= HALVED {
             n
         } else {
@@ -87,7 +90,7 @@ impl TopK {
         self.ranked.reserve(k);
         self.indices.reserve(room + MAX_LANES);
         self.picked.reserve(room);
-        self.ranking.reserve(room);
+        self.ranking.warm_up(room);
         if n >= HALVED {
             self.sample.reserve(2 * SAMPLE);
         }
@@ -101,26 +104,11 @@ impl TopK {
         self.sample.clear();
     }
 
-    /// Makes room for whatever finding some of `n` candidates can take.
-    pub fn reserve(&mut self, n: usize) {
-        self.keys.clear();
-        self.keys.reserve(n);
-        self.ranked.clear();
-        self.ranked.reserve(n);
-        for buffer in [&mut self.indices, &mut self.sample] {
-            buffer.clear();
-            buffer.reserve(n + MAX_LANES);
-        }
-        self.picked.clear();
-        self.picked.reserve(n + MAX_LANES);
-        self.ranking.reserve(n);
-    }
-
     /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.clear();
         if std::mem::replace(&mut self.began, true) {
-            self.warm_up(data.len(), k);
+            self.warm_up_for(data.len(), k);
         }
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
             return true;

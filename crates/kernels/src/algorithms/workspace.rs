@@ -2,6 +2,7 @@
 
 use super::categorical;
 use super::descending_draw::Descending;
+use super::scratch::Room;
 use crate::kernels::column::copy_logits;
 use crate::kernels::entropy;
 use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
@@ -27,18 +28,10 @@ pub struct Workspace {
 
 lent_per_thread!(Workspace);
 
-impl Workspace {
-    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there where there is
-    /// room: zeroing would be a pass of its own.
-    #[inline]
-    pub fn reserve(&mut self, n: usize) {
-        self.len = n;
-        self.warm_up(n);
-    }
-
-    /// The memory for `n` values. As zeros that the system gives: to write them would take all of
-    /// the memory, however little of it is used.
-    pub fn warm_up(&mut self, n: usize) {
+impl Room for Workspace {
+    /// As zeros that the system gives: to write them would take all of the memory, however little
+    /// of it is used.
+    fn warm_up(&mut self, n: usize) {
         if self.values.len() < n {
             self.values = Vec::new();
             self.values = vec![0.0; n.next_power_of_two()];
@@ -47,6 +40,16 @@ impl Workspace {
         if self.sums.len() < blocks {
             self.sums = vec![0.0; blocks.next_power_of_two()];
         }
+    }
+}
+
+impl Workspace {
+    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there where there is
+    /// room: zeroing would be a pass of its own.
+    #[inline]
+    pub fn reserve(&mut self, n: usize) {
+        self.len = n;
+        self.warm_up(n);
     }
 
     /// Bytes held.

@@ -19,6 +19,7 @@
 
 use super::sample::take_groups;
 use super::terms::{MANY, Terms};
+use crate::algorithms::scratch::room;
 use crate::kernels::compact::pick;
 use crate::kernels::layout::binade;
 use crate::kernels::sequential_sum::{rounded_tail, sum};
@@ -131,6 +132,8 @@ pub(super) struct Reaching {
     pub nth: usize,
 }
 
+room!(Binades: head, keys, terms, spare, words, halfway, sample, sample_terms, pairs);
+
 impl Binades {
     /// Sorts the largest of `keys` and takes a sample.
     pub(super) fn prepare(&mut self, keys: &[f32]) {
@@ -143,29 +146,6 @@ impl Binades {
             self.bound = self.sample[HEAD];
         }
         self.take_head(keys);
-    }
-
-    /// Makes room for what `n` keys can take.
-    pub(super) fn reserve(&mut self, n: usize) {
-        for buffer in [
-            &mut self.head,
-            &mut self.keys,
-            &mut self.terms,
-            &mut self.spare,
-        ] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        for buffer in [&mut self.words, &mut self.halfway] {
-            buffer.clear();
-            buffer.reserve(n);
-        }
-        for buffer in [&mut self.sample, &mut self.sample_terms] {
-            buffer.clear();
-            buffer.reserve(SIZE);
-        }
-        self.pairs.clear();
-        self.pairs.reserve(PIVOTS);
     }
 
     /// Lets the head be at least the `n` largest of the prepared `keys`, or all.

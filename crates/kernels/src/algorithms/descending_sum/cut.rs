@@ -3,6 +3,7 @@
 use super::binades::{Binades, Outcome, Reaching, Series};
 use super::exponentials;
 use super::terms::Terms;
+use crate::algorithms::scratch::room;
 use crate::kernels::compact::pick;
 use crate::kernels::scan::count_at_least;
 use crate::per_thread::lent_per_thread;
@@ -18,6 +19,7 @@ pub struct DescendingCut {
 }
 
 lent_per_thread!(DescendingCut);
+room!(DescendingCut: es, ps, binades, equals);
 
 /// The place where a descending sum is cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,15 +38,6 @@ pub enum End {
 }
 
 impl DescendingCut {
-    /// Makes room for what `n` logits can take.
-    pub fn reserve(&mut self, n: usize) {
-        for buffer in [&mut self.es, &mut self.ps, &mut self.equals] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        self.binades.reserve(n);
-    }
-
     /// Finds how many of `logits`, the largest first, have probabilities whose `float` sum reaches
     /// `p`. None is NaN; `max` is the largest, and finite, and `sum` the sum of exponentials that
     /// makes the probabilities.

@@ -29,7 +29,7 @@ pub use sample::NucleusSample;
 
 use super::argsort::Ranking;
 use super::fallbacks::Fallback;
-use super::scratch::room_to_write_over;
+use super::scratch::{Room, room};
 use crate::kernels::column::{Column, column_selecting};
 use crate::kernels::compact::{pick, select};
 use crate::kernels::entropy::surprisals;
@@ -74,6 +74,10 @@ pub struct DescendingSum {
 }
 
 lent_per_thread!(DescendingSum);
+room! {
+    DescendingSum: outline, indices, taken, es, ps, lns, terms, binades, remainder, selected, picked,
+        ranking, ranked_ps; logits
+}
 
 /// Candidates that were taken, in the order of the array.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +125,7 @@ impl DescendingSum {
         if logits.len() < SMALLEST || !max.is_finite() {
             return None;
         }
-        self.reserve(logits.len());
+        self.warm_up(logits.len());
         self.outline.take_of(logits);
         self.outline.relate_to(max);
         self.logits.clear();
@@ -144,7 +148,7 @@ impl DescendingSum {
     }
 
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
-        self.reserve(data.len());
+        self.warm_up(data.len());
         // The sample may lack the largest; some way into the array one that stands out as far is
         // mostly met, and what was read stays in the cache.
         let beginning = data.get(..data.len() / 8).unwrap_or_default();
@@ -196,32 +200,6 @@ impl DescendingSum {
         }
         self.take_down_to(self.column.max - COUNTS);
         self.sum_of_taken()
-    }
-
-    /// Makes room for what `n` candidates can take: however many are taken, an array of this size
-    /// has warmed up.
-    pub fn reserve(&mut self, n: usize) {
-        self.outline.reserve();
-        for buffer in [
-            &mut self.taken,
-            &mut self.es,
-            &mut self.ps,
-            &mut self.lns,
-            &mut self.terms,
-            &mut self.picked,
-            &mut self.ranked_ps,
-        ] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        room_to_write_over(&mut self.logits, n + 64);
-        for buffer in [&mut self.indices, &mut self.selected] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        self.binades.reserve(n);
-        self.remainder.reserve(n);
-        self.ranking.reserve(n);
     }
 
     /// The sum where all that count are taken.

@@ -6,6 +6,7 @@
 //! there is one of an array, or none.
 
 use super::terms::MANY;
+use crate::algorithms::scratch::room;
 use crate::kernels::compact::pick;
 use crate::kernels::rounding_test::{Rounded, SMALLEST, rounded_sum};
 
@@ -35,21 +36,10 @@ pub(super) enum Ended {
     Beyond(f64),
 }
 
-impl Remainder {
-    /// Makes room for what `n` logits can take.
-    pub(super) fn reserve(&mut self, n: usize) {
-        for buffer in [
-            &mut self.halfway,
-            &mut self.larger.halfway,
-            &mut self.between,
-        ] {
-            buffer.clear();
-            buffer.reserve(n + 64);
-        }
-        self.larger.doubtful.clear();
-        self.larger.doubtful.reserve(n);
-    }
+room!(Remainder: halfway, larger, between);
+room!(Larger: doubtful, halfway);
 
+impl Remainder {
     /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added
     /// in descending order. `None` if that takes the order.
     pub(super) fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {

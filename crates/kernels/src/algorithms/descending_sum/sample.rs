@@ -1,6 +1,7 @@
 //! Thresholds from a sample.
 
 use super::terms::Terms;
+use crate::algorithms::scratch::room;
 use crate::kernels::sequential_sum::sum_between;
 use crate::kernels::softmax::exp_sum;
 use crate::per_thread::lent_per_thread;
@@ -15,6 +16,8 @@ pub(super) struct Outline {
     /// The number of logits that each of the sample stands for.
     weight: f32,
 }
+
+room!(Outline: logits, es, terms);
 
 impl Outline {
     /// The number of logits in a sample.
@@ -42,15 +45,6 @@ impl Outline {
         self.logits.clear();
         take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
         self.weight = logits.len() as f32 / Self::SIZE as f32;
-    }
-
-    /// Makes room for the sample: of most arrays the terms are never asked for, of the next they
-    /// may be.
-    pub(super) fn reserve(&mut self) {
-        for buffer in [&mut self.logits, &mut self.es, &mut self.terms] {
-            buffer.clear();
-            buffer.reserve(Self::SIZE);
-        }
     }
 
     /// Sets the largest logit.
@@ -113,17 +107,11 @@ pub struct NucleusSample {
 }
 
 lent_per_thread!(NucleusSample);
+room!(NucleusSample: logits, es);
 
 impl NucleusSample {
     /// The number of values in a sample.
     pub const SIZE: usize = 1024;
-
-    /// Makes room for the sample.
-    pub fn warm_up(&mut self) {
-        for buffer in [&mut self.logits, &mut self.es] {
-            buffer.reserve(Self::SIZE.saturating_sub(buffer.len()));
-        }
-    }
 
     /// Returns a logit such that the exponentials of `logits` below it, of which `max` is the
     /// largest, sum to little less than `left_out`, as far as a sample tells. There are as many

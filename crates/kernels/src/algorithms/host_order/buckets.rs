@@ -2,7 +2,7 @@
 //! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
 
 use super::item::{Item, item};
-use crate::algorithms::scratch::room_to_write_over;
+use crate::algorithms::scratch::room;
 use crate::simd::{Vector, dispatched};
 
 /// The number of buckets.
@@ -77,14 +77,9 @@ pub(super) struct Buckets {
     counts: Vec<u32>,
 }
 
-impl Buckets {
-    /// Makes room for `n` logits.
-    pub(super) fn reserve(&mut self, n: usize) {
-        room_to_write_over(&mut self.numbers, n);
-        self.counts.clear();
-        self.counts.reserve(COUNT);
-    }
+room!(Buckets: counts; numbers);
 
+impl Buckets {
     /// Finds the bucket of each logit, and how many each has.
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.resize(logits.len(), 0);

@@ -33,7 +33,7 @@ mod ties;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::algorithms::argsort::Ranking;
-use crate::algorithms::scratch::room_to_write_over;
+use crate::algorithms::scratch::{Room, room};
 use crate::algorithms::top_k::TopK;
 use crate::kernels::sort_key::descending_key;
 use crate::kernels::{self, Column};
@@ -56,8 +56,6 @@ const MANY: usize = 8192;
 const GROUP: usize = 8;
 /// A part of the array as large as this is ranked as the whole is.
 const LARGE_PART: usize = 8;
-/// The number of elements that selecting by vector registers may write beyond what it selects.
-const PADDING: usize = 64;
 /// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
 /// The number of leading candidates that are checked for descending order; so many in order are not
@@ -93,6 +91,7 @@ pub struct HostOrder {
 }
 
 lent_per_thread!(HostOrder);
+room!(HostOrder: order, replay, ties, indices, top; logits);
 
 impl HostOrder {
     /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
@@ -110,7 +109,7 @@ impl HostOrder {
             // a chunk, and of few candidates for as many as there may be next. But not the first
             // time, when the system gives each piece of memory anew.
             if std::mem::replace(&mut self.began, true) {
-                self.order.warm_up(data.len().max(HEAP), HEAP + 1);
+                self.order.warm_up_for(data.len().max(HEAP), HEAP + 1);
                 self.replay.items.reserve(HEAP);
                 self.top.reserve(HEAP);
             }
@@ -133,7 +132,7 @@ impl HostOrder {
             }
             self.replay_top(data, k);
         } else {
-            self.reserve(data.len());
+            self.warm_up(data.len());
             match self.rank_some(data, k) {
                 Ranked::Distinct => return self.order.first_ranked(data, k),
                 Ranked::Tied(least) => self.replay.of_candidates(data, k, least),
@@ -277,7 +276,7 @@ impl HostOrder {
         if data.len() < RANKED {
             return None;
         }
-        self.reserve(data.len());
+        self.warm_up(data.len());
         let column = self.order.ranking().rank_logits(data);
         kernels::column(data, &mut self.logits);
         (!overflows(column.max)).then_some(column)
@@ -376,7 +375,7 @@ impl HostOrder {
             let mut equal = (0..logits.len()).filter(|&i| logits.get(i) == Some(&logit));
             return equal.nth(nth);
         }
-        self.reserve(logits.len());
+        self.warm_up(logits.len());
         self.replay.place_of(logits, logit, nth)
     }
 
@@ -388,7 +387,7 @@ impl HostOrder {
     pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
         // Whether there are ties or not, an array of this size has warmed up.
-        self.reserve(logits.len());
+        self.warm_up(logits.len());
         if is_stable() || !self.ties.find(sorted, cut) {
             return;
         }
@@ -408,7 +407,7 @@ impl HostOrder {
         k: usize,
         last: f32,
     ) -> (&[u32], &[f32]) {
-        self.reserve(logits.len());
+        self.warm_up(logits.len());
         self.indices.clear();
         self.logits.clear();
         kernels::select(logits, last, &mut self.indices, &mut self.logits);
@@ -422,30 +421,6 @@ impl HostOrder {
             self.replay.exchange(&self.ties, logits, ranked, sorted);
         }
         (ranked, sorted)
-    }
-
-    /// Makes room for what sorting `n` candidates can take, or the few of them that others leave,
-    /// ties or not.
-    pub fn warm_up(&mut self, n: usize) {
-        self.order.warm_up(HEAP, HEAP + 1);
-        self.reserve(n.max(HEAP));
-        self.indices.clear();
-        self.indices.reserve(n);
-        self.order.ranking().reserve(n);
-    }
-
-    /// Makes room for finding only the first of `n` candidates, too.
-    pub fn warm_up_top(&mut self, n: usize) {
-        self.warm_up(n);
-        self.order.reserve(n);
-    }
-
-    fn reserve(&mut self, n: usize) {
-        self.top.clear();
-        self.top.reserve(n);
-        room_to_write_over(&mut self.logits, n);
-        self.replay.reserve(n);
-        self.ties.reserve(n);
     }
 
     // In bounds: all of `data` was ranked: an index for each.

@@ -7,8 +7,8 @@ use crate::algorithms::host_order::buckets::{self, Buckets};
 use crate::algorithms::host_order::introsort::{self, All, Wanted};
 use crate::algorithms::host_order::item::{Item, above, item, items_of, key, place};
 use crate::algorithms::host_order::ties::{Tied, Ties};
-use crate::algorithms::host_order::{CHUNK, HEAP, PADDING, heap};
-use crate::algorithms::scratch::room_to_write_over;
+use crate::algorithms::host_order::{CHUNK, HEAP, heap};
+use crate::algorithms::scratch::room;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
@@ -29,16 +29,9 @@ pub(super) struct Replay {
     indices: Vec<u32>,
 }
 
-impl Replay {
-    pub(super) fn reserve(&mut self, n: usize) {
-        self.buckets.reserve(n);
-        room_to_write_over(&mut self.items, n);
-        self.picked.clear();
-        self.picked.reserve(n + PADDING);
-        self.indices.clear();
-        self.indices.reserve(n + PADDING);
-    }
+room!(Replay: buckets, picked, indices; items);
 
+impl Replay {
     /// Leaves the first `need` of the `k` largest of `logits` in the items, in the host's order.
     pub(super) fn all(&mut self, logits: &[f32], k: usize, need: usize) {
         let (k, need) = (k.min(logits.len()), need.min(logits.len()));

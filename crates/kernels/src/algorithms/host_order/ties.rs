@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::introsort::Wanted;
 use super::item::{Item, key};
+use crate::algorithms::scratch::Room;
 use crate::token::comparable;
 
 const BITS: usize = u64::BITS as usize;
@@ -17,15 +18,14 @@ pub(super) struct Ties {
     named: Vec<u64>,
 }
 
-impl Ties {
-    /// Makes room for `n` ranks.
-    pub(super) fn reserve(&mut self, n: usize) {
-        self.words.clear();
-        self.words.reserve(n.div_ceil(BITS));
-        self.named.clear();
-        self.named.reserve(n.div_ceil(BITS));
+impl Room for Ties {
+    fn warm_up(&mut self, n: usize) {
+        self.words.warm_up(n.div_ceil(BITS));
+        self.named.warm_up(n.div_ceil(BITS));
     }
+}
 
+impl Ties {
     /// Notes the ties in descending logits. `cut`: the last may be tied with one that is not there.
     /// Returns whether there are any.
     pub(super) fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
