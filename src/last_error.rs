@@ -3,45 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_int};
 
+use crate::errors::LLAMA_SIEVE_ERROR_INTERNAL;
 use crate::per_thread::PerThread;
-
-/// Kinds of errors, with the numbers that the C border has for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Code {
-    /// An argument is NULL, or not aligned for its type.
-    Null = -1,
-    /// There is no llama.cpp.
-    NoHost = -2,
-    /// A panic that was caught, or no memory.
-    Internal = -3,
-    /// An argument has a value that is not allowed.
-    Invalid = -4,
-    /// There is nothing of that name.
-    NotFound = -5,
-    /// A size that cannot be.
-    Size = -6,
-    /// A parameter that cannot be.
-    Params = -7,
-    /// There is no token to choose.
-    NoCandidate = -8,
-    /// Saved bytes that cannot be restored.
-    State = -9,
-    /// Another thread uses the object, or it is out of use.
-    Busy = -10,
-    /// A token was accepted that the grammar does not allow.
-    GrammarToken = -20,
-    /// The generation was ended too early for the grammar.
-    GrammarEnd = -21,
-    /// The grammar exceeds its limits.
-    GrammarLimit = -22,
-}
-
-impl From<Code> for c_int {
-    fn from(code: Code) -> Self {
-        code as Self
-    }
-}
 
 /// The text of an error where there is no memory for another.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
@@ -54,8 +17,8 @@ thread_local! {
 }
 
 /// Keeps an error's number and text until the next one or [`clear`].
-pub fn set(code: impl Into<c_int>, text: &str) {
-    keep(code.into(), text);
+pub fn set(code: c_int, text: &str) {
+    keep(code, text);
 }
 
 /// Keeps the text of a warning: the call that it is of has succeeded.
@@ -80,7 +43,7 @@ fn keep(code: c_int, text: &str) {
 
 /// Keeps that there is no memory, without taking any.
 pub fn set_no_memory() {
-    CODE.set(Code::Internal.into());
+    CODE.set(LLAMA_SIEVE_ERROR_INTERNAL);
     FIXED.set(Some(NO_MEMORY));
 }
 

@@ -65,6 +65,7 @@ pub mod candidates;
 pub mod chain;
 #[cfg(all(test, target_arch = "x86_64"))]
 mod denormals;
+pub mod errors;
 mod fault;
 pub mod ffi;
 pub mod grammar;

@@ -144,7 +144,7 @@ pub fn warn(text: &str) {
 }
 
 /// An error, which is also kept as this thread's last error.
-pub fn error(code: impl Into<c_int>, text: &str) {
+pub fn error(code: c_int, text: &str) {
     last_error::set(code, text);
     log(Level::Error, text);
 }

@@ -50,8 +50,8 @@ pub trait Sampler: Clone + Send + 'static {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    /// Makes room in the buffers for whatever `n` candidates can take: however few of them are kept,
-    /// an array of this size has warmed up.
+    /// Makes room in the buffers for whatever `n` candidates can take: however few of them are
+    /// kept, an array of this size has warmed up.
     fn warm_up(&mut self, _n: usize) {}
 
     /// Gives the buffers of the last call back to the thread, which lent them.

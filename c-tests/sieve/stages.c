@@ -1,8 +1,6 @@
 /* The stages of a sieve in an order of the caller's: what can be set, what is answered to what
- * cannot, and saved states. Uses no llama.cpp: the header alone must do. */
+ * cannot. Uses no llama.cpp: the header alone must do. */
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +10,7 @@
 #include "alone.h"
 #include "../messages.h"
 
-enum { N = 64, STEPS = 60, MANY = 1 << 20, TRIES = 50 };
+enum { N = 64, STEPS = 60 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -77,13 +75,6 @@ static const int32_t PROGRAMS[] = {
     LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_DRY,     LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
     LLAMA_SIEVE_STAGE_TOP_K,     LLAMA_SIEVE_STAGE_TYPICAL, LLAMA_SIEVE_STAGE_TOP_P,
     LLAMA_SIEVE_STAGE_MIN_P,     LLAMA_SIEVE_STAGE_XTC,     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
-};
-
-/* That of the parameters. */
-static const int32_t OF_PARAMS[] = {
-    LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_TOP_K,       LLAMA_SIEVE_STAGE_TYPICAL,
-    LLAMA_SIEVE_STAGE_TOP_P,     LLAMA_SIEVE_STAGE_MIN_P,       LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
-    LLAMA_SIEVE_STAGE_TEMPERATURE,
 };
 
 static void defaults(void) {
@@ -269,64 +260,12 @@ static void breakers_of_dry(void) {
     llama_sieve_free(plain);
 }
 
-static atomic_int at_work;
-
-struct job {
-    llama_sieve * sieve;
-    const float * logits;
-};
-
-static void * sample(void * argument) {
-    struct job * job    = argument;
-    int32_t      answer = LLAMA_SIEVE_ERROR_BUSY;
-    /* The other thread's call may be in it just now. */
-    while (answer == LLAMA_SIEVE_ERROR_BUSY) {
-        answer = llama_sieve_sample(job->sieve, job->logits, MANY);
-    }
-    CHECK(answer >= 0);
-    atomic_store(&at_work, 0);
-    return NULL;
-}
-
-/* While another thread is in it nothing is set. */
-static void in_use(void) {
-    const llama_sieve_stages stages = with_order(OF_PARAMS, COUNT(OF_PARAMS));
-    float *                  logits = malloc(MANY * sizeof(*logits));
-    CHECK(logits != NULL);
-    for (int i = 0; i < MANY; i++) {
-        logits[i] = sinf((float) i);
-    }
-    bool refused[3] = { false, false, false };
-    for (int i = 0; i < TRIES && !(refused[0] && refused[1] && refused[2]); i++) {
-        struct job job = { .sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937), .logits = logits };
-        CHECK(llama_sieve_set_stages(job.sieve, &stages) == LLAMA_SIEVE_OK);
-        pthread_t thread;
-        atomic_store(&at_work, 1);
-        CHECK(pthread_create(&thread, NULL, sample, &job) == 0);
-        while (atomic_load(&at_work) != 0) {
-            const int answers[3] = { llama_sieve_set_stages(job.sieve, &stages),
-                                     llama_sieve_get_stages(job.sieve, NULL, 0),
-                                     llama_sieve_set_dry_breakers(job.sieve, NULL, NULL, 0) };
-            for (int j = 0; j < 3; j++) {
-                refused[j] = refused[j] || answers[j] == LLAMA_SIEVE_ERROR_BUSY;
-                CHECK(answers[j] >= 0 || answers[j] == LLAMA_SIEVE_ERROR_BUSY);
-            }
-        }
-        CHECK(pthread_join(thread, NULL) == 0);
-        CHECK(has_stages(job.sieve, OF_PARAMS, COUNT(OF_PARAMS)));
-        llama_sieve_free(job.sieve);
-    }
-    CHECK(refused[0] && refused[1] && refused[2]);
-    free(logits);
-}
-
 int main(void) {
     llama_sieve_log_set(ignore_message, NULL);
     defaults();
     set_and_get();
     wrong_stages();
     breakers_of_dry();
-    in_use();
     puts("the stages answer");
     return 0;
 }

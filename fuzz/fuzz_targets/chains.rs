@@ -14,7 +14,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
-use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
+use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use support::arrays::{Grid, Ids, Recipe, Rng, Shape};

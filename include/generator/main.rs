@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// These files and the modules that they declare, not the crate: only what stands in them is for C.
 const SOURCES: [&str; 11] = [
-    "errors.rs",
+    "../errors.rs",
     "given.rs",
     "library.rs",
     "certificate/mod.rs",

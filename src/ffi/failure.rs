@@ -12,7 +12,7 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use crate::chain::ChainError;
-use crate::ffi::errors::{
+use crate::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE,
     LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS,
     LLAMA_SIEVE_ERROR_SIZE,
@@ -126,7 +126,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         match error {
             Error::NoMemory => Self::no_memory(),
-            error => Self::new(error.code().into(), error.to_string()),
+            error => Self::new(error.code(), error.to_string()),
         }
     }
 }
@@ -160,11 +160,23 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks that a struct's size is among `known`, those that it has or once had, the newest first. A
-/// larger size is an error: what its caller asks for beyond the known members could not be done.
-pub fn check_struct_size(name: &str, given: usize, known: &[usize]) -> Result<(), Failure> {
+/// Returns the struct_size of the struct `name` that the caller calls `what`, if it is among
+/// `known`, the sizes that it has or once had, the newest first. A larger size is an error: what
+/// its caller asks for beyond the known members could not be done.
+///
+/// # Safety
+/// `pointer` is NULL or begins with a readable struct_size.
+pub unsafe fn struct_size<T>(
+    what: &str,
+    name: &str,
+    pointer: *const T,
+    known: &[usize],
+) -> Result<usize, Failure> {
+    usable(what, pointer)?;
+    // SAFETY: not NULL, and the caller guarantees the first member.
+    let given = unsafe { pointer.cast::<usize>().read() };
     if known.contains(&given) {
-        return Ok(());
+        return Ok(given);
     }
     let newest = known.first().copied().unwrap_or(0);
     let text = format!(

@@ -8,9 +8,9 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::errors::LLAMA_SIEVE_ERROR_INTERNAL;
 use crate::fault;
 use crate::instruction_set::report_unknown_name;
-use crate::last_error::Code;
 use crate::log::{self, Inside};
 use crate::memory::Exhausted;
 
@@ -49,7 +49,10 @@ pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
 #[cold]
 pub fn report(what: &dyn Display, payload: Payload) {
     if payload.is::<Exhausted>() {
-        return log::error(Code::Internal, &format!("{what}: not enough memory"));
+        return log::error(
+            LLAMA_SIEVE_ERROR_INTERNAL,
+            &format!("{what}: not enough memory"),
+        );
     }
     let text = payload
         .downcast_ref::<&str>()
@@ -57,7 +60,7 @@ pub fn report(what: &dyn Display, payload: Payload) {
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text");
     let message = format!("{what}: internal error (please report it): {text}");
-    log::error(Code::Internal, &message);
+    log::error(LLAMA_SIEVE_ERROR_INTERNAL, &message);
     // A payload's own destructor may panic, too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }

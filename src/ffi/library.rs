@@ -6,7 +6,7 @@ use std::ptr::{NonNull, null};
 use std::sync::Arc;
 use std::thread::LocalKey;
 
-pub use crate::ffi::errors::*;
+pub use crate::errors::*;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;

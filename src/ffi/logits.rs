@@ -1,6 +1,6 @@
 //! Logits as a C caller has them: a pointer with their number, or an output of a `llama_context`.
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_NO_LOGITS;
+use crate::errors::LLAMA_SIEVE_ERROR_NO_LOGITS;
 use crate::ffi::failure::Failure;
 use crate::ffi::given::{Argument, argument, vocabulary_of};
 use crate::ffi::host::llama_h::{llama_context, llama_model};

@@ -2,7 +2,7 @@
 //! callers.
 //!
 //! - [`guard`][]: the boundary that no panic crosses.
-//! - [`errors`][], [`failure`]: error numbers, their texts, and when the last error is cleared.
+//! - [`failure`][]: errors with their texts, and when the last error is cleared.
 //! - [`given`][]: pointers with numbers of elements, judged in one place.
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: which
 //!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
@@ -13,7 +13,6 @@
 mod breakers;
 pub mod certificate;
 pub mod chain;
-pub mod errors;
 pub mod exchange;
 pub(crate) mod exclusive;
 pub mod failure;

@@ -2,10 +2,15 @@
 
 use std::any::Any;
 use std::ffi::CStr;
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::errors::{
+    LLAMA_SIEVE_ERROR_GRAMMAR_END, LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT,
+    LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL,
+};
 use crate::fault;
 use crate::grammar::bench::Text;
 use crate::grammar::cache::{self, Key};
@@ -24,7 +29,6 @@ use crate::grammar::tags::Tags;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Endless, Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
-use crate::last_error::Code;
 use crate::log;
 use crate::pool::Pool;
 use crate::quoted::quoted;
@@ -50,12 +54,12 @@ pub enum Dead {
 
 impl Dead {
     /// The kind of error.
-    pub fn code(self) -> Code {
+    pub fn code(self) -> c_int {
         match self {
-            Self::NotAllowed => Code::GrammarToken,
-            Self::TooEarly => Code::GrammarEnd,
-            Self::Limit => Code::GrammarLimit,
-            Self::Internal => Code::Internal,
+            Self::NotAllowed => LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
+            Self::TooEarly => LLAMA_SIEVE_ERROR_GRAMMAR_END,
+            Self::Limit => LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT,
+            Self::Internal => LLAMA_SIEVE_ERROR_INTERNAL,
         }
     }
 }

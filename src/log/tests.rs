@@ -3,6 +3,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::errors::LLAMA_SIEVE_ERROR_INVALID;
 
 /// The sink is the process's: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -32,7 +33,7 @@ fn messages_wait_for_the_outermost_call_to_return() {
         drop(inner);
         assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(false));
         assert_eq!(last_error::get(), "said inside");
-        last_error::set(last_error::Code::Invalid, "a later one");
+        last_error::set(LLAMA_SIEVE_ERROR_INVALID, "a later one");
         drop(outer);
         assert!(PerThread::with(&MESSAGES, |messages| messages.borrow().is_empty()) == Some(true));
         assert_eq!(last_error::get(), "a later one");

@@ -73,7 +73,7 @@ impl Dist {
 
 /// From this number of candidates on, the exponentials are written into the array itself. For fewer
 /// a separate copy is faster: nothing is then read right after a part of its register was written.
-const MANY: usize = 4096;
+pub(crate) const MANY: usize = 4096;
 
 impl Dist {
     fn draw_aside(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {

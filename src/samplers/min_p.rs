@@ -58,12 +58,6 @@ impl MinP {
         })
     }
 
-    /// Sets other parameters with the same buffers; `p` is not one that disables.
-    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
-        self.p = p;
-        self.min_keep = min_keep;
-    }
-
     /// Keeps the candidates that pass in their order; false if too few do.
     ///
     /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes

@@ -15,7 +15,7 @@
 
 mod adaptive_p;
 mod disabled;
-mod dist;
+pub(crate) mod dist;
 mod dry;
 mod greedy;
 mod infill;

@@ -34,11 +34,6 @@ impl TopK {
         })
     }
 
-    /// Sets another `k`, which is not 0, with the same buffers.
-    pub(crate) fn set(&mut self, k: usize) {
-        self.k = k;
-    }
-
     fn expect_ties(&mut self, data: &[TokenData]) {
         let tied = self.tied.unwrap_or_else(|| are_coarse(data));
         self.order.expect_ties(tied);

@@ -82,12 +82,6 @@ impl TopP {
         })
     }
 
-    /// Sets other parameters with the same buffers; `p` is not one that disables.
-    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
-        self.p = p;
-        self.min_keep = min_keep;
-    }
-
     /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
     /// reaches `p`.
     fn cut(&self, ps: &[f32]) -> Option<usize> {

@@ -111,11 +111,6 @@ impl Typical {
         })
     }
 
-    /// Sets other parameters with the same buffers; `p` is not one that disables.
-    pub(crate) fn set(&mut self, p: f32, min_keep: usize) {
-        self.cut = Cut { p, min_keep };
-    }
-
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || self.tied || flushes_to_zero() {

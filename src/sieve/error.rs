@@ -1,9 +1,12 @@
 //! The errors of a sieve: why it cannot be made, changed, sampled or restored.
 
+use crate::errors::{
+    LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_CANDIDATE, LLAMA_SIEVE_ERROR_PARAMS,
+    LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_ERROR_STATE,
+};
 use std::collections::TryReserveError;
+use std::ffi::c_int;
 use std::fmt;
-
-use crate::last_error::Code;
 
 /// The reason why a call on a sieve failed. Its text names the parameter or size, its value, and
 /// what is allowed.
@@ -25,13 +28,13 @@ pub enum Error {
 
 impl Error {
     /// The kind of error.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> c_int {
         match self {
-            Error::Parameter(_) => Code::Params,
-            Error::EmptyVocabulary | Error::TooManyTokens(_) => Code::Size,
-            Error::NoCandidate => Code::NoCandidate,
-            Error::State(_) => Code::State,
-            Error::NoMemory => Code::Internal,
+            Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,
+            Error::EmptyVocabulary | Error::TooManyTokens(_) => LLAMA_SIEVE_ERROR_SIZE,
+            Error::NoCandidate => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
+            Error::State(_) => LLAMA_SIEVE_ERROR_STATE,
+            Error::NoMemory => LLAMA_SIEVE_ERROR_INTERNAL,
         }
     }
 }

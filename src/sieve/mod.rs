@@ -131,7 +131,7 @@ impl Sieve {
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
-        self.stages.update(params);
+        self.stages = Stages::new(params);
         fault::point();
         self.biases.set(&params.bias);
         let begins = params.rng != self.generator.kind();

@@ -8,6 +8,7 @@ use crate::token::Token;
 /// A mark that is kept with the parameters and changes nothing: every sieve computes as llama.cpp's
 /// chain does. What else tsampler's modes differ in are fields of their own:
 /// [`Params::tsampler`] has its choices.
+// In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// tsampler's default.
@@ -18,6 +19,7 @@ pub enum Mode {
 }
 
 /// The generator of random numbers.
+// In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
     /// xoroshiro128+ (Blackman and Vigna 2018), tsampler's.
@@ -32,6 +34,7 @@ pub enum RngKind {
 
 /// The method by which a token is drawn. Both give every candidate its probability; for one seed
 /// they give different tokens.
+// In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// The first candidate at which the running sum of probabilities reaches a uniform number.
@@ -44,6 +47,7 @@ pub enum Method {
 }
 
 /// The place of the temperature among the stages.
+// In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Temperature after all filters: tsampler, llama.cpp's default chain.

@@ -21,6 +21,7 @@ use crate::memory;
 use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
 use crate::sampler::Sampler;
+use crate::samplers::dist;
 use crate::samplers::penalties::Penalised;
 use crate::samplers::{Breakers, Dist, Xtc};
 use crate::sieve::biases::Biases;
@@ -208,7 +209,8 @@ impl Pipeline {
     /// Makes room for whatever the logits of `n` tokens can take.
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
-        warm_up(Some(&mut self.dist.0), n);
+        // It takes room for so many at least, however few are left.
+        warm_up(Some(&mut self.dist.0), n.max(dist::MANY));
         self.dist.rest();
         self.buffers.warm_up(n)
     }
@@ -335,11 +337,11 @@ impl Running<'_, '_, '_> {
                 })
             }
             Stage::Dry(dry) => !dry.are_disabled() && narrow(members.dry.as_mut(), pool),
-            Stage::TopK => narrow(stages.top_k(), pool),
-            Stage::Typical => narrow(stages.typical(), pool),
-            Stage::TopP => narrow(stages.top_p(), pool),
-            Stage::MinP => narrow(stages.min_p(), pool),
-            Stage::TopNSigma => narrow(stages.top_n_sigma(), pool),
+            Stage::TopK => narrow(stages.top_k.as_mut(), pool),
+            Stage::Typical => narrow(stages.typical.as_mut(), pool),
+            Stage::TopP => narrow(stages.top_p.as_mut(), pool),
+            Stage::MinP => narrow(stages.min_p.as_mut(), pool),
+            Stage::TopNSigma => narrow(stages.top_n_sigma.as_mut(), pool),
             Stage::Xtc {
                 probability,
                 threshold,
@@ -347,7 +349,7 @@ impl Running<'_, '_, '_> {
                 !Xtc::is_disabled(probability, threshold)
                     && narrow(members.xtc.as_deref_mut(), pool)
             }
-            Stage::Temperature => narrow(stages.temp(), pool),
+            Stage::Temperature => narrow(stages.temp.as_mut(), pool),
             Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
         }

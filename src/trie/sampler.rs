@@ -17,8 +17,8 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
+use crate::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use crate::fault;
-use crate::last_error::Code;
 use crate::log;
 use crate::quoted::{listed, quoted};
 use crate::sampler::{Kind, Sampler};
@@ -253,7 +253,7 @@ impl Sampler for TrieSampler {
                  Put the trie before the samplers that truncate",
             ),
             Some(Lack::Banned) => log::error(
-                Code::NoCandidate,
+                LLAMA_SIEVE_ERROR_NO_CANDIDATE,
                 "token-trie: every token that may follow is banned: an earlier sampler (a bias, \
                  a grammar) has left each with logit minus infinity. They stay in the array so",
             ),

@@ -12,8 +12,8 @@ use crate::support::family::FAMILY;
 use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
+use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
 use llama_sieve::ffi::chain::*;
-use llama_sieve::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 

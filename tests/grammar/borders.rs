@@ -4,9 +4,7 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
 
-use llama_sieve::ffi::errors::{
-    LLAMA_SIEVE_ERROR_INVALID as INVALID, LLAMA_SIEVE_ERROR_NULL as NULL,
-};
+use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID as INVALID, LLAMA_SIEVE_ERROR_NULL as NULL};
 use llama_sieve::ffi::grammar as sieve;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::samplers::llama_sieve_init_greedy;

@@ -3,7 +3,7 @@
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
 
-use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT;
+use llama_sieve::errors::LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT;
 use llama_sieve::ffi::grammar::lazy as sieve;
 use llama_sieve::grammar::limits::MAX_TRIGGER_DEPTH;
 use llama_sieve::grammar::triggers::{Budget, Triggers};

@@ -4,8 +4,8 @@ use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Array, Shape};
 use crate::support::family::FAMILY;
 use crate::support::{HostSampler, alone, fresh_rng};
+use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
-use llama_sieve::ffi::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 

@@ -2,7 +2,7 @@
 //! change.
 
 use crate::counting_allocator::{bytes_since, without_allocating};
-use crate::support::arrays::{Recipe, Shape};
+use crate::support::arrays::{Recipe, Rng, Shape};
 use crate::support::{alone, fresh_rng, replay};
 use llama_sieve::algorithms::host_order::HostOrder;
 use llama_sieve::algorithms::scratch::Room;
@@ -167,61 +167,67 @@ fn no_first_token_allocates_after_reserve() {
     let _alone = alone();
     let mut rng = fresh_rng("reserve");
     for case in 0..200 {
-        let n = rng.pick(&[10, 1000, 8192, 8193, 20_000]);
-        let params = Params {
-            rng: rng.pick(&[
-                RngKind::Xoroshiro128Plus,
-                RngKind::Mt19937,
-                RngKind::Position,
-            ]),
-            method: rng.pick(&[Method::Cdf, Method::Gumbel]),
-            order: rng.pick(&[Order::TempLast, Order::TempFirst]),
-            temperature: rng.pick(&[0.8, 1.0, 1.7, 0.0]),
-            top_k: rng.pick(&[40, 0, 3000, 1]),
-            top_p: rng.pick(&[0.95, 1.0, 0.3]),
-            min_p: rng.pick(&[0.05, 0.0]),
-            typical_p: rng.pick(&[1.0, 0.9, 0.2]),
-            top_n_sigma: rng.pick(&[-1.0, 1.5]),
-            min_keep: rng.pick(&[1, 50]),
-            bias: match rng.chance(0.5) {
-                true => vec![(5, 1.0), (3, f32::NEG_INFINITY)],
-                false => Vec::new(),
-            },
-            seed: case,
-            ..Params::default()
-        };
-        let mut sieve = Sieve::new(&params).expect("valid parameters");
-        let mut plain = sieve.clone();
-        sieve.measure(rng.chance(0.3));
-        for _ in 0..rng.pick(&[0, 30]) {
-            let token = rng.below(n) as i32;
-            sieve.accept(token);
-            plain.accept(token);
+        // On a thread that has no buffers of earlier cases.
+        let first = || first_tokens_after_reserve(case, &mut rng);
+        std::thread::scope(|scope| scope.spawn(first).join().expect("no panic"));
+    }
+}
+
+fn first_tokens_after_reserve(case: u64, rng: &mut Rng) {
+    let n = rng.pick(&[10, 1000, 8192, 8193, 20_000]);
+    let params = Params {
+        rng: rng.pick(&[
+            RngKind::Xoroshiro128Plus,
+            RngKind::Mt19937,
+            RngKind::Position,
+        ]),
+        method: rng.pick(&[Method::Cdf, Method::Gumbel]),
+        order: rng.pick(&[Order::TempLast, Order::TempFirst]),
+        temperature: rng.pick(&[0.8, 1.0, 1.7, 0.0]),
+        top_k: rng.pick(&[40, 0, 3000, 1]),
+        top_p: rng.pick(&[0.95, 1.0, 0.3]),
+        min_p: rng.pick(&[0.05, 0.0]),
+        typical_p: rng.pick(&[1.0, 0.9, 0.2]),
+        top_n_sigma: rng.pick(&[-1.0, 1.5]),
+        min_keep: rng.pick(&[1, 50]),
+        bias: match rng.chance(0.5) {
+            true => vec![(5, 1.0), (3, f32::NEG_INFINITY)],
+            false => Vec::new(),
+        },
+        seed: case,
+        ..Params::default()
+    };
+    let mut sieve = Sieve::new(&params).expect("valid parameters");
+    let mut plain = sieve.clone();
+    sieve.measure(rng.chance(0.3));
+    for _ in 0..rng.pick(&[0, 30]) {
+        let token = rng.below(n) as i32;
+        sieve.accept(token);
+        plain.accept(token);
+    }
+    sieve.reserve(n).expect("there is memory");
+    let mut arrays: Vec<Vec<f32>> = Vec::new();
+    for _ in 0..4 {
+        let array = Recipe::random(rng).array(n, n, rng);
+        let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
+        if logits.len() == n && logits.iter().any(|&x| x > f32::NEG_INFINITY) {
+            arrays.push(logits);
         }
-        sieve.reserve(n).expect("there is memory");
-        let mut arrays: Vec<Vec<f32>> = Vec::new();
-        for _ in 0..4 {
-            let array = Recipe::random(&mut rng).array(n, n, &mut rng);
-            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
-            if logits.len() == n && logits.iter().any(|&x| x > f32::NEG_INFINITY) {
-                arrays.push(logits);
-            }
-        }
-        for (i, logits) in arrays.iter().enumerate() {
-            let label = format!("{}: {case}, token {i}, {n}, {params:?}", replay());
-            // Rounding may mask every candidate.
-            let drawn = without_allocating(&label, || {
-                let drawn = sieve.sample(logits);
-                if let Ok(token) = drawn {
-                    sieve.accept(token);
-                }
-                drawn
-            });
-            // Nothing but the memory has changed.
-            assert_eq!(plain.sample(logits), drawn, "{}", replay());
+    }
+    for (i, logits) in arrays.iter().enumerate() {
+        let label = format!("{}: {case}, token {i}, {n}, {params:?}", replay());
+        // Rounding may mask every candidate.
+        let drawn = without_allocating(&label, || {
+            let drawn = sieve.sample(logits);
             if let Ok(token) = drawn {
-                plain.accept(token);
+                sieve.accept(token);
             }
+            drawn
+        });
+        // Nothing but the memory has changed.
+        assert_eq!(plain.sample(logits), drawn, "{}", replay());
+        if let Ok(token) = drawn {
+            plain.accept(token);
         }
     }
 }

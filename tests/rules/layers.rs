@@ -32,7 +32,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
     (
         "src",
         &[
-            &["fault", "last_error", "log", "sync"],
+            &["errors", "fault", "last_error", "log", "sync"],
             &["instruction_set", "vocabulary"],
             &["history", "rng"],
             &["candidates", "pool"],

@@ -21,7 +21,7 @@ pub mod layouts;
 
 use std::ffi::{c_char, c_int};
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};

@@ -7,7 +7,7 @@ use super::host::Functions;
 use super::workspace::{Job, Lists, RawLogits, Taken, Workspace, forget};
 use super::{list, sample};
 use crate::chain::{check, outcome};
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{attempt, report};

@@ -17,7 +17,7 @@ use std::fmt::Display;
 use half::{bf16, f16};
 
 use crate::chain::{check, outcome};
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
 use crate::ffi::given::{argument, judge};
 use crate::ffi::grammar::hosted::HOSTED;
@@ -29,7 +29,7 @@ use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;
 use crate::ffi::vtable::Vtable;
 use crate::kernels::logits::Logits;
-use crate::last_error::{self, Code};
+use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;
 use crate::token::{Token, TokenData};
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
         let mut workspace = Taken::<Workspace>::new();
         let Some(last) = workspace.last.filter(|last| last.chain == chain) else {
             last_error::set(
-                Code::Invalid,
+                LLAMA_SIEVE_ERROR_INVALID,
                 "llama_sieve_chain_candidates: the last token that this library sampled on this \
                  thread was not this chain's",
             );

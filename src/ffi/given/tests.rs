@@ -1,5 +1,5 @@
 use super::*;
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_STATE;
+use crate::errors::LLAMA_SIEVE_ERROR_STATE;
 
 const ARGUMENT: Argument = argument!("words", "n_words", LLAMA_SIEVE_MAX_BATCH);
 

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use sha2::{Digest as _, Sha256};
 
 use crate::candidates::Candidates;
+use crate::errors::{LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INVALID};
 use crate::ffi::failure::Failure;
 use crate::ffi::grammar::host_own::{Functions, Owned};
 pub use crate::ffi::grammar::lazy::Triggers;
@@ -44,7 +45,7 @@ use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::grammar::host_work::DEEP;
 pub use crate::grammar::parser::Repetitions;
 use crate::grammar::{Grammar, Refusal};
-use crate::last_error::{self, Code};
+use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler, clone_by_field};
@@ -158,7 +159,11 @@ unsafe fn judged(
             // SAFETY: the host's constructor, called as the program calls it.
             if unsafe { refuses(functions, (vocab, text, root), triggers) } {
                 let what = "llama.cpp's own constructor gives NULL";
-                guard(CALL, || (), || last_error::set(Code::Invalid, what));
+                guard(
+                    CALL,
+                    || (),
+                    || last_error::set(LLAMA_SIEVE_ERROR_INVALID, what),
+                );
                 return Hosted::Nothing;
             }
             guard(CALL, || (), || known.proofs.accept(digest));
@@ -298,7 +303,7 @@ impl HostSide {
             (self.functions.accept)(made.0, token);
         }
         log::error(
-            Code::GrammarToken,
+            LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
             &format!("grammar: token {token} is not allowed, but llama.cpp did not say so"),
         );
     }

@@ -6,7 +6,7 @@ use std::ffi::c_char;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_INVALID;
+use crate::errors::LLAMA_SIEVE_ERROR_INVALID;
 use crate::ffi::failure::{Failure, begin, made, part, usable};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};

@@ -21,7 +21,7 @@ pub mod tags;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::hosted::{HOSTED, HostedGrammar};

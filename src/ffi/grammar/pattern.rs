@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::sync::Arc;
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, made, usable};
 use crate::ffi::given::{Argument, argument, c_bytes_within};
 use crate::ffi::grammar::making::{GRAMMAR, invalid};

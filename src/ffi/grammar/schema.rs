@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, made, usable, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::making::invalid;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::LLAMA_SIEVE_OK;
+use crate::errors::LLAMA_SIEVE_OK;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::given::{LLAMA_SIEVE_MAX_BATCH, argument};
 use crate::ffi::guard::{Payload, attempt, guard, report};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_BUSY;
+use crate::errors::LLAMA_SIEVE_ERROR_BUSY;
 use crate::ffi::failure::{Failure, usable};
 use crate::ffi::guard::guard;
 use crate::ffi::host::llama_h::llama_logit_bias;

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::Arc;
 
 use crate::candidates::Candidates;
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID};
+use crate::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID};
 use crate::ffi::failure::{Failure, made, usable};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::vtable::{Vtable, into_host, vtable};

@@ -17,7 +17,7 @@ use std::ffi::c_int;
 use half::slice::HalfBitsSliceExt;
 use half::{bf16, f16};
 
-use crate::ffi::errors::{
+use crate::errors::{
     LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK,
 };
 use crate::ffi::failure::{Failure, answer, made, value};

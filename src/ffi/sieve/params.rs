@@ -2,8 +2,8 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, check_struct_size, usable};
+use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, struct_size};
 use crate::ffi::given::argument;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::memory::{reserve_exact, room, with_room};
@@ -86,6 +86,9 @@ pub struct llama_sieve_params {
     pub n_bias: usize,
 }
 
+const NAME: &str = "llama_sieve_params";
+const SIZES: [usize; 1] = [size_of::<llama_sieve_params>()];
+
 /// Without the biases: the defaults have none, and others are the caller's to fill in.
 pub(super) fn params_for_c(p: &Params) -> llama_sieve_params {
     llama_sieve_params {
@@ -102,23 +105,10 @@ pub(super) fn params_for_c(p: &Params) -> llama_sieve_params {
         penalty_freq: p.penalty_freq,
         penalty_present: p.penalty_present,
         seed: p.seed,
-        mode: match p.mode {
-            Mode::Fast => LLAMA_SIEVE_MODE_FAST,
-            Mode::Parity => LLAMA_SIEVE_MODE_PARITY,
-        },
-        rng: match p.rng {
-            RngKind::Xoroshiro128Plus => LLAMA_SIEVE_RNG_XOROSHIRO128PLUS,
-            RngKind::Mt19937 => LLAMA_SIEVE_RNG_MT19937,
-            RngKind::Position => LLAMA_SIEVE_RNG_POSITION,
-        },
-        method: match p.method {
-            Method::Cdf => LLAMA_SIEVE_METHOD_CDF,
-            Method::Gumbel => LLAMA_SIEVE_METHOD_GUMBEL,
-        },
-        order: match p.order {
-            Order::TempLast => LLAMA_SIEVE_ORDER_TEMP_LAST,
-            Order::TempFirst => LLAMA_SIEVE_ORDER_TEMP_FIRST,
-        },
+        mode: p.mode as i32,
+        rng: p.rng as i32,
+        method: p.method as i32,
+        order: p.order as i32,
         bias: std::ptr::null(),
         n_bias: 0,
     }
@@ -137,14 +127,8 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
 /// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias`
 /// in it is NULL or `n_bias` elements.
 pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
-    usable("params", params)?;
-    // SAFETY: not NULL, and the caller guarantees the first member.
-    let size = unsafe { (&raw const (*params).struct_size).read() };
-    check_struct_size(
-        "llama_sieve_params",
-        size,
-        &[size_of::<llama_sieve_params>()],
-    )?;
+    // SAFETY: the caller guarantees the first member.
+    unsafe { struct_size("params", NAME, params, &SIZES) }?;
     // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
     let c = unsafe { params.read() };
     Ok(Params {
@@ -192,14 +176,8 @@ pub unsafe extern "C" fn llama_sieve_get_params(
     out: *mut llama_sieve_params,
 ) -> c_int {
     answer("llama_sieve_get_params", || {
-        usable("out", out)?;
-        // SAFETY: not NULL, and the caller guarantees the first member.
-        let size = unsafe { (&raw const (*out).struct_size).read() };
-        check_struct_size(
-            "llama_sieve_params",
-            size,
-            &[size_of::<llama_sieve_params>()],
-        )?;
+        // SAFETY: the caller guarantees the first member.
+        unsafe { struct_size("out", NAME, out, &SIZES) }?;
         // SAFETY: the caller guarantees the sieve.
         let mut state = unsafe { entered(sieve) }?;
         let State { sieve, biases, .. } = &mut *state;

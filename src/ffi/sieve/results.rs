@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::mem::offset_of;
 
-use crate::ffi::errors::LLAMA_SIEVE_OK;
-use crate::ffi::failure::{answer, check_struct_size, usable};
+use crate::errors::LLAMA_SIEVE_OK;
+use crate::ffi::failure::{answer, struct_size};
 use crate::ffi::given::argument;
 use crate::sieve::{Sieve, Stats};
 use crate::token::TokenData;
@@ -117,10 +117,8 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
     out: *mut llama_sieve_stats,
 ) -> c_int {
     answer("llama_sieve_last_stats", || {
-        usable("out", out)?;
-        // SAFETY: not NULL, and the caller guarantees the first member.
-        let size = unsafe { (&raw const (*out).struct_size).read() };
-        check_struct_size("llama_sieve_stats", size, &SIZES)?;
+        // SAFETY: the caller guarantees the first member.
+        let size = unsafe { struct_size("out", "llama_sieve_stats", out, &SIZES) }?;
         // SAFETY: the caller guarantees the sieve.
         let stats = unsafe { look("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
         let stats = llama_sieve_stats {

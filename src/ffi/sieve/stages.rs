@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
 use crate::ffi::breakers::{BREAKERS, breakers_for};
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, begin, check_struct_size, part, usable};
+use crate::ffi::failure::{Failure, answer, begin, part, struct_size};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::guard::guard;
 use crate::ffi::host::vocabulary::llama_vocab;
@@ -175,14 +175,9 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
 /// # Safety
 /// As for [`llama_sieve_set_stages`], and not NULL.
 unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Failure> {
-    usable("stages", stages)?;
-    // SAFETY: not NULL, and the caller guarantees the first member.
-    let size = unsafe { (&raw const (*stages).struct_size).read() };
-    check_struct_size(
-        "llama_sieve_stages",
-        size,
-        &[size_of::<llama_sieve_stages>()],
-    )?;
+    let known = [size_of::<llama_sieve_stages>()];
+    // SAFETY: the caller guarantees the first member.
+    unsafe { struct_size("stages", "llama_sieve_stages", stages, &known) }?;
     // SAFETY: the size is that of the whole struct, whose members are plain numbers and a pointer.
     let c = unsafe { stages.read() };
     let mut found = Vec::new();

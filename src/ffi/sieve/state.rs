@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, value};
 use crate::ffi::given::{Argument, argument};
 use crate::memory::room;

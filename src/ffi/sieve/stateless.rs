@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
+use crate::errors::LLAMA_SIEVE_ERROR_SIZE;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::given::argument;
 use crate::ffi::logits::logits_of;

@@ -7,8 +7,8 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null;
 use std::sync::Arc;
 
-use crate::ffi::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
-use crate::ffi::failure::{Failure, answer, check_struct_size, made, usable, value};
+use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer, made, struct_size, usable, value};
 use crate::ffi::given::{Argument, argument, c_bytes_within};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
@@ -332,11 +332,9 @@ pub struct llama_sieve_trie_stats {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_stats) -> c_int {
     answer("llama_sieve_trie_get_stats", || {
-        usable("out", out)?;
-        // SAFETY: not NULL, and the caller guarantees the first member.
-        let size = unsafe { (&raw const (*out).struct_size).read() };
-        let known = size_of::<llama_sieve_trie_stats>();
-        check_struct_size("llama_sieve_trie_stats", size, &[known])?;
+        let known = [size_of::<llama_sieve_trie_stats>()];
+        // SAFETY: the caller guarantees the first member.
+        let size = unsafe { struct_size("out", "llama_sieve_trie_stats", out, &known) }?;
         let (stats, reordered) = cache::stats_and_reordered();
         let stats = llama_sieve_trie_stats {
             struct_size: size,

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use crate::ffi::errors::LLAMA_SIEVE_ERROR_SIZE;
+use crate::errors::LLAMA_SIEVE_ERROR_SIZE;
 use crate::ffi::failure::{Failure, begin, made, part, usable};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::host::Host;

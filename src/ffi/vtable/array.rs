@@ -3,10 +3,11 @@
 use std::ffi::CStr;
 
 use crate::candidates::Candidates;
+use crate::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE};
 use crate::ffi::given;
 use crate::ffi::host::llama_h::llama_token_data_array;
 use crate::kernels;
-use crate::last_error::{self, Code};
+use crate::last_error;
 use crate::sampler::{Kind, Sampler};
 use crate::token::{Token, TokenData};
 
@@ -54,8 +55,8 @@ impl Unfit {
             }
         };
         let code = match self {
-            Self::TooLarge(_) => Code::Size,
-            Self::Null | Self::WithoutData(_) => Code::Null,
+            Self::TooLarge(_) => LLAMA_SIEVE_ERROR_SIZE,
+            Self::Null | Self::WithoutData(_) => LLAMA_SIEVE_ERROR_NULL,
         };
         let text = format!("{}: apply: {what}", sampler.to_string_lossy());
         last_error::set(code, &text);

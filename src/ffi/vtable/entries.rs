@@ -4,10 +4,10 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicU64;
 
+use crate::errors::LLAMA_SIEVE_ERROR_BUSY;
 use crate::ffi::guard::guard;
 use crate::ffi::host::built_ins::{Recipe, give_way};
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
-use crate::last_error::Code;
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
@@ -168,7 +168,7 @@ pub(super) unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
             // Taken for good, so that nobody else gets it between here and its end.
             let Some(taken) = object.state.take() else {
                 log::error(
-                    Code::Busy,
+                    LLAMA_SIEVE_ERROR_BUSY,
                     "free: the sampler is in use by another thread; its memory is leaked, not pulled away",
                 );
                 return;

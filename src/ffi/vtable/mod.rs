@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::built_in::InGraph;
+use crate::errors::LLAMA_SIEVE_ERROR_NO_HOST;
 use crate::ffi::host::Host;
 use crate::ffi::host::built_ins::Recipe;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
-use crate::last_error::Code;
 use crate::log;
 use crate::pool::Pool;
 use crate::sampler::Sampler;
@@ -188,7 +188,7 @@ pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),
         Err(text) => {
-            log::error(Code::NoHost, &text);
+            log::error(LLAMA_SIEVE_ERROR_NO_HOST, &text);
             null_mut()
         }
     }

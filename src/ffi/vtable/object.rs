@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_NULL};
 use crate::ffi::exclusive::{Exclusive, Taken};
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
-use crate::last_error::{self, Code};
+use crate::last_error;
 use crate::log;
 use crate::sampler::{Kind, Sampler};
 
@@ -94,7 +95,10 @@ impl<S: Sampler> Object<S> {
         if smpl.is_null() {
             // SAFETY: the host did not take it.
             drop(unsafe { Box::from_raw(ctx) });
-            log::error(Code::NoHost, "the host's llama_sampler_init returned NULL");
+            log::error(
+                LLAMA_SIEVE_ERROR_NO_HOST,
+                "the host's llama_sampler_init returned NULL",
+            );
         }
         smpl
     }
@@ -132,7 +136,10 @@ impl<S: Sampler> Object<S> {
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
-        last_error::set(Code::Busy, &format!("{}: {what}", self.call(function)));
+        last_error::set(
+            LLAMA_SIEVE_ERROR_BUSY,
+            &format!("{}: {what}", self.call(function)),
+        );
     }
 
     /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the
@@ -217,7 +224,7 @@ impl<S: Sampler> Object<S> {
 #[inline]
 pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Object<S>> {
     if smpl.is_null() || !smpl.is_aligned() {
-        last_error::set(Code::Null, "the sampler is NULL or not aligned");
+        last_error::set(LLAMA_SIEVE_ERROR_NULL, "the sampler is NULL or not aligned");
         return None;
     }
     // SAFETY: not NULL, and the caller guarantees that it is alive.
@@ -226,7 +233,7 @@ pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Obj
     // behind its lock.
     let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
-        last_error::set(Code::Null, "the sampler was freed");
+        last_error::set(LLAMA_SIEVE_ERROR_NULL, "the sampler was freed");
     }
     object
 }

@@ -6,7 +6,7 @@ use super::world::*;
 use crate::fault::armed;
 use crate::ffi::library::*;
 use crate::ffi::tests::{memory, mock_host};
-use crate::last_error::{self, Code};
+use crate::last_error;
 
 /// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test`
 /// compares the names.
@@ -113,7 +113,7 @@ pub(super) fn faults_in_export(export: &str) {
 pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> usize {
     // Caches that are never freed are warmed up: the room for this thread's last error, and others
     // by runs without a fault. Each sampler of a grammar leaves its tables to the next, in turn.
-    last_error::set(Code::Invalid, &" ".repeat(1000));
+    last_error::set(LLAMA_SIEVE_ERROR_INVALID, &" ".repeat(1000));
     for _ in 0..8 {
         inject(usize::MAX);
     }
@@ -121,7 +121,7 @@ pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> 
     for points in 0.. {
         let before = (memory::held(), mock_host::shells());
         let fired = inject(points);
-        last_error::set(Code::Invalid, "");
+        last_error::set(LLAMA_SIEVE_ERROR_INVALID, "");
         let after = (memory::held(), mock_host::shells());
         assert_eq!(after, before, "{what} leaks at point {points}");
         match fired {
@@ -159,7 +159,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let export = case.export;
     let world = World::new();
     let before = world.seen();
-    last_error::set(Code::Invalid, "an earlier one");
+    last_error::set(LLAMA_SIEVE_ERROR_INVALID, "an earlier one");
     let spare = (world.spare_sieve.get(), world.spare_ppl.get());
     let (answer, fired) = armed::with(points, || (case.call)(&world));
     let (told, code) = (last_error::get(), last_error::code());
@@ -198,7 +198,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let may_fail = points > 0 && !LOOKS.contains(&export);
     assert!(after.1 == before.1 || (may_fail && out_of_use), "{at}");
     // And again, without a fault.
-    last_error::set(Code::Invalid, "an earlier one");
+    last_error::set(LLAMA_SIEVE_ERROR_INVALID, "an earlier one");
     let again = (case.call)(&world);
     assert!(again == case.good || out_of_use, "{at}: {again}");
     fired

@@ -1,6 +1,7 @@
 //! Exports called from within the log callback, in a batch, and on what is in use.
 
 use std::cell::{Cell, RefCell};
+use std::ptr::{null, null_mut};
 use std::sync::Arc;
 
 use super::cases::*;
@@ -24,7 +25,7 @@ pub(super) fn call_everything() {
             continue; // No dynamic linker there.
         }
         let world = World::new();
-        last_error::set(last_error::Code::Invalid, "an earlier one");
+        last_error::set(LLAMA_SIEVE_ERROR_INVALID, "an earlier one");
         let answer = (case.call)(&world);
         if answer != case.good {
             let wrong = format!("{}: {answer}", case.export);
@@ -118,6 +119,17 @@ fn what_is_in_use_is_not_freed() {
     // SAFETY: as above.
     unsafe { llama_sieve_free(world.sieve) };
     assert!(last_error::get().contains("in use by another thread"));
+    // Nor is anything set, or told.
+    // SAFETY: as above; NULL is allowed.
+    let answers = unsafe {
+        [
+            llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()),
+            llama_sieve_set_stages(world.sieve, null()),
+            llama_sieve_get_stages(world.sieve, null_mut(), 0),
+            llama_sieve_set_dry_breakers(world.sieve, null(), null_mut(), 0),
+        ]
+    };
+    assert_eq!(answers, [LLAMA_SIEVE_ERROR_BUSY; 4]);
     drop(in_use);
     // SAFETY: as above.
     let token = unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };

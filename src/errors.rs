@@ -1,4 +1,4 @@
-//! The error codes that functions return.
+//! Kinds of errors: the numbers that functions for C return which give no result.
 
 use std::ffi::c_int;
 
@@ -36,30 +36,3 @@ pub const LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN: c_int = -20;
 pub const LLAMA_SIEVE_ERROR_GRAMMAR_END: c_int = -21;
 /// The grammar asked for more work than its limits allow.
 pub const LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT: c_int = -22;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::last_error::Code;
-
-    #[test]
-    fn kinds_of_errors_have_these_numbers() {
-        for (code, number) in [
-            (Code::Null, LLAMA_SIEVE_ERROR_NULL),
-            (Code::NoHost, LLAMA_SIEVE_ERROR_NO_HOST),
-            (Code::Internal, LLAMA_SIEVE_ERROR_INTERNAL),
-            (Code::Invalid, LLAMA_SIEVE_ERROR_INVALID),
-            (Code::NotFound, LLAMA_SIEVE_ERROR_NOT_FOUND),
-            (Code::Size, LLAMA_SIEVE_ERROR_SIZE),
-            (Code::Params, LLAMA_SIEVE_ERROR_PARAMS),
-            (Code::NoCandidate, LLAMA_SIEVE_ERROR_NO_CANDIDATE),
-            (Code::State, LLAMA_SIEVE_ERROR_STATE),
-            (Code::Busy, LLAMA_SIEVE_ERROR_BUSY),
-            (Code::GrammarToken, LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN),
-            (Code::GrammarEnd, LLAMA_SIEVE_ERROR_GRAMMAR_END),
-            (Code::GrammarLimit, LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT),
-        ] {
-            assert_eq!(c_int::from(code), number);
-        }
-    }
-}
