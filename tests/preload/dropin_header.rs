@@ -128,19 +128,6 @@ fn tokens(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(chosen).collect()
 }
 
-#[test]
-fn the_samplers_do_what_their_definitions_say() {
-    for (name, llama) in [
-        ("dropin_cases_shared", Link::Shared),
-        ("dropin_cases_static", Link::Static),
-    ] {
-        let program = Build::new(name, &source("sampling_cases.cpp"));
-        let program = with_header(program).with_ours(llama).with_llama(llama);
-        let said = Run::of(&build(program)).arg(model()).said();
-        assert!(said.out.ends_with("checks hold\n"));
-    }
-}
-
 /// An object file of dropin_names.c.
 fn names(name: &str, is_cxx: bool, flags: &[&str]) -> PathBuf {
     let source = source("dropin_names.c");

@@ -212,16 +212,6 @@ fn the_environment_limits_what_is_ours() {
     assert!(warning.contains("named \"topk\";") && warning.contains("top-k"));
 }
 
-#[test]
-fn the_samplers_do_what_their_definitions_say() {
-    let program = Build::new("preload_sampling_cases", &source("sampling_cases.cpp"));
-    let program = build(program.with_llama(Link::Shared));
-    let built_in = Run::of(&program).arg(model()).said();
-    assert!(built_in.out.ends_with("checks hold\n"));
-    let ours = preloaded_of_known_build(&program).arg(model()).said();
-    assert_eq!(ours, built_in);
-}
-
 /// A build between two releases says nothing of its arguments: the program's calls do.
 #[test]
 fn of_an_unknown_build_all_is_ours() {

@@ -11,11 +11,10 @@ use crate::toolchain::{Build, Link};
 
 /// Every program of this folder that makes samplers, clones and copies them and samples, with what
 /// it is called with.
-fn programs() -> [(&'static str, Vec<String>); 5] {
+fn programs() -> [(&'static str, Vec<String>); 4] {
     let text = |number: u32| number.to_string();
     [
         ("generate.cpp", vec![model(), text(1), text(2)]),
-        ("sampling_cases.cpp", vec![model()]),
         ("nested.c", Vec::new()),
         ("grammars.cpp", vec![model(), model()]),
         ("offload.cpp", vec![model()]),

@@ -1,5 +1,6 @@
-//! Numbers of elements that nobody can mean, in every function that takes one: each is an error that
-//! names the argument and the limit, nothing is read beyond what is there, and nothing is written.
+//! Numbers of elements that nobody can mean, in every function that takes one: each is an error
+//! that names the argument and the limit, nothing is read beyond what is there, and nothing is
+//! written.
 
 use std::ptr::{null, null_mut};
 
