@@ -37,7 +37,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use llama_sieve::algorithms::fallbacks::Fallback;
 use report::{Measurement, Run};
 
 /// The options of the command line.
@@ -227,8 +226,6 @@ fn main() {
     }
     say(format_args!("\n{}", report::LEGEND));
     say(run.slower());
-    run.fallbacks = Fallback::ALL.map(|f| (format!("{f:?}"), f.count())).into();
-    say(format_args!("\n{}", run.fallbacks()));
     if options.save {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
         let json = run.save(&folder);

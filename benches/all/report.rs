@@ -76,8 +76,6 @@ pub struct Run {
     /// Flags of the built-ins' compiler beyond upstream's own.
     pub extra_flags: String,
     pub rows: Vec<Measurement>,
-    /// The number of times that each shortcut gave way to the built-in's own order of operations.
-    pub fallbacks: Vec<(String, u64)>,
 }
 
 impl Run {
@@ -91,7 +89,6 @@ impl Run {
             llama_cpp: vendor_llama_cpp::model::version().to_owned(),
             extra_flags: std::env::var("CXXFLAGS").unwrap_or_default(),
             rows: Vec::new(),
-            fallbacks: Vec::new(),
         }
     }
 
@@ -136,24 +133,9 @@ impl Run {
         )
     }
 
-    pub fn fallbacks(&self) -> String {
-        let lines = self
-            .fallbacks
-            .iter()
-            .map(|(name, count)| format!("- {name}: {count}\n"));
-        format!(
-            "Shortcuts that gave way to the built-in's own order of operations:\n\n{}",
-            lines.collect::<String>()
-        )
-    }
-
     fn markdown(&self) -> String {
         let lines: String = self.rows.iter().map(|row| row.line() + "\n").collect();
-        format!(
-            "# {}\n\n{LEGEND}\n\n{HEAD}\n{lines}\n{}",
-            self.title(),
-            self.fallbacks()
-        )
+        format!("# {}\n\n{LEGEND}\n\n{HEAD}\n{lines}", self.title())
     }
 
     /// Writes the table and the JSON file; the latter's path.

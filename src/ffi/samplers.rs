@@ -26,28 +26,40 @@ use crate::samplers::{
 };
 use crate::token::Token;
 
-// The identities. A static each: a promoted constant could have two addresses.
-static DISABLED: Vtable = vtable::<Disabled>();
-static DISABLED_SELECTOR: Vtable = vtable::<DisabledSelector>();
-static ADAPTIVE_P: Vtable = vtable::<AdaptiveP>();
-static DIST: Vtable = vtable::<Dist>();
-static DRY: Vtable = vtable::<Dry>();
-static GREEDY: Vtable = vtable::<Greedy>();
-static INFILL: Vtable = vtable::<Infill>();
-static LOGIT_BIAS: Vtable = vtable::<LogitBias>();
-static MIN_P: Vtable = vtable::<MinP>();
-static MIROSTAT: Vtable = vtable::<Mirostat>();
-static MIROSTAT_V2: Vtable = vtable::<MirostatV2>();
-static PENALTIES: Vtable = vtable::<Penalties>();
-static SOFTMAX: Vtable = vtable::<Softmax>();
-static TAIL_FREE: Vtable = vtable::<TailFree>();
-static TEMP: Vtable = vtable::<Temp>();
-static TEMP_EXT: Vtable = vtable::<TempExt>();
-static TOP_K: Vtable = vtable::<TopK>();
-static TOP_N_SIGMA: Vtable = vtable::<TopNSigma>();
-static TOP_P: Vtable = vtable::<TopP>();
-static TYPICAL: Vtable = vtable::<Typical>();
-static XTC: Vtable = vtable::<Xtc>();
+/// Defines the vtables, which are the identities: a static each, since a promoted constant could
+/// have two addresses.
+macro_rules! vtables {
+    ($($name:ident: $sampler:ident,)*) => {
+        $(static $name: Vtable = vtable::<$sampler>();)*
+
+        /// All vtables of these samplers.
+        pub(super) static DROP_INS: [&Vtable; [$(stringify!($name)),*].len()] = [$(&$name),*];
+    };
+}
+
+vtables! {
+    TOP_K: TopK,
+    TOP_P: TopP,
+    MIN_P: MinP,
+    TEMP: Temp,
+    DIST: Dist,
+    PENALTIES: Penalties,
+    DISABLED: Disabled,
+    DRY: Dry,
+    TOP_N_SIGMA: TopNSigma,
+    TYPICAL: Typical,
+    XTC: Xtc,
+    TEMP_EXT: TempExt,
+    GREEDY: Greedy,
+    LOGIT_BIAS: LogitBias,
+    ADAPTIVE_P: AdaptiveP,
+    MIROSTAT: Mirostat,
+    MIROSTAT_V2: MirostatV2,
+    INFILL: Infill,
+    DISABLED_SELECTOR: DisabledSelector,
+    SOFTMAX: Softmax,
+    TAIL_FREE: TailFree,
+}
 
 /// The vtables of the samplers that tell their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
@@ -63,31 +75,6 @@ pub(super) static REPLACEABLE: [&Vtable; 9] = [
     &TEMP_EXT,
     &TOP_K,
     &TOP_P,
-];
-
-/// All vtables of these samplers.
-pub(super) static DROP_INS: [&Vtable; 21] = [
-    &TOP_K,
-    &TOP_P,
-    &MIN_P,
-    &TEMP,
-    &DIST,
-    &PENALTIES,
-    &DISABLED,
-    &DRY,
-    &TOP_N_SIGMA,
-    &TYPICAL,
-    &XTC,
-    &TEMP_EXT,
-    &GREEDY,
-    &LOGIT_BIAS,
-    &ADAPTIVE_P,
-    &MIROSTAT,
-    &MIROSTAT_V2,
-    &INFILL,
-    &DISABLED_SELECTOR,
-    &SOFTMAX,
-    &TAIL_FREE,
 ];
 
 /// True of one of these that is switched off.

@@ -17,7 +17,6 @@ use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingCut, End, NucleusSample};
-use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::scratch::Room;
 use crate::algorithms::{Scratch, Workspace};
@@ -144,7 +143,6 @@ impl TopP {
                     return found;
                 }
             }
-            Fallback::Nucleus.note();
         }
         // What is masked mostly does not belong to it.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {

@@ -25,7 +25,6 @@ use super::lists::{Column, Kept, Picked, Places, Ps};
 use super::running::{Enough, Running, SUMMED_AT_ONCE};
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingSum, Taken};
-use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::{HostOrder, is_easy, overflows};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::{ByDistance, Candidates, Cut};
@@ -197,10 +196,7 @@ impl Typical {
                 self.tied = true;
                 None
             }
-            Nearest::Beyond => {
-                Fallback::Typical.note();
-                None
-            }
+            Nearest::Beyond => None,
         }
     }
 

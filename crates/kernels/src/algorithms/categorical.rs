@@ -1,6 +1,5 @@
 //! Draws from a categorical distribution: the index at which a cumulative sum reaches a target.
 
-use super::fallbacks::Fallback;
 use crate::kernels::layout::SUM_BLOCK;
 
 /// Returns the index at which the running sum of `terms` reaches a draw times their sum, which both
@@ -26,10 +25,7 @@ pub fn choose<T>(
     let latest = reach(terms, term, sums, target + margin);
     match earliest {
         Some(chosen) if earliest == latest => chosen,
-        _ => {
-            Fallback::Draw.note();
-            exactly(terms)
-        }
+        _ => exactly(terms),
     }
 }
 

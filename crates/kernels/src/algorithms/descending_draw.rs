@@ -12,7 +12,6 @@
 
 use super::Workspace;
 use super::argsort::Ranking;
-use super::fallbacks::Fallback;
 use super::scratch::{Room, room};
 use crate::kernels::compact::pick;
 use crate::kernels::scan::sum_from;
@@ -104,14 +103,10 @@ impl DescendingDraw {
             earliest: target - margin,
             latest: target + margin,
         };
-        let drawn = match self.in_head(head, target) {
+        match self.in_head(head, target) {
             Head::Here(drawn) => drawn,
             Head::Behind => self.in_all(from.logits, target),
-        };
-        if drawn.is_none() {
-            Fallback::Draw.note();
         }
-        drawn
     }
 
     /// Returns the sum of the exponentials of those left out at the end, of which `work` holds one.

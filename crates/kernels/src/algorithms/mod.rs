@@ -7,14 +7,12 @@
 //! - [`sigma_bounds`]: the threshold of top-n-sigma;
 //! - [`workspace`], [`softmax`]: probabilities beside the array and in it;
 //! - [`categorical`] for draws;
-//! - [`scratch`]: buffers that are not cloned;
-//! - [`fallbacks`]: how often a shortcut did not decide.
+//! - [`scratch`]: buffers that are not cloned.
 
 pub mod argsort;
 pub mod categorical;
 pub mod descending_draw;
 pub mod descending_sum;
-pub mod fallbacks;
 pub mod host_order;
 pub mod kth_largest;
 pub mod scratch;

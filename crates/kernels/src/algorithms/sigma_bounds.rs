@@ -13,7 +13,6 @@
 //! from `OPEN` logits on the sum of the logits comes with the first pass, since the bounds are the
 //! wider, and the logits the denser, the more there are.
 
-use super::fallbacks::Fallback;
 use super::scratch::Room;
 use crate::kernels::layout::{GROUP, SUM_BLOCK};
 use crate::kernels::moments::{moments, moments_of_logits, squares_masking, squares_of_logits};
@@ -74,7 +73,6 @@ impl SigmaBounds {
         {
             return mask_below(data, high);
         }
-        Fallback::Sigma.note();
         // What is below the bounds is masked in passing, if there are any.
         let (low, max, known) = match &bounds {
             // None is masked already.
@@ -123,7 +121,6 @@ impl SigmaBounds {
                 return bounds.high;
             }
         }
-        Fallback::Sigma.note();
         // There is one that is finite.
         let (sum, count) = signed_sum_of_logits(logits);
         let count = count as f32;

@@ -11,7 +11,6 @@
 //! are sorted by these.
 
 use super::argsort::{FEW, Ranking};
-use super::fallbacks::Fallback;
 use super::kth_largest::nearly_kth_largest;
 use super::scratch::{Room, room};
 use crate::kernels::column::copy_logits;
@@ -148,7 +147,6 @@ impl TopK {
         self.indices.clear();
         at_least(data, 0, threshold, &mut self.indices);
         if self.indices.len() < k {
-            Fallback::TopK.note();
             return false;
         }
         if self.indices.len() > ROOM.max(4 * k) {

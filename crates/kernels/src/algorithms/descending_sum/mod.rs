@@ -28,7 +28,6 @@ pub use cut::{DescendingCut, End};
 pub use sample::NucleusSample;
 
 use super::argsort::Ranking;
-use super::fallbacks::Fallback;
 use super::scratch::{Room, room};
 use crate::kernels::column::{Column, column_selecting};
 use crate::kernels::compact::{pick, select};
@@ -111,11 +110,7 @@ impl DescendingSum {
         if data.len() < SMALLEST {
             return None;
         }
-        let sum = self.try_sum(data, beside);
-        if sum.is_none() {
-            Fallback::DescendingSum.note();
-        }
-        sum
+        self.try_sum(data, beside)
     }
 
     /// Returns the sum of the exponentials of the logits of a vocabulary, none of which is NaN, as
@@ -140,11 +135,7 @@ impl DescendingSum {
             lowest = lowest.max(self.outline.threshold(max, beside));
         }
         self.take_down_to(lowest);
-        let sum = self.sum_of_enough();
-        if sum.is_none() {
-            Fallback::DescendingSum.note();
-        }
-        sum
+        self.sum_of_enough()
     }
 
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
@@ -286,11 +277,7 @@ impl DescendingSum {
         if self.has_zero(sum) {
             return None;
         }
-        let entropy = self.try_entropy(sum);
-        if entropy.is_none() {
-            Fallback::DescendingSum.note();
-        }
-        entropy
+        self.try_entropy(sum)
     }
 
     /// True if a probability is 0.

@@ -238,11 +238,9 @@ fn a_probability_of_0_has_no_entropy() {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn nothing_finite_gives_way() {
-    let before = Fallback::DescendingSum.count();
     let mut descending = DescendingSum::default();
     let masked = array((0..1000).map(|_| f32::NEG_INFINITY));
     assert!(descending.sum(&masked, 0.15).is_none());
-    assert!(Fallback::DescendingSum.count() > before);
 }
 
 fn of_keys(keys: &[f32], total: f64) -> Series<'_> {

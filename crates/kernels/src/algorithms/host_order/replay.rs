@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::algorithms::fallbacks::Fallback;
 use crate::algorithms::host_order::buckets::{self, Buckets};
 use crate::algorithms::host_order::introsort::{self, All, Wanted};
 use crate::algorithms::host_order::item::{Item, above, item, items_of, key, place};
@@ -137,7 +136,6 @@ impl Replay {
     /// Implements `HostOrder::place_of`. Sorts only the bucket of `logit`, and, unless that is the
     /// last one, only the part of it that contains the wanted place.
     pub(super) fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
-        Fallback::Ties.note();
         let bucket = buckets::number(logit);
         self.indices.clear();
         self.picked.clear();
@@ -175,7 +173,6 @@ impl Replay {
     /// `ties` ask for it, or all. The bucket in which the k-th falls is partially sorted.
     // In bounds: the items are those of the buckets from `last` up.
     fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
-        Fallback::Ties.note();
         let mut start = 0;
         for bucket in (last..buckets::COUNT).rev() {
             let end = start + self.buckets.len(bucket);
