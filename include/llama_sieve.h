@@ -717,8 +717,8 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 /*
  Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so
  that the first token, too, allocates nothing (stages of its own may, with the logits); history,
- generator and statistics stay. Takes as long as some tens of tokens, and up to 512 bytes per
- token of the vocabulary, by the parameters.
+ generator and statistics stay. Takes up to 1024 bytes per token of the vocabulary, by the
+ parameters, from the system, which gives them when they are first written to: most never are.
 
  LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
  LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;

@@ -5,15 +5,15 @@ use std::time::Instant;
 
 use half::bf16;
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
-use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::kernels::logits::Logits;
 use vendor_llama_cpp::sys;
 
 use crate::Options;
 use crate::measure::{fill, median, thread_time};
 use crate::report::Measurement;
-use crate::samplers::{SEED, both, chain, dist, input, min_p, penalties, temp, top_k, top_p};
+use crate::samplers::{SEED, chain, dist, input, min_p, penalties, temp, top_k, top_p};
 use crate::support::HostSampler;
+use crate::support::both;
 
 /// A row of the table: a name, and how to make both sides for a vocabulary.
 struct Row {

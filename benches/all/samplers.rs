@@ -7,7 +7,6 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
-use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::{Context, Model, sys};
 
 use crate::Options;
@@ -16,7 +15,7 @@ use crate::report::Measurement;
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
 use crate::support::orders::{bulk, peaks};
-use crate::support::{Array, HostSampler, trained_model};
+use crate::support::{Array, HostSampler, both, trained_model};
 
 /// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are
 /// compared.
@@ -26,18 +25,6 @@ pub struct Row {
 }
 
 pub const SEED: u32 = 42;
-
-/// Both sides of a constructor with the same arguments.
-macro_rules! both {
-    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
-        [
-            HostSampler::new(sieve::$ours($($argument),*)),
-            // SAFETY: a constructor without preconditions.
-            HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
-        ]
-    };
-}
-pub(crate) use both;
 
 pub fn chain<const N: usize>(members: [[HostSampler; 2]; N]) -> [HostSampler; 2] {
     let mut sides = [Vec::new(), Vec::new()];

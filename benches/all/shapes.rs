@@ -7,17 +7,13 @@
 //! free memory back to the system; and "first", by the first sampler that a thread uses, where the
 //! system has yet to give all memory, for our buffers as well as for the built-in's.
 
-use llama_sieve::ffi::samplers as sieve;
-use vendor_llama_cpp::sys;
-
 use crate::Options;
 use crate::report::Measurement;
 use crate::samplers::{
-    Before, ROWS, Row, SEED, both, chain, dist, measure, measure_new, min_p, row, temp, top_k,
-    top_p,
+    Before, ROWS, Row, SEED, chain, dist, measure, measure_new, min_p, row, temp, top_k, top_p,
 };
 use crate::support::orders::ORDERS;
-use crate::support::{Array, Grid, HostSampler, Rng};
+use crate::support::{Array, Grid, Rng, both};
 
 /// Beside those that are measured on other shapes.
 const MORE: &[Row] = &[

@@ -9,7 +9,7 @@
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;
 use crate::support::family::FAMILY;
-use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
 use half::{bf16, f16};
 use llama_sieve::TokenData;
 use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
@@ -18,17 +18,6 @@ use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 
 const TOKENS: usize = 8;
-
-/// Both sides of a constructor with the same arguments.
-macro_rules! both {
-    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
-        [
-            HostSampler::new(sieve::$ours($($argument),*)),
-            // SAFETY: a constructor without preconditions.
-            HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
-        ]
-    };
-}
 
 /// A chain of ours and one of built-ins, and what logits they are given.
 struct Chains {

@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::arrays::{Recipe, Rng, Shape};
 use crate::support::compare::same;
-use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
+use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
 use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
-use llama_sieve::ffi::samplers as sieve;
-use vendor_llama_cpp::sys;
 
 /// Mostly the smallest: ties are as frequent, and a million tokens take hours less.
 const SIZES: [usize; 8] = [
@@ -21,17 +19,6 @@ const SIZES: [usize; 8] = [
 ];
 /// Tokens of one generation.
 const LENGTH: usize = 50;
-
-/// Both sides of a constructor with the same arguments.
-macro_rules! both {
-    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
-        [
-            HostSampler::new(sieve::$ours($($argument),*)),
-            // SAFETY: a constructor without preconditions.
-            HostSampler::new(unsafe { sys::$theirs($($argument),*) }),
-        ]
-    };
-}
 
 /// The constructor of a chain's members, for a vocabulary of `n`.
 type Members = fn(n: i32, seed: u32) -> Vec<[HostSampler; 2]>;

@@ -1,6 +1,6 @@
 //! Helpers that the differential tests share: samplers of either side behind one handle, candidate
 //! arrays, their generator, and the comparison.
-#![allow(dead_code)] // Each test binary uses its part.
+#![allow(dead_code, unused_imports, unused_macros)] // Each test binary uses its part.
 
 pub mod arrays;
 pub mod compare;
@@ -142,6 +142,18 @@ impl Drop for HostSampler {
         unsafe { sys::llama_sampler_free(self.0) };
     }
 }
+
+/// Both sides of a constructor with the same arguments.
+macro_rules! both {
+    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
+        [
+            $crate::support::HostSampler::new(llama_sieve::ffi::samplers::$ours($($argument),*)),
+            // SAFETY: a constructor without preconditions.
+            $crate::support::HostSampler::new(unsafe { vendor_llama_cpp::sys::$theirs($($argument),*) }),
+        ]
+    };
+}
+pub(crate) use both;
 
 /// Held by a test that sets, limits or measures what belongs to the whole process: tests of one
 /// binary run side by side otherwise.

@@ -150,7 +150,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
     part("llama_sieve_grammar_error", || {
         // SAFETY: the caller guarantees the sampler.
         let dead = unsafe { slot_of(smpl) }?.dead();
-        Ok(dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code().into()))
+        Ok(dead.map_or(LLAMA_SIEVE_OK, |dead| dead.code()))
     })
     .unwrap_or_else(|code| code)
 }
