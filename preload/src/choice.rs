@@ -24,6 +24,7 @@ use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_HOST;
 use llama_sieve::ffi::certificate::layouts::{self, Changing, Layouts, Settled, Verdict};
 use llama_sieve::ffi::certificate::{Alike, certify};
 use llama_sieve::ffi::chain::switched_off;
@@ -32,7 +33,7 @@ use llama_sieve::ffi::host::Host;
 use llama_sieve::ffi::host::build::Build;
 use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
-use llama_sieve::last_error::{self, Code};
+use llama_sieve::last_error;
 use llama_sieve::log;
 
 use crate::callers::Functions;
@@ -682,7 +683,7 @@ impl Call<'_> {
         self.report(&format_args!("none, llama.cpp's own was not found: {text}"));
         let symbol = self.constructor.function.symbol.to_string_lossy();
         let text = format!("{symbol}: llama.cpp's own was not found ({text})");
-        log::error(Code::NoHost, &text);
+        log::error(LLAMA_SIEVE_ERROR_NO_HOST, &text);
     }
 
     fn warn(&self, reason: &Reason) {
