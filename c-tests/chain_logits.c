@@ -1,5 +1,5 @@
-/* Any chain straight from the logits: the tokens and candidates of the array that a host fills, and
- * an answer to everything that is wrong. */
+/* Batches of chains straight from the logits: the tokens of the array that a host fills, and an
+ * answer to everything that is wrong. */
 #include "check.h"
 
 #include "llama_sieve.h"
@@ -12,14 +12,14 @@ static struct llama_sampler * new_chain(void) {
     return chain;
 }
 
-/* Bit 0 of `built_in` says whether top-k is llama.cpp's, bit 1 whether min-p is. */
-static struct llama_sampler * make_chain(unsigned built_in, uint32_t seed) {
+/* `built_in`: with a top-k and a min-p of llama.cpp's. */
+static struct llama_sampler * make_chain(bool built_in, uint32_t seed) {
     struct llama_sampler * chain = new_chain();
     llama_sampler_chain_add(chain, llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, 0.2f));
     llama_sampler_chain_add(chain,
-                            (built_in & 1 ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
+                            (built_in ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
     llama_sampler_chain_add(chain, llama_sieve_init_top_p(0.95f, 1));
-    llama_sampler_chain_add(chain, (built_in & 2 ? llama_sampler_init_min_p
+    llama_sampler_chain_add(chain, (built_in ? llama_sampler_init_min_p
                                                  : llama_sieve_init_min_p)(0.05f, 1));
     llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
     llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
@@ -46,34 +46,6 @@ static llama_token sample_array(struct llama_sampler * chain, const float * logi
     return left->data[left->selected].id;
 }
 
-static void compare(unsigned built_in) {
-    struct llama_sampler * chain = make_chain(built_in, 7);
-    struct llama_sampler * twin  = llama_sampler_clone(chain);
-    float * logits          = check_malloc(N_VOCAB * sizeof(*logits));
-    llama_token_data * data = check_malloc(N_VOCAB * sizeof(*data));
-    llama_token_data * out  = check_malloc(N_VOCAB * sizeof(*out));
-    numbers from = { 99 };
-    for (int step = 0; step < N_STEPS; step++) {
-        fill_logits(logits, &from);
-        llama_token_data_array left;
-        const llama_token expected = sample_array(twin, logits, data, &left);
-        CHECK(llama_sieve_chain_sample_logits(chain, logits, N_VOCAB) == expected);
-        const int n = llama_sieve_chain_candidates(chain, out, N_VOCAB);
-        CHECK(n >= 0 && (size_t) n == left.size);
-        CHECK(memcmp(out, left.data, left.size * sizeof(*out)) == 0);
-        /* As many as there is room for, and how many there are. */
-        CHECK(llama_sieve_chain_candidates(chain, out, 1) == n);
-        CHECK(llama_sieve_chain_candidates(chain, NULL, 0) == n);
-        llama_sampler_accept(chain, expected);
-        llama_sampler_accept(twin, expected);
-    }
-    free(out);
-    free(data);
-    free(logits);
-    llama_sampler_free(twin);
-    llama_sampler_free(chain);
-}
-
 static void compare_batch(int n_threads) {
     struct llama_sampler * chains[N_CHAINS];
     struct llama_sampler * twins[N_CHAINS];
@@ -84,7 +56,7 @@ static void compare_batch(int n_threads) {
     numbers from = { 5 };
     for (int i = 0; i < N_CHAINS; i++) {
         /* The last has members that are not ours. */
-        chains[i] = make_chain(i == N_CHAINS - 1 ? 3 : 0, (uint32_t) i);
+        chains[i] = make_chain(i == N_CHAINS - 1, (uint32_t) i);
         twins[i]  = llama_sampler_clone(chains[i]);
         of[i] = logits[i] = check_malloc(N_VOCAB * sizeof(**logits));
     }
@@ -159,6 +131,9 @@ static void check_bad_input(void) {
     check_error(llama_sieve_chain_candidates(filter, NULL, 0), 0, "not this chain's");
     llama_token_data out[4];
     CHECK(llama_sieve_chain_candidates(greedy, out, 4) == 3 && out[1].logit == 3.0f);
+    /* As many as there is room for, and how many there are. */
+    out[1].logit = -7.0f;
+    CHECK(llama_sieve_chain_candidates(greedy, out, 1) == 3 && out[1].logit == -7.0f);
 
     struct llama_sampler * chains[2] = { greedy, filter };
     const float * of[2]  = { logits, logits };
@@ -201,9 +176,6 @@ static void check_bad_input(void) {
 }
 
 int main(void) {
-    for (unsigned built_in = 0; built_in < 4; built_in++) {
-        compare(built_in);
-    }
     compare_batch(1);
     compare_batch(2);
     check_bad_input();

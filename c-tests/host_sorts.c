@@ -1,51 +1,7 @@
 /* In which order ties are left, for a host that brings libc++ along and for one that does not.
  *
  * host_sorts <path of a host with libc++> <path of a host without> */
-#include <dlfcn.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "llama_sieve.h"
-
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
-            fprintf(stderr, "last error: %s\n", llama_sieve_last_error());            \
-            exit(1);                                                                  \
-        }                                                                             \
-    } while (0)
-
-struct candidate {
-    int32_t id;
-    float   logit;
-    float   p;
-};
-
-struct array {
-    struct candidate * data;
-    size_t             size;
-    int64_t            selected;
-    bool               sorted;
-};
-
-/* The beginning of the host's types. */
-struct vtable {
-    const char * (*name)(const struct llama_sampler *);
-    void (*accept)(struct llama_sampler *, int32_t);
-    void (*apply)(struct llama_sampler *, struct array *);
-    void (*reset)(struct llama_sampler *);
-    struct llama_sampler * (*clone)(const struct llama_sampler *);
-    void (*free)(struct llama_sampler *);
-};
-
-struct llama_sampler {
-    const struct vtable * iface;
-    void *                ctx;
-};
+#include "fake_host.h"
 
 static int n_warnings;
 
@@ -57,18 +13,18 @@ static void count(int level, const char * text, void * user) {
 enum { MANY = 3000 };
 
 /* Four logits in turn: the largest are those of ids 3, 7, 11, ... */
-static void fill(struct candidate * data, size_t n) {
+static void fill(llama_token_data * data, size_t n) {
     for (size_t i = 0; i < n; i++) {
-        data[i] = (struct candidate) { .id = (int32_t) i, .logit = (float) (i % 4), .p = 0.0f };
+        data[i] = (llama_token_data) { .id = (int32_t) i, .logit = (float) (i % 4), .p = 0.0f };
     }
 }
 
 /* What a stable sort leaves, found by counting. */
-static void in_input_order(struct candidate * data, size_t n) {
+static void in_input_order(llama_token_data * data, size_t n) {
     size_t at = 0;
     for (int logit = 3; logit >= 0; logit--) {
         for (size_t i = (size_t) logit; i < n; i += 4) {
-            data[at++] = (struct candidate){ .id = (int32_t) i, .logit = (float) logit, .p = 0.0f };
+            data[at++] = (llama_token_data){ .id = (int32_t) i, .logit = (float) logit, .p = 0.0f };
         }
     }
 }
@@ -80,7 +36,7 @@ static void release(struct llama_sampler * smpl) {
 
 /* Whether the k largest of n candidates with ties keep input order. */
 static bool is_stable(size_t n, size_t k) {
-    static struct candidate data[MANY], expected[MANY];
+    static llama_token_data data[MANY], expected[MANY];
     fill(data, n);
     in_input_order(expected, n);
     struct llama_sampler * top_k = llama_sieve_init_top_k((int32_t) k);

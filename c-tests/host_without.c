@@ -2,37 +2,8 @@
  * every other call works.
  *
  * host_without <path of the host> <the function that it lacks, or "nothing"> */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "llama_sieve.h"
+#include "fake_host.h"
 #include "messages.h"
-
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);           \
-            fprintf(stderr, "last error: %s\n", llama_sieve_last_error());            \
-            exit(1);                                                                  \
-        }                                                                             \
-    } while (0)
-
-/* The beginning of the host's types. */
-struct vtable {
-    const char * (*name)(const struct llama_sampler *);
-    void (*accept)(struct llama_sampler *, int32_t);
-    void (*apply)(struct llama_sampler *, void *);
-    void (*reset)(struct llama_sampler *);
-    struct llama_sampler * (*clone)(const struct llama_sampler *);
-    void (*free)(struct llama_sampler *);
-};
-
-struct llama_sampler {
-    const struct vtable * iface;
-    void * ctx;
-};
 
 static const char * lacking;
 

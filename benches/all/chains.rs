@@ -24,52 +24,27 @@ struct Row {
 /// Penalties that are switched off, as llama.cpp's own programs have them in front of top-k by
 /// default.
 fn disabled_penalties(n: i32) -> [HostSampler; 2] {
-    both!(
-        llama_sieve_init_penalties,
-        llama_sampler_init_penalties,
-        n,
-        64,
-        1.0,
-        0.0,
-        0.0
-    )
+    both!(llama_sieve_init_penalties, llama_sampler_init_penalties; n, 64, 1.0, 0.0, 0.0)
 }
 
 fn disabled_typical() -> [HostSampler; 2] {
-    both!(llama_sieve_init_typical, llama_sampler_init_typical, 1.0, 1)
+    both!(llama_sieve_init_typical, llama_sampler_init_typical; 1.0, 1)
 }
 
 fn sigma(n: f32) -> [HostSampler; 2] {
-    both!(
-        llama_sieve_init_top_n_sigma,
-        llama_sampler_init_top_n_sigma,
-        n
-    )
+    both!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; n)
 }
 
 fn temp_ext() -> [HostSampler; 2] {
-    both!(
-        llama_sieve_init_temp_ext,
-        llama_sampler_init_temp_ext,
-        0.8,
-        0.3,
-        1.0
-    )
+    both!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; 0.8, 0.3, 1.0)
 }
 
 fn xtc(probability: f32) -> [HostSampler; 2] {
-    both!(
-        llama_sieve_init_xtc,
-        llama_sampler_init_xtc,
-        probability,
-        0.1,
-        1,
-        SEED
-    )
+    both!(llama_sieve_init_xtc, llama_sampler_init_xtc; probability, 0.1, 1, SEED)
 }
 
 fn typical() -> [HostSampler; 2] {
-    both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1)
+    both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1)
 }
 
 /// llama.cpp's default chain around these penalties and this xtc.
@@ -142,15 +117,7 @@ const ROWS: [Row; 17] = [
     },
     Row {
         name: "from logits: adaptive_p",
-        make: |_| {
-            both!(
-                llama_sieve_init_adaptive_p,
-                llama_sampler_init_adaptive_p,
-                0.3,
-                0.9,
-                SEED
-            )
-        },
+        make: |_| both!(llama_sieve_init_adaptive_p, llama_sampler_init_adaptive_p; 0.3, 0.9, SEED),
     },
     Row {
         name: "from logits: typical, dist",
@@ -158,15 +125,7 @@ const ROWS: [Row; 17] = [
     },
     Row {
         name: "from logits: mirostat 2",
-        make: |_| {
-            both!(
-                llama_sieve_init_mirostat_v2,
-                llama_sampler_init_mirostat_v2,
-                SEED,
-                5.0,
-                0.1
-            )
-        },
+        make: |_| both!(llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2; SEED, 5.0, 0.1),
     },
     Row {
         name: "from logits: top_k 1000, top_p, dist",

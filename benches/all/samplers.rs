@@ -36,36 +36,29 @@ pub fn chain<const N: usize>(members: [[HostSampler; 2]; N]) -> [HostSampler; 2]
 }
 
 pub fn top_k(k: i32) -> [HostSampler; 2] {
-    both!(llama_sieve_init_top_k, llama_sampler_init_top_k, k)
+    both!(llama_sieve_init_top_k, llama_sampler_init_top_k; k)
 }
 
 pub fn top_p() -> [HostSampler; 2] {
-    both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.95, 1)
+    both!(llama_sieve_init_top_p, llama_sampler_init_top_p; 0.95, 1)
 }
 
 pub fn min_p() -> [HostSampler; 2] {
-    both!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.05, 1)
+    both!(llama_sieve_init_min_p, llama_sampler_init_min_p; 0.05, 1)
 }
 
 pub fn temp() -> [HostSampler; 2] {
-    both!(llama_sieve_init_temp, llama_sampler_init_temp, 0.8)
+    both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.8)
 }
 
 pub fn dist() -> [HostSampler; 2] {
-    both!(llama_sieve_init_dist, llama_sampler_init_dist, SEED)
+    both!(llama_sieve_init_dist, llama_sampler_init_dist; SEED)
 }
 
 /// Penalties with a full window.
 pub fn penalties(n: i32) -> [HostSampler; 2] {
-    let sides = both!(
-        llama_sieve_init_penalties,
-        llama_sampler_init_penalties,
-        n,
-        64,
-        1.1,
-        0.1,
-        0.1
-    );
+    let sides =
+        both!(llama_sieve_init_penalties, llama_sampler_init_penalties; n, 64, 1.1, 0.1, 0.1);
     for i in 0..64 {
         for side in &sides {
             side.accept(i * 997 % n);
@@ -85,64 +78,33 @@ pub const ROWS: &[Row] = &[
     row("min_p(.05)", |_| min_p()),
     Row {
         name: "typical(.9)",
-        make: |_| both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1),
+        make: |_| both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1),
     },
     row("temp(.8)", |_| temp()),
-    row("temp_ext(.8, .3, 1)", |_| {
-        both!(
-            llama_sieve_init_temp_ext,
-            llama_sampler_init_temp_ext,
-            0.8,
-            0.3,
-            1.0
-        )
-    }),
-    row("xtc(1, .1)", |_| {
-        both!(
-            llama_sieve_init_xtc,
-            llama_sampler_init_xtc,
-            1.0,
-            0.1,
-            1,
-            SEED
-        )
-    }),
-    row("top_n_sigma(1)", |_| {
-        both!(
-            llama_sieve_init_top_n_sigma,
-            llama_sampler_init_top_n_sigma,
-            1.0
-        )
-    }),
-    row("mirostat(5, .1, 100)", |n| {
-        both!(
-            llama_sieve_init_mirostat,
-            llama_sampler_init_mirostat,
-            n,
-            SEED,
-            5.0,
-            0.1,
-            100
-        )
-    }),
-    row("mirostat_v2(5, .1)", |_| {
-        both!(
-            llama_sieve_init_mirostat_v2,
-            llama_sampler_init_mirostat_v2,
-            SEED,
-            5.0,
-            0.1
-        )
-    }),
-    row("adaptive_p(.5, .9)", |_| {
-        both!(
-            llama_sieve_init_adaptive_p,
-            llama_sampler_init_adaptive_p,
-            0.5,
-            0.9,
-            SEED
-        )
-    }),
+    row(
+        "temp_ext(.8, .3, 1)",
+        |_| both!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; 0.8, 0.3, 1.0),
+    ),
+    row(
+        "xtc(1, .1)",
+        |_| both!(llama_sieve_init_xtc, llama_sampler_init_xtc; 1.0, 0.1, 1, SEED),
+    ),
+    row(
+        "top_n_sigma(1)",
+        |_| both!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; 1.0),
+    ),
+    row(
+        "mirostat(5, .1, 100)",
+        |n| both!(llama_sieve_init_mirostat, llama_sampler_init_mirostat; n, SEED, 5.0, 0.1, 100),
+    ),
+    row(
+        "mirostat_v2(5, .1)",
+        |_| both!(llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2; SEED, 5.0, 0.1),
+    ),
+    row(
+        "adaptive_p(.5, .9)",
+        |_| both!(llama_sieve_init_adaptive_p, llama_sampler_init_adaptive_p; 0.5, 0.9, SEED),
+    ),
     row("penalties(64)", penalties),
     row("chain: top_k 40, top_p, min_p, temp, dist", |_| {
         chain([top_k(40), top_p(), min_p(), temp(), dist()])

@@ -22,47 +22,32 @@ const MORE: &[Row] = &[
     row("top_k(129)", |_| top_k(129)),
     row("top_k(half)", |n| top_k(n / 2)),
     row("top_k(all)", top_k),
-    row("top_p(.5)", |_| {
-        both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.5, 1)
-    }),
-    row("min_p(.5, 1000)", |_| {
-        both!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.5, 1000)
-    }),
-    row("typical(.2)", |_| {
-        both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.2, 1)
-    }),
-    row("xtc(1, .0001)", |_| {
-        both!(
-            llama_sieve_init_xtc,
-            llama_sampler_init_xtc,
-            1.0,
-            1e-4,
-            1,
-            SEED
-        )
-    }),
-    row("mirostat_v2(12, .1)", |_| {
-        both!(
-            llama_sieve_init_mirostat_v2,
-            llama_sampler_init_mirostat_v2,
-            SEED,
-            12.0,
-            0.1
-        )
-    }),
+    row(
+        "top_p(.5)",
+        |_| both!(llama_sieve_init_top_p, llama_sampler_init_top_p; 0.5, 1),
+    ),
+    row(
+        "min_p(.5, 1000)",
+        |_| both!(llama_sieve_init_min_p, llama_sampler_init_min_p; 0.5, 1000),
+    ),
+    row(
+        "typical(.2)",
+        |_| both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.2, 1),
+    ),
+    row(
+        "xtc(1, .0001)",
+        |_| both!(llama_sieve_init_xtc, llama_sampler_init_xtc; 1.0, 1e-4, 1, SEED),
+    ),
+    row(
+        "mirostat_v2(12, .1)",
+        |_| both!(llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2; SEED, 12.0, 0.1),
+    ),
     row("chain: top_k 40, dist", |_| chain([top_k(40), dist()])),
     row("chain: temp, top_p, dist", |_| {
         chain([temp(), top_p(), dist()])
     }),
     row("chain: min_p, xtc, dist", |_| {
-        let xtc = both!(
-            llama_sieve_init_xtc,
-            llama_sampler_init_xtc,
-            1.0,
-            0.1,
-            1,
-            SEED
-        );
+        let xtc = both!(llama_sieve_init_xtc, llama_sampler_init_xtc; 1.0, 0.1, 1, SEED);
         chain([min_p(), xtc, dist()])
     }),
 ];

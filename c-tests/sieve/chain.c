@@ -140,51 +140,6 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     free(bytes);
 }
 
-/* Stages in an order of the caller's, as one sampler: what llama.cpp's own choose in a chain. */
-static void stages_in_a_chain(numbers * from, llama_token_data * data, llama_token_data * scratch) {
-    llama_sieve_params params = llama_sieve_default_params();
-    params.seed               = 7;
-    params.top_n_sigma        = 3.0f;
-    llama_sieve_stages stages = llama_sieve_default_stages();
-    stages.xtc_probability    = 0.5f;
-    stages.xtc_threshold      = 0.02f;
-    stages.dynatemp_range     = 0.3f;
-
-    struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-    llama_sampler_chain_add(chain, llama_sieve_init_sampler(&params));
-    llama_sieve * sieve = llama_sieve_of_sampler(llama_sampler_chain_get(chain, 0));
-    CHECK(sieve != NULL && llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_get_stages(sieve, NULL, 0) == 9);
-
-    struct llama_sampler * built_ins =
-        llama_sampler_chain_init(llama_sampler_chain_default_params());
-    llama_sampler_chain_add(built_ins, llama_sampler_init_top_n_sigma(params.top_n_sigma));
-    llama_sampler_chain_add(built_ins, llama_sampler_init_top_k(params.top_k));
-    llama_sampler_chain_add(built_ins, llama_sampler_init_top_p(params.top_p, 1));
-    llama_sampler_chain_add(built_ins, llama_sampler_init_min_p(params.min_p, 1));
-    llama_sampler_chain_add(built_ins, llama_sampler_init_xtc(0.5f, 0.02f, 1, 7));
-    llama_sampler_chain_add(built_ins,
-                            llama_sampler_init_temp_ext(params.temperature, 0.3f, 1.0f));
-    llama_sampler_chain_add(built_ins, llama_sampler_init_dist(7));
-    for (int i = 0; i < STEPS; i++) {
-        fill_candidates(data, N, from);
-        CHECK(step(chain, data, scratch) == step(built_ins, data, scratch));
-        if (i == STEPS / 2) {
-            /* A clone of the sampler has the stages, and goes on. */
-            struct llama_sampler * clone = llama_sampler_clone(chain);
-            llama_sampler_free(chain);
-            chain = clone;
-            sieve = llama_sieve_of_sampler(llama_sampler_chain_get(chain, 0));
-            CHECK(llama_sieve_get_stages(sieve, NULL, 0) == 9);
-        }
-    }
-    llama_sampler_reset(chain);
-    llama_sampler_reset(built_ins);
-    CHECK(step(chain, data, scratch) == step(built_ins, data, scratch));
-    llama_sampler_free(chain);
-    llama_sampler_free(built_ins);
-}
-
 int main(void) {
     llama_token_data * data    = check_malloc(N * sizeof(*data));
     llama_token_data * scratch = check_malloc(N * sizeof(*scratch));
@@ -242,7 +197,6 @@ int main(void) {
     llama_sampler_free(chain);
     llama_sieve_free(sieve);
     from_outside(data, scratch);
-    stages_in_a_chain(&from, data, scratch);
     free(data);
     free(scratch);
     free(logits);

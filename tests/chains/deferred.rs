@@ -137,12 +137,7 @@ impl Chains {
             // Above the last of the nucleus, below it, or above all.
             let p = rng.pick(&[1e-6, 1e-3, 0.01, 0.1, 0.5, 0.99, 1.5]);
             let min_keep = rng.pick(&[0, 1, 1, 20, 3000]);
-            let members = both!(
-                llama_sieve_init_min_p,
-                llama_sampler_init_min_p,
-                p,
-                min_keep
-            );
+            let members = both!(llama_sieve_init_min_p, llama_sampler_init_min_p; p, min_keep);
             chains.add(&format!("min_p({p}, {min_keep})"), members);
         }
         if rng.chance(0.6) {
@@ -173,12 +168,7 @@ impl Chains {
             0 => rng.below(self.n + 2),
             i => usize::from(i > 1),
         };
-        let members = both!(
-            llama_sieve_init_top_p,
-            llama_sampler_init_top_p,
-            p,
-            min_keep
-        );
+        let members = both!(llama_sieve_init_top_p, llama_sampler_init_top_p; p, min_keep);
         self.add(&format!("top_p({p}, {min_keep})"), members);
     }
 
@@ -225,13 +215,8 @@ impl Chains {
         }
         if rng.chance(0.3) {
             let members = both!(
-                llama_sieve_init_penalties,
-                llama_sampler_init_penalties,
-                n,
-                64,
-                1.3,
-                0.1,
-                0.2
+                llama_sieve_init_penalties, llama_sampler_init_penalties;
+                n, 64, 1.3, 0.1, 0.2
             );
             self.add("penalties", members);
         }
@@ -245,7 +230,7 @@ impl Chains {
         let name = format!("temp({t:e})");
         self.add(
             &name,
-            both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+            both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
         );
     }
 
@@ -255,7 +240,7 @@ impl Chains {
             let t = rng.pick(&[0.7, 1.5]);
             self.add(
                 "temp",
-                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+                both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
             );
         }
         // What is chosen here is the place that another then stands at.
@@ -272,12 +257,7 @@ impl Chains {
             0 => rng.below(self.n),
             i => i - 1,
         };
-        let members = both!(
-            llama_sieve_init_typical,
-            llama_sampler_init_typical,
-            p,
-            min_keep
-        );
+        let members = both!(llama_sieve_init_typical, llama_sampler_init_typical; p, min_keep);
         self.add(&format!("typical({p}, {min_keep})"), members);
         if rng.chance(0.4) {
             self.add_temp(rng);
@@ -286,29 +266,16 @@ impl Chains {
             let t = rng.pick(&[0.5, 2.0]);
             self.add(
                 "temp",
-                both!(llama_sieve_init_temp, llama_sampler_init_temp, t),
+                both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
             );
         }
         if rng.chance(0.1) {
             let kind = rng.below(4);
             let members = match kind {
-                0 => both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.9, 1),
-                1 => both!(llama_sieve_init_top_k, llama_sampler_init_top_k, 50),
-                2 => both!(
-                    llama_sieve_init_xtc,
-                    llama_sampler_init_xtc,
-                    1.0,
-                    1e-5,
-                    1,
-                    3
-                ),
-                _ => both!(
-                    llama_sieve_init_temp_ext,
-                    llama_sampler_init_temp_ext,
-                    0.8,
-                    0.3,
-                    1.0
-                ),
+                0 => both!(llama_sieve_init_top_p, llama_sampler_init_top_p; 0.9, 1),
+                1 => both!(llama_sieve_init_top_k, llama_sampler_init_top_k; 50),
+                2 => both!(llama_sieve_init_xtc, llama_sampler_init_xtc; 1.0, 1e-5, 1, 3),
+                _ => both!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; 0.8, 0.3, 1.0),
             };
             let name = ["top_p", "top_k", "xtc", "temp_ext"][kind];
             self.add(name, members);
@@ -330,9 +297,9 @@ impl Chains {
                 let theirs = unsafe { sys::llama_sampler_init_dist(seed) };
                 // One that looks at what was chosen.
                 self.add("dist", [HostSampler::new(ours), HostSampler::new(theirs)]);
-                both!(llama_sieve_init_temp, llama_sampler_init_temp, 0.5)
+                both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.5)
             }
-            _ => both!(llama_sieve_init_dist, llama_sampler_init_dist, seed),
+            _ => both!(llama_sieve_init_dist, llama_sampler_init_dist; seed),
         };
         self.add("the last", members);
     }

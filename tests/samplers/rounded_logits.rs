@@ -24,89 +24,53 @@ const LENGTH: usize = 50;
 type Members = fn(n: i32, seed: u32) -> Vec<[HostSampler; 2]>;
 
 fn dist(seed: u32) -> [HostSampler; 2] {
-    both!(llama_sieve_init_dist, llama_sampler_init_dist, seed)
+    both!(llama_sieve_init_dist, llama_sampler_init_dist; seed)
 }
 
 fn temp() -> [HostSampler; 2] {
-    both!(llama_sieve_init_temp, llama_sampler_init_temp, 0.8)
+    both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.8)
 }
 
 fn top_p() -> [HostSampler; 2] {
-    both!(llama_sieve_init_top_p, llama_sampler_init_top_p, 0.95, 1)
+    both!(llama_sieve_init_top_p, llama_sampler_init_top_p; 0.95, 1)
 }
 
 fn min_p() -> [HostSampler; 2] {
-    both!(llama_sieve_init_min_p, llama_sampler_init_min_p, 0.05, 1)
+    both!(llama_sieve_init_min_p, llama_sampler_init_min_p; 0.05, 1)
 }
 
 const CHAINS: [(&str, Members); 10] = [
     ("default", |_, seed| {
-        let top_k = both!(llama_sieve_init_top_k, llama_sampler_init_top_k, 40);
+        let top_k = both!(llama_sieve_init_top_k, llama_sampler_init_top_k; 40);
         vec![top_k, top_p(), min_p(), temp(), dist(seed)]
     }),
     ("top-p", |_, seed| vec![top_p(), dist(seed)]),
     ("typical", |_, seed| {
-        let typical = both!(llama_sieve_init_typical, llama_sampler_init_typical, 0.9, 1);
+        let typical = both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1);
         vec![typical, dist(seed)]
     }),
     ("min-p", |_, seed| vec![min_p(), temp(), dist(seed)]),
     ("xtc", |_, seed| {
-        let xtc = both!(
-            llama_sieve_init_xtc,
-            llama_sampler_init_xtc,
-            0.7,
-            0.05,
-            1,
-            seed
-        );
+        let xtc = both!(llama_sieve_init_xtc, llama_sampler_init_xtc; 0.7, 0.05, 1, seed);
         vec![xtc, dist(seed)]
     }),
     ("dynamic temperature", |_, seed| {
-        let temp_ext = both!(
-            llama_sieve_init_temp_ext,
-            llama_sampler_init_temp_ext,
-            0.8,
-            0.3,
-            1.0
-        );
+        let temp_ext = both!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; 0.8, 0.3, 1.0);
         vec![temp_ext, dist(seed)]
     }),
     ("mirostat 1", |n, seed| {
-        vec![both!(
-            llama_sieve_init_mirostat,
-            llama_sampler_init_mirostat,
-            n,
-            seed,
-            5.0,
-            0.1,
-            100
-        )]
+        vec![both!(llama_sieve_init_mirostat, llama_sampler_init_mirostat; n, seed, 5.0, 0.1, 100)]
     }),
     ("mirostat 2", |_, seed| {
-        vec![both!(
-            llama_sieve_init_mirostat_v2,
-            llama_sampler_init_mirostat_v2,
-            seed,
-            5.0,
-            0.1
-        )]
+        vec![both!(llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2; seed, 5.0, 0.1)]
     }),
     ("top-n-sigma", |_, seed| {
-        let sigma = both!(
-            llama_sieve_init_top_n_sigma,
-            llama_sampler_init_top_n_sigma,
-            1.0
-        );
+        let sigma = both!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; 1.0);
         vec![sigma, temp(), dist(seed)]
     }),
     ("adaptive-p", |_, seed| {
-        let adaptive = both!(
-            llama_sieve_init_adaptive_p,
-            llama_sampler_init_adaptive_p,
-            0.5,
-            0.9,
-            seed
-        );
+        let adaptive =
+            both!(llama_sieve_init_adaptive_p, llama_sampler_init_adaptive_p; 0.5, 0.9, seed);
         vec![min_p(), adaptive]
     }),
 ];

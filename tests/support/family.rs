@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::{Model, sys};
 
-use super::{HostSampler, Rng};
+use super::{HostSampler, Rng, both};
 
 /// Both sides of one sampler with equal parameters.
 pub struct Pair {
@@ -54,36 +54,24 @@ fn min_keep(rng: &mut Rng) -> usize {
 
 /// Calls a constructor of both sides with the same arguments.
 macro_rules! pair {
-    ($ours:path, $theirs:path, $($argument:expr),*) => {
-        Pair {
-            label: format!(concat!(stringify!($theirs), "{:?}"), ($($argument,)*)),
-            ours: HostSampler::new($ours($($argument),*)),
-            // SAFETY: a constructor without preconditions.
-            theirs: HostSampler::new(unsafe { $theirs($($argument),*) }),
-        }
-    };
+    ($ours:ident, $theirs:ident $(; $($argument:expr),*)?) => {{
+        let [ours, theirs] = both!($ours, $theirs $(; $($argument),*)?);
+        let label = format!(concat!(stringify!($theirs), "{:?}"), ($($($argument,)*)?));
+        Pair { label, ours, theirs }
+    }};
 }
 
 pub const FAMILY: &[Member] = &[
     Member {
         name: "greedy",
-        make: |_, _, _| {
-            pair!(
-                sieve::llama_sieve_init_greedy,
-                sys::llama_sampler_init_greedy,
-            )
-        },
+        make: |_, _, _| pair!(llama_sieve_init_greedy, llama_sampler_init_greedy),
         ..ORDINARY
     },
     Member {
         name: "dist",
         make: |rng, _, _| {
             let seed = rng.next() as u32 & 0xFFFF;
-            pair!(
-                sieve::llama_sieve_init_dist,
-                sys::llama_sampler_init_dist,
-                seed
-            )
+            pair!(llama_sieve_init_dist, llama_sampler_init_dist; seed)
         },
         ..ORDINARY
     },
@@ -109,11 +97,7 @@ pub const FAMILY: &[Member] = &[
             } else {
                 rng.below(300) as i32
             };
-            pair!(
-                sieve::llama_sieve_init_top_k,
-                sys::llama_sampler_init_top_k,
-                k
-            )
+            pair!(llama_sieve_init_top_k, llama_sampler_init_top_k; k)
         },
         ..ORDINARY
     },
@@ -121,12 +105,7 @@ pub const FAMILY: &[Member] = &[
         name: "top_p",
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
-            pair!(
-                sieve::llama_sieve_init_top_p,
-                sys::llama_sampler_init_top_p,
-                p,
-                keep
-            )
+            pair!(llama_sieve_init_top_p, llama_sampler_init_top_p; p, keep)
         },
         ..ORDINARY
     },
@@ -134,12 +113,7 @@ pub const FAMILY: &[Member] = &[
         name: "min_p",
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
-            pair!(
-                sieve::llama_sieve_init_min_p,
-                sys::llama_sampler_init_min_p,
-                p,
-                keep
-            )
+            pair!(llama_sieve_init_min_p, llama_sampler_init_min_p; p, keep)
         },
         ..ORDINARY
     },
@@ -147,12 +121,7 @@ pub const FAMILY: &[Member] = &[
         name: "typical",
         make: |rng, _, _| {
             let (p, keep) = (probability(rng), min_keep(rng));
-            pair!(
-                sieve::llama_sieve_init_typical,
-                sys::llama_sampler_init_typical,
-                p,
-                keep
-            )
+            pair!(llama_sieve_init_typical, llama_sampler_init_typical; p, keep)
         },
         ..ORDINARY
     },
@@ -164,11 +133,7 @@ pub const FAMILY: &[Member] = &[
             } else {
                 rng.range(0.0, 3.0)
             };
-            pair!(
-                sieve::llama_sieve_init_temp,
-                sys::llama_sampler_init_temp,
-                t
-            )
+            pair!(llama_sieve_init_temp, llama_sampler_init_temp; t)
         },
         ..ORDINARY
     },
@@ -180,11 +145,7 @@ pub const FAMILY: &[Member] = &[
             } else {
                 rng.range(0.0, 3.0)
             };
-            pair!(
-                sieve::llama_sieve_init_top_n_sigma,
-                sys::llama_sampler_init_top_n_sigma,
-                n
-            )
+            pair!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; n)
         },
         ..ORDINARY
     },
@@ -198,13 +159,8 @@ pub const FAMILY: &[Member] = &[
             let freq = rng.pick(&[0.0, 0.0, 0.1, -0.5, 2.0]);
             let present = rng.pick(&[0.0, 0.0, 0.1, -0.5, 2.0]);
             pair!(
-                sieve::llama_sieve_init_penalties,
-                sys::llama_sampler_init_penalties,
-                n_vocab,
-                last_n,
-                repeat,
-                freq,
-                present
+                llama_sieve_init_penalties, llama_sampler_init_penalties;
+                n_vocab, last_n, repeat, freq, present
             )
         },
         ..ORDINARY
@@ -216,13 +172,7 @@ pub const FAMILY: &[Member] = &[
             let delta = rng.pick(&[0.0, -1.0, 0.3, 0.5, 1.0, 5.0]);
             let exponents = [1.0, 0.0, 0.5, 2.0, -1.0];
             let exponent = rng.pick(&exponents[..if beyond { 5 } else { 4 }]);
-            pair!(
-                sieve::llama_sieve_init_temp_ext,
-                sys::llama_sampler_init_temp_ext,
-                t,
-                delta,
-                exponent
-            )
+            pair!(llama_sieve_init_temp_ext, llama_sampler_init_temp_ext; t, delta, exponent)
         },
         ..ORDINARY
     },
@@ -232,14 +182,7 @@ pub const FAMILY: &[Member] = &[
             let p = rng.pick(&[0.0, 0.3, 0.5, 1.0, 1.0, 2.0]);
             let t = rng.pick(&[0.1, 0.05, 0.01, 0.0, -1.0, 0.5, 0.6]);
             let (keep, seed) = (min_keep(rng), seed(rng));
-            pair!(
-                sieve::llama_sieve_init_xtc,
-                sys::llama_sampler_init_xtc,
-                p,
-                t,
-                keep,
-                seed
-            )
+            pair!(llama_sieve_init_xtc, llama_sampler_init_xtc; p, t, keep, seed)
         },
         ..ORDINARY
     },
@@ -250,13 +193,8 @@ pub const FAMILY: &[Member] = &[
             let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
             let m = rng.pick(&[100, 100, 1, 2, 0, -5, 1000]);
             pair!(
-                sieve::llama_sieve_init_mirostat,
-                sys::llama_sampler_init_mirostat,
-                n_vocab,
-                seed,
-                tau,
-                eta,
-                m
+                llama_sieve_init_mirostat, llama_sampler_init_mirostat;
+                n_vocab, seed, tau, eta, m
             )
         },
         ..ORDINARY
@@ -265,13 +203,7 @@ pub const FAMILY: &[Member] = &[
         name: "mirostat_v2",
         make: |rng, _, _| {
             let (seed, tau, eta) = (seed(rng), tau(rng), eta(rng));
-            pair!(
-                sieve::llama_sieve_init_mirostat_v2,
-                sys::llama_sampler_init_mirostat_v2,
-                seed,
-                tau,
-                eta
-            )
+            pair!(llama_sieve_init_mirostat_v2, llama_sampler_init_mirostat_v2; seed, tau, eta)
         },
         ..ORDINARY
     },
@@ -286,13 +218,7 @@ pub const FAMILY: &[Member] = &[
             let target = rng.pick(&[0.5, 0.1, 0.9, 0.0, 1.0, -1.0, 2.0]);
             let decay = rng.pick(&[0.9, 0.0, 0.5, 0.99, 1.0, -1.0]);
             let seed = seed(rng);
-            pair!(
-                sieve::llama_sieve_init_adaptive_p,
-                sys::llama_sampler_init_adaptive_p,
-                target,
-                decay,
-                seed
-            )
+            pair!(llama_sieve_init_adaptive_p, llama_sampler_init_adaptive_p; target, decay, seed)
         },
         accept_always: true,
         ..ORDINARY

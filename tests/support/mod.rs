@@ -145,11 +145,15 @@ impl Drop for HostSampler {
 
 /// Both sides of a constructor with the same arguments.
 macro_rules! both {
-    ($ours:ident, $theirs:ident $(, $argument:expr)*) => {
+    ($ours:ident, $theirs:ident $(; $($argument:expr),*)?) => {
         [
-            $crate::support::HostSampler::new(llama_sieve::ffi::samplers::$ours($($argument),*)),
+            $crate::support::HostSampler::new(
+                llama_sieve::ffi::samplers::$ours($($($argument),*)?)
+            ),
             // SAFETY: a constructor without preconditions.
-            $crate::support::HostSampler::new(unsafe { vendor_llama_cpp::sys::$theirs($($argument),*) }),
+            $crate::support::HostSampler::new(unsafe {
+                vendor_llama_cpp::sys::$theirs($($($argument),*)?)
+            }),
         ]
     };
 }
