@@ -5,6 +5,7 @@
 mod support;
 
 mod elsewhere;
+mod maskbench;
 mod random;
 mod suite;
 
