@@ -1922,8 +1922,9 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 
  Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. flags are
  LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
- schema names them, then others; between the parts of the JSON there may be up to
- LLAMA_SIEVE_JSON_MAX_SPACE characters of white space. No text is accepted that the schema does
+ schema names them, or first the required ones in the order in which it lists these, then others;
+ between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
+ space. No text is accepted that the schema does
  not allow: what is not enforced is refused. See docs/json-schema.md for each keyword.
 
  The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for

@@ -12,6 +12,7 @@ mod suite;
 use std::sync::Arc;
 
 use llama_sieve::grammar::schema::Options;
+use llama_sieve::grammar::schema::formats::ENFORCED;
 use llama_sieve::grammar::{Grammar, TokenTexts, VocabularyTree};
 use llama_sieve::sampler::Sampler;
 use llama_sieve::token::Token;
@@ -198,4 +199,37 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
     );
     assert!(5 * n_refused < n, "{n_refused} of {n} schemas are refused");
     assert!(n_valid > 2 * n && n_drawn > 2 * n, "{n_valid} {n_drawn}");
+}
+
+#[test]
+fn texts_of_a_format_are_what_a_validator_takes_for_it() {
+    let mut rng = fresh_rng("formats");
+    let mut below = |n: usize| rng.below(n);
+    let bytes = tree();
+    // The validator takes the "?" of a template's "{?name}" for the begin of a query.
+    for format in ENFORCED
+        .into_iter()
+        .filter(|&format| format != "uri-template")
+    {
+        let schema = serde_json::json!({ "type": "string", "format": format });
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.enable_format_assertions();
+        let add = compiler.add_resource("http://host/schema.json", schema.clone());
+        add.expect("a schema");
+        let index = compiler.compile("http://host/schema.json", &mut schemas);
+        let index = index.expect("a schema");
+        let whole = grammar(&schema, Options::default(), &bytes).expect("enforced");
+        let whole = whole.expect("a text follows");
+        let mut n_drawn = 0;
+        for _ in 0..100 {
+            let Some(text) = drawn(&whole, &mut below) else {
+                continue;
+            };
+            let value: Value = serde_json::from_slice(&text).expect("JSON");
+            let is_valid = schemas.validate(&value, index).is_ok();
+            assert!(is_valid, "{format}: {value}");
+            n_drawn += 1;
+        }
+        assert!(n_drawn > 20, "{format}: {n_drawn}");
+    }
 }

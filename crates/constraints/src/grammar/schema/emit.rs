@@ -35,6 +35,7 @@ pub struct Emitter {
 }
 
 /// A member that an object names.
+#[derive(Clone)]
 struct Member {
     name: Rc<str>,
     value: ExprId,
@@ -578,11 +579,31 @@ impl Emitter {
                 .filter(|&max| most.is_none_or(|most| max < most)),
             ..members
         };
-        let content = match self.compiler.options.any_order && !members.named.is_empty() {
-            true => self.in_any_order(&members, at)?,
-            false => self.in_order(&members, at)?,
+        if self.compiler.options.any_order && !members.named.is_empty() {
+            let content = self.in_any_order(&members, at)?;
+            return Ok(vec![self.enclosed(["{", "}"], content)?]);
+        }
+        let mut all = Vec::new();
+        let content = self.in_order(&members, at)?;
+        all.push(self.enclosed(["{", "}"], content)?);
+        // Or first those that there must be, in the order in which the schema requires them.
+        let place = |member: &Member| {
+            objects
+                .required
+                .iter()
+                .position(|name| *name == member.name)
         };
-        Ok(vec![self.enclosed(["{", "}"], content)?])
+        let mut named = members.named.clone();
+        named.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
+        if !named
+            .iter()
+            .map(|m| &m.name)
+            .eq(members.named.iter().map(|m| &m.name))
+        {
+            let content = self.in_order(&Members { named, ..members }, at)?;
+            all.push(self.enclosed(["{", "}"], content)?);
+        }
+        Ok(all)
     }
 
     /// The members of an object; `None` where one that there must be cannot.

@@ -8,7 +8,7 @@ use crate::grammar::schema::ecma::found_in;
 use crate::grammar::schema::work::Work;
 
 /// The formats that are enforced; all others are annotations.
-pub const ENFORCED: [&str; 12] = [
+pub const ENFORCED: [&str; 16] = [
     "date",
     "time",
     "date-time",
@@ -20,7 +20,11 @@ pub const ENFORCED: [&str; 12] = [
     "ipv6",
     "uri",
     "uri-reference",
+    "iri",
+    "iri-reference",
+    "uri-template",
     "json-pointer",
+    "regex",
 ];
 
 /// The automaton of a format, made once for the process; `None` for one that is an annotation.
@@ -68,6 +72,13 @@ fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
         "ipv6" => (ipv6(), None),
         "uri" => (uri(), None),
         "uri-reference" => (format!("(?:{}|{})", uri(), relative()), None),
+        "iri" => (international(&uri()), None),
+        "iri-reference" => (
+            international(&format!("(?:{}|{})", uri(), relative())),
+            None,
+        ),
+        "uri-template" => (template(), None),
+        "regex" => (regex(2), None),
         "json-pointer" => ("(?:/(?:[^~/]|~[01])*)*".into(), None),
         _ => return None,
     };
@@ -159,9 +170,50 @@ fn uri() -> String {
 
 fn relative() -> String {
     let first = "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})+";
+    let name = "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+";
     format!(
-        "(?://{}(?:/{PCHAR}*)*|/(?:{PCHAR}+(?:/{PCHAR}*)*)?|{first}(?:/{PCHAR}*)*|){}",
-        authority(),
+        "(?://(?:{name}|\\[{}\\])(?:/{PCHAR}*)*|/(?:{PCHAR}+(?:/{PCHAR}*)*)?|{first}(?:/{PCHAR}*)*|){}",
+        ipv6(),
         behind_path()
     )
+}
+
+/// Characters beyond ASCII wherever a URI has letters, digits and `._~`.
+fn international(uri: &str) -> String {
+    uri.replace(
+        "A-Za-z0-9._~",
+        "A-Za-z0-9._~\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}",
+    )
+}
+
+/// A URI with expressions in braces.
+fn template() -> String {
+    let letter = "(?:[A-Za-z0-9_]|%[0-7][0-9A-Fa-f])";
+    let name = format!("{letter}(?:\\.?{letter})*(?:\\*|:[1-9][0-9]{{0,3}})?");
+    let literal = "[^\\x00-\\x20\"'%<>\\\\\\^`{|}\\x7f-\\x9f]|%[0-7][0-9A-Fa-f]";
+    format!("(?:{literal}|\\{{[+#./;?&]?{name}(?:,{name})*\\}})*")
+}
+
+/// A regular expression of ECMA-262 that has groups in groups to this depth.
+fn regex(depth: usize) -> String {
+    let ranges = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
+    let escape = "\\\\(?:[dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";
+    let one = format!("(?:{ranges}|[^\\]\\\\^\\[-]|{escape}|\\\\-)");
+    let class = format!("\\[\\^?(?:-?{one}+-?|-)\\]");
+    let (digit, more) = ("[0-9]", "[1-9][0-9]");
+    let up = (0..=9).map(|from| format!("{from},[{from}-9]"));
+    let up = up.collect::<Vec<_>>().join("|");
+    let counts = format!("{digit}{{1,3}},?|{up}|{digit},{more}{{1,2}}|{more},{more}{{2}}");
+    let times = format!("(?:(?:[*+?]|\\{{(?:{counts})\\}})\\??)?");
+    let mut atom = format!("[^\\^$\\\\*+?()\\[\\]{{}}|]|{escape}|{class}");
+    let mut at = "[\\^$]|\\\\[bB]".to_owned();
+    let sequence = |atom: &str, at: &str| format!("(?:(?:{atom}){times}|{at})*");
+    for _ in 0..depth {
+        let inner = sequence(&atom, &at);
+        let group = format!("{inner}(?:\\|{inner})*\\)");
+        atom = format!("[^\\^$\\\\*+?()\\[\\]{{}}|]|{escape}|{class}|\\((?:\\?:)?{group}");
+        at = format!("[\\^$]|\\\\[bB]|\\(\\?[=!]{group}");
+    }
+    let whole = sequence(&atom, &at);
+    format!("{whole}(?:\\|{whole})*")
 }

@@ -656,9 +656,17 @@ impl Compiler {
         Some(all)
     }
 
-    fn narrowed(&mut self, shape: &Shape, expr: ExprId) -> Answer<Option<Shape>> {
-        let other = self.shape(expr)?;
-        self.and(shape, &other).map(Some)
+    /// The values of both, whose members are in the order in which the text has the keyword and
+    /// `properties`.
+    fn narrowed(&mut self, at: JsonId, keyword: &str, shape: &Shape, by: &Shape) -> Answer<Shape> {
+        let members = self.document.members(at);
+        let first = members
+            .iter()
+            .find(|(name, _)| **name == *keyword || **name == *"properties");
+        match first.is_some_and(|(name, _)| **name == *keyword) {
+            true => self.and(by, shape),
+            false => self.and(shape, by),
+        }
     }
 
     fn reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
@@ -703,7 +711,8 @@ impl Compiler {
         };
         let target = target(self, &reference).map_err(|why| self.refusal(at, keyword, why))?;
         let expr = self.checked(at, keyword, target)?;
-        self.narrowed(shape, expr)
+        let other = self.shape(expr)?;
+        self.narrowed(at, keyword, shape, &other).map(Some)
     }
 
     fn branches(&mut self, at: JsonId, keyword: &str) -> Answer<Vec<ExprId>> {
@@ -717,12 +726,12 @@ impl Compiler {
     }
 
     fn all(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
-        let mut shape = shape.clone();
+        let mut all = Shape::any();
         for branch in self.branches(at, "allOf")? {
             let branch = self.shape(branch)?;
-            shape = self.and(&shape, &branch)?;
+            all = self.and(&all, &branch)?;
         }
-        Ok(Some(shape))
+        self.narrowed(at, "allOf", shape, &all).map(Some)
     }
 
     fn any(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
@@ -733,7 +742,7 @@ impl Compiler {
             all.add((*branch).clone());
             self.check_ways(&all, "anyOf")?;
         }
-        self.and(shape, &all).map(Some)
+        self.narrowed(at, "anyOf", shape, &all).map(Some)
     }
 
     fn one(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
@@ -742,7 +751,7 @@ impl Compiler {
         let mut shapes: Vec<Shape> = Vec::with_capacity(branches.len());
         for &branch in &branches {
             let branch = self.shape(branch)?;
-            shapes.push(self.and(shape, &branch)?);
+            shapes.push(self.narrowed(at, "oneOf", shape, &branch)?);
         }
         let n = shapes.len();
         self.spend(n.saturating_mul(n))?;

@@ -80,7 +80,7 @@ fn values_of_every_type() {
 fn members_and_elements() {
     check(
         r#"{"properties":{"a":{"type":"integer"},"b":{}},"required":["b"],"additionalProperties":false}"#,
-        "+ {\"a\":1,\"b\":2}\n+ {\"b\":[]}\n- {\"a\":1}\n- {\"b\":1,\"a\":1}\n- {\"b\":1,\"c\":1}\n+ 7",
+        "+ {\"a\":1,\"b\":2}\n+ {\"b\":[]}\n- {\"a\":1}\n+ {\"b\":1,\"a\":1}\n- {\"b\":1,\"c\":1}\n+ 7",
     );
     // A name is what it stands for, however it is spelled.
     check(
@@ -118,11 +118,92 @@ fn members_and_elements() {
 }
 
 #[test]
+fn members_come_as_the_schema_writes_them_or_the_required_ones_first() {
+    const ABC: &str = r#""properties":{"a":{},"b":{},"c":{}}"#;
+    check(
+        &format!(r#"{{{ABC},"required":["c","b"]}}"#),
+        "+ {\"a\":1,\"b\":1,\"c\":1}\n+ {\"c\":1,\"b\":1,\"a\":1,\"d\":1}\n+ {\"b\":1,\"c\":1}
+        + {\"c\":1,\"b\":1}\n- {\"b\":1,\"a\":1,\"c\":1}\n- {\"c\":1,\"a\":1,\"b\":1}\n- {\"a\":1,\"c\":1,\"b\":1}
+        - {\"c\":1,\"a\":1}\n- {\"d\":1,\"c\":1,\"b\":1}",
+    );
+    // Of keywords that hold members, the one that the text has first comes first.
+    const D: &str = r#"[{"properties":{"d":{},"b":{}}}]"#;
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let texts = "{\"d\":1,\"b\":1,\"a\":1}\n? {\"a\":1,\"b\":1,\"d\":1}";
+        for (schema, signs) in [
+            (format!(r#"{{"{keyword}":{D},{ABC}}}"#), ["+", "-"]),
+            (format!(r#"{{{ABC},"{keyword}":{D}}}"#), ["-", "+"]),
+        ] {
+            check(
+                &schema,
+                &format!("{} {}", signs[0], texts.replace('?', signs[1])),
+            );
+        }
+    }
+}
+
+#[test]
 fn lengths_count_characters_and_escapes_once() {
     check(
         r#"{"type":"string","minLength":2,"maxLength":3}"#,
         "- \"a\"\n+ \"ab\"\n+ \"a\\u00e9\\n\"\n- \"abcd\"\n+ \"\u{1F600}\u{1F600}\u{1F600}\"\n+ \"\\uD83D\\uDE00x\"\n- \"\\uD83D\\uDE00\"",
     );
+}
+
+/// The examples are those of RFC 6570 and RFC 3987, and patterns of real schemas.
+#[test]
+fn formats_are_known_by_their_texts() {
+    for (format, texts) in [
+        (
+            "uri-template",
+            r#"+ "http://example.com/~{username}/{+path:6}/here{?q,lang*}{#x,hello}"
+            + "{;x,y,empty}{/var:1,var}{.dom*}{&x,y}?fixed=yes"
+            + "/dictionary/{term:1}/{term}"
+            - "http://example.com/resource/{"
+            - "{a b}"
+            - "{}"
+            - "}"
+            - "{x:0}"
+            - "{{x}}""#,
+        ),
+        (
+            "iri",
+            r#"+ "http://ƒøø.ßår/?∂=π#b"
+            + "tag:x,2005:y"
+            - "not-an-iri"
+            - "/âππ"
+            - "http:// x"
+            - """#,
+        ),
+        (
+            "iri-reference",
+            r##"+ "/âππ"
+            + ""
+            + "#ƒrägmênt"
+            - "a b""##,
+        ),
+        (
+            "regex",
+            r#"+ "^[a-zA-Z0-9._%+-]+@([a-z]{2,}|\\d{1,3}\\.)(?:com|org)$"
+            + "(?=a)[^\\]a-]*?\\u00e9|"
+            + ".*"
+            + "^([0-9a-f]{2}:){5}([0-9a-f]{2})$"
+            - "*"
+            - "\\"
+            - "a**"
+            - "(a"
+            - "a)"
+            - "[a"
+            - "[z-a]"
+            - "a{2,1}"
+            - "^*""#,
+        ),
+    ] {
+        check(
+            &format!(r#"{{"type":"string","format":"{format}"}}"#),
+            texts,
+        );
+    }
 }
 
 /// Every spelling of a character is that character, by what UTF-16 says of it.
