@@ -172,9 +172,11 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
         };
         for _ in 0..20 {
             let value = random::value(&mut below, 2);
+            // Members that the schema asks for without a name come behind those that it does not.
+            let texts = suite::orders(&value);
             let is_let_through = whole
                 .as_ref()
-                .is_some_and(|grammar| accepts(grammar, &value.to_string()));
+                .is_some_and(|grammar| texts.iter().any(|text| accepts(grammar, text)));
             assert_eq!(is_let_through, is_valid(&value), "{schema}: {value}");
             n_valid += usize::from(is_let_through);
         }

@@ -20,7 +20,7 @@ const LISTED: [(&str, &str, &str); 2] = [
 ];
 
 /// The texts of a value in which the members of its objects come in every order.
-fn orders(value: &Value) -> Vec<String> {
+pub fn orders(value: &Value) -> Vec<String> {
     const MOST: usize = 5000;
     fn joined(
         parts: &[(String, Vec<String>)],

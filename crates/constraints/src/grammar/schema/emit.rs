@@ -14,13 +14,15 @@ use crate::grammar::schema::productive::prune;
 use crate::grammar::schema::reader::JsonId;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
-    ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Scalar, Shape, Strings,
+    ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
 };
 
 /// The most properties whose order may be any: which of them were there is a state for each set.
 const MOST_IN_ANY_ORDER: usize = 10;
 /// The most different elements of an array of which no two are equal.
 const MOST_UNIQUE: usize = 10;
+/// The most members that one object must have of those that it does not name.
+const MOST_WITNESSES: usize = 3;
 /// The most states of the members of one object, or the elements of one array.
 const MOST_STATES: u64 = 1 << 16;
 
@@ -47,8 +49,24 @@ struct Members {
     named: Vec<Member>,
     /// Any other member, if there may be one.
     other: Option<Sequence>,
+    /// Other members of which the second set of witnesses are one each, behind those of the first
+    /// set: a name that comes again keeps to what its witness is.
+    others: HashMap<(u64, u64), Sequence>,
+    /// Members that there must be: the names, and the value.
+    witnesses: Vec<(Shared, ExprId)>,
     min: u64,
     max: Option<u64>,
+}
+
+/// Members so far.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct SoFar {
+    /// Those that are named: a set, or the number of them that are gone by.
+    used: u64,
+    /// The numbers of those that are named, and of the others, as far as they matter.
+    n: (u64, u64),
+    /// The witnesses among the named ones, and among the others.
+    witnesses: (u64, u64),
 }
 
 impl Emitter {
@@ -580,7 +598,7 @@ impl Emitter {
             ..members
         };
         if self.compiler.options.any_order && !members.named.is_empty() {
-            let content = self.in_any_order(&members, at)?;
+            let content = self.by_states(&members, at, true)?;
             return Ok(vec![self.enclosed(["{", "}"], content)?]);
         }
         let mut all = Vec::new();
@@ -662,10 +680,67 @@ impl Emitter {
             true => None,
             false => self.other_member(objects, &all, names.as_ref(), at)?,
         };
+        let mut witnesses = Vec::new();
+        let mut rests = Vec::new();
+        for witness in &objects.witnesses {
+            let lang = self.compiler.lang_of_names(&witness.names);
+            let lang = lang.map_err(|_| self.too_large(at, "not"))?;
+            witnesses.push((self.compiler.lang_of(lang), witness.value));
+            rests.push(move |others| Rest {
+                patterns: vec![(lang, witness.value)],
+                others,
+            });
+        }
+        let mut is_told_apart = witnesses.len() <= MOST_WITNESSES;
+        for (i, (names, value)) in witnesses.iter().enumerate() {
+            for (other_names, other) in witnesses.iter().take(if is_told_apart { i } else { 0 }) {
+                let (without, of_other) = (
+                    self.compiler.minus(*value, *other),
+                    self.compiler.minus(*other, *value),
+                );
+                is_told_apart &= names.and(other_names).is_ok_and(|both| both.is_empty())
+                    || self.compiler.is_empty(without)
+                    || self.compiler.is_empty(of_other);
+            }
+        }
+        if !is_told_apart {
+            // Behind one a name may come again with what is the other.
+            let refusal = self.compiler.refusal(
+                at,
+                "not",
+                format!(
+                    "it asks for more than {MOST_WITNESSES} members, or for several of other values \
+                     whose names may be the same; say what is allowed instead"
+                ),
+            );
+            self.compiler.leave_out(refusal)?;
+            witnesses.clear();
+        }
+        let mut others = HashMap::new();
+        let all_witnesses = (1_u64 << witnesses.len()) - 1;
+        for before in 0..=all_witnesses {
+            for now in (0..=all_witnesses).filter(|now| other.is_some() && now & before == 0) {
+                let mut objects = objects.clone();
+                for (i, rest) in rests.iter().enumerate() {
+                    if before >> i & 1 == 1 {
+                        objects.rests.push(rest(ANY));
+                    } else if now >> i & 1 == 1 {
+                        objects.rests.push(rest(NEVER));
+                    }
+                }
+                let member = match before | now {
+                    0 => other.clone(),
+                    _ => self.other_member(&objects, &all, names.as_ref(), at)?,
+                };
+                others.extend(member.map(|member| ((before, now), member)));
+            }
+        }
         all.retain(|member| member.value != NEVER);
         Ok(Some(Members {
             named: all,
             other,
+            others,
+            witnesses,
             min: objects.min,
             max: objects.max,
         }))
@@ -780,14 +855,7 @@ impl Emitter {
             return Ok(Vec::new());
         }
         if min > 1 {
-            // The same name twice is one member.
-            let refusal = self.compiler.refusal(
-                at,
-                "minProperties",
-                "members that are not named in \"properties\" may have one name, so that they are \
-                 not counted; name them, or require at most one more",
-            );
-            self.compiler.leave_out(refusal)?;
+            self.same_names(at)?;
         }
         let comma = self.comma()?;
         let next = [&*comma, &**member].concat();
@@ -804,6 +872,16 @@ impl Emitter {
         }
     }
 
+    fn same_names(&mut self, at: JsonId) -> Answer<()> {
+        let refusal = self.compiler.refusal(
+            at,
+            "minProperties",
+            "members that are not named in \"properties\" may have one name, so that they are not \
+             counted; name them, or require at most one more",
+        );
+        self.compiler.leave_out(refusal)
+    }
+
     fn too_many_members(&self, at: JsonId, keyword: &str) -> Refusal {
         self.compiler.refusal(
             at,
@@ -813,6 +891,9 @@ impl Emitter {
     }
 
     fn in_order(&mut self, members: &Members, at: JsonId) -> Answer<Sequence> {
+        if !members.witnesses.is_empty() {
+            return self.by_states(members, at, false);
+        }
         let n = members.named.len();
         // Members so far, counted as far as it matters.
         let counts = members.min > 0 || members.max.is_some();
@@ -865,9 +946,10 @@ impl Emitter {
         }
     }
 
-    fn in_any_order(&mut self, members: &Members, at: JsonId) -> Answer<Sequence> {
+    /// The members by what there was so far, in the order of the schema or in any.
+    fn by_states(&mut self, members: &Members, at: JsonId, any_order: bool) -> Answer<Sequence> {
         let n = members.named.len();
-        if n > MOST_IN_ANY_ORDER {
+        if any_order && n > MOST_IN_ANY_ORDER {
             return Err(self.compiler.refusal(
                 at,
                 "properties",
@@ -877,56 +959,113 @@ impl Emitter {
                 ),
             ));
         }
-        if members.other.is_some() && (members.min > 0 || members.max.is_some()) {
-            return Err(self.compiler.refusal(
-                at,
-                if members.max.is_some() {
-                    "maxProperties"
-                } else {
-                    "minProperties"
-                },
-                "not with LLAMA_SIEVE_JSON_ANY_ORDER where members that are not named are allowed",
-            ));
+        let n_required = members
+            .named
+            .iter()
+            .filter(|member| member.is_required)
+            .count() as u64;
+        if members.other.is_some() && members.min > n_required + 1 {
+            self.same_names(at)?;
         }
+        let all_witnesses = (1_u64 << members.witnesses.len()) - 1;
+        // More than these need not be told apart.
+        let most = members.max.unwrap_or(0).max(members.min).max(1);
         let comma = self.comma()?;
-        let mut written = Vec::with_capacity(n);
-        for member in &members.named {
-            let name = self.output.content(&member.name)?;
-            written.push(self.member(name, member.value)?);
-        }
-        // By the members so far, and whether there was any.
-        let sets = 1_usize << n;
-        let rules: Vec<[u32; 2]> = (0..sets)
-            .map(|_| [self.output.reserve(), self.output.reserve()])
-            .collect();
-        for used in 0..sets {
-            for is_first in [false, true] {
-                if is_first && used != 0 {
-                    continue;
-                }
-                let n_used = u64::from(used.count_ones());
-                let comma: &[Element] = if is_first { &[] } else { &comma };
-                let mut alternatives = Vec::new();
-                let lacks =
-                    |(k, member): (usize, &Member)| member.is_required && used >> k & 1 == 0;
-                if !members.named.iter().enumerate().any(lacks) && n_used >= members.min {
-                    alternatives.push(Vec::new());
-                }
-                for (k, member) in written.iter().enumerate() {
-                    if used >> k & 1 == 0 && members.max.is_none_or(|max| n_used < max) {
-                        let next = Element::Rule(rules[used | 1 << k][0]);
-                        alternatives.push([comma, member, &[next]].concat());
-                    }
-                }
-                if let Some(other) = &members.other {
-                    let next = Element::Rule(rules[used][0]);
-                    alternatives.push([comma, other, &[next]].concat());
-                }
-                self.output
-                    .define(rules[used][usize::from(is_first)], alternatives)?;
+        let start = SoFar {
+            used: 0,
+            n: (0, 0),
+            witnesses: (0, 0),
+        };
+        let mut rules: HashMap<SoFar, u32> = HashMap::new();
+        let mut written: HashMap<(usize, u64), Sequence> = HashMap::new();
+        let mut to_do = vec![start];
+        let first = self.output.reserve();
+        rules.insert(start, first);
+        while let Some(so_far) = to_do.pop() {
+            if rules.len() as u64 > MOST_STATES {
+                return Err(self.too_many_members(at, "properties"));
             }
+            let rule = rules[&so_far];
+            let mut alternatives = Vec::new();
+            let mut go_on = |emitter: &mut Self, member: &[Element], next: SoFar| {
+                let rule = *rules.entry(next).or_insert_with(|| {
+                    to_do.push(next);
+                    emitter.output.reserve()
+                });
+                alternatives.push([member, &[Element::Rule(rule)]].concat());
+            };
+            let SoFar {
+                used,
+                n: (n_named, n_others),
+                witnesses: (named, others),
+            } = so_far;
+            let comma: &[Element] = if (n_named, n_others) == (0, 0) {
+                &[]
+            } else {
+                &comma
+            };
+            let may_go_on = members.max.is_none_or(|max| n_named + n_others < max);
+            let is_left = |k: usize| match any_order {
+                true => used >> k & 1 == 0,
+                false => used == k as u64,
+            };
+            for k in (0..n).filter(|&k| is_left(k)) {
+                let next = SoFar {
+                    used: if any_order { used | 1 << k } else { used + 1 },
+                    ..so_far
+                };
+                if !any_order && !members.named[k].is_required {
+                    go_on(self, &[], next);
+                }
+                let accepts = |i: usize| members.witnesses[i].0.accepts(&members.named[k].name);
+                let set = (0..members.witnesses.len()).filter(|&i| accepts(i));
+                let set = set.fold(0, |set, i| set | 1 << i) & !named & !others;
+                for now in (0..=set).filter(|now| may_go_on && now & !set == 0) {
+                    if !written.contains_key(&(k, now)) {
+                        let values = (0..members.witnesses.len()).filter(|i| now >> i & 1 == 1);
+                        let values = values.map(|i| members.witnesses[i].1);
+                        let values = values.chain([members.named[k].value]);
+                        let value = self.compiler.all_of(values);
+                        let name = self.output.content(&members.named[k].name)?;
+                        written.insert((k, now), self.member(name, value)?);
+                    }
+                    let member = [comma, &written[&(k, now)]].concat();
+                    let next = SoFar {
+                        n: ((n_named + 1).min(most), n_others),
+                        witnesses: (named | now, others),
+                        ..next
+                    };
+                    go_on(self, &member, next);
+                }
+            }
+            if !any_order && used < n as u64 {
+                self.output.define(rule, alternatives)?;
+                continue;
+            }
+            for now in (0..=all_witnesses).filter(|now| may_go_on && now & (named | others) == 0) {
+                if let Some(member) = members.others.get(&(others, now)) {
+                    let most = if members.max.is_some() { most } else { 1 };
+                    let next = SoFar {
+                        n: (n_named, (n_others + 1).min(most)),
+                        witnesses: (named, others | now),
+                        ..so_far
+                    };
+                    go_on(self, &[comma, member].concat(), next);
+                }
+            }
+            let lacks = |(k, member): (usize, &Member)| {
+                any_order && member.is_required && used >> k & 1 == 0
+            };
+            // The same name twice is one member.
+            if !members.named.iter().enumerate().any(lacks)
+                && n_named + n_others.min(1) >= members.min
+                && named | others == all_witnesses
+            {
+                alternatives.push(Vec::new());
+            }
+            self.output.define(rule, alternatives)?;
         }
-        Ok(vec![Element::Rule(rules[0][1])])
+        Ok(vec![Element::Rule(first)])
     }
 }
 

@@ -576,6 +576,7 @@ impl Compiler {
             min: self.count(at, "minProperties")?.unwrap_or(0),
             max: self.count(at, "maxProperties")?,
             at: Some(at),
+            ..Objects::default()
         })
     }
 

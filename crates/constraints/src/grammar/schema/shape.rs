@@ -203,6 +203,15 @@ pub struct Rest {
     pub others: ExprId,
 }
 
+/// A member that an object has, whatever others.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Witness {
+    /// Its name is one of these.
+    pub names: Strings,
+    /// Its value.
+    pub value: ExprId,
+}
+
 /// Objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Objects {
@@ -214,6 +223,8 @@ pub struct Objects {
     pub rests: Vec<Rest>,
     /// Every name is one of all of these.
     pub names: Vec<ExprId>,
+    /// There is a member for each of these.
+    pub witnesses: Vec<Witness>,
     /// The fewest members.
     pub min: u64,
     /// The most.
@@ -226,7 +237,7 @@ impl Objects {
     fn cost(&self, other: &Self) -> usize {
         let len = |of: &Self| {
             let patterns: usize = of.rests.iter().map(|rest| 1 + rest.patterns.len()).sum();
-            1 + of.named.len() + of.required.len() + of.names.len() + patterns
+            1 + of.named.len() + of.required.len() + of.names.len() + of.witnesses.len() + patterns
         };
         cost(len(self), len(other))
     }
@@ -467,6 +478,13 @@ impl Compiler {
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
+    /// The language of the names that are these strings.
+    pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
+        let dfa = self.automaton_of_strings(names)?;
+        let lang = self.lang(format!("names {names:?}"), || Ok(dfa));
+        lang.map_err(|_| TooLarge)
+    }
+
     /// The values of an expression.
     pub fn shape(&mut self, id: ExprId) -> Answer<Rc<Shape>> {
         if let Some(shape) = self.shapes.get(&id) {
@@ -675,6 +693,7 @@ impl Compiler {
             required: both(&a.required, &b.required),
             rests: both(&a.rests, &b.rests),
             names: both(&a.names, &b.names),
+            witnesses: both(&a.witnesses, &b.witnesses),
             min: a.min.max(b.min),
             max: least(a.max, b.max),
             at: a.at.or(b.at),
@@ -837,7 +856,7 @@ impl Compiler {
 
     /// Objects that together are those of `x` which are none of `y`.
     fn minus_objects(&mut self, x: &Objects, y: &Objects) -> Answer<Vec<Objects>> {
-        let mut pieces = Vec::new();
+        let (mut pieces, mut witnesses) = (Vec::new(), Vec::new());
         let mut add = |piece: Objects| pieces.push(Objects { at: y.at, ..piece });
         for name in &y.required {
             add(Objects {
@@ -866,19 +885,57 @@ impl Compiler {
                 .rests
                 .iter()
                 .any(|rest| rest.others == NEVER && rest.patterns.iter().all(|&(_, e)| e == NEVER));
-            if !is_closed {
-                return Err(self.no_complement("additionalProperties"));
-            }
-            for (name, _) in &x.named {
+            for (name, _) in x.named.iter().filter(|_| is_closed) {
                 if y.named(name).is_none() {
                     let expr = self.unnamed(y, name);
                     let what = self.minus(ANY, expr);
                     with(name, what);
                 }
             }
+            for rest in y.rests.iter().filter(|_| !is_closed) {
+                let others = rest
+                    .patterns
+                    .iter()
+                    .map(|&(lang, _)| (lang, false))
+                    .collect();
+                let patterns = rest.patterns.iter();
+                let mut kinds: Vec<_> = patterns.map(|&(l, e)| (vec![(l, true)], e)).collect();
+                kinds.push((others, rest.others));
+                for (langs, expr) in kinds {
+                    let names = Strings {
+                        langs,
+                        except: y.named.iter().map(|(name, _)| Rc::clone(name)).collect(),
+                        ..Strings::default()
+                    };
+                    witnesses.push((names, self.minus(ANY, expr)));
+                }
+            }
         }
-        if !y.names.is_empty() {
-            return Err(self.no_complement("propertyNames"));
+        for &names in &y.names {
+            let mut strings = Shape::any();
+            let names = self.shape(names)?;
+            strings = self.difference(&strings, &names)?;
+            witnesses.extend(strings.strings.into_iter().map(|names| (names, ANY)));
+        }
+        for (names, value) in witnesses.into_iter().filter(|&(_, value)| value != NEVER) {
+            pieces.push(Objects {
+                witnesses: vec![Witness { names, value }],
+                at: y.at,
+                ..Objects::default()
+            });
+        }
+        for Witness { names, value } in &y.witnesses {
+            let Ok(lang) = self.lang_of_names(names) else {
+                return Err(self.no_complement("patternProperties"));
+            };
+            pieces.push(Objects {
+                rests: vec![Rest {
+                    patterns: vec![(lang, self.minus(ANY, *value))],
+                    others: ANY,
+                }],
+                at: y.at,
+                ..Objects::default()
+            });
         }
         if y.min > 0 {
             pieces.push(Objects {
@@ -987,10 +1044,36 @@ impl Compiler {
         if self.work.spend(n / 2).is_err() {
             return false;
         }
-        objects.required.iter().any(|name| {
+        let lacks = objects.required.iter().any(|name| {
             let expr = self.of_name(objects, name);
             self.is_empty_within(expr, levels)
-        })
+        });
+        lacks
+            || objects
+                .witnesses
+                .iter()
+                .any(|one| self.no_witness(objects, one, levels))
+    }
+
+    fn no_witness(&mut self, objects: &Objects, witness: &Witness, levels: usize) -> bool {
+        let n = objects.rests.len() + objects.named.len();
+        if self.work.spend(8 * n).is_err() {
+            return false;
+        }
+        let Ok(names) = self.automaton_of_strings(&witness.names) else {
+            return false;
+        };
+        // Members with other names, where their values are known.
+        let others = objects.rests.iter().filter(|rest| rest.patterns.is_empty());
+        let others = others.map(|rest| rest.others);
+        let others = self.all_of(others.chain([witness.value]));
+        let mut values = vec![others];
+        for (_, expr) in objects.named.iter().filter(|(name, _)| names.accepts(name)) {
+            values.push(self.all_of([*expr, witness.value]));
+        }
+        values
+            .into_iter()
+            .all(|value| self.is_empty_within(value, levels))
     }
 
     /// The automaton of strings.

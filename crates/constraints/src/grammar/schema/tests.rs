@@ -143,6 +143,45 @@ fn members_come_as_the_schema_writes_them_or_the_required_ones_first() {
 }
 
 #[test]
+fn a_member_without_a_name_may_be_asked_for() {
+    check(
+        r#"{"type":"object","not":{"additionalProperties":{"type":"integer"}},"properties":{"n":{}}}"#,
+        r#"+ {"a":""}
+        - {"a":1}
+        - {}
+        + {"n":""}
+        + {"a":1,"b":"","c":""}
+        - {"b":"","b":1}
+        + {"b":"","b":null}"#,
+    );
+    check(
+        r#"{"type":"object","not":{"patternProperties":{"^x":{"type":"integer"}}},"properties":{"x1":{},"y":{}},"maxProperties":2}"#,
+        r#"+ {"x1":""}
+        - {"x1":1}
+        + {"x1":1,"x":""}
+        + {"y":1,"x":""}
+        - {"x":"","x":1}
+        + {"x1":"","x":1}
+        - {"x1":"","y":1,"z":1}
+        - {"y":1,"z":1}"#,
+    );
+    check(
+        r#"{"type":"object","not":{"propertyNames":{"pattern":"a"}}}"#,
+        r#"+ {"b":1}
+        - {"a":1}
+        + {"a":1,"b":1,"a":2}"#,
+    );
+    check(
+        r#"{"oneOf":[{"type":"object","additionalProperties":{"type":"string"}},{"type":"object","additionalProperties":{"maxLength":1}}]}"#,
+        r#"+ {"a":"bc"}
+        + {"a":1}
+        - {"a":"b"}
+        - {}
+        - {"a":"bc","b":1}"#,
+    );
+}
+
+#[test]
 fn lengths_count_characters_and_escapes_once() {
     check(
         r#"{"type":"string","minLength":2,"maxLength":3}"#,
