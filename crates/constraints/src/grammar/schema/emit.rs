@@ -534,20 +534,38 @@ impl Emitter {
 
     /// Elements of which no two are equal; `None` where that is not known.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
-        if !arrays.contains.is_empty() || !arrays.prefix.is_empty() {
+        if !arrays.contains.is_empty() {
             return Ok(None);
         }
-        let Some(values) = self.finite(arrays.rest)? else {
-            return Ok(None);
-        };
-        let comma = self.comma()?;
+        let n_first = arrays.prefix.len();
+        let has_more = arrays.max.is_none_or(|max| max > n_first as u64);
+        let of_place = |i: usize| arrays.prefix.get(i).copied().unwrap_or(arrays.rest);
+        let mut values: Vec<Scalar> = Vec::new();
+        for i in 0..n_first + usize::from(has_more) {
+            let Some(all) = self.finite(of_place(i))? else {
+                return Ok(None);
+            };
+            values.extend(
+                all.into_iter()
+                    .filter(|one| !values.contains(one))
+                    .collect::<Vec<_>>(),
+            );
+        }
         let n = values.len();
-        let mut elements = Vec::with_capacity(n);
+        if n > MOST_UNIQUE {
+            return Ok(None);
+        }
+        let comma = self.comma()?;
+        // What else is said of the element in its place holds, too.
+        let mut elements: Vec<Vec<Sequence>> = Vec::with_capacity(n);
         for value in values {
-            // What else is said of the elements holds, too.
             let value = self.compiler.only(value);
-            let value = self.compiler.all_of([arrays.rest, value]);
-            elements.push(self.spaced(value)?);
+            let mut places = Vec::new();
+            for i in 0..=n_first {
+                let value = self.compiler.all_of([of_place(i), value]);
+                places.push(self.spaced(value)?);
+            }
+            elements.push(places);
         }
         let rules: Vec<u32> = (0..1 << n).map(|_| self.output.reserve()).collect();
         for (used, &rule) in rules.iter().enumerate() {
@@ -556,7 +574,8 @@ impl Emitter {
             if n_used >= arrays.min {
                 alternatives.push(Vec::new());
             }
-            for (k, element) in elements.iter().enumerate() {
+            for (k, places) in elements.iter().enumerate() {
+                let element = &places[n_first.min(n_used as usize)];
                 if used >> k & 1 == 1 || arrays.max.is_some_and(|max| n_used >= max) {
                     continue;
                 }

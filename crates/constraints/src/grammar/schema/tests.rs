@@ -115,6 +115,10 @@ fn members_and_elements() {
         r#"{"type":"array","items":{"enum":["a","b",1]},"uniqueItems":true,"minItems":1}"#,
         "+ [\"a\"]\n+ [1,\"b\",\"a\"]\n- [1,1]\n- []",
     );
+    check(
+        r#"{"type":"array","prefixItems":[{"type":"boolean"},{"enum":[true,1]}],"items":{"enum":[1,2]},"uniqueItems":true}"#,
+        "+ []\n+ [true,1]\n- [true,true]\n+ [false,true,1,2]\n- [false,true,1,1]\n- [1]\n- [false,1,1]",
+    );
 }
 
 #[test]
