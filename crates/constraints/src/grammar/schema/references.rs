@@ -30,8 +30,8 @@ pub struct References {
     pub is_said: bool,
     /// The base of each schema that was seen.
     bases: HashMap<JsonId, String>,
-    /// Schemas by their identifiers.
-    resources: HashMap<String, JsonId>,
+    /// Schemas by their identifiers; `None` where several have the same.
+    resources: HashMap<String, Option<JsonId>>,
     /// Schemas by base and anchor.
     anchors: HashMap<(String, String), JsonId>,
     /// Those of the anchors that are dynamic.
@@ -80,7 +80,9 @@ impl References {
             dynamic: HashMap::new(),
             has_recursive_anchor: false,
         };
-        references.resources.insert(String::new(), document.root);
+        references
+            .resources
+            .insert(String::new(), Some(document.root));
         let mut to_do = vec![(document.root, String::new())];
         while let Some((id, base)) = to_do.pop() {
             if !matches!(document.get(id), Json::Object(_)) {
@@ -121,14 +123,8 @@ impl References {
             let (uri, fragment) = split(&given);
             if !uri.is_empty() {
                 base = joined(&base, uri);
-                let known = self.resources.entry(base.clone()).or_insert(id);
-                if *known != id {
-                    return Err(Refusal {
-                        pointer: document.pointer(id),
-                        keyword: keyword.into(),
-                        why: format!("\"{}\" is there twice", quoted(&given)),
-                    });
-                }
+                let twice = self.resources.contains_key(&base);
+                self.resources.insert(base.clone(), (!twice).then_some(id));
                 if let Some(draft) = text("$schema").filter(|_| id != document.root)
                     && draft_named(&draft) != Some(self.draft)
                 {
@@ -189,6 +185,12 @@ impl References {
             return Err(format!(
                 "\"{}\" is not in the text, and nothing is fetched; put it under \"$defs\"",
                 quoted(reference)
+            ));
+        };
+        let Some(resource) = resource else {
+            return Err(format!(
+                "\"{}\" is the identifier of several schemas; give each its own",
+                quoted(&*uri)
             ));
         };
         let fragment = unescaped(fragment.unwrap_or(""));

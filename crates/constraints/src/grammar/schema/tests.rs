@@ -378,6 +378,17 @@ fn references_lead_to_schemas_of_the_text() {
         r##"{"properties":{"a/b%~":{"const":1},"c":{"$ref":"#/properties/a~1b%25~0"}}}"##,
         "+ {\"c\":1}\n- {\"c\":2}",
     );
+    // An identifier that several have is none that a reference leads to.
+    let twice = r##"{"properties":{"x":{"$id":"a","const":1},"y":{"$id":"a","const":2},"z":REF}}"##;
+    check(
+        &twice.replace("REF", "{}"),
+        "+ {\"x\":1,\"y\":2}\n- {\"x\":2}",
+    );
+    refused(
+        &twice.replace("REF", r#"{"$ref":"a"}"#),
+        "/properties/z",
+        "$ref",
+    );
     // Beside "$ref" other keywords count since 2019-09.
     let schema = r##"{"$schema":"DRAFT","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":5}}}"##;
     check(
