@@ -717,7 +717,9 @@ impl Emitter {
                     self.compiler.minus(*value, *other),
                     self.compiler.minus(*other, *value),
                 );
-                is_told_apart &= names.and(other_names).is_ok_and(|both| both.is_empty())
+                is_told_apart &= names
+                    .and(other_names, &self.compiler.work)
+                    .is_ok_and(|both| both.is_empty())
                     || self.compiler.is_empty(without)
                     || self.compiler.is_empty(of_other);
             }

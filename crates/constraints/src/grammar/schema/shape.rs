@@ -481,7 +481,7 @@ impl Compiler {
     /// The language of the names that are these strings.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
-        let lang = self.lang(format!("names {names:?}"), || Ok(dfa));
+        let lang = self.lang(format!("names {names:?}"), |_| Ok(dfa));
         lang.map_err(|_| TooLarge)
     }
 
