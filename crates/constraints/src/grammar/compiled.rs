@@ -32,9 +32,10 @@ struct Groups {
     /// A code point of each group.
     one_of: Vec<u32>,
     ascii: [u32; 128],
-    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
-    /// are alike, parts of them included.
+    /// The groups that have ASCII characters, and these.
     sets: Vec<(u32, CharSet)>,
+    /// The groups that have other characters.
+    beyond: Vec<u32>,
 }
 
 impl Compiled {
@@ -121,10 +122,14 @@ impl Compiled {
         self.groups.one_of.len()
     }
 
-    /// The groups that have ASCII characters, and these. Bit 0 stands for all others where these
-    /// are alike, parts of them included.
+    /// The groups that have ASCII characters, and these.
     pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
         self.groups.sets.iter().copied()
+    }
+
+    /// The groups that have characters of texts in UTF-8 that are not ASCII.
+    pub fn groups_beyond_ascii(&self) -> &[u32] {
+        &self.groups.beyond
     }
 
     /// Bytes that it occupies, without the vocabulary.
@@ -132,7 +137,7 @@ impl Compiled {
         self.rules.bytes()
             + self.covers.len() * size_of::<CharSet>()
             + self.groups.starts.len() * 8
-            + self.groups.one_of.len() * 4
+            + (self.groups.one_of.len() + self.groups.beyond.len()) * 4
             + self.groups.sets.len() * size_of::<(u32, CharSet)>()
             + size_of::<Self>()
     }
@@ -149,15 +154,12 @@ impl Groups {
     fn new(classes: &[Class]) -> Self {
         // Where the set of classes that have the code points changes, and by what.
         let mut changes: Vec<(u32, Sum)> = vec![(0, (0, 0)), (0x80, sum_of(0))];
-        let mut plain = true;
         for (number, class) in (1..).zip(classes) {
             let sum = sum_of(number);
             for (first, last) in apart(&class.ranges) {
                 changes.push((first, sum));
                 changes.extend(last.checked_add(1).map(|behind| (behind, sum)));
             }
-            let is_ascii = |&(first, last): &(u32, u32)| first < 0x80 && last < 0x80;
-            plain &= class.ranges.iter().all(is_ascii);
         }
         changes.sort_unstable();
         let (mut starts, mut group_of, mut one_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -180,6 +182,7 @@ impl Groups {
             one_of,
             ascii: [0; 128],
             sets: Vec::new(),
+            beyond: Vec::new(),
         };
         let mut ascii = [0; 128];
         for (code_point, group) in (0..).zip(&mut ascii) {
@@ -193,10 +196,15 @@ impl Groups {
                 None => groups.sets.push((group, 1 << code_point)),
             }
         }
-        if plain {
-            let group = groups.beyond_ascii(0x80);
-            groups.sets.push((group, 1));
-        }
+        let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
+        let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
+        // No text has surrogates, nor what is behind the last character.
+        let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
+            start.max(0x80) < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
+        };
+        groups.beyond = ranges.filter(is_beyond).map(|range| *range.1).collect();
+        groups.beyond.sort_unstable();
+        groups.beyond.dedup();
         groups
     }
 

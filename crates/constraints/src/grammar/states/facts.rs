@@ -11,6 +11,9 @@ use crate::grammar::nodes::{CharSet, Kinds, Summary};
 /// The fewest characters that lead to one state for which that is remembered: fewer are not worth
 /// the steps that find them.
 const FEWEST_UNIFORM: u32 = 8;
+/// The most groups of characters beyond ASCII that are looked at, to see whether all lead to one
+/// state.
+const MOST_BEYOND: usize = 64;
 /// The row of a state that has none.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
@@ -248,6 +251,11 @@ impl States {
                     None => sets.push((next, set)),
                 }
             }
+            if let Some(next) = self.beyond_ascii(grammar, state)?
+                && let Some((_, set)) = sets.iter_mut().find(|(state, _)| *state == next)
+            {
+                *set |= 1;
+            }
             sets.retain(|&(next, _)| next != NONE);
         }
         let largest = sets.into_iter().max_by_key(|(_, set)| set.count_ones());
@@ -257,5 +265,26 @@ impl States {
         let facts = &mut self.facts[state as usize];
         (facts.uniform, facts.uniform_walk) = (Some(best), self.walk);
         Ok(best)
+    }
+
+    /// The state that all characters beyond ASCII lead to; `None` where there is no such one, or
+    /// they are in many groups.
+    fn beyond_ascii(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+    ) -> Result<Option<StateId>, TooMuch> {
+        let groups = grammar.groups_beyond_ascii();
+        if groups.len() > MOST_BEYOND || self.facts[state as usize].cover & 1 == 0 {
+            return Ok(None);
+        }
+        let mut all = None;
+        for &group in groups {
+            let next = self.step(grammar, state, group)?;
+            if *all.get_or_insert(next) != next {
+                return Ok(None);
+            }
+        }
+        Ok(all)
     }
 }

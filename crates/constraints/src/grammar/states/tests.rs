@@ -204,6 +204,27 @@ fn a_run_in_a_circle_is_no_longer_than_a_text() {
     }
 }
 
+/// Surrogates are in no text: a class without them has all of what is beyond ASCII.
+#[test]
+fn characters_beyond_ascii_are_taken_together() {
+    let texts = ["a", "\u{e9}", "\u{65e5}\u{672c}", "\u{1f600}"].map(String::from);
+    for (class, all) in [
+        (r#"[^"\\\x01-\x1F\uD800-\uDFFF]"#, true),
+        (r#"[^"\\\x01-\x1F\u672C]"#, false),
+        (r#"[\x20-\x7F]"#, false),
+    ] {
+        let text = format!("root ::= {class}* | [\\u00E8-\\u00EA] [0-9]");
+        let rules = parse(text.as_bytes(), b"root", AsLlamaCpp, |_| None).expect("a grammar");
+        let grammar = Compiled::new(rules, tree(texts.clone()));
+        let mut states = States::default();
+        let state = states.initial(&grammar).expect("few steps");
+        let state = states.step(&grammar, state, grammar.group(0x61));
+        let texts = grammar.tree.bands()[0].nodes.summary(ROOT);
+        let taken = states.takes_all(&grammar, state.expect("few steps"), texts, true);
+        assert_eq!(taken, Ok(all), "{class}");
+    }
+}
+
 /// Rounds beyond the length of a text are endless for it, and below it they are not.
 #[test]
 fn counts_are_numbers_up_to_the_longest_text() {
