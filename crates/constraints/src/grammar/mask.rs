@@ -212,18 +212,23 @@ pub fn of_band(
     band: usize,
 ) -> Result<Ranks, TooMuch> {
     states.begin_walk();
-    let nodes = &grammar.tree.bands()[band].nodes;
-    let mut walk = TreeWalk {
-        states,
-        grammar,
-        band,
-        nodes,
-        ranks: Ranks(vec![0; nodes.n_ranks().div_ceil(64)]),
-    };
-    if state != NONE {
-        walk.run(state)?;
+    let Band { ranked, trees, .. } = &grammar.tree.bands()[band];
+    let mut ranks = Ranks(vec![0; ranked.len().div_ceil(64)]);
+    if state == NONE {
+        return Ok(ranks);
     }
-    Ok(walk.ranks)
+    for nodes in trees {
+        let mut walk = TreeWalk {
+            states,
+            grammar,
+            band,
+            nodes,
+            ranks,
+        };
+        walk.run(state)?;
+        ranks = walk.ranks;
+    }
+    Ok(ranks)
 }
 
 /// Gathers a mask.
@@ -335,11 +340,11 @@ struct Above {
 
 impl TreeWalk<'_> {
     fn run(&mut self, state: StateId) -> Result<(), TooMuch> {
-        let (nodes, n_ranks) = (self.nodes, self.nodes.n_ranks());
-        if self.whole(ROOT, n_ranks, state)? {
+        let (nodes, end) = (self.nodes, self.nodes.end());
+        if self.whole(ROOT, end, state)? {
             return Ok(());
         }
-        let mut path = vec![self.enter(nodes.at(ROOT), n_ranks, state, 0)?];
+        let mut path = vec![self.enter(nodes.at(ROOT), end, state, 0)?];
         while let Some(above) = path.last_mut() {
             let Some(child) = nodes.next_in(above.children.clone(), above.cover) else {
                 path.pop();
@@ -441,8 +446,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes all tokens at `node` and below, up to the rank `end`, where that can be decided at
-    /// once.
+    /// Takes all tokens at `node` and below, up to the rank `end`, or none of them. True where that
+    /// can be decided at once.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// The fewest tokens for which new facts are computed.
@@ -455,8 +460,14 @@ impl TreeWalk<'_> {
             .takes_all(self.grammar, state, texts, finds_out)?;
         if taken {
             self.ranks.insert(first_rank, end);
+            return Ok(true);
         }
-        Ok(taken)
+        match self.nodes.before_controls(node) {
+            Some(texts) => self
+                .states
+                .leads_to_no_control(self.grammar, state, texts, finds_out),
+            None => Ok(false),
+        }
     }
 
     fn enter(

@@ -16,6 +16,9 @@ use crate::grammar::utf8::{Partial, lead};
 /// A set of characters: a bit per ASCII character, and bit 0 for all others together.
 pub type CharSet = u128;
 
+/// The control characters.
+pub const CONTROLS: CharSet = 0xFFFF_FFFE;
+
 /// The bit of a code point. (NUL is in no tree.)
 pub fn char_bit(code_point: u32) -> CharSet {
     1 << label(code_point)
@@ -44,7 +47,7 @@ pub enum Step {
 
 /// Characters that are mostly taken together, or not at all: a set of these *kinds* says enough of
 /// what is below a node. Those that are not ASCII are the first kind.
-const KINDS: [&[u8]; 28] = [
+const KINDS: [&[u8]; 29] = [
     b"",
     b"abcdef",
     b"ghijklmnopqrstuvwxyz",
@@ -54,6 +57,7 @@ const KINDS: [&[u8]; 28] = [
     b" ",
     b"\n",
     b"\t",
+    b"\r",
     b"\"",
     b"\\",
     b"_",
@@ -76,8 +80,8 @@ const KINDS: [&[u8]; 28] = [
 ];
 
 const CONTROL: &[u8] = &[
-    1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28,
-    29, 30, 31, 127,
+    1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29,
+    30, 31, 127,
 ];
 
 /// The kind of each ASCII character; index 0 stands for all others.
@@ -193,7 +197,11 @@ pub struct Nodes {
     /// The number of nodes behind each node that are an only child each, all of one character of
     /// ASCII. Their numbers follow each other.
     chains: Vec<u8>,
-    n_ranks: usize,
+    /// Where each text has a control character: the kinds of the characters below each node that
+    /// stand before the first of them; all kinds behind that one. Else empty.
+    before_controls: Vec<Kinds>,
+    first_rank: usize,
+    end: usize,
 }
 
 /// Texts in order, none of which is empty, has NUL in it, or is not well-formed.
@@ -202,6 +210,10 @@ pub struct Sorted<'a> {
     pub bytes: &'a [u8],
     /// The offset at which each text begins, and the one at which the last ends.
     pub offsets: &'a [u32],
+    /// The rank of the first.
+    pub first_rank: usize,
+    /// True if each has a control character.
+    pub have_controls: bool,
 }
 
 impl Sorted<'_> {
@@ -219,11 +231,15 @@ impl Nodes {
     /// The tree of `texts`.
     pub fn new(texts: &Sorted<'_>) -> Self {
         let mut nodes = Self {
-            n_ranks: texts.len(),
+            first_rank: texts.first_rank,
+            end: texts.first_rank + texts.len(),
             ..Self::default()
         };
         nodes.link(texts);
         nodes.summarise();
+        if texts.have_controls {
+            nodes.find_controls();
+        }
         nodes.all.shrink_to_fit();
         nodes.labels.shrink_to_fit();
         nodes
@@ -262,7 +278,7 @@ impl Nodes {
         self.all.push(Node {
             packed: value | missing << VALUE_BITS,
             first_child: 0,
-            first_rank: first_rank as u32,
+            first_rank: (self.first_rank + first_rank) as u32,
             kinds: Kinds::default(),
         });
         self.all.len() - 1
@@ -288,6 +304,26 @@ impl Nodes {
             self.heights[node] = tallest;
             self.all[node].kinds = Kinds(kinds);
             self.chains[node] = self.chain_from(node);
+        }
+    }
+
+    fn find_controls(&mut self) {
+        let is_control = |label: u8| CONTROLS >> label & 1 != 0;
+        let mut is_behind = vec![false; self.all.len()];
+        for node in 0..self.all.len() {
+            for child in self.all[node].children() {
+                is_behind[child] = is_behind[node] || is_control(self.labels[child]);
+            }
+        }
+        self.before_controls = vec![Kinds(u32::MAX); self.all.len()];
+        for node in (0..self.all.len()).rev().filter(|&node| !is_behind[node]) {
+            let children = self.all[node].children();
+            let before = children.filter(|&child| !is_behind[child]);
+            let kinds = before.fold(0, |kinds, child| {
+                let own = 1 << KIND_OF[self.labels[child] as usize];
+                kinds | own | self.before_controls[child].0
+            });
+            self.before_controls[node] = Kinds(kinds);
         }
     }
 
@@ -328,9 +364,20 @@ impl Nodes {
         }
     }
 
-    /// Returns the number of ranks: one per text.
-    pub fn n_ranks(&self) -> usize {
-        self.n_ranks
+    /// Sums up what stands below a node before the first control character of each text; `None`
+    /// where not each text has one.
+    #[inline]
+    pub fn before_controls(&self, node: usize) -> Option<Summary> {
+        let kinds = *self.before_controls.get(node)?;
+        Some(Summary {
+            kinds,
+            ..self.summary(node)
+        })
+    }
+
+    /// Returns the rank behind those of all texts.
+    pub fn end(&self) -> usize {
+        self.end
     }
 
     /// A node by its number.
@@ -374,6 +421,7 @@ impl Nodes {
             + self.labels.capacity()
             + self.heights.capacity()
             + self.chains.capacity()
+            + self.before_controls.capacity() * size_of::<Kinds>()
     }
 }
 

@@ -64,24 +64,45 @@ pub struct VocabularyTree {
 }
 
 /// Bands end with tokens of so many characters; the last one has all that are longer.
-const ENDS: [usize; 2] = [8, 16];
+const ENDS: [usize; 3] = [8, 16, 48];
 
 /// The tokens of some lengths.
 #[derive(Debug, Default)]
 pub struct Band {
     /// The most characters of one of them, one that is not complete included.
     pub most_chars: usize,
-    /// Ranks, in the order of the texts, to tokens.
+    /// Ranks, by [`Marks`] and then in the order of the texts, to tokens.
     pub ranked: Vec<u32>,
     /// Bit per token: whether it is one of them.
     pub has: Vec<u64>,
-    /// The tree of their texts.
-    pub nodes: Nodes,
+    /// The trees of their texts, one for each of [`Marks`] that there are.
+    pub trees: Vec<Nodes>,
+}
+
+/// What a string of JSON ends with or cannot have, the first of it that a text has. Most states
+/// take all or none of the texts without, and none of those where a control character comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Marks {
+    Nothing,
+    Quotes,
+    Controls,
+}
+
+impl Marks {
+    fn of(text: &[u8]) -> Self {
+        let marks = text.iter().filter_map(|byte| match byte {
+            0..0x20 => Some(Self::Controls),
+            b'"' | b'\\' | 0x7F => Some(Self::Quotes),
+            _ => None,
+        });
+        marks.into_iter().next().unwrap_or(Self::Nothing)
+    }
 }
 
 impl Band {
     fn bytes(&self) -> usize {
-        4 * self.ranked.capacity() + 8 * self.has.capacity() + self.nodes.bytes()
+        let trees = self.trees.iter().map(Nodes::bytes);
+        4 * self.ranked.capacity() + 8 * self.has.capacity() + trees.sum::<usize>()
     }
 }
 
@@ -129,7 +150,7 @@ impl VocabularyTree {
         self.texts.shrink_to_fit();
     }
 
-    /// Sorts the tokens by text and deals them into bands. No text has NUL in it, so that shorter
+    /// Sorts the tokens by marks and text and deals them into bands. No text has NUL in it, so that shorter
     /// ones may be filled up with it for comparison.
     fn rank(&mut self) {
         let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
@@ -148,6 +169,7 @@ impl VocabularyTree {
                 .then_with(|| text(a.1).cmp(text(b.1)))
                 .then_with(|| a.1.cmp(&b.1))
         });
+        keyed.sort_by_key(|&(_, token)| Marks::of(self.text(token as Token)));
         self.rank_of = vec![u32::MAX; self.n_tokens];
         self.band_of = vec![0; self.n_tokens];
         self.bands.resize_with(ENDS.len() + 1, Band::default);
@@ -176,22 +198,28 @@ impl VocabularyTree {
     /// Makes the nodes, of texts that stand in the order of their ranks.
     fn link(&mut self) {
         let mut bands = std::mem::take(&mut self.bands);
+        let text = |token: u32| self.text(token as Token);
         for band in &mut bands {
-            let n_bytes = band
-                .ranked
-                .iter()
-                .map(|&token| self.text(token as Token).len());
-            let mut bytes = with_room(n_bytes.sum()).unwrap_or_else(exhausted);
-            let mut offsets = with_room(band.ranked.len() + 1).unwrap_or_else(exhausted);
-            offsets.push(0);
-            for &token in &band.ranked {
-                bytes.extend_from_slice(self.text(token as Token));
-                offsets.push(bytes.len() as u32);
+            let mut first_rank = 0;
+            let alike = |&a: &u32, &b: &u32| Marks::of(text(a)) == Marks::of(text(b));
+            for tokens in band.ranked.chunk_by(alike) {
+                let n_bytes = tokens.iter().map(|&token| text(token).len());
+                let mut bytes = with_room(n_bytes.sum()).unwrap_or_else(exhausted);
+                let mut offsets = with_room(tokens.len() + 1).unwrap_or_else(exhausted);
+                offsets.push(0);
+                for &token in tokens {
+                    bytes.extend_from_slice(text(token));
+                    offsets.push(bytes.len() as u32);
+                }
+                band.trees.push(Nodes::new(&Sorted {
+                    bytes: &bytes,
+                    offsets: &offsets,
+                    first_rank,
+                    have_controls: tokens.first().map(|&token| Marks::of(text(token)))
+                        == Some(Marks::Controls),
+                }));
+                first_rank += tokens.len();
             }
-            band.nodes = Nodes::new(&Sorted {
-                bytes: &bytes,
-                offsets: &offsets,
-            });
             band.ranked.shrink_to_fit();
         }
         self.bands = bands;

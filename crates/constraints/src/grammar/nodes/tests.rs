@@ -1,6 +1,10 @@
 use super::*;
 
 fn tree(texts: &[&str]) -> Nodes {
+    tree_with(texts, false)
+}
+
+fn tree_with(texts: &[&str], have_controls: bool) -> Nodes {
     let bytes = texts.concat();
     let mut offsets = vec![0];
     offsets.extend(texts.iter().scan(0, |end, text| {
@@ -10,13 +14,15 @@ fn tree(texts: &[&str]) -> Nodes {
     Nodes::new(&Sorted {
         bytes: bytes.as_bytes(),
         offsets: &offsets,
+        first_rank: 0,
+        have_controls,
     })
 }
 
 /// The texts of all ranks, gathered from the tree.
 fn texts(nodes: &Nodes) -> Vec<String> {
-    let mut texts = vec![String::new(); nodes.n_ranks()];
-    let mut pending = vec![(ROOT, String::new(), nodes.n_ranks())];
+    let mut texts = vec![String::new(); nodes.end()];
+    let mut pending = vec![(ROOT, String::new(), nodes.end())];
     while let Some((node, text, end)) = pending.pop() {
         let at = nodes.at(node);
         let own = at.first_rank()..nodes.end_of_own(at, end);
@@ -73,6 +79,23 @@ fn a_summary_says_what_is_below() {
         let height = tree(&[&"a".repeat(n as usize)]).summary(ROOT).height;
         assert_eq!(height, (n < 255).then_some(n));
     }
+}
+
+/// Behind the first control character nothing is said, whatever comes there.
+#[test]
+fn a_summary_ends_before_the_first_control_character() {
+    let nodes = tree_with(&["\n9\n", "a\tb", "ab\n", "ac\u{1}{"], true);
+    let kinds = |text: &str| Kinds::within(text.chars().map(|c| char_bit(c as u32)).sum());
+    let before = |node: usize| nodes.before_controls(node).expect("controls").kinds;
+    assert_eq!(before(ROOT), kinds("abcdef"));
+    let children = nodes.at(ROOT).children();
+    let all = Kinds::within(CharSet::MAX);
+    assert!(!before(children.start).is_within(all), "behind a line feed");
+    let a = children.start + 1;
+    assert_eq!(before(a), kinds("abcdef"));
+    let last = nodes.at(a).children().last().expect("a child");
+    assert_eq!(before(last), Kinds::default());
+    assert!(tree(&["a"]).before_controls(ROOT).is_none());
 }
 
 #[test]

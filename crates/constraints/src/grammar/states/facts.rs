@@ -6,7 +6,7 @@
 use super::{NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::Element;
-use crate::grammar::nodes::{CharSet, Kinds, Summary};
+use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
 /// The fewest characters that lead to one state for which that is remembered: fewer are not worth
 /// the steps that find them.
@@ -171,6 +171,35 @@ impl States {
         };
         self.remember_run(began.0, state, taken - began.1);
         Ok(all)
+    }
+
+    /// True if no control character is taken behind any text of which `texts` is the summary. May
+    /// say no where it is yes, more often if nothing is to be found out.
+    pub fn leads_to_no_control(
+        &mut self,
+        grammar: &Compiled,
+        mut state: StateId,
+        texts: Summary,
+        finds_out: bool,
+    ) -> Result<bool, TooMuch> {
+        let mut taken = 0;
+        loop {
+            self.touch(grammar, state)?;
+            let facts = self.facts[state as usize];
+            let is_open = facts.has_tokens || facts.cover & CONTROLS != 0;
+            if is_open || facts.uniform_walk != self.walk && !finds_out {
+                return Ok(false);
+            }
+            let (kinds, next) = self.uniform(grammar, state)?;
+            if !texts.kinds.is_within(kinds) {
+                return Ok(false);
+            }
+            if next == state || texts.height == Some(taken) {
+                return Ok(true);
+            }
+            taken += 1;
+            state = next;
+        }
     }
 
     /// Returns how many characters of a kind lead on, at most `most`, and the state behind them:

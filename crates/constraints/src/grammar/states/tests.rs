@@ -195,7 +195,7 @@ fn a_run_in_a_circle_is_no_longer_than_a_text() {
     let grammar = Compiled::new(rules, tree(TEXTS.map(String::from)));
     let mut states = States::default();
     let state = states.initial(&grammar).expect("few steps");
-    let texts = grammar.tree.bands()[2].nodes.summary(ROOT);
+    let texts = grammar.tree.bands()[2].trees[0].summary(ROOT);
     assert_eq!(texts.height, Some(20));
     for _ in 0..2 {
         assert_eq!(states.takes_all(&grammar, state, texts, true), Ok(true));
@@ -219,7 +219,7 @@ fn characters_beyond_ascii_are_taken_together() {
         let mut states = States::default();
         let state = states.initial(&grammar).expect("few steps");
         let state = states.step(&grammar, state, grammar.group(0x61));
-        let texts = grammar.tree.bands()[0].nodes.summary(ROOT);
+        let texts = grammar.tree.bands()[0].trees[0].summary(ROOT);
         let taken = states.takes_all(&grammar, state.expect("few steps"), texts, true);
         assert_eq!(taken, Ok(all), "{class}");
     }
