@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use crate::grammar::elements::{Class, Element, Rules, Sequence};
 use crate::grammar::hash::{Keys, Map};
-use crate::grammar::nodes::CharSet;
+use crate::grammar::nodes::{CharSet, Kinds};
 use crate::grammar::utf8::{Partial, decode, decode_strictly};
 use crate::grammar::vocabulary_tree::VocabularyTree;
+
+/// The most groups of characters beyond ASCII that are looked at, to see whether all are taken.
+pub const MOST_BEYOND: usize = 64;
 
 /// Rules, the vocabulary they are for, and the characters in groups that no class tells apart.
 #[derive(Debug)]
@@ -20,6 +23,8 @@ pub struct Compiled {
     /// The ASCII characters in each class; bit 0 where one that is not ASCII, or part of one, may
     /// be.
     covers: Vec<CharSet>,
+    /// The kinds of characters that each class has all of.
+    kinds: Vec<Kinds>,
 }
 
 /// Code points in groups; every class has all of a group or none.
@@ -42,12 +47,20 @@ impl Compiled {
     /// Prepares `rules`.
     pub fn new(rules: Rules, tree: Arc<VocabularyTree>) -> Self {
         let groups = Groups::new(&rules.classes);
-        let covers = rules.classes.iter().map(cover).collect();
+        let covers: Vec<_> = rules.classes.iter().map(cover).collect();
+        let kinds = rules.classes.iter().zip(&covers).map(|(class, cover)| {
+            let mut beyond = groups.beyond.iter();
+            let has_all = groups.beyond.len() <= MOST_BEYOND
+                && beyond.all(|&group| class.has(groups.one_of[group as usize].max(0x80)));
+            Kinds::within(cover & !CharSet::from(!has_all))
+        });
+        let kinds = kinds.collect();
         Self {
             rules,
             tree,
             groups,
             covers,
+            kinds,
         }
     }
 
@@ -93,6 +106,14 @@ impl Compiled {
         }
     }
 
+    /// The kinds of characters that a class has all of; none of an item that is no class.
+    pub fn kinds(&self, item: Element) -> Kinds {
+        match item {
+            Element::Class(number) => self.kinds.get(number as usize).copied().unwrap_or_default(),
+            _ => Kinds::default(),
+        }
+    }
+
     /// The group of a code point.
     #[inline]
     pub fn group(&self, code_point: u32) -> u32 {
@@ -135,7 +156,7 @@ impl Compiled {
     /// Bytes that it occupies, without the vocabulary.
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
-            + self.covers.len() * size_of::<CharSet>()
+            + self.covers.len() * (size_of::<CharSet>() + size_of::<Kinds>())
             + self.groups.starts.len() * 8
             + (self.groups.one_of.len() + self.groups.beyond.len()) * 4
             + self.groups.sets.len() * size_of::<(u32, CharSet)>()

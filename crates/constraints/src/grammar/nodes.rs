@@ -124,6 +124,11 @@ impl Kinds {
         Self(kinds.sum())
     }
 
+    /// True if there is none.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// True if there is no other kind than in `other`.
     #[inline]
     pub fn is_within(self, other: Self) -> bool {

@@ -3,17 +3,14 @@
 
 // In bounds: numbers of states are positions in tables that only grow.
 
-use super::{NONE, StateId, States, TooMuch};
-use crate::grammar::compiled::Compiled;
-use crate::grammar::elements::Element;
+use super::{Edge, NONE, StateId, States, TooMuch};
+use crate::grammar::compiled::{Compiled, MOST_BEYOND};
+use crate::grammar::elements::{EMPTY, Element, Sequence};
 use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
 /// The fewest characters that lead to one state for which that is remembered: fewer are not worth
 /// the steps that find them.
 const FEWEST_UNIFORM: u32 = 8;
-/// The most groups of characters beyond ASCII that are looked at, to see whether all lead to one
-/// state.
-const MOST_BEYOND: usize = 64;
 /// The row of a state that has none.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
@@ -33,12 +30,30 @@ pub(super) struct Facts {
     uniform_walk: u32,
     /// The steps that a text of such characters takes, and the state behind them.
     pub(super) run: Run,
+    /// The repetition of a class that a top is in the midst of.
+    rounds: Option<Rounds>,
     /// True if a top is a token.
     has_tokens: bool,
     /// True if cover and tokens are known.
     is_known: bool,
     /// A bound on the steps that were taken for all that is remembered, transitions included.
     cost: u64,
+}
+
+/// A counted repetition of a class, perhaps among alternatives, in which a state is.
+#[derive(Clone, Copy, Debug)]
+struct Rounds {
+    /// The sequence that begins with the class.
+    class: u32,
+    /// The sequence of the grammar that begins with the repetition, and the stacks below it.
+    repetition: Edge,
+    /// The kinds of characters that it has all of.
+    kinds: Kinds,
+    /// The number of rounds that are left, the one that has begun included; `u32::MAX` of endless
+    /// ones.
+    left: u32,
+    /// True if none must come, and no other top takes any of its characters.
+    is_alone: bool,
 }
 
 /// A number of steps, each by a character of the same kinds, and the state that they lead to. A
@@ -61,6 +76,7 @@ impl Default for Facts {
             uniform: None,
             uniform_walk: 0,
             run: Run::default(),
+            rounds: None,
             has_tokens: false,
             is_known: false,
             cost: 0,
@@ -102,16 +118,59 @@ impl States {
     #[cold]
     fn find_facts(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
         let (mut cover, mut has_tokens) = (0, false);
+        let (mut is_shared, mut rounds) = (0, None::<(Rounds, CharSet)>);
         self.spend(self.edges(state).len())?;
-        for edge in self.all[state as usize].edges.iter() {
+        for &edge in self.all[state as usize].edges.iter() {
             if let Some(first) = grammar.first(edge.sequence) {
-                cover |= grammar.cover(first.item);
+                let own = grammar.cover(first.item);
+                is_shared |= cover & own;
+                cover |= own;
                 has_tokens |= matches!(first.item, Element::Token(_) | Element::TokenNot(_));
+                rounds = rounds.or_else(|| Some((self.rounds_of(grammar, edge)?, own)));
             }
         }
         let facts = &mut self.facts[state as usize];
         (facts.cover, facts.has_tokens, facts.is_known) = (cover, has_tokens, true);
+        facts.rounds = rounds.map(|(rounds, own)| Rounds {
+            is_alone: rounds.is_alone && own & is_shared == 0,
+            ..rounds
+        });
         Ok(())
+    }
+
+    /// The repetition that a top is in the midst of, if its item, or an alternative of that, is the
+    /// class on top.
+    fn rounds_of(&self, grammar: &Compiled, edge: Edge) -> Option<Rounds> {
+        /// The most alternatives among which the class is searched.
+        const FEW: usize = 16;
+        let first = grammar.first(edge.sequence)?;
+        let kinds = grammar.kinds(first.item);
+        let [below] = *self.edges(edge.below) else {
+            return None;
+        };
+        if kinds.is_empty() || first.rest != EMPTY {
+            return None;
+        }
+        let Element::Repeat(repeat) = self.first(grammar, below.sequence)?.item else {
+            return None;
+        };
+        let item = grammar.rules.repeats.get(repeat as usize)?.item;
+        let alternatives = match grammar.first(item)? {
+            Sequence {
+                item: Element::Rule(rule),
+                rest: EMPTY,
+            } => grammar.alternatives(rule),
+            _ => &[item],
+        };
+        let is_round = alternatives.len() <= FEW && alternatives.contains(&edge.sequence);
+        let (sequence, min, max) = self.told_of(grammar, below.sequence);
+        (is_round && !self.may_end(edge.below)).then_some(Rounds {
+            class: edge.sequence,
+            repetition: Edge { sequence, ..below },
+            kinds,
+            left: max.saturating_add(1),
+            is_alone: min == 0 && !grammar.rules.may_be_empty(item),
+        })
     }
 
     /// The characters that some top takes; bit 0 where one that is not ASCII, or part of one, may
@@ -142,6 +201,12 @@ impl States {
         let mut began = (state, taken, None);
         let all = loop {
             self.touch(grammar, state)?;
+            if let Some(Rounds { kinds, left, .. }) = self.facts[state as usize].rounds
+                && texts.kinds.is_within(kinds)
+                && texts.height.map_or(u32::MAX, |height| height - taken) <= left
+            {
+                break true;
+            }
             // Known from an earlier walk counts as unknown.
             if self.facts[state as usize].uniform_walk != self.walk && !finds_out {
                 break false;
@@ -186,8 +251,13 @@ impl States {
         loop {
             self.touch(grammar, state)?;
             let facts = self.facts[state as usize];
-            let is_open = facts.has_tokens || facts.cover & CONTROLS != 0;
-            if is_open || facts.uniform_walk != self.walk && !finds_out {
+            if facts.has_tokens || facts.cover & CONTROLS != 0 {
+                return Ok(false);
+            }
+            if let Some(next) = self.next_round(grammar, state, texts.kinds)? {
+                return Ok(self.facts[next as usize].cover & CONTROLS == 0);
+            }
+            if facts.uniform_walk != self.walk && !finds_out {
                 return Ok(false);
             }
             let (kinds, next) = self.uniform(grammar, state)?;
@@ -211,18 +281,74 @@ impl States {
         kind: Kinds,
         most: usize,
     ) -> Result<(usize, StateId), TooMuch> {
-        for n in 0..most {
+        let mut n = 0;
+        while n < most {
             self.touch(grammar, state)?;
             if self.facts[state as usize].has_tokens {
-                return Ok((n, state));
+                break;
+            }
+            if let Some(next) = self.next_round(grammar, state, kind)? {
+                let (rounds, end) = self.go_on(grammar, next, most - n - 1)?;
+                (n, state) = (n + 1 + rounds, end);
+                continue;
             }
             let (kinds, next) = self.uniform(grammar, state)?;
             if !kind.is_within(kinds) {
-                return Ok((n, state));
+                break;
             }
-            state = next;
+            (n, state) = (n + 1, next);
         }
-        Ok((most, state))
+        Ok((n, state))
+    }
+
+    /// The state that each character of these kinds leads to, where all of them begin another round
+    /// of one repetition and nothing else, and all of the next ones, too. Behind each round there are
+    /// then the same tops; behind the last, those that are not of a further round.
+    fn next_round(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        kinds: Kinds,
+    ) -> Result<Option<StateId>, TooMuch> {
+        let of = |facts: Facts| facts.rounds.filter(|rounds| rounds.is_alone);
+        let Some(rounds) = of(self.facts[state as usize]) else {
+            return Ok(None);
+        };
+        let class = grammar.first(rounds.class).map(|first| first.item);
+        if !kinds.is_within(rounds.kinds) || class.is_none() {
+            return Ok(None);
+        }
+        let cover = class.map_or(0, |class| grammar.cover(class)) & !1;
+        let next = self.step(grammar, state, grammar.group(cover.trailing_zeros()))?;
+        self.touch(grammar, next)?;
+        let facts = self.facts[next as usize];
+        let goes_on = of(facts)
+            .is_some_and(|next| (next.class, next.repetition) == (rounds.class, rounds.repetition));
+        Ok((goes_on && !facts.has_tokens).then_some(next))
+    }
+
+    /// Goes on with rounds, at most `most`, from a state that [`next_round`](Self::next_round) gave.
+    /// Returns how many, and the state behind them.
+    fn go_on(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        most: usize,
+    ) -> Result<(usize, StateId), TooMuch> {
+        let Some(Rounds {
+            left, repetition, ..
+        }) = self.facts[state as usize].rounds
+        else {
+            return Ok((0, state));
+        };
+        let n = u32::try_from(most).map_or(left, |most| most.min(left));
+        if n == 0 || left == u32::MAX {
+            return Ok((n as usize, state));
+        }
+        let sequence = self.counted(grammar, repetition.sequence, 0, left - n);
+        self.begin_closure();
+        self.enter(sequence, repetition.below)?;
+        Ok((n as usize, self.close(grammar)?))
     }
 
     /// Remembers of all states from `state` to before `end` where so many steps lead.
