@@ -3,6 +3,8 @@
 
 // In bounds: numbers of states are positions in tables that only grow.
 
+use std::sync::Arc;
+
 use super::{Edge, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::{Compiled, MOST_BEYOND};
 use crate::grammar::elements::{EMPTY, Element, Sequence};
@@ -396,16 +398,7 @@ impl States {
         let cover = self.facts[state as usize].cover;
         let mut sets: Vec<(StateId, CharSet)> = Vec::new();
         if cover.count_ones() >= FEWEST_UNIFORM {
-            for (group, set) in grammar.ascii_groups() {
-                if set & cover == 0 {
-                    continue;
-                }
-                let next = self.step(grammar, state, group)?;
-                match sets.iter_mut().find(|(state, _)| *state == next) {
-                    Some((_, sum)) => *sum |= set,
-                    None => sets.push((next, set)),
-                }
-            }
+            self.step_all(grammar, state, &mut sets)?;
             if let Some(next) = self.beyond_ascii(grammar, state)?
                 && let Some((_, set)) = sets.iter_mut().find(|(state, _)| *state == next)
             {
@@ -420,6 +413,51 @@ impl States {
         let facts = &mut self.facts[state as usize];
         (facts.uniform, facts.uniform_walk) = (Some(best), self.walk);
         Ok(best)
+    }
+
+    /// Steps by each group of ASCII characters that may be taken, and adds the states that they lead
+    /// to, with the characters.
+    fn step_all(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        sets: &mut Vec<(StateId, CharSet)>,
+    ) -> Result<(), TooMuch> {
+        let edges = Arc::clone(&self.all[state as usize].edges);
+        let items = edges.iter().map(|edge| grammar.first(edge.sequence));
+        let covers = items.map(|first| first.map_or(0, |first| grammar.cover(first.item)));
+        let covers: Vec<CharSet> = covers.collect();
+        // Which tops take the characters, where these lead, and what it took to find that.
+        let mut known: Vec<(CharSet, StateId, u64)> = Vec::new();
+        for (group, set) in grammar.ascii_groups() {
+            if set & self.facts[state as usize].cover == 0 {
+                continue;
+            }
+            let bits = covers.iter().map(|cover| cover >> set.trailing_zeros() & 1);
+            let tops = (covers.len() <= CharSet::BITS as usize)
+                .then(|| bits.rev().fold(0, |tops, bit| tops << 1 | bit));
+            let same = known.iter().find(|known| Some(known.0) == tops);
+            let next = match same {
+                Some(&(_, next, cost)) if !self.transitions.is_empty() => {
+                    // As if it had been found by itself.
+                    self.budget.charge(cost);
+                    let row = self.row(grammar, state)?;
+                    self.transitions[row + group as usize] = next;
+                    next
+                }
+                _ => {
+                    let bound = self.budget.bound();
+                    let next = self.step(grammar, state, group)?;
+                    known.extend(tops.map(|tops| (tops, next, self.budget.bound() - bound)));
+                    next
+                }
+            };
+            match sets.iter_mut().find(|(state, _)| *state == next) {
+                Some((_, sum)) => *sum |= set,
+                None => sets.push((next, set)),
+            }
+        }
+        self.budget.check()
     }
 
     /// The state that all characters beyond ASCII lead to; `None` where there is no such one, or
