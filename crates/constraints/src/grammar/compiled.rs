@@ -255,8 +255,16 @@ fn sum_of(class: u32) -> Sum {
 }
 
 fn cover(class: &Class) -> CharSet {
-    let ascii = (1..128).filter(|&code_point| class.has(code_point));
-    let ascii = ascii.fold(0, |set, code_point| set | 1 << code_point);
+    // Characters from `first` on, up to the last one of ASCII.
+    let from = |first: u32| CharSet::MAX.checked_shl(first).unwrap_or(0);
+    let ranges = class.ranges.iter().filter(|(first, last)| first <= last);
+    let sets = ranges.map(|&(first, last)| from(first) & !from(last.saturating_add(1)));
+    let listed = sets.fold(0, |set, own| set | own);
+    let ascii = match (class.any, class.negated) {
+        (true, _) => CharSet::MAX,
+        (_, true) => !listed,
+        (_, false) => listed,
+    } & !1;
     let beyond = |&(first, last): &(u32, u32)| first >= 0x80 || last >= 0x80;
     let may_be_beyond = class.any || class.negated || class.ranges.iter().any(beyond);
     ascii | CharSet::from(may_be_beyond)

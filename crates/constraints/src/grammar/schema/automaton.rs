@@ -5,10 +5,11 @@
 
 // In bounds: numbers of states are positions in a list that only grows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_AUTOMATON_STATES;
 use crate::grammar::schema::work::{TooLarge, Work};
 
@@ -31,6 +32,19 @@ pub struct State {
 }
 
 impl State {
+    /// The edges with other targets, those that touch and lead to one joined.
+    fn edges_to(&self, target: impl Fn(u32) -> u32) -> Vec<Edge> {
+        let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
+        for &(first, last, to) in &self.edges {
+            let to = target(to);
+            match edges.last_mut() {
+                Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
+                _ => edges.push((first, last, to)),
+            }
+        }
+        edges
+    }
+
     fn next(&self, code_point: u32) -> Option<u32> {
         let at = self.edges.partition_point(|edge| edge.1 < code_point);
         let &(first, _, next) = self.edges.get(at)?;
@@ -61,7 +75,7 @@ pub fn explore<S: Clone + Eq + Hash>(
     mut accepts: impl FnMut(&S) -> bool,
     mut edges: impl FnMut(&S, &mut Vec<(u32, u32, S)>),
 ) -> Result<Dfa, TooLarge> {
-    let mut numbers: HashMap<S, u32> = HashMap::new();
+    let mut numbers: Map<S, u32> = Map::default();
     let mut found = vec![start.clone()];
     numbers.insert(start, 0);
     let mut states: Vec<State> = Vec::new();
@@ -355,6 +369,9 @@ impl Dfa {
         const MOST_ROUNDS: usize = 64;
         let dfa = self.trimmed();
         let n = dfa.states.len();
+        if let Some(order) = dfa.ends_first() {
+            return dfa.minimized_in(&order);
+        }
         if n > FEW {
             return dfa;
         }
@@ -365,17 +382,10 @@ impl Dfa {
             if work.spend(2 * n_edges).is_err() {
                 return dfa;
             }
-            let mut numbers: HashMap<(u32, Vec<Edge>), u32> = HashMap::new();
+            let mut numbers: Map<(u32, Vec<Edge>), u32> = Map::default();
             let mut next = Vec::with_capacity(n);
             for (at, state) in dfa.states.iter().enumerate() {
-                let mut edges: Vec<Edge> = Vec::with_capacity(state.edges.len());
-                for &(first, last, to) in &state.edges {
-                    let to = class[to as usize];
-                    match edges.last_mut() {
-                        Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
-                        _ => edges.push((first, last, to)),
-                    }
-                }
+                let edges = state.edges_to(|to| class[to as usize]);
                 let number = numbers.len() as u32;
                 next.push(*numbers.entry((class[at], edges)).or_insert(number));
             }
@@ -388,6 +398,73 @@ impl Dfa {
         dfa
     }
 
+    /// The states, each behind all others that it leads to; `None` where some lead to each other.
+    fn ends_first(&self) -> Option<Vec<u32>> {
+        let (mut order, mut is_done) = (Vec::new(), vec![false; self.states.len()]);
+        let mut is_open = is_done.clone();
+        let mut path = vec![(0_u32, 0)];
+        while let Some((at, edge)) = path.last_mut() {
+            let state = *at as usize;
+            is_open[state] = true;
+            let Some(&(_, _, to)) = self.states[state].edges.get(*edge) else {
+                is_done[state] = true;
+                order.push(*at);
+                path.pop();
+                continue;
+            };
+            *edge += 1;
+            match to as usize {
+                to if is_done[to] || to == state => {}
+                to if is_open[to] => return None,
+                _ => path.push((to, 0)),
+            }
+        }
+        Some(order)
+    }
+
+    /// The smallest automaton, by states that come behind all that they lead to.
+    fn minimized_in(&self, order: &[u32]) -> Self {
+        const ITSELF: u32 = u32::MAX;
+        let mut class = vec![0; self.states.len()];
+        let mut numbers: Map<(bool, Vec<Edge>), u32> = Map::default();
+        let mut n_classes = 0;
+        for &at in order {
+            let state = &self.states[at as usize];
+            let edges = state.edges_to(|to| match to == at {
+                true => ITSELF,
+                false => class[to as usize],
+            });
+            let key = (state.accepts, edges);
+            class[at as usize] = match numbers.get(&key) {
+                Some(&known) => known,
+                None => {
+                    // One that leads here wherever this leads to itself is no other.
+                    let itself = |(first, last, to)| match to {
+                        ITSELF => (first, last, n_classes),
+                        _ => (first, last, to),
+                    };
+                    let edges = key.1.iter().copied().map(itself).collect();
+                    numbers.insert((state.accepts, edges), n_classes);
+                    numbers.insert(key, n_classes);
+                    n_classes += 1;
+                    n_classes - 1
+                }
+            };
+        }
+        // In the order in which they come.
+        let mut new = vec![u32::MAX; n_classes as usize];
+        let mut n = 0;
+        for class in &mut class {
+            let new = &mut new[*class as usize];
+            if *new == u32::MAX {
+                *new = n;
+                n += 1;
+            }
+            *class = *new;
+        }
+        Self::of_classes(self, &class, n_classes as usize)
+    }
+
     fn of_classes(dfa: &Self, class: &[u32], n_classes: usize) -> Self {
         let mut states: Vec<Option<State>> = vec![None; n_classes];
         for (at, state) in dfa.states.iter().enumerate() {
@@ -395,17 +472,9 @@ impl Dfa {
             if place.is_some() {
                 continue;
             }
-            let mut edges: Vec<Edge> = Vec::new();
-            for &(first, last, to) in &state.edges {
-                let to = class[to as usize];
-                match edges.last_mut() {
-                    Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
-                    _ => edges.push((first, last, to)),
-                }
-            }
             *place = Some(State {
                 accepts: state.accepts,
-                edges,
+                edges: state.edges_to(|to| class[to as usize]),
             });
         }
         // The first state is in the class that was numbered first.

@@ -3,10 +3,11 @@
 
 // In bounds: numbers of rules are positions in a list that only grows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Written};
+use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_SCHEMA_ELEMENTS;
 use crate::grammar::schema::automaton::{ALL, Dfa, Shared, Span};
 use crate::grammar::schema::ecma::{common, others, tidied};
@@ -23,13 +24,13 @@ pub struct Output {
     classes: Classes,
     n_elements: usize,
     /// Hexadecimal digits, by their number and the values.
-    hexadecimal: HashMap<(u32, Vec<Span>), Element>,
+    hexadecimal: Map<(u32, Vec<Span>), Element>,
     /// The elements behind a backslash, by the characters.
-    escapes: HashMap<Vec<Span>, Element>,
-    characters: HashMap<Vec<Span>, Element>,
+    escapes: Map<Vec<Span>, Element>,
+    characters: Map<Vec<Span>, Element>,
     /// Automata that were written, of strings (true) and of numbers, kept so that no other is at
     /// their address.
-    automata: HashMap<(usize, bool), (Element, Shared)>,
+    automata: Map<(usize, bool), (Element, Shared)>,
 }
 
 /// Characters that a string has only as escapes: controls, and what JSON gives a meaning.
@@ -232,18 +233,27 @@ impl Output {
             return Ok(known);
         }
         let bits = 4 * (n - 1);
-        let mut digits: BTreeMap<Vec<Span>, Vec<Span>> = BTreeMap::new();
+        // By what may follow.
+        let mut digits: Vec<(Vec<Span>, Vec<Span>)> = Vec::new();
+        let mut values = &*key.1;
         for digit in 0..16_u32 {
-            let first = digit << bits;
-            let within = common(&key.1, &[(first, first + (1 << bits) - 1)]);
+            let (first, last) = (digit << bits, (digit << bits) + ((1 << bits) - 1));
+            while values.first().is_some_and(|span| span.1 < first) {
+                values = &values[1..];
+            }
+            let within = values.iter().take_while(|span| span.0 <= last);
+            let within = within.map(|&(a, b)| (a.max(first) - first, b.min(last) - first));
+            let within: Vec<Span> = within.collect();
             if within.is_empty() {
                 continue;
             }
-            let within = within.iter().map(|&(a, b)| (a - first, b - first));
             let letters = char::from_digit(digit, 16).into_iter();
             let letters = letters.flat_map(|c| [c, c.to_ascii_uppercase()]);
             let spans = letters.map(|letter| (u32::from(letter), u32::from(letter)));
-            digits.entry(within.collect()).or_default().extend(spans);
+            match digits.iter_mut().find(|known| known.0 == within) {
+                Some((_, all)) => all.extend(spans),
+                None => digits.push((within, spans.collect())),
+            }
         }
         let mut alternatives = Vec::new();
         for (within, letters) in digits {
