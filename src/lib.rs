@@ -87,7 +87,9 @@ pub mod vocabulary;
 
 pub use llama_sieve_constraints::quoted;
 pub(crate) use llama_sieve_kernels::lcg;
-pub use llama_sieve_kernels::{algorithms, environment, kernels, memory, per_thread, simd, token};
+pub use llama_sieve_kernels::{
+    algorithms, environment, host_profile, kernels, memory, per_thread, simd, token,
+};
 
 pub use built_in::{BuiltIn, InGraph};
 pub use candidates::Candidates;

@@ -13,6 +13,7 @@ pub use llama_sieve_kernels::random::{mix, process_key};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::algorithms::{Softmax, Workspace};
+use crate::host_profile::HostProfile;
 use crate::token::TokenData;
 
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
@@ -146,13 +147,14 @@ impl Mt19937 {
     /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum,
     /// normalised in `double`, reaches a uniform draw.
     ///
-    /// Fewer than two weights give 0 and cost no draw. Weights that are NaN, or all 0, give 0.
+    /// Fewer than two weights give 0 and cost no draw, or one, as the host has it. Weights that are
+    /// NaN, or all 0, give 0.
     ///
     /// One sum over the weights, 4 bytes each. Only where rounding could decide is each divided by
     /// it, and added one by one.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
-            return 0;
+            return self.only();
         }
         let draw = self.uniform();
         let sum = weights.sum_double();
@@ -160,11 +162,19 @@ impl Mt19937 {
         weights.choose(sum, draw, exactly)
     }
 
+    /// Returns the place of the only candidate.
+    fn only(&mut self) -> usize {
+        if HostProfile::current().one_candidate_draw.discrete {
+            self.uniform();
+        }
+        0
+    }
+
     /// Draws from `discrete_distribution<int>` with the probabilities of candidates, which
     /// `softmax` has just divided; `sum` is what that gave.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
-            return 0;
+            return self.only();
         }
         let draw = self.uniform();
         let exactly = |data: &[TokenData]| one_by_one(data, |c| c.p, draw);

@@ -25,8 +25,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_HOST;
+use llama_sieve::ffi::certificate::certify;
 use llama_sieve::ffi::certificate::layouts::{self, Changing, Layouts, Settled, Verdict};
-use llama_sieve::ffi::certificate::{Alike, certify};
 use llama_sieve::ffi::chain::switched_off;
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::Host;
@@ -61,8 +61,8 @@ struct Served {
     host: Option<Host>,
     /// Its build, or the reason why that is not known.
     build: Result<Build, String>,
-    /// The result of each constructor's trial: which of ours does the same, or the difference.
-    verdicts: [OnceLock<Result<Alike, String>>; ALL.len()],
+    /// The result of each constructor's trial: that ours does the same, or the difference.
+    verdicts: [OnceLock<Result<(), String>>; ALL.len()],
     /// The argument lists that have changed, as far as the program's calls have shown them.
     layouts: [Layouts; Changing::all().len()],
 }
@@ -280,17 +280,13 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     Ok(served)
 }
 
-/// The one of ours that does what the host's own does, with the argument list of this build: tried
-/// once. Not inside the guard, since the host may throw.
-fn tried(
-    constructor: &Constructor,
-    served: &Served,
-    build: Option<Build>,
-) -> Result<Alike, Reason> {
+/// Says that ours does what the host's own does, with the argument list of this build: tried once.
+/// Not inside the guard, since the host may throw.
+fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
     let Some(place) = place.filter(|_| constructor.can_be_tried) else {
-        return Ok(Alike::Ours);
+        return Ok(());
     };
     let verdict = match place.get() {
         Some(verdict) => verdict,
@@ -302,10 +298,8 @@ fn tried(
             place.get_or_init(|| verdict)
         }
     };
-    match verdict {
-        Ok(alike) => Ok(*alike),
-        Err(text) => Err(Reason::OfThisKind(text.clone())),
-    }
+    let aside = |text: &String| Reason::OfThisKind(text.clone());
+    verdict.as_ref().map(|_| ()).map_err(aside)
 }
 
 /// The outcome of a call.
@@ -567,10 +561,7 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     };
     let made = decided.and_then(|served| match call.constructor.changing {
         Some(changing) => made_by_list(call, (served, changing), &caller, &ours),
-        None => tried(call.constructor, served, None).and_then(|alike| match alike {
-            Alike::Ours => ours(0),
-            Alike::Older => ours(1),
-        }),
+        None => tried(call.constructor, served, None).and_then(|()| ours(0)),
     });
     let nothing = Answer::made(null_mut());
     let chosen = guard(

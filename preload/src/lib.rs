@@ -116,6 +116,7 @@ macro_rules! constructors {
 
 constructors! {
     GREEDY: llama_sampler_init_greedy() => llama_sieve_init_greedy;
+    DIST: llama_sampler_init_dist(seed: u32) => llama_sieve_init_dist;
     TOP_K: llama_sampler_init_top_k(k: i32) => llama_sieve_init_top_k;
     TOP_P: llama_sampler_init_top_p(p: f32, min_keep: usize) => llama_sieve_init_top_p;
     MIN_P: llama_sampler_init_min_p(p: f32, min_keep: usize) => llama_sieve_init_min_p;
@@ -136,26 +137,6 @@ constructors! {
         => llama_sieve_init_logit_bias;
     INFILL: llama_sampler_init_infill(vocab: *const llama_vocab) => llama_sieve_init_infill;
 }
-
-/// Dist, as newer builds have it or as older ones do.
-///
-/// # Safety
-/// The call is one of a program's.
-unsafe extern "C-unwind" fn dist(saved: &Saved) -> Answer {
-    // SAFETY: the caller of the constructor guarantees the argument.
-    let seed: u32 = unsafe { Arguments::of(saved).next() };
-    let call = Call {
-        constructor: &constructors::DIST,
-        saved,
-        arguments: &|_| vec![("seed", &seed)],
-        are_finite: true,
-    };
-    choose(&call, |which| match which {
-        0 => llama_sieve_init_dist(seed),
-        _ => init_sparing_dist(seed),
-    })
-}
-stand_in!(llama_sampler_init_dist, dist);
 
 /// Penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
 ///

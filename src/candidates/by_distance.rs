@@ -8,6 +8,7 @@ use crate::algorithms::Workspace;
 use crate::algorithms::host_order::introsort::{self, Wanted};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place, write_items};
 use crate::algorithms::scratch::{Room, room};
+use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::per_thread::lent_per_thread;
 use crate::simd::libm::ln;
@@ -122,15 +123,21 @@ impl ByDistance {
     fn find_distances(&mut self, ps: &[f32]) {
         // From 0 on, which is what the fast sum asks for, and without one that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
+        let fused = fuses(Fused::TypicalEntropy);
         let mut terms = [0.0; PART];
-        let entropy = if ps.iter().all(ordinary) {
+        let entropy = if ps.iter().all(ordinary) && fused {
+            kernels::fused_entropy(0.0, ps)
+        } else if ps.iter().all(ordinary) {
             ps.chunks(PART).fold(0.0, |entropy, ps| {
                 let terms = &mut terms[..ps.len()];
                 kernels::entropies(ps, terms);
                 kernels::sum(entropy, terms)
             })
         } else {
-            ps.iter().fold(0.0, |entropy, p| entropy + -p * ln(*p))
+            ps.iter().fold(0.0, |entropy, p| match fused {
+                true => (-p).mul_add(ln(*p), entropy),
+                false => entropy + -p * ln(*p),
+            })
         };
         self.scores.resize(ps.len(), 0);
         if entropy.is_nan() {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use crate::ffi::breakers::breakers_for;
 use crate::ffi::failure::{begin, made, part};
 use crate::ffi::given::argument;
+use crate::ffi::guard::guard;
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
+use crate::ffi::host::profile;
 use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::log;
@@ -134,9 +136,9 @@ fn construct<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> Option<S>,
 ) -> *mut llama_sampler {
-    made(Constructor(disabled_name), || {
+    settled(made(Constructor(disabled_name), || {
         Ok(filter(vtable, disabled_name, parameters, make))
-    })
+    }))
 }
 
 fn filter<S: Sampler>(
@@ -162,7 +164,7 @@ fn construct_selector<S: Sampler>(
     parameters: &[f32],
     make: impl FnOnce() -> S,
 ) -> *mut llama_sampler {
-    made(Constructor(disabled_name), || {
+    settled(made(Constructor(disabled_name), || {
         if all_finite(
             disabled_name,
             parameters,
@@ -174,45 +176,58 @@ fn construct_selector<S: Sampler>(
             &DISABLED_SELECTOR,
             DisabledSelector::new(disabled_name),
         ))
-    })
+    }))
+}
+
+/// Returns the sampler, once it is known how its host computes.
+///
+/// Not inside the guard: what the host throws passes through, and the sampler is lost.
+fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
+    let others = profile::settle(None).unwrap_or_default();
+    if !others.is_empty() {
+        let others = others.join(", ");
+        let warn = || {
+            log::warn(&format!(
+                "{others}: the host's own leave something else than ours do under every known \
+                 arithmetic of a host; llama_sieve_certify says what differs"
+            ));
+        };
+        guard("profile", || (), warn);
+    }
+    made
 }
 
 /// Selects the candidate with the largest logit, the first of equals.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_greedy() -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_greedy() -> *mut llama_sampler {
     construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
 }
 
 /// Draws a candidate with its softmax probability, from std::mt19937 started with `seed`.
 /// 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed, another at each reset.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
     construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
-}
-
-/// llama_sieve_init_dist, but that a single candidate takes no draw: as in builds before b10355.
-pub fn init_sparing_dist(seed: u32) -> *mut llama_sampler {
-    construct_selector(&DIST, c"?dist", &[], || Dist::sparing(seed))
 }
 
 /// Keeps the `k` largest logits, in descending order (Fan et al. 2018, arXiv:1805.04833). Disabled:
 /// `k` <= 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_top_k(k: i32) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_top_k(k: i32) -> *mut llama_sampler {
     construct(&TOP_K, c"?top-k", &[], || TopK::new(k))
 }
 
 /// Nucleus sampling: keeps the fewest most probable candidates whose probabilities reach `p`, at
 /// least `min_keep` (Holtzman et al. 2019, arXiv:1904.09751). Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_top_p(p: f32, min_keep: usize) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_top_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TOP_P, c"?top-p", &[p], || TopP::new(p, min_keep))
 }
 
 /// Keeps the candidates whose probability is at least `p` times the largest, at least `min_keep`
 /// (Nguyen et al. 2024, arXiv:2407.01082). Disabled: `p` <= 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_min_p(p: f32, min_keep: usize) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_min_p(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&MIN_P, c"?min-p", &[p], || MinP::new(p, min_keep))
 }
 
@@ -220,21 +235,21 @@ pub extern "C" fn llama_sieve_init_min_p(p: f32, min_keep: usize) -> *mut llama_
 /// their probabilities exceed `p`, at least `min_keep` (Meister et al. 2022, arXiv:2202.00666).
 /// Disabled: `p` >= 1.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TYPICAL, c"?typical", &[p], || Typical::new(p, min_keep))
 }
 
 /// Divides every logit by the temperature `t`. `t` <= 0: the largest logit stays, all others become
 /// minus infinity. Disabled: `t` 1.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_temp(t: f32) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_temp(t: f32) -> *mut llama_sampler {
     construct(&TEMP, c"?temp", &[t], || Temp::new(t))
 }
 
 /// Masks every logit more than `n` standard deviations below the largest (Tang et al. 2024,
 /// arXiv:2411.07641). Disabled: `n` <= 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_sampler {
     construct(&TOP_N_SIGMA, c"?top-n-sigma", &[n], || TopNSigma::new(n))
 }
 
@@ -244,7 +259,7 @@ pub extern "C" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_sampler {
 /// warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
 /// Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_penalties(
+pub extern "C-unwind" fn llama_sieve_init_penalties(
     n_vocab: i32,
     last_n: i32,
     repeat: f32,
@@ -259,7 +274,7 @@ pub extern "C" fn llama_sieve_init_penalties(
 /// Dynamic temperature: between `t` - `delta` and `t` + `delta`, following the entropy to the power
 /// `exponent`. Plain temperature if `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_temp_ext(
+pub extern "C-unwind" fn llama_sieve_init_temp_ext(
     t: f32,
     delta: f32,
     exponent: f32,
@@ -273,7 +288,7 @@ pub extern "C" fn llama_sieve_init_temp_ext(
 /// the least probable of them, unless fewer than `min_keep` would be left (text-generation-webui
 /// pull request 6335). `seed` as for dist. Disabled: `p` <= 0 or `t` > 0.5.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_xtc(
+pub extern "C-unwind" fn llama_sieve_init_xtc(
     p: f32,
     t: f32,
     min_keep: usize,
@@ -286,7 +301,7 @@ pub extern "C" fn llama_sieve_init_xtc(
 /// correcting by `eta`; `m` candidates serve the estimate (Basu et al. 2020, arXiv:2007.14966).
 /// `seed` as for dist. Parameters that are not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_mirostat(
+pub extern "C-unwind" fn llama_sieve_init_mirostat(
     n_vocab: i32,
     seed: u32,
     tau: f32,
@@ -302,7 +317,7 @@ pub extern "C" fn llama_sieve_init_mirostat(
 /// follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist. Parameters that are
 /// not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_mirostat_v2(
+pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     seed: u32,
     tau: f32,
     eta: f32,
@@ -373,7 +388,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
 /// average reach back 1 / (1 - `decay`) tokens (llama.cpp pull request 17927). `seed` as for dist.
 /// Parameters that are not finite: the largest logit is selected.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_adaptive_p(
+pub extern "C-unwind" fn llama_sieve_init_adaptive_p(
     target: f32,
     decay: f32,
     seed: u32,
@@ -390,7 +405,7 @@ pub extern "C" fn llama_sieve_init_adaptive_p(
 /// # Safety
 /// `bias` is NULL or `n` elements.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llama_sieve_init_logit_bias(
+pub unsafe extern "C-unwind" fn llama_sieve_init_logit_bias(
     n_vocab: i32,
     n: i32,
     bias: *const llama_logit_bias,
@@ -419,7 +434,9 @@ pub unsafe extern "C" fn llama_sieve_init_logit_bias(
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host, and outlives the sampler.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn llama_sieve_init_infill(vocab: *const llama_vocab) -> *mut llama_sampler {
+pub unsafe extern "C-unwind" fn llama_sieve_init_infill(
+    vocab: *const llama_vocab,
+) -> *mut llama_sampler {
     construct(&INFILL, c"?infill", &[], || {
         // SAFETY: the caller guarantees the vocabulary.
         match unsafe { host_vocabulary(vocab) } {
@@ -436,7 +453,7 @@ pub unsafe extern "C" fn llama_sieve_init_infill(vocab: *const llama_vocab) -> *
 /// bends to keep, `min_keep` the least number of candidates (Trenton Bricken 2019). llama.cpp no
 /// longer has it. Disabled: `z` >= 1.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TAIL_FREE, c"?tail-free", &[z], || {
         TailFree::new(z, min_keep)
     })
@@ -445,6 +462,6 @@ pub extern "C" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut ll
 /// Sorts the candidates by descending logit and writes their probabilities. llama.cpp no longer has
 /// it.
 #[unsafe(no_mangle)]
-pub extern "C" fn llama_sieve_init_softmax() -> *mut llama_sampler {
+pub extern "C-unwind" fn llama_sieve_init_softmax() -> *mut llama_sampler {
     construct(&SOFTMAX, c"?softmax", &[], || Some(Softmax::default()))
 }

@@ -17,6 +17,7 @@ use std::mem;
 use super::lists::{Bent, Ps};
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
+use crate::host_profile::{Fused, fuses};
 use crate::kernels::{self, Curve};
 use crate::pool::{Pool, Weights};
 use crate::rng::SeededMt19937;
@@ -247,8 +248,15 @@ impl Sampler for AdaptiveP {
         let Some((_, probability)) = pending.filter(|&(pending, _)| pending == token) else {
             return;
         };
-        self.weighted_sum = probability + self.decay * self.weighted_sum;
-        self.total_weight = 1.0 + self.decay * self.total_weight;
+        let fused = fuses(Fused::Average);
+        let decayed = |average: f32, new: f32| match fused {
+            true => self.decay.mul_add(average, new),
+            false => new + self.decay * average,
+        };
+        (self.weighted_sum, self.total_weight) = (
+            decayed(self.weighted_sum, probability),
+            decayed(self.total_weight, 1.0),
+        );
     }
 
     fn reset(&mut self) {

@@ -2,7 +2,7 @@
 //!
 //! Probabilities are `exp(logit - max)` divided by their sum, which is added in array order in
 //! `double`. One `double` of std::mt19937 is drawn per non-empty array. Builds before b10355 draw
-//! nothing for a single candidate; [`Dist::sparing`] does the same. The choice is the first
+//! nothing for a single candidate; ours draws as the [`HostProfile`] says. The choice is the first
 //! candidate at which the running sum reaches draw * sum.
 //!
 //! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
@@ -20,6 +20,7 @@ use crate::algorithms::scratch::Room;
 use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
+use crate::host_profile::HostProfile;
 use crate::kernels::{self, compact::pick, scan::position_of};
 use crate::pool::{First, InOrder, Part, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
@@ -32,8 +33,6 @@ pub struct Dist {
     rng: SeededMt19937,
     /// The number of draws since the stream began.
     draws: u64,
-    /// True if a single candidate takes no draw.
-    spares_one: bool,
     work: Scratch<Workspace>,
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
@@ -51,7 +50,6 @@ impl Dist {
         Self {
             rng: SeededMt19937::new(seed),
             draws: 0,
-            spares_one: false,
             work: Scratch::default(),
             softmax: Scratch::default(),
             in_order: Scratch::default(),
@@ -59,14 +57,6 @@ impl Dist {
             larger: Scratch::default(),
             head: Scratch::default(),
             part: Scratch::default(),
-        }
-    }
-
-    /// Dist as builds before b10355 have it: a single candidate takes no draw.
-    pub fn sparing(seed: u32) -> Self {
-        Self {
-            spares_one: true,
-            ..Self::new(seed)
         }
     }
 }
@@ -273,7 +263,7 @@ impl Sampler for Dist {
 impl Dist {
     /// A draw among `n` candidates.
     fn next_draw(&mut self, n: usize) -> f64 {
-        if self.spares_one && n == 1 {
+        if n == 1 && !HostProfile::current().one_candidate_draw.dist {
             return 0.0;
         }
         self.draws += 1;

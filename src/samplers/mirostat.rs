@@ -17,6 +17,7 @@ use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, has_few_values, is_easy, is_replayed, overflows};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
+use crate::host_profile::{Fused, fuses};
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
 use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
@@ -125,7 +126,11 @@ impl Feedback {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
         let surprisal = -log2(data[chosen].p);
-        self.mu -= self.eta * (surprisal - self.tau);
+        let error = surprisal - self.tau;
+        self.mu = match fuses(Fused::Correction) {
+            true => (-self.eta).mul_add(error, self.mu),
+            false => self.mu - self.eta * error,
+        };
         candidates.select(Some(chosen));
     }
 
@@ -274,11 +279,14 @@ impl Mirostat {
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;
+    let fused = fuses(Fused::Estimate);
     for (i, pair) in ps.windows(2).take(pairs).enumerate() {
         let t = ln((i + 2) as f32 / (i + 1) as f32);
         let b = ln(pair[0] / pair[1]);
-        products += t * b;
-        squares += t * t;
+        (products, squares) = match fused {
+            true => (t.mul_add(b, products), t.mul_add(t, squares)),
+            false => (products + t * b, squares + t * t),
+        };
     }
     products / squares
 }

@@ -14,6 +14,7 @@ use std::ffi::CStr;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::history::{History, Owing};
+use crate::host_profile::{Fused, fuses};
 use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
@@ -51,13 +52,21 @@ impl Factors {
     /// order are llama.cpp's.
     #[inline]
     fn penalised(&self, logit: f32, count: u32) -> f32 {
-        self.repeated(logit) - (count as f32 * self.freq + self.present)
+        self.repeated(logit) - self.of_count(count as f32, self.present)
     }
 
     /// Returns the penalised logit of the token that owes, which llama.cpp finds among the counted
     /// ones, too.
     fn owed(&self, logit: f32, count: i32) -> f32 {
-        self.repeated(logit) - (count as f32 * self.freq + 0.0 * self.present)
+        self.repeated(logit) - self.of_count(count as f32, 0.0 * self.present)
+    }
+
+    #[inline]
+    fn of_count(&self, count: f32, present: f32) -> f32 {
+        match fuses(Fused::Penalty) {
+            true => count.mul_add(self.freq, present),
+            false => count * self.freq + present,
+        }
     }
 
     #[inline]

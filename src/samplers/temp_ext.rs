@@ -14,6 +14,7 @@ use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::{Scratch, Workspace};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
+use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::pool::{Pool, division_keeps_order};
 use crate::sampler::{Sampler, scratch};
@@ -62,13 +63,17 @@ impl TempExt {
         let max_entropy = -ln(1.0 / n as f32);
         let min = (self.t - self.delta).max(0.0);
         let max = self.t + self.delta;
-        min + (max - min) * pow(entropy / max_entropy, self.exponent)
+        let share = pow(entropy / max_entropy, self.exponent);
+        match fuses(Fused::Temperature) {
+            true => (max - min).mul_add(share, min),
+            false => min + (max - min) * share,
+        }
     }
 
     /// Scales all logits of a vocabulary without sorting them. Says whether it could: not where a
-    /// probability is 0.
+    /// probability is 0, or the terms of the entropy are fused.
     fn scale_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        if !pool.is_whole() || pool.selected().is_some() {
+        if !pool.is_whole() || pool.selected().is_some() || fuses(Fused::Entropy) {
             return false;
         }
         let Some((logits, max)) = pool.contiguous_numbers() else {
@@ -147,9 +152,13 @@ impl Sampler for TempExt {
         candidates.sort(&mut self.order);
         candidates.softmax(&mut self.work);
         let ps = self.work.values();
-        self.entropies.resize(ps.len(), 0.0);
-        kernels::entropies(ps, &mut self.entropies);
-        let entropy = kernels::sum(0.0, &self.entropies);
+        let entropy = if fuses(Fused::Entropy) {
+            kernels::fused_entropy(0.0, ps)
+        } else {
+            self.entropies.resize(ps.len(), 0.0);
+            kernels::entropies(ps, &mut self.entropies);
+            kernels::sum(0.0, &self.entropies)
+        };
         let temperature = self.temperature(entropy, candidates.len());
         scale(candidates, temperature);
         let data = candidates.as_mut_slice();

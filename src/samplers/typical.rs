@@ -28,6 +28,7 @@ use crate::algorithms::descending_sum::{DescendingSum, Taken};
 use crate::algorithms::host_order::{HostOrder, is_easy, overflows};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::{ByDistance, Candidates, Cut};
+use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::kernels::layout::binade;
 use crate::pool::Pool;
@@ -112,7 +113,7 @@ impl Typical {
 
     /// Keeps what is to be kept without sorting all. Says whether it could.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
-        if candidates.is_sorted() || self.tied || flushes_to_zero() {
+        if candidates.is_sorted() || self.tied || has_own_entropy() {
             return false;
         }
         let data = candidates.as_slice();
@@ -139,7 +140,7 @@ impl Typical {
         }
         let loosely = self.strictly == 0 && pool.selected().is_none();
         self.strictly = self.strictly.saturating_sub(1);
-        if (self.tied && !loosely) || flushes_to_zero() {
+        if (self.tied && !loosely) || has_own_entropy() {
             return false;
         }
         let Some((logits, max)) = pool.contiguous_numbers() else {
@@ -460,6 +461,11 @@ fn touch<T: Copy>(xs: &[T]) {
     for x in xs.iter().step_by(LINE / size_of::<T>()) {
         std::hint::black_box(*x);
     }
+}
+
+/// True if the entropy is not that of terms which are rounded one by one, and above 0.
+fn has_own_entropy() -> bool {
+    fuses(Fused::TypicalEntropy) || flushes_to_zero()
 }
 
 /// True if this thread takes denormal numbers for zero, as a program may ask of its processor. More

@@ -14,6 +14,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
         &[
             &[
                 "environment",
+                "host_profile",
                 "lcg",
                 "memory",
                 "per_thread",

@@ -33,6 +33,7 @@
 
 pub mod algorithms;
 pub mod environment;
+pub mod host_profile;
 pub mod kernels;
 pub mod lcg;
 pub mod memory;

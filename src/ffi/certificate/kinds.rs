@@ -28,11 +28,11 @@ pub(super) type Samplers = [*mut llama_sampler; 2];
 /// arrays, and its arguments are those with which each of these shows what it is there for. The
 /// others work on a few.
 macro_rules! kinds {
-    ($kinds:ident $(
+    ($(
         $name:literal, $constructor:literal, $takes:expr,
         $ours:ident, ($($kind:ty),*): $(($($mine:expr),*) ($($theirs:expr),*);)+
     )*) => {
-        pub(super) static $kinds: &[Kind] = &[$(Kind {
+        pub(super) static KINDS: &[Kind] = &[$(Kind {
             name: $name,
             constructor: host_name!($constructor),
             takes: $takes,
@@ -90,7 +90,6 @@ pub(super) fn any_known(_: Build) -> bool {
 pub(super) const NO_VOCAB: *const llama_vocab = null();
 
 kinds! {
-    KINDS
     "greedy", c"llama_sampler_init_greedy", None, llama_sieve_init_greedy, ():
         () ();
     "dist", c"llama_sampler_init_dist", None, llama_sieve_init_dist, (u32):
@@ -178,12 +177,4 @@ kinds! {
         (i32, i32, *const llama_logit_bias):
         (1025, 4, BIASES.as_ptr()) (1025, 4, BIASES.as_ptr());
         (1025, 0, null()) (1025, 0, null());
-}
-
-// As older builds have them.
-kinds! {
-    OLDER
-    "dist", c"llama_sampler_init_dist", None, init_sparing_dist, (u32):
-        (42) (42);
-        (7) (7);
 }

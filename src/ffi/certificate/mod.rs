@@ -21,11 +21,12 @@ pub mod layouts;
 
 use std::ffi::{c_char, c_int};
 
-use crate::errors::{LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
+use crate::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};
 use crate::ffi::host::built_ins::{Free, free_of};
+use crate::ffi::host::profile;
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::ffi::host::{Address, Host, host_function};
 use crate::quoted::quoted;
@@ -75,6 +76,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify_build(
 /// `sampler_name` is NULL or a C string.
 unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>) -> c_int {
     let mut trials = None;
+    let mut known = None;
     let prepared = answer(call, || {
         if sampler_name.is_null() {
             return Err(Failure::null("the name"));
@@ -83,7 +85,9 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
         let name = unsafe { c_bytes(sampler_name) };
         let name = String::from_utf8_lossy(name);
         let host = no_host(Host::get())?;
-        trials = Some(Trials::new(KINDS, &name, &host, || {
+        let told = named().or(build);
+        known = told.and_then(|told| Build::of(&host, Some(told)).ok());
+        trials = Some(Trials::new(&name, &host, || {
             Build::of(&host, named().or(build))
         })?);
         Ok(LLAMA_SIEVE_OK)
@@ -91,6 +95,9 @@ unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>)
     let Some(mut trials) = trials.filter(|_| prepared == LLAMA_SIEVE_OK) else {
         return prepared;
     };
+    if profile::settle(known).is_none() {
+        return LLAMA_SIEVE_ERROR_INTERNAL;
+    }
     // SAFETY: the host that was found is loaded.
     let verdict = unsafe { trials.run() };
     answer(call, || verdict.map(|()| LLAMA_SIEVE_OK))
@@ -100,37 +107,24 @@ fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
     found.map_err(Failure::no_host)
 }
 
-/// The sampler of ours that a host's does the same as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Alike {
-    /// The one that the header has.
-    Ours,
-    /// The one that follows older builds.
-    Older,
-}
-
 /// Compares ours with the bound host's own, whose build is `build` where it is known. `Err` says
 /// what differs, or why they could not be compared.
-pub fn certify(name: &str, build: Option<Build>) -> Result<Alike, String> {
-    let of = |kinds: &'static [Kind]| {
-        let prepared = guard(
-            "certify",
-            || Err("internal error".to_owned()),
-            || {
-                let build = || build.ok_or_else(|| "its build is not known".to_owned());
-                let trials = Trials::new(kinds, name, &Host::get()?, build);
-                trials.map_err(|failure| failure.text().to_owned())
-            },
-        );
-        // SAFETY: the bound host is loaded.
-        let verdict = unsafe { prepared?.run() };
-        verdict.map_err(|failure| failure.text().to_owned())
-    };
-    let Err(differs) = of(KINDS) else {
-        return Ok(Alike::Ours);
-    };
-    let is_older = OLDER.iter().any(|kind| kind.name == name) && of(OLDER).is_ok();
-    is_older.then_some(Alike::Older).ok_or(differs)
+pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
+    // The build of another kind is any that has its list.
+    let build_of_kind = build.filter(|_| name == "penalties");
+    profile::settle(build_of_kind).ok_or("internal error")?;
+    let prepared = guard(
+        "certify",
+        || Err("internal error".to_owned()),
+        || {
+            let build = || build.ok_or_else(|| "its build is not known".to_owned());
+            let trials = Trials::new(name, &Host::get()?, build);
+            trials.map_err(|failure| failure.text().to_owned())
+        },
+    );
+    // SAFETY: the bound host is loaded.
+    let verdict = unsafe { prepared?.run() };
+    verdict.map_err(|failure| failure.text().to_owned())
 }
 
 fn copy_to(host: &Host) -> Result<CopyTo, String> {
@@ -155,7 +149,6 @@ struct Trials {
 
 impl Trials {
     fn new(
-        kinds: &'static [Kind],
         name: &str,
         host: &Host,
         build: impl Fn() -> Result<Build, String>,
@@ -164,7 +157,7 @@ impl Trials {
             let text = format!("{name} asks a vocabulary, and cannot be tried without one");
             return Err(Failure::new(LLAMA_SIEVE_CERTIFY_VOCABULARY, text));
         }
-        let mut kinds = kinds.iter().filter(|kind| kind.name == name).peekable();
+        let mut kinds = KINDS.iter().filter(|kind| kind.name == name).peekable();
         if kinds.peek().is_none() {
             let text = format!("no built-in sampler is named {}", quoted(name));
             return Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text));

@@ -23,14 +23,14 @@ pub mod libraries;
 pub(in crate::ffi) mod linker;
 pub mod llama_h;
 pub(super) mod per_host;
+pub mod profile;
 mod search;
 pub mod vocabulary;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use crate::algorithms::host_order;
 #[cfg(test)]
 use crate::ffi::host::linker::NAMES;
 use crate::ffi::host::linker::{Name, SAMPLER_INIT, symbol_of};
@@ -38,6 +38,7 @@ use crate::ffi::host::llama_h::SamplerInit;
 use crate::ffi::host::search::Seen;
 #[cfg(test)]
 use crate::ffi::tests::mock_host;
+use crate::host_profile::{HostProfile, Sort};
 use crate::log;
 use crate::sync::Mutex;
 
@@ -58,7 +59,13 @@ struct Known {
     /// For a host that may be unloaded, the number of libraries loaded and unloaded when it was
     /// last seen.
     as_of: AtomicU64,
+    /// The bits of its profile, once it is found out.
+    profile: AtomicU32,
 }
+
+/// In the bits of a profile: it was found out, and with the build known, too.
+const FOUND: u32 = 1 << 16;
+const WITH_BUILD: u32 = 1 << 17;
 
 // SAFETY: functions of the dynamic linker belong to no thread.
 unsafe impl Send for Known {}
@@ -96,7 +103,7 @@ impl Host {
             Ok(_) => found,
             Err(_) => Self::bound().unwrap_or(found),
         };
-        host.tell_its_sorts();
+        host.tell_profile();
         Ok(host)
     }
 
@@ -131,7 +138,7 @@ impl Host {
 
     fn keep(self) {
         BOUND.store(ptr::from_ref(self.known).cast_mut(), Ordering::Release);
-        self.tell_its_sorts();
+        self.tell_profile();
     }
 
     /// The host that was just seen.
@@ -141,7 +148,12 @@ impl Host {
         let known = all.iter().copied().find(|known| known.seen == seen);
         let known = known.unwrap_or_else(|| {
             let as_of = AtomicU64::new(now);
-            let known: &'static Known = Box::leak(Box::new(Known { seen, as_of }));
+            let profile = AtomicU32::new(0);
+            let known: &'static Known = Box::leak(Box::new(Known {
+                seen,
+                as_of,
+                profile,
+            }));
             all.push(known);
             known
         });
@@ -166,18 +178,47 @@ impl Host {
         is_there
     }
 
-    /// Tells the samplers whether equal logits end where libstdc++'s sorts leave them.
-    ///
-    /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
-    /// have a namespace of their own. One into which libc++ is linked statically cannot be told.
-    fn tell_its_sorts(&self) {
+    /// Tells the samplers how it computes, as far as that is known.
+    fn tell_profile(&self) {
         if self.known.seen.sorts_stably {
             log::warn(
                 "the host's C++ library is libc++: tied candidates keep input order, which may not \
                  be that of the built-in samplers",
             );
         }
-        host_order::set_stable(self.known.seen.sorts_stably);
+        match self.known.profile.load(Ordering::Relaxed) {
+            0 => self.first_profile().set(),
+            found => HostProfile::from_bits(found).set(),
+        }
+    }
+
+    /// The profile before it is found out.
+    ///
+    /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
+    /// have a namespace of their own. One into which libc++ is linked statically cannot be told.
+    fn first_profile(&self) -> HostProfile {
+        HostProfile {
+            sort: match self.known.seen.sorts_stably {
+                true => Sort::Stable,
+                false => Sort::Libstdcxx,
+            },
+            ..HostProfile::UNFUSED
+        }
+    }
+
+    /// True if its profile was not found out, or without the build, which is known now.
+    fn asks_profile(&self, with_build: bool) -> bool {
+        let found = self.known.profile.load(Ordering::Relaxed);
+        found & FOUND == 0 || (with_build && found & WITH_BUILD == 0)
+    }
+
+    fn keep_profile(&self, profile: HostProfile, with_build: bool) {
+        let with_build = if with_build { WITH_BUILD } else { 0 };
+        let found = profile.to_bits() | FOUND | with_build;
+        self.known.profile.store(found, Ordering::Relaxed);
+        if Self::bound().is_some_and(|bound| bound.is(self)) {
+            profile.set();
+        }
     }
 
     /// True if both are the same llama.cpp.
@@ -229,6 +270,7 @@ impl Host {
                 sorts_stably: false,
             },
             as_of: AtomicU64::new(0),
+            profile: AtomicU32::new(0),
         };
         Self {
             sampler_init,

@@ -64,9 +64,11 @@ fn a_single_candidate_takes_no_draw_of_one_that_spares_it() {
         dist.apply(&mut candidates);
         candidates.selected()
     };
-    let (mut today, mut sparing) = (Dist::new(42), Dist::sparing(42));
+    let mut profile = HostProfile::UNFUSED;
+    profile.one_candidate_draw.dist = false;
+    let (mut today, mut sparing) = (Dist::new(42), Dist::new(42));
     for round in 0..20 {
-        assert_eq!(chosen(&mut sparing, 1), Some(0));
+        assert_eq!(profile.trying(|| chosen(&mut sparing, 1)), Some(0));
         assert_eq!(
             chosen(&mut sparing, 900),
             chosen(&mut today, 900),

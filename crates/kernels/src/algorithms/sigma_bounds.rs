@@ -14,6 +14,7 @@
 //! wider, and the logits the denser, the more there are.
 
 use super::scratch::Room;
+use crate::host_profile::{Fused, fuses};
 use crate::kernels::layout::{GROUP, SUM_BLOCK};
 use crate::kernels::moments::{moments, moments_of_logits, squares_masking, squares_of_logits};
 use crate::kernels::rewrite::{mask_below, mask_logits_below};
@@ -88,7 +89,7 @@ impl SigmaBounds {
         }
         let count = count as f32;
         let squares = squares_masking(data, sum / count, low);
-        let threshold = max - n * (squares / count).sqrt();
+        let threshold = threshold(max, n, (squares / count).sqrt());
         if bounds.is_none() {
             return mask_below(data, threshold);
         }
@@ -125,7 +126,7 @@ impl SigmaBounds {
         let (sum, count) = signed_sum_of_logits(logits);
         let count = count as f32;
         let squares = squares_of_logits(logits, sum / count);
-        max - n * (squares / count).sqrt()
+        threshold(max, n, (squares / count).sqrt())
     }
 
     /// Floats between which the threshold is. `None` where a logit is masked already or no number.
@@ -206,6 +207,14 @@ impl SigmaBounds {
             total += terms as f64 * ROUNDING * binade(reached);
         }
         1.01 * total + len as f64 * TINY
+    }
+}
+
+/// The threshold in the arithmetic of the built-in.
+fn threshold(max: f32, n: f32, deviation: f32) -> f32 {
+    match fuses(Fused::Threshold) {
+        true => (-n).mul_add(deviation, max),
+        false => max - n * deviation,
     }
 }
 

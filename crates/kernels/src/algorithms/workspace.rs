@@ -3,6 +3,7 @@
 use super::categorical;
 use super::descending_draw::Descending;
 use super::scratch::Room;
+use crate::host_profile::{Fused, fuses};
 use crate::kernels::column::copy_logits;
 use crate::kernels::entropy;
 use crate::kernels::layout::{CHUNK, NOTHING, SUM_BLOCK};
@@ -14,7 +15,7 @@ use crate::kernels::softmax::{
     exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, isa_for,
 };
 use crate::per_thread::lent_per_thread;
-use crate::simd::{Isa, prefetch};
+use crate::simd::{Isa, libm, prefetch};
 use crate::token::TokenData;
 
 /// One `float` per candidate, and sums of them, in buffers that are reused.
@@ -121,6 +122,7 @@ impl Workspace {
         while done < logits.len() && !(done > 0 && self.values[done - 1] < sum * NOTHING) {
             sum = self.exponentiate_next(sum, logits, &mut done);
         }
+        let fused = fuses(Fused::Entropy);
         let mut entropies = [0.0; CHUNK];
         let mut entropy = 0.0;
         let mut start = 0;
@@ -131,11 +133,22 @@ impl Workspace {
             let end = done.min(start + CHUNK);
             let ps = &mut self.values[start..end];
             divide(ps, sum);
-            let terms = &mut entropies[..ps.len()];
-            entropy::entropies(ps, terms);
-            entropy = sequential_sum::sum(entropy, terms);
+            let last = ps[ps.len() - 1];
+            let last_term = if fused {
+                entropy = entropy::fused_entropy(entropy, ps);
+                if last > 0.0 {
+                    -last * libm::ln(last)
+                } else {
+                    0.0
+                }
+            } else {
+                let terms = &mut entropies[..ps.len()];
+                entropy::entropies(ps, terms);
+                entropy = sequential_sum::sum(entropy, terms);
+                terms[terms.len() - 1]
+            };
             // From 1 / e down -p ln p falls with p.
-            if ps[ps.len() - 1] < 0.3 && terms[terms.len() - 1] < entropy * NOTHING {
+            if last < 0.3 && last_term < entropy * NOTHING {
                 break;
             }
             start = end;

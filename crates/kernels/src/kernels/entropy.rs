@@ -1,6 +1,8 @@
 //! Logarithms of probabilities, and their terms of the entropy, with the host's `logf`, bit for
 //! bit.
 
+use super::layout::{SUM_BLOCK, binade};
+use super::sequential_sum::{PART, SMALLEST};
 use crate::simd::libm::ln;
 use crate::simd::{Vector, dispatched};
 
@@ -10,6 +12,10 @@ dispatched! {
     /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
     /// probability, at most 1. Reads and writes 4 bytes per element.
     pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on;
+    /// Returns `start` plus the entropy terms of probabilities, at most 1 each, as if added one by
+    /// one where the host's compiler fuses product and addition. What is not above 0 adds nothing.
+    /// Reads 4 bytes per element.
+    pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 => fused_entropy_on;
     /// Computes from exponentials and their sum the probabilities, the logarithms of these, and
     /// their terms of the entropy; returns the sum of these in `double`, with last bits that depend
     /// on the instruction set. Reads 4 bytes per element and writes 12.
@@ -92,6 +98,65 @@ fn entropies_by_host(ps: &[f32], to: &mut [f32]) -> f32 {
         smallest = if p < smallest { p } else { smallest };
     }
     smallest
+}
+
+#[inline(always)]
+// In bounds: a block has at most `SUM_BLOCK` elements.
+fn fused_entropy_on<V: Vector>(v: V, start: f32, ps: &[f32]) -> f32 {
+    let mut lns = [0.0; SUM_BLOCK];
+    let mut sum = start;
+    for ps in ps.chunks(SUM_BLOCK) {
+        let lns = &mut lns[..ps.len()];
+        lns_on(v, ps, lns);
+        if let Some(after) = try_fused(v, sum, ps, lns) {
+            sum = after;
+            continue;
+        }
+        for (ps, lns) in ps.chunks(PART).zip(lns.chunks(PART)) {
+            sum = try_fused(v, sum, ps, lns).unwrap_or_else(|| fused_one_by_one(sum, ps, lns));
+        }
+    }
+    sum
+}
+
+#[inline(always)]
+fn fused_one_by_one(sum: f32, ps: &[f32], lns: &[f32]) -> f32 {
+    let above_0 = ps.iter().zip(lns).filter(|(p, _)| **p > 0.0);
+    above_0.fold(sum, |sum, (p, ln)| (-p).mul_add(*ln, sum))
+}
+
+/// Adds products as `sequential_sum::try_block` adds terms. A product that is added to the power of
+/// two at or below the sum in one operation is rounded to its unit as it is when added to the sum,
+/// and what is rounded off comes in one operation, too: rounded, but not across half a unit.
+#[inline(always)]
+fn try_fused<V: Vector>(v: V, sum: f32, ps: &[f32], lns: &[f32]) -> Option<f32> {
+    if !(SMALLEST..f32::INFINITY).contains(&sum) {
+        return None;
+    }
+    let c = binade(sum);
+    let (unit, zero, one) = (v.splat(c), v.splat(0.0), v.splat(1.0));
+    let (mut added, mut furthest) = (zero, zero);
+    let mut chunks = ps.chunks_exact(V::LANES);
+    let mut of_lns = lns.chunks_exact(V::LANES);
+    for (ps, lns) in (&mut chunks).zip(&mut of_lns) {
+        let p = v.load(ps);
+        // 1 of what is not above 0, whose logarithm is no number.
+        let ln = v.select_lt(zero, p, v.load(lns), one);
+        let surprisal = v.sub(zero, ln);
+        let rounded = v.sub(v.fma(p, surprisal, unit), unit);
+        furthest = v.max_abs(v.fma(p, surprisal, v.sub(zero, rounded)), furthest);
+        added = v.add(added, rounded);
+    }
+    let total = sum + v.reduce_add(added);
+    let stays = total < 2.0 * c;
+    if v.reduce_max(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
+        return None;
+    }
+    Some(fused_one_by_one(
+        total,
+        chunks.remainder(),
+        of_lns.remainder(),
+    ))
 }
 
 #[inline(always)]

@@ -51,7 +51,7 @@ mod tests_sums;
 
 pub use column::{Column, column, column_selecting};
 pub use compact::{at_least, near_max, select};
-pub use entropy::{entropies, lns, nearness};
+pub use entropy::{entropies, fused_entropy, lns, nearness};
 pub use quotient::{divide_p_double, write_quotients};
 pub use rewrite::{
     Curve, bend, bend_logits, divide, divide_logits, mask_below, set_p, write_divided,

@@ -369,6 +369,12 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
+/// Returns `start` plus the entropy terms, product and addition rounded once.
+pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 {
+    let above_0 = ps.iter().filter(|p| **p > 0.0);
+    above_0.fold(start, |sum, p| (-p).mul_add(ln(*p), sum))
+}
+
 /// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the
 /// logits that are not masked.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {

@@ -1,7 +1,7 @@
 //! Exponentials, logarithms and sums of every instruction set that this processor has, against the
 //! naive passes and the C library.
 
-use super::entropy::{entropies, lns};
+use super::entropy::{entropies, fused_entropy, lns};
 use super::layout::{GROUP, SUM_BLOCK};
 use super::moments::{moments, squares_masking, squares_of_logits};
 use super::naive;
@@ -246,6 +246,13 @@ fn logarithms_and_entropies() {
             assert_eq!(smallest.0, smallest.1);
             // -0 and +0 add the same.
             assert!(a.iter().zip(&b).all(|(&a, &b)| a == b || same(a, b)));
+        }
+        // Of several, and in one whose sum leaves many binades.
+        let total: f32 = ps.iter().sum();
+        let shares: Vec<f32> = ps.iter().map(|p| p / total).collect();
+        for (start, ps) in [(0.0, &ps), (0.0, &shares), (3.0, &shares)] {
+            let fused = (fused_entropy(start, ps), naive::fused_entropy(start, ps));
+            assert!(same(fused.0, fused.1), "{fused:?}, {isa:?}");
         }
     });
 }

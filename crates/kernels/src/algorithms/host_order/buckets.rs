@@ -3,6 +3,7 @@
 
 use super::item::{Item, item};
 use crate::algorithms::scratch::room;
+use crate::host_profile::{Fused, fuses};
 use crate::simd::{Vector, dispatched};
 
 /// The number of buckets.
@@ -21,13 +22,33 @@ const INT_LIMIT: f32 = 2_147_483_648.0;
 /// bucket: an infinite one, which another sampler has put there to force a token, is sorted last.
 #[inline]
 pub fn overflows(logit: f32) -> bool {
-    cfg!(target_arch = "x86_64") && SCALE * logit + ZERO >= INT_LIMIT
+    cfg!(target_arch = "x86_64") && scaled(logit, fuses(Fused::Bucket)) >= INT_LIMIT
+}
+
+/// A logit in buckets from the lowest.
+#[inline(always)]
+fn scaled(logit: f32, fused: bool) -> f32 {
+    match fused {
+        true => logit.mul_add(SCALE, ZERO),
+        false => SCALE * logit + ZERO,
+    }
 }
 
 /// The bucket of a logit; of NaN the lowest.
-#[inline(always)]
 pub(super) fn number(logit: f32) -> u8 {
-    let exact = SCALE * logit + ZERO;
+    number_by(logit, fuses(Fused::Bucket))
+}
+
+/// Returns what tells whether a logit is in a bucket.
+pub(super) fn is_in(bucket: u8) -> impl Fn(f32) -> bool {
+    let fused = fuses(Fused::Bucket);
+    move |logit| number_by(logit, fused) == bucket
+}
+
+/// The bucket of a logit, where the host's compiler has fused its calculation or not.
+#[inline(always)]
+fn number_by(logit: f32, fused: bool) -> u8 {
+    let exact = scaled(logit, fused);
     let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
     // Written so that NaN becomes 0.
     let number = if fits && exact > 0.0 { exact } else { 0.0 };
@@ -40,13 +61,15 @@ pub(super) fn number(logit: f32) -> u8 {
 
 dispatched! {
     /// Writes the buckets of logits.
-    fn write_numbers(logits: &[f32], to: &mut [u8]) => write_numbers_on;
+    fn write_numbers(logits: &[f32], to: &mut [u8], fused: bool) => write_numbers_on;
 }
 
 #[inline(always)]
-fn write_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut [u8]) {
-    for (to, &logit) in to.iter_mut().zip(logits) {
-        *to = number(logit);
+fn write_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut [u8], fused: bool) {
+    let all = to.iter_mut().zip(logits);
+    match fused {
+        true => all.for_each(|(to, &logit)| *to = number_by(logit, true)),
+        false => all.for_each(|(to, &logit)| *to = number_by(logit, false)),
     }
 }
 
@@ -56,11 +79,12 @@ pub(super) fn least(bucket: usize) -> f32 {
         return f32::NEG_INFINITY;
     }
     // The number rises with the logit, rounding included: halving finds where it begins.
+    let fused = fuses(Fused::Bucket);
     let (mut below, mut from) = (-16.0f32, 16.0f32);
     while below.next_up() < from {
         let middle = below + (from - below) / 2.0;
         let middle = middle.clamp(below.next_up(), from.next_down());
-        if usize::from(number(middle)) < bucket {
+        if usize::from(number_by(middle, fused)) < bucket {
             below = middle;
         } else {
             from = middle;
@@ -83,7 +107,7 @@ impl Buckets {
     /// Finds the bucket of each logit, and how many each has.
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.resize(logits.len(), 0);
-        write_numbers(logits, &mut self.numbers);
+        write_numbers(logits, &mut self.numbers, fuses(Fused::Bucket));
         // Neighbours often share a bucket, and a count that was just written takes a while to read.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);

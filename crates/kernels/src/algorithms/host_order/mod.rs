@@ -18,8 +18,8 @@
 //! - `buckets`: the step that the built-ins put before them;
 //! - `ties`: where ties are.
 //!
-//! NaN counts as minus infinity. Where the host is built with another C++ library, see
-//! [`set_stable`].
+//! NaN counts as minus infinity. Where the host is built with another C++ library, whose order of
+//! equal elements is not known here, they keep input order (see [`Sort`]).
 
 mod buckets;
 mod heap;
@@ -30,11 +30,10 @@ mod replay;
 mod tests;
 mod ties;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::scratch::{Room, room};
 use crate::algorithms::top_k::TopK;
+use crate::host_profile::{HostProfile, Sort};
 use crate::kernels::sort_key::descending_key;
 use crate::kernels::{self, Column};
 use crate::per_thread::lent_per_thread;
@@ -62,17 +61,9 @@ const CHUNK: usize = 1024;
 /// a coincidence. About its square of the others are compared with them.
 const LOOKED_AT: usize = 16;
 
-/// True if ties keep input order, since the host's C++ library is not libstdc++.
-static STABLE: AtomicBool = AtomicBool::new(false);
-
-/// Says whether the host's C++ library is another one than libstdc++, whose order of equal elements
-/// is not known here. Ties then keep input order. For the whole process.
-pub fn set_stable(stable: bool) {
-    STABLE.store(stable, Ordering::Relaxed);
-}
-
+/// True if ties keep input order.
 fn is_stable() -> bool {
-    STABLE.load(Ordering::Relaxed)
+    HostProfile::current().sort == Sort::Stable
 }
 
 /// Buffers for finding the order.

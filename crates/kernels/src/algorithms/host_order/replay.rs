@@ -59,12 +59,13 @@ impl Replay {
     fn append_largest_of(&mut self, logits: &[f32], bucket: usize, m: usize) {
         let start = self.items.len();
         let mut threshold = buckets::least(bucket);
+        let is_in_bucket = buckets::is_in(bucket as u8);
         for (chunk, first) in logits.chunks(CHUNK).zip((0..).step_by(CHUNK)) {
             self.indices.clear();
             self.picked.clear();
             kernels::select(chunk, threshold, &mut self.indices, &mut self.picked);
             for (&i, &logit) in self.indices.iter().zip(&self.picked) {
-                if usize::from(buckets::number(logit)) != bucket {
+                if !is_in_bucket(logit) {
                     continue;
                 }
                 let item = item(logit, first + i as usize);
@@ -144,7 +145,8 @@ impl Replay {
         // The last that is not empty is sorted as the rest of a partial sort is.
         let is_last = self.picked.len() == logits.len();
         let selected = self.picked.iter().zip(&self.indices);
-        let of_bucket = selected.filter(|&(&x, _)| buckets::number(x) == bucket);
+        let is_in_bucket = buckets::is_in(bucket);
+        let of_bucket = selected.filter(|&(&x, _)| is_in_bucket(x));
         self.items.clear();
         self.items
             .extend(of_bucket.map(|(&x, &i)| item(x, i as usize)));

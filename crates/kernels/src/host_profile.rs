@@ -1,0 +1,290 @@
+//! How the llama.cpp of this process computes, as far as its builds differ.
+//!
+//! Which of them there is nobody can be asked: the certificate finds it out by trial, and tells it
+//! here. Until then, and without a host, it is that of a build with libstdc++ whose compiler fuses
+//! nothing. It is asked once for each array or less, not for each candidate.
+
+use std::cell::Cell;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The arithmetic of a host, by its independent properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostProfile {
+    /// Where the sorts of its C++ library leave equal elements.
+    pub sort: Sort,
+    /// What takes a random number to choose the one candidate there is.
+    pub one_candidate_draw: OneCandidateDraw,
+    /// Which multiplications and additions its compiler has fused.
+    pub fusion: Fusion,
+}
+
+/// The order in which a C++ library's sorts leave equal elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// libstdc++'s.
+    Libstdcxx,
+    /// Another one, which is not known: equal elements keep their order.
+    Stable,
+}
+
+/// What takes a random number where there is one candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneCandidateDraw {
+    /// Dist does, as it has since b10355.
+    pub dist: bool,
+    /// `std::discrete_distribution` does, and with it mirostat and adaptive-p; libstdc++'s does
+    /// not.
+    pub discrete: bool,
+}
+
+/// The expressions of a multiplication and an addition that are rounded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fusion(u16);
+
+/// An expression that a compiler may fuse, where that changes what is left.
+///
+/// Others make no difference, since their product is exact: the squares of top-n-sigma, the
+/// adapted target of adaptive-p, the random numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum Fused {
+    /// The bucket of a logit, before a sort.
+    Bucket = 1,
+    /// The terms of the entropy of locally typical sampling.
+    TypicalEntropy = 1 << 1,
+    /// Those of dynamic temperature.
+    Entropy = 1 << 2,
+    /// The temperature that follows from that entropy.
+    Temperature = 1 << 3,
+    /// The products of mirostat's estimate.
+    Estimate = 1 << 4,
+    /// The correction of mirostat's bound.
+    Correction = 1 << 5,
+    /// The threshold of top-n-sigma.
+    Threshold = 1 << 6,
+    /// The averages of adaptive-p.
+    Average = 1 << 7,
+    /// The frequency penalty.
+    Penalty = 1 << 8,
+}
+
+impl Fusion {
+    /// Nothing: x86-64 without `-mfma`.
+    pub const NONE: Self = Self(0);
+    /// What clang fuses within an expression: all.
+    pub const CLANG: Self = Self(0x1ff);
+    /// What gcc fuses: of the penalties the other product, which is exact.
+    pub const GCC: Self = Self(Self::CLANG.0 & !(Fused::Penalty as u16));
+    /// Those that builds have, with their names.
+    pub const KNOWN: [(&'static str, Self); 3] = [
+        ("none", Self::NONE),
+        ("gcc", Self::GCC),
+        ("clang", Self::CLANG),
+    ];
+
+    /// This expression alone.
+    pub const fn only(expression: Fused) -> Self {
+        Self(expression as u16)
+    }
+
+    /// True if this expression is fused.
+    #[inline]
+    pub const fn has(self, expression: Fused) -> bool {
+        self.0 & expression as u16 != 0
+    }
+}
+
+/// True if the host's compiler has fused this expression.
+#[inline]
+pub fn fuses(expression: Fused) -> bool {
+    HostProfile::current().fusion.has(expression)
+}
+
+/// The profile in the lower half; in the upper how many threads try others.
+static CURRENT: AtomicU32 = AtomicU32::new(HostProfile::UNFUSED.to_bits());
+const ONE_TRIAL: u32 = 1 << 16;
+
+thread_local! {
+    static TRIED: Cell<Option<HostProfile>> = const { Cell::new(None) };
+}
+
+impl HostProfile {
+    /// A build with libstdc++, unfused, of a llama.cpp of today.
+    pub const UNFUSED: Self = Self {
+        sort: Sort::Libstdcxx,
+        one_candidate_draw: OneCandidateDraw {
+            dist: true,
+            discrete: false,
+        },
+        fusion: Fusion::NONE,
+    };
+
+    /// Returns the profile of the host of this process, or the one that this thread tries.
+    #[inline]
+    pub fn current() -> Self {
+        let bits = CURRENT.load(Ordering::Relaxed);
+        match bits < ONE_TRIAL {
+            true => Self::from_bits(bits),
+            false => Self::tried(bits),
+        }
+    }
+
+    #[cold]
+    fn tried(bits: u32) -> Self {
+        TRIED.get().unwrap_or(Self::from_bits(bits))
+    }
+
+    /// Makes it that of the host of this process.
+    pub fn set(self) {
+        let with = |bits| Some((bits / ONE_TRIAL * ONE_TRIAL) | self.to_bits());
+        let _ = CURRENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
+    }
+
+    /// Returns the result of `work`, for which, on this thread, it is the profile of the host.
+    pub fn trying<T>(self, work: impl FnOnce() -> T) -> T {
+        struct Trial(Option<HostProfile>);
+        impl Drop for Trial {
+            fn drop(&mut self) {
+                TRIED.set(self.0);
+                CURRENT.fetch_sub(ONE_TRIAL, Ordering::Relaxed);
+            }
+        }
+        CURRENT.fetch_add(ONE_TRIAL, Ordering::Relaxed);
+        let _trial = Trial(TRIED.replace(Some(self)));
+        work()
+    }
+
+    /// Returns 16 bits that stand for it.
+    pub const fn to_bits(self) -> u32 {
+        let OneCandidateDraw { dist, discrete } = self.one_candidate_draw;
+        let stable = matches!(self.sort, Sort::Stable);
+        self.fusion.0 as u32 | (stable as u32) << 13 | (dist as u32) << 14 | (discrete as u32) << 15
+    }
+
+    /// The profile that these lowest bits stand for.
+    #[inline]
+    pub const fn from_bits(bits: u32) -> Self {
+        Self {
+            sort: match bits & 1 << 13 {
+                0 => Sort::Libstdcxx,
+                _ => Sort::Stable,
+            },
+            one_candidate_draw: OneCandidateDraw {
+                dist: bits & 1 << 14 != 0,
+                discrete: bits & 1 << 15 != 0,
+            },
+            fusion: Fusion(bits as u16 & Fusion::CLANG.0),
+        }
+    }
+}
+
+const SORTS: [(&str, Sort); 2] = [("libstdc++", Sort::Libstdcxx), ("stable", Sort::Stable)];
+
+const DRAWS: [(&str, OneCandidateDraw); 4] = {
+    const fn draw(dist: bool, discrete: bool) -> OneCandidateDraw {
+        OneCandidateDraw { dist, discrete }
+    }
+    [
+        ("none", draw(false, false)),
+        ("dist", draw(true, false)),
+        ("discrete", draw(false, true)),
+        ("both", draw(true, true)),
+    ]
+};
+
+impl fmt::Display for HostProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn name<T: PartialEq>(of: &[(&'static str, T)], value: T) -> &'static str {
+            let known = of.iter().find(|(_, known)| *known == value);
+            known.map_or("other", |(name, _)| name)
+        }
+        write!(
+            f,
+            "sort={} one-candidate-draw={} fusion={}",
+            name(&SORTS, self.sort),
+            name(&DRAWS, self.one_candidate_draw),
+            name(&Fusion::KNOWN, self.fusion),
+        )
+    }
+}
+
+/// The properties that are told, in any order; the others are those of [`HostProfile::UNFUSED`].
+/// An error says what there is.
+impl FromStr for HostProfile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        fn value<T: Copy>(property: &str, name: &str, of: &[(&str, T)]) -> Result<T, String> {
+            let known = of.iter().find(|(known, _)| *known == name);
+            known.map(|(_, value)| *value).ok_or_else(|| {
+                let names: Vec<&str> = of.iter().map(|(name, _)| *name).collect();
+                format!("{property}= has the values {}", names.join(", "))
+            })
+        }
+        let mut profile = Self::UNFUSED;
+        for word in text.split_whitespace() {
+            let (property, name) = word.split_once('=').unwrap_or((word, ""));
+            match property {
+                "sort" => profile.sort = value(property, name, &SORTS)?,
+                "one-candidate-draw" => profile.one_candidate_draw = value(property, name, &DRAWS)?,
+                "fusion" => profile.fusion = value(property, name, &Fusion::KNOWN)?,
+                _ => return Err("the properties are sort=, one-candidate-draw=, fusion=".into()),
+            }
+        }
+        Ok(profile)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read() {
+        for (_, sort) in SORTS {
+            for (_, one_candidate_draw) in DRAWS {
+                for (_, fusion) in Fusion::KNOWN {
+                    let profile = HostProfile {
+                        sort,
+                        one_candidate_draw,
+                        fusion,
+                    };
+                    assert_eq!(HostProfile::from_bits(profile.to_bits()), profile);
+                    assert_eq!(profile.to_string().parse(), Ok(profile));
+                }
+            }
+        }
+        assert_eq!("".parse(), Ok(HostProfile::UNFUSED));
+        for (text, said) in [
+            ("fusion=icc", "fusion= has the values none, gcc, clang"),
+            ("fusion", "fusion= has the values none, gcc, clang"),
+            (
+                "gcc",
+                "the properties are sort=, one-candidate-draw=, fusion=",
+            ),
+        ] {
+            assert_eq!(text.parse::<HostProfile>(), Err(said.to_owned()), "{text}");
+        }
+    }
+
+    /// What one thread tries no other sees, and it ends with the trial, also by a panic.
+    #[test]
+    fn a_trial_is_one_threads() {
+        let fused = HostProfile {
+            fusion: Fusion::CLANG,
+            ..HostProfile::UNFUSED
+        };
+        fused.trying(|| {
+            assert_eq!(HostProfile::current(), fused);
+            let other = std::thread::spawn(HostProfile::current).join();
+            assert_eq!(other.expect("no panic"), HostProfile::UNFUSED);
+            HostProfile::UNFUSED.trying(|| assert!(!fuses(Fused::Bucket)));
+            let trial = || HostProfile::UNFUSED.trying(|| panic!("on purpose"));
+            std::panic::catch_unwind(trial).expect_err("it panics");
+            assert!(fuses(Fused::Penalty));
+        });
+        assert_eq!(HostProfile::current(), HostProfile::UNFUSED);
+    }
+}

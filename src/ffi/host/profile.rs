@@ -1,0 +1,326 @@
+//! Finds out by trial how the host computes, where builds differ (see [`HostProfile`]).
+//!
+//! A few of the host's samplers work on a few arrays, and ours do so for one profile after the
+//! other: the one with which they leave the same, bit for bit, is the host's. The arrays tell every
+//! two known profiles apart. One property comes after the other: what is fused shows on arrays
+//! without ties, where ties are left then under what is fused.
+//!
+//! That a profile fits here does not say that all is equal: the certificate compares each kind of
+//! sampler, on other arrays.
+//!
+//! The host's functions are called outside the guard: what they throw passes through.
+
+use std::mem::transmute;
+
+use crate::ffi::guard::guard;
+use crate::ffi::host::build::{Build, named};
+use crate::ffi::host::built_ins::{Free, free_of};
+use crate::ffi::host::llama_h::{Apply, llama_sampler, llama_token_data_array};
+use crate::ffi::host::{Host, host_function};
+use crate::host_profile::{Fusion, HostProfile, OneCandidateDraw, Sort};
+use crate::lcg::Lcg;
+use crate::quoted::quoted;
+use crate::samplers::{Dist, MirostatV2, Penalties, TempExt, TopK};
+use crate::token::{Token, TokenData};
+use crate::{Candidates, Sampler, environment, log};
+
+/// A sampler of the host's, and ours with the same arguments.
+struct Trial {
+    name: &'static str,
+    /// Makes the host's, of this build if it is known.
+    make: fn(&Host, Option<Build>) -> Result<*mut llama_sampler, String>,
+    /// Returns what ours leaves of arrays.
+    ours: fn(&[Vec<TokenData>]) -> Left,
+    /// The numbers of candidates, and how many different logits there are, if few.
+    arrays: &'static [(usize, Option<u32>)],
+}
+
+/// What is left of each array: the bits of all candidates, and which is chosen.
+type Left = Vec<(Vec<[u32; 3]>, Option<usize>)>;
+
+/// Calls the host's constructor of that name, of these types, with these arguments.
+macro_rules! make {
+    ($host:expr, $constructor:literal, $($argument:expr => $kind:ty),*) => {{
+        type Make = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
+        let make = host_function!($host, $constructor, Make);
+        // SAFETY: the host's constructor; where its list has changed, the build was asked.
+        Ok(unsafe { make($($argument),*) })
+    }};
+}
+
+const SCATTERED: &[(usize, Option<u32>)] = &[(17, None), (17, None), (40, None), (145, None)];
+const ALONE: &[(usize, Option<u32>)] = &[(1, None), (17, None), (17, None)];
+
+/// What is fused, but for penalties.
+static TEMP_EXT: Trial = Trial {
+    name: "temp-ext",
+    make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.8 => f32, 0.3 => f32, 1.5 => f32),
+    ours: |arrays| left_by_ours(TempExt::new(0.8, 0.3, 1.5), arrays),
+    arrays: SCATTERED,
+};
+
+static PENALTIES: Trial = Trial {
+    name: "penalties",
+    make: |host, build| match build.ok_or("its build is not known")? {
+        build if build.penalties_take_n_vocab() => make!(
+            host, c"llama_sampler_init_penalties",
+            145 => i32, 8 => i32, 1.3 => f32, 0.17 => f32, 0.2 => f32
+        ),
+        _ => make!(
+            host, c"llama_sampler_init_penalties",
+            8 => i32, 1.3 => f32, 0.17 => f32, 0.2 => f32
+        ),
+    },
+    ours: |arrays| left_by_ours(Penalties::new(0, 8, 1.3, 0.17, 0.2), arrays),
+    arrays: SCATTERED,
+};
+
+/// Where ties are left: by `std::sort`, and by `std::partial_sort`.
+static TOP_K: Trial = Trial {
+    name: "top-k",
+    make: |host, _| make!(host, c"llama_sampler_init_top_k", 400 => i32),
+    ours: |arrays| left_by_ours(TopK::new(400), arrays),
+    arrays: &[(600, Some(40)), (600, Some(2))],
+};
+
+static DIST: Trial = Trial {
+    name: "dist",
+    make: |host, _| make!(host, c"llama_sampler_init_dist", 42 => u32),
+    ours: |arrays| left_by_ours(Some(Dist::new(42)), arrays),
+    arrays: ALONE,
+};
+
+/// `std::discrete_distribution`.
+static MIROSTAT_V2: Trial = Trial {
+    name: "mirostat-v2",
+    make: |host, _| make!(host, c"llama_sampler_init_mirostat_v2", 42 => u32, 4.0 => f32, 0.1 => f32),
+    ours: |arrays| left_by_ours(Some(MirostatV2::new(42, 4.0, 0.1)), arrays),
+    arrays: ALONE,
+};
+
+/// Where the random numbers of all arrays begin, found by a search: each expression that is fused
+/// alone shows on two of them.
+const BEGINNING: u32 = 3_059_284_516;
+
+/// Accepted before the arrays: tokens that occur once and more.
+const HISTORY: [Token; 6] = [3, 1, 2, 3, 1, 3];
+
+/// A trial, its arrays, and what the host's has left of them, if it could be made.
+struct Asked {
+    trial: &'static Trial,
+    arrays: Vec<Vec<TokenData>>,
+    theirs: Option<Left>,
+}
+
+/// Finds out the profile of the host that was bound last, unless it is known, and makes it that of
+/// our samplers. Returns the kinds of samplers that leave something else under every profile, or
+/// `None` after an internal error.
+///
+/// `build` is that of the host, if it is known. `LLAMA_SIEVE_PROFILE` has precedence.
+pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
+    let Some(host) = Host::bound().filter(|host| host.asks_profile(build.is_some())) else {
+        return Some(Vec::new());
+    };
+    let prepare = || {
+        let text = environment::variable("LLAMA_SIEVE_PROFILE");
+        match text.as_deref().map(str::parse) {
+            Some(Ok(profile)) => {
+                host.keep_profile(profile, true);
+                return Some(None);
+            }
+            Some(Err(error)) => {
+                let text = quoted(text.as_deref().unwrap_or_default());
+                log::warn(&format!(
+                    "LLAMA_SIEVE_PROFILE is not used: \"{text}\": {error}"
+                ));
+            }
+            None => {}
+        }
+        let build = build.or_else(|| Build::of(&host, named()).ok());
+        let free = free_of(&host).ok();
+        Some(free.map(|free| (build, free, asked())))
+    };
+    let Some((build, free, mut asked)) = guard("profile", || None, prepare)? else {
+        return Some(Vec::new());
+    };
+    for Asked {
+        trial,
+        arrays,
+        theirs,
+    } in &mut asked
+    {
+        if let Ok(made) = (trial.make)(&host, build) {
+            // SAFETY: just made by the host, whose function this is.
+            *theirs = unsafe { Made(made, free).left(arrays) };
+        }
+    }
+    let choose = || {
+        let (profile, others) = chosen(host.first_profile(), &asked);
+        host.keep_profile(profile, build.is_some());
+        Some(others)
+    };
+    guard("profile", || None, choose)
+}
+
+/// Returns the profile of clang where it may be that as well as gcc's, which penalties alone tell
+/// apart.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub fn perhaps_clangs() -> Option<HostProfile> {
+    let host = Host::bound().filter(|host| host.asks_profile(true))?;
+    let profile = HostProfile::current();
+    (!host.asks_profile(false) && profile.fusion == Fusion::GCC).then_some(HostProfile {
+        fusion: Fusion::CLANG,
+        ..profile
+    })
+}
+
+/// Makes it the profile of the host that was bound last, as its penalties have shown.
+#[cfg(all(target_os = "linux", not(miri)))]
+pub fn keep(profile: HostProfile) {
+    if let Some(host) = Host::bound() {
+        host.keep_profile(profile, true);
+    }
+}
+
+fn asked() -> [Asked; 5] {
+    [&TEMP_EXT, &PENALTIES, &TOP_K, &DIST, &MIROSTAT_V2].map(|trial| Asked {
+        trial,
+        arrays: trial.candidates(),
+        theirs: None,
+    })
+}
+
+/// The profile under which ours leave the same as the host's, and the kinds of which none does:
+/// their property is that of `first`.
+fn chosen(first: HostProfile, asked: &[Asked; 5]) -> (HostProfile, Vec<&'static str>) {
+    let [temp_ext, penalties, top_k, dist, mirostat] = asked;
+    let mut others = Vec::new();
+    let mut among = |of: &[&Asked], values: &[HostProfile], otherwise: HostProfile| {
+        let fits = |profile: &&HostProfile| of.iter().all(|asked| asked.agrees(**profile));
+        let found = values.iter().find(fits).copied();
+        if found.is_none() {
+            others.extend(of.iter().map(|asked| asked.trial.name));
+        }
+        found.unwrap_or(otherwise)
+    };
+    let values = Fusion::KNOWN.map(|(_, fusion)| HostProfile { fusion, ..first });
+    let profile = among(&[temp_ext, penalties], &values, first);
+    let sorting = |sort| HostProfile { sort, ..profile };
+    let profile = match top_k.theirs.is_some() {
+        true => among(&[top_k], &[sorting(Sort::Libstdcxx)], sorting(Sort::Stable)),
+        false => profile,
+    };
+    let draw = profile.one_candidate_draw;
+    let values = [true, false].map(|dist| OneCandidateDraw { dist, ..draw });
+    let values = values.map(|one_candidate_draw| HostProfile {
+        one_candidate_draw,
+        ..profile
+    });
+    let profile = among(&[dist], &values, profile);
+    let draw = profile.one_candidate_draw;
+    let values = [false, true].map(|discrete| OneCandidateDraw { discrete, ..draw });
+    let values = values.map(|one_candidate_draw| HostProfile {
+        one_candidate_draw,
+        ..profile
+    });
+    let profile = among(&[mirostat], &values, profile);
+    (profile, others)
+}
+
+impl Asked {
+    /// True if ours leaves the same under this profile, or the host's could not be made.
+    fn agrees(&self, profile: HostProfile) -> bool {
+        let ours = || profile.trying(|| (self.trial.ours)(&self.arrays));
+        self.theirs.as_ref().is_none_or(|theirs| *theirs == ours())
+    }
+}
+
+impl Trial {
+    fn candidates(&self) -> Vec<Vec<TokenData>> {
+        let mut random = Lcg(BEGINNING);
+        let mut array = |&(size, different): &(usize, Option<u32>)| {
+            let logit = |random: &mut Lcg| match different {
+                Some(n) => (random.bits() >> 16) as f32 % n as f32 / 8.0,
+                None => random.unit() * 16.0 - 8.0,
+            };
+            let candidate = |id| TokenData {
+                id,
+                logit: logit(&mut random),
+                p: 0.0,
+            };
+            (0..size as Token).map(candidate).collect()
+        };
+        self.arrays.iter().map(&mut array).collect()
+    }
+}
+
+/// A sampler that the host has made, freed also when it throws.
+struct Made(*mut llama_sampler, Free);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: a live sampler of the host, not used again.
+            unsafe { (self.1)(self.0) };
+        }
+    }
+}
+
+impl Made {
+    /// Returns what it leaves of the arrays; `None` if that are no candidates of them.
+    ///
+    /// # Safety
+    /// The sampler is live, or NULL.
+    unsafe fn left(&self, arrays: &[Vec<TokenData>]) -> Option<Left> {
+        // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+        let (accept, apply) = unsafe {
+            let iface = self.0.as_ref()?.iface.as_ref()?;
+            let apply: Apply = transmute(iface.apply?);
+            (iface.accept, apply)
+        };
+        for token in HISTORY {
+            if let Some(accept) = accept {
+                // SAFETY: as above.
+                unsafe { accept(self.0, token) };
+            }
+        }
+        let left = arrays.iter().map(|array| {
+            let mut data = array.clone();
+            let start = data.as_mut_ptr();
+            let mut array = llama_token_data_array {
+                data: start,
+                size: data.len(),
+                selected: -1,
+                sorted: 0,
+            };
+            // SAFETY: as above, and the array is valid.
+            unsafe { apply(self.0, &raw mut array) };
+            let kept = data.get(..array.size).filter(|_| array.data == start)?;
+            Some((bits(kept), usize::try_from(array.selected).ok()))
+        });
+        left.collect()
+    }
+}
+
+/// Returns what ours leaves of the arrays; nothing of none.
+fn left_by_ours<S: Sampler>(ours: Option<S>, arrays: &[Vec<TokenData>]) -> Left {
+    let Some(mut ours) = ours else {
+        return Left::new();
+    };
+    HISTORY.iter().for_each(|&token| ours.accept(token));
+    let left = arrays.iter().map(|array| {
+        let mut data = array.clone();
+        let mut candidates = Candidates::new(&mut data, false);
+        ours.apply(&mut candidates);
+        (bits(candidates.as_slice()), candidates.selected())
+    });
+    left.collect()
+}
+
+fn bits(data: &[TokenData]) -> Vec<[u32; 3]> {
+    let bits = |c: &TokenData| [c.id as u32, c.logit.to_bits(), c.p.to_bits()];
+    data.iter().map(bits).collect()
+}
+
+#[cfg(test)]
+mod tests;
