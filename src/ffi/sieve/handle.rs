@@ -153,14 +153,12 @@ pub(super) fn out_of_use() -> Failure {
 /// # Safety
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn look<T>(
-    function: &str,
     sieve: *const Handle,
     body: impl FnOnce(&Sieve) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // SAFETY: the caller guarantees the sieve.
     let state = unsafe { entered(sieve) }?;
-    let inner = state.sieve()?;
-    guard(function, || Err(Failure::caught()), || body(inner))
+    body(state.sieve()?)
 }
 
 /// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be
@@ -169,22 +167,11 @@ pub(super) unsafe fn look<T>(
 /// # Safety
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn with<T>(
-    function: &str,
     sieve: *const Handle,
     body: impl FnOnce(&mut Sieve) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // SAFETY: the caller guarantees the sieve.
-    let mut state = unsafe { entered(sieve) }?;
-    run(function, &mut state, body)
-}
-
-fn run<T>(
-    function: &str,
-    state: &mut State,
-    body: impl FnOnce(&mut Sieve) -> Result<T, Failure>,
-) -> Result<T, Failure> {
-    let caught = || Err(Failure::caught());
-    guard(function, caught, || state.change(body)?)
+    unsafe { entered(sieve) }?.change(body)?
 }
 
 /// Runs `body`, which asks for a token, as [`with`] does; why there was none is kept with the
@@ -199,7 +186,8 @@ pub(super) unsafe fn sampled(
 ) -> Result<Token, Failure> {
     // SAFETY: the caller guarantees the sieve.
     let mut state = unsafe { entered(sieve) }?;
-    let token = run(function, &mut state, body);
+    let caught = || Err(Failure::caught());
+    let token = guard(function, caught, || state.change(body)?);
     state.note(&token);
     token
 }

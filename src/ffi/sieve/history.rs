@@ -22,7 +22,7 @@ use super::handle::*;
 pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
     value("llama_sieve_n_accepted", 0, || {
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_n_accepted", sieve, Sieve::accepted) }
+        unsafe { told(sieve, Sieve::accepted) }
     })
 }
 
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
 pub unsafe extern "C" fn llama_sieve_current_seed(sieve: *const Handle) -> u64 {
     value("llama_sieve_current_seed", u64::from(DEFAULT_SEED), || {
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_current_seed", sieve, Sieve::seed) }
+        unsafe { told(sieve, Sieve::seed) }
     })
 }
 
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn llama_sieve_history_size(sieve: *const Handle) -> usize
     value("llama_sieve_history_size", 0, || {
         let size = |sieve: &Sieve| sieve.history().len();
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_history_size", sieve, size) }
+        unsafe { told(sieve, size) }
     })
 }
 
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: 
     value("llama_sieve_history_count", 0, || {
         let count = |sieve: &Sieve| sieve.history().count(token);
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_history_count", sieve, count) }
+        unsafe { told(sieve, count) }
     })
 }
 
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
     value("llama_sieve_history_contains", false, || {
         let contains = |sieve: &Sieve| sieve.history().contains(token);
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_history_contains", sieve, contains) }
+        unsafe { told(sieve, contains) }
     })
 }
 
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
             Ok(distinct.len())
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { look("llama_sieve_history_unique", sieve, copy) }
+        unsafe { look(sieve, copy) }
     })
 }
 
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
     value("llama_sieve_adjusted_logit", f32::NAN, || {
         let adjusted = |sieve: &Sieve| sieve.adjusted(token, logit);
         // SAFETY: the caller guarantees the sieve.
-        unsafe { told("llama_sieve_adjusted_logit", sieve, adjusted) }
+        unsafe { told(sieve, adjusted) }
     })
 }
 
@@ -154,11 +154,7 @@ pub unsafe extern "C" fn llama_sieve_error(sieve: *const Handle) -> *const c_cha
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
-unsafe fn told<T>(
-    function: &str,
-    sieve: *const Handle,
-    body: impl FnOnce(&Sieve) -> T,
-) -> Result<T, Failure> {
+unsafe fn told<T>(sieve: *const Handle, body: impl FnOnce(&Sieve) -> T) -> Result<T, Failure> {
     // SAFETY: the caller guarantees the sieve.
-    unsafe { look(function, sieve, |sieve| Ok(body(sieve))) }
+    unsafe { look(sieve, |sieve| Ok(body(sieve))) }
 }

@@ -81,7 +81,7 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
 pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle {
     made("llama_sieve_clone", || {
         // SAFETY: the caller guarantees the sieve.
-        let copy = unsafe { look("llama_sieve_clone", sieve, |sieve| Ok(sieve.clone())) }?;
+        let copy = unsafe { look(sieve, |sieve| Ok(sieve.clone())) }?;
         Ok(Handle::boxed(copy))
     })
 }
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
             Ok(())
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_reset", sieve, reset) }
+        unsafe { with(sieve, reset) }
     })
 }
 
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn llama_sieve_set_params(
         // SAFETY: the caller guarantees sieve and parameters.
         unsafe {
             let params = params_of(params)?;
-            with("llama_sieve_set_params", sieve, |sieve| {
+            with(sieve, |sieve| {
                 sieve.set_params(&params)?;
                 Ok(LLAMA_SIEVE_OK)
             })
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -
             Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_reserve", sieve, reserve) }
+        unsafe { with(sieve, reserve) }
     })
 }
 
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
             Ok(())
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_accept", sieve, accept) }
+        unsafe { with(sieve, accept) }
     })
 }
 

@@ -83,7 +83,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
             Ok(candidates.len() as c_int)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_candidates", sieve, copy) }
+        unsafe { with(sieve, copy) }
     })
 }
 
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
             Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { with("llama_sieve_measure", sieve, measure) }
+        unsafe { with(sieve, measure) }
     })
 }
 
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
         // SAFETY: the caller guarantees the first member.
         let size = unsafe { struct_size("out", "llama_sieve_stats", out, &SIZES) }?;
         // SAFETY: the caller guarantees the sieve.
-        let stats = unsafe { look("llama_sieve_last_stats", sieve, |s| Ok(*s.stats())) }?;
+        let stats = unsafe { look(sieve, |s| Ok(*s.stats())) }?;
         let stats = llama_sieve_stats {
             struct_size: size,
             ..stats_for_c(&stats)

@@ -164,7 +164,7 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
         };
         // SAFETY: the caller guarantees the sieve.
         unsafe {
-            with("llama_sieve_set_stages", sieve, |sieve| {
+            with(sieve, |sieve| {
                 sieve.set_stages(stages.as_deref())?;
                 Ok(LLAMA_SIEVE_OK)
             })
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
         argument.check(out, cap)?;
         // SAFETY: the caller guarantees the sieve, and room for `cap` numbers.
         unsafe {
-            look("llama_sieve_get_stages", sieve, |sieve| {
+            look(sieve, |sieve| {
                 let stages = sieve.stages().unwrap_or_default();
                 let room = argument.room(out, cap.min(stages.len()))?;
                 for (to, stage) in room.iter_mut().zip(stages) {
@@ -304,7 +304,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_set_dry_breakers(
     let answer = breakers.and_then(|breakers| {
         // SAFETY: the caller guarantees the sieve.
         part(CALL, || unsafe {
-            with(CALL, sieve, |sieve| {
+            with(sieve, |sieve| {
                 sieve.set_dry_breakers(breakers.unwrap_or_default())?;
                 Ok(LLAMA_SIEVE_OK)
             })

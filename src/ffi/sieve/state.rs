@@ -29,7 +29,7 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
     value("llama_sieve_state_size", 0, || {
         let size = |sieve: &Sieve| Ok(sieve.state_size());
         // SAFETY: the caller guarantees the sieve.
-        unsafe { look("llama_sieve_state_size", sieve, size) }
+        unsafe { look(sieve, size) }
     })
 }
 
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
             Ok(LLAMA_SIEVE_OK)
         };
         // SAFETY: the caller guarantees the sieve.
-        unsafe { look("llama_sieve_state_save", sieve, save) }
+        unsafe { look(sieve, save) }
     })
 }
 
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn llama_sieve_state_load(
 ) -> c_int {
     answer("llama_sieve_state_load", || {
         // SAFETY: the caller guarantees sieve and bytes.
-        unsafe { load("llama_sieve_state_load", sieve, bytes, size, 0) }
+        unsafe { load(sieve, bytes, size, 0) }
     })
 }
 
@@ -124,14 +124,13 @@ pub unsafe extern "C" fn llama_sieve_state_load_with(
 ) -> c_int {
     answer("llama_sieve_state_load_with", || {
         // SAFETY: the caller guarantees sieve and bytes.
-        unsafe { load("llama_sieve_state_load_with", sieve, bytes, size, options) }
+        unsafe { load(sieve, bytes, size, options) }
     })
 }
 
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
 unsafe fn load(
-    function: &str,
     sieve: *mut Handle,
     bytes: *const u8,
     size: usize,
@@ -160,5 +159,5 @@ unsafe fn load(
         Ok(LLAMA_SIEVE_OK)
     };
     // SAFETY: the caller guarantees the sieve.
-    unsafe { with(function, sieve, load) }
+    unsafe { with(sieve, load) }
 }

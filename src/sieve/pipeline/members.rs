@@ -33,6 +33,17 @@ pub(super) enum Selector {
     AdaptiveP(AdaptiveP),
 }
 
+/// Does to the sampler that a selector is what is done to any of them.
+macro_rules! each {
+    ($selector:expr, $sampler:ident => $done:expr) => {
+        match $selector {
+            Selector::Mirostat($sampler) => $done,
+            Selector::MirostatV2($sampler) => $done,
+            Selector::AdaptiveP($sampler) => $done,
+        }
+    };
+}
+
 impl Clone for Selector {
     fn clone(&self) -> Self {
         match self {
@@ -50,30 +61,18 @@ impl Clone for Selector {
 
 impl Selector {
     pub(super) fn narrow(&mut self, pool: &mut Pool<'_>) {
-        match self {
-            Self::Mirostat(s) => {
-                s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
-                apply(s, pool);
-            }
-            Self::MirostatV2(s) => apply(s, pool),
-            Self::AdaptiveP(s) => apply(s, pool),
+        if let Self::Mirostat(s) = self {
+            s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
         }
+        each!(self, s => apply(s, pool));
     }
 
     pub(super) fn rng(&self) -> &SeededMt19937 {
-        match self {
-            Self::Mirostat(s) => s.rng(),
-            Self::MirostatV2(s) => s.rng(),
-            Self::AdaptiveP(s) => s.rng(),
-        }
+        each!(self, s => s.rng())
     }
 
     pub(super) fn rng_mut(&mut self) -> &mut SeededMt19937 {
-        match self {
-            Self::Mirostat(s) => s.rng_mut(),
-            Self::MirostatV2(s) => s.rng_mut(),
-            Self::AdaptiveP(s) => s.rng_mut(),
-        }
+        each!(self, s => s.rng_mut())
     }
 
     /// Returns the stage with these numbers: `old` with what it remembers, if it is the same.
@@ -179,11 +178,8 @@ impl Members {
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.xtc.as_deref_mut(), n);
         warm_up(self.temp_ext.as_mut(), n);
-        match self.selector.as_deref_mut() {
-            Some(Selector::Mirostat(s)) => warm_up(Some(s), n),
-            Some(Selector::MirostatV2(s)) => warm_up(Some(s), n),
-            Some(Selector::AdaptiveP(s)) => warm_up(Some(s), n),
-            None => {}
+        if let Some(selector) = self.selector.as_deref_mut() {
+            each!(selector, s => warm_up(Some(s), n));
         }
     }
 
@@ -230,11 +226,8 @@ impl Members {
         if let Some(dry) = &mut self.dry {
             dry.reset();
         }
-        match self.selector.as_deref_mut() {
-            Some(Selector::Mirostat(s)) => s.reset(),
-            Some(Selector::MirostatV2(s)) => s.reset(),
-            Some(Selector::AdaptiveP(s)) => s.reset(),
-            None => {}
+        if let Some(selector) = self.selector.as_deref_mut() {
+            each!(selector, s => s.reset());
         }
         self.seed_streams(seed);
     }
