@@ -1,6 +1,5 @@
-/* What can be asked of a sieve from C: parameters, seed, position, history, the error of one
- * sequence of a batch, and states with their parameters. Uses no llama.cpp: the header alone must
- * do. */
+/* What can be asked of a sieve from C: parameters, seed, position, history, and the error of one
+ * sequence of a batch. Uses no llama.cpp: the header alone must do. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -175,44 +174,6 @@ static void history(void) {
     llama_sieve_free(sieve);
 }
 
-/* llama_sieve_candidates after every way of sampling: the token is in it, and probabilities add up
- * to 1. */
-static void candidates_after_every_way(void) {
-    const uint16_t halves[N]  = { 0x2E66, 0x4000, 0x3E00, 0x34CD, 0x3F9A, 0x0000, 0x3CCD, 0x399A };
-    const uint16_t bhalves[N] = { 0x3DCC, 0x4000, 0x3FC0, 0x3E99, 0x3FF3, 0x0000, 0x3F99, 0x3F33 };
-    for (int way = 0; way < 5; way++) {
-        llama_sieve_params params = llama_sieve_default_params();
-        params.seed               = 11;
-        params.temperature        = way == 4 ? 0.0f : 0.8f;
-        llama_sieve * sieve       = llama_sieve_new(&params);
-        const float * row         = LOGITS;
-        int32_t       token       = -1;
-        switch (way) {
-            case 1: token = llama_sieve_sample_f16(sieve, halves, N); break;
-            case 2: token = llama_sieve_sample_bf16(sieve, bhalves, N); break;
-            case 3:
-                CHECK(llama_sieve_sample_batch(&sieve, &row, N, 1, &token, 2) == LLAMA_SIEVE_OK);
-                break;
-            default: token = llama_sieve_sample(sieve, LOGITS, N); break;
-        }
-        struct llama_token_data out[N];
-        const int n     = llama_sieve_candidates(sieve, out, N);
-        float     sum   = 0.0f;
-        bool      found = false;
-        CHECK(token >= 0 && n > 0 && n <= N);
-        for (int i = 0; i < n; i++) {
-            sum += out[i].p;
-            found = found || out[i].id == token;
-            CHECK(way != 4 || out[i].p == (out[i].id == token ? 1.0f : 0.0f));
-        }
-        CHECK(found && fabsf(sum - 1.0f) < 1e-6f);
-        const float masked[2] = { -INFINITY, NAN };
-        CHECK(llama_sieve_sample(sieve, masked, 2) == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
-        CHECK(llama_sieve_candidates(sieve, out, N) == 0);
-        llama_sieve_free(sieve);
-    }
-}
-
 static void errors_of_a_batch(void) {
     const llama_sieve_params params = unusual();
     llama_sieve *            sieves[4];
@@ -247,77 +208,6 @@ static void errors_of_a_batch(void) {
     }
 }
 
-static void states_with_parameters(void) {
-    const llama_sieve_params theirs = unusual();
-    const llama_sieve_params ours   = llama_sieve_default_params();
-    llama_sieve *            first  = llama_sieve_new(&theirs);
-    for (int i = 0; i < 20; i++) {
-        llama_sieve_accept(first, llama_sieve_sample(first, LOGITS, N));
-    }
-    const size_t size  = llama_sieve_state_size(first);
-    uint8_t *    bytes = malloc(size);
-    CHECK(bytes != NULL && size == 136 + 8 * 2 + 4 * 7);
-    CHECK(llama_sieve_state_save(first, bytes, size) == LLAMA_SIEVE_OK);
-    llama_sieve *      second = llama_sieve_new(&ours);
-    llama_sieve_params seen   = { .struct_size = sizeof(seen) };
-    CHECK(llama_sieve_state_load(second, bytes, size) == LLAMA_SIEVE_ERROR_STATE &&
-          says("generator"));
-    CHECK(llama_sieve_state_load_with(second, bytes, size, 0) == LLAMA_SIEVE_ERROR_STATE &&
-          says("generator"));
-    CHECK(llama_sieve_state_load_with(second, bytes, size, 2) == LLAMA_SIEVE_ERROR_INVALID &&
-          says("options are 2"));
-    CHECK(llama_sieve_state_load_with(second, NULL, size, LLAMA_SIEVE_STATE_PARAMS) ==
-          LLAMA_SIEVE_ERROR_NULL);
-    CHECK(llama_sieve_state_load_with(second, bytes, 0, LLAMA_SIEVE_STATE_PARAMS) ==
-              LLAMA_SIEVE_ERROR_STATE &&
-          says("too few"));
-    CHECK(llama_sieve_state_load_with(second, bytes, SIZE_MAX, LLAMA_SIEVE_STATE_PARAMS) ==
-          LLAMA_SIEVE_ERROR_STATE);
-    CHECK(llama_sieve_state_load_with(NULL, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
-          LLAMA_SIEVE_ERROR_NULL);
-    bytes[70] ^= 1;
-    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
-              LLAMA_SIEVE_ERROR_STATE &&
-          says("damaged"));
-    bytes[70] ^= 1;
-    CHECK(llama_sieve_get_params(second, &seen) == LLAMA_SIEVE_OK && same_params(&seen, &ours));
-    CHECK(llama_sieve_n_accepted(second) == 0);
-    CHECK(llama_sieve_state_load_with(second, bytes, size, LLAMA_SIEVE_STATE_PARAMS) ==
-          LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_get_params(second, &seen) == LLAMA_SIEVE_OK && same_params(&seen, &theirs));
-    CHECK(llama_sieve_n_accepted(second) == 20 && llama_sieve_current_seed(second) == 77);
-    for (int i = 0; i < 30; i++) {
-        const int32_t token = llama_sieve_sample(first, LOGITS, N);
-        CHECK(token >= 0 && llama_sieve_sample(second, LOGITS, N) == token);
-        llama_sieve_accept(first, token);
-        llama_sieve_accept(second, token);
-    }
-    free(bytes);
-    llama_sieve_free(first);
-    llama_sieve_free(second);
-}
-
-/* Memory before the first token: nothing else changes. */
-static void memory_before_the_first_token(void) {
-    llama_sieve_params params = unusual();
-    llama_sieve *      first  = llama_sieve_new(&params);
-    llama_sieve *      second = llama_sieve_new(&params);
-    CHECK(llama_sieve_reserve(first, N) == LLAMA_SIEVE_OK);
-    CHECK(llama_sieve_candidates(first, NULL, 0) == 0 && llama_sieve_n_accepted(first) == 0);
-    for (int i = 0; i < 20; i++) {
-        const int32_t token = llama_sieve_sample(first, LOGITS, N);
-        CHECK(token >= 0 && llama_sieve_sample(second, LOGITS, N) == token);
-        CHECK(i % 7 != 0 || llama_sieve_reserve(first, 1000 * (i + 1)) == LLAMA_SIEVE_OK);
-        llama_sieve_accept(first, token);
-        llama_sieve_accept(second, token);
-    }
-    CHECK(llama_sieve_reserve(first, 0) == LLAMA_SIEVE_ERROR_SIZE && says("n_vocab is 0"));
-    CHECK(llama_sieve_reserve(first, -7) == LLAMA_SIEVE_ERROR_SIZE && says("-7"));
-    CHECK(llama_sieve_reserve(NULL, N) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
-    llama_sieve_free(first);
-    llama_sieve_free(second);
-}
-
 static void a_sieve_of_no_sampler(void) {
     CHECK(llama_sieve_of_sampler(NULL) == NULL && says("sampler is NULL"));
     static uint64_t memory[4];
@@ -329,10 +219,7 @@ int main(void) {
     parameters();
     seeds_and_positions();
     history();
-    candidates_after_every_way();
     errors_of_a_batch();
-    states_with_parameters();
-    memory_before_the_first_token();
     a_sieve_of_no_sampler();
     puts("the sieve tells");
     return 0;

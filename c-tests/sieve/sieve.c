@@ -80,6 +80,10 @@ static void a_generation(const float * logits) {
     CHECK(llama_sieve_state_load(b, bytes, size) == LLAMA_SIEVE_ERROR_STATE && says("damaged"));
     CHECK(llama_sieve_state_load(b, bytes, 3) == LLAMA_SIEVE_ERROR_STATE && says("too few"));
     CHECK(llama_sieve_state_load(b, NULL, size) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_state_load_with(b, bytes, size, 2) == LLAMA_SIEVE_ERROR_INVALID &&
+          says("options are 2"));
+    CHECK(llama_sieve_state_load_with(b, NULL, size, LLAMA_SIEVE_STATE_PARAMS) ==
+          LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_state_save(b, NULL, size) == LLAMA_SIEVE_ERROR_NULL);
     llama_sieve_reset(a);
     CHECK(llama_sieve_sample(a, logits, N) == first[0]);
@@ -221,6 +225,9 @@ static void bad_logits(const float * logits) {
     CHECK(llama_sieve_clone(NULL) == NULL && llama_sieve_state_size(NULL) == 0);
     CHECK(llama_sieve_set_params(NULL, &params) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_measure(NULL, true) == LLAMA_SIEVE_ERROR_NULL);
+    CHECK(llama_sieve_reserve(NULL, N) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
+    CHECK(llama_sieve_reserve(sieve, 0) == LLAMA_SIEVE_ERROR_SIZE && says("n_vocab is 0"));
+    CHECK(llama_sieve_reserve(sieve, -7) == LLAMA_SIEVE_ERROR_SIZE && says("-7"));
     CHECK(llama_sieve_candidates(NULL, NULL, 0) == LLAMA_SIEVE_ERROR_NULL);
     llama_sieve_free(sieve);
 }
