@@ -12,12 +12,6 @@ use crate::token::{TokenData, array_of};
 
 const N: usize = 20_000;
 
-/// There is room for `n`, and for little more.
-#[track_caller]
-pub(super) fn assert_room<T>(buffer: &Vec<T>, n: usize) {
-    assert!((n..2 * n).contains(&buffer.capacity()));
-}
-
 /// Numbers around 0 of which hardly any are equal, those of a wide `range` peaked.
 fn logits(range: f32) -> Vec<f32> {
     let mut lcg = Lcg(7);

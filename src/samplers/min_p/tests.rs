@@ -1,14 +1,5 @@
 use super::*;
 use crate::pool::Buffers;
-use crate::samplers::tests::assert_room;
-
-#[test]
-fn room_is_made_for_as_many_as_are_said() {
-    const N: usize = 1000;
-    let mut min_p = MinP::new(0.05, 1).expect("it cuts something");
-    min_p.warm_up(N);
-    assert_room(&min_p.passing, N);
-}
 
 /// Nothing passes: what is left then the built-in's own way tells, also where nothing need be kept.
 #[test]

@@ -1,5 +1,4 @@
 use super::*;
-use crate::samplers::tests::assert_room;
 use crate::token::array_of;
 
 /// More are to be kept than the sample's threshold lets pass: then all are ranked.
@@ -77,16 +76,4 @@ fn of_many_candidates_the_host_sorts_256_at_first() {
     assert_eq!(sorted_for(1, 1025), 256);
     assert_eq!(sorted_for(256, 1025), 256);
     assert_eq!(sorted_for(257, 1025), 1025);
-}
-
-#[test]
-fn room_is_made_for_as_many_as_are_said() {
-    const N: usize = 1000;
-    let mut top_p = TopP::new(0.5, 1).expect("0.5 cuts something");
-    top_p.warm_up(N);
-    for buffer in [&**top_p.logits, &**top_p.picked, &**top_p.ps] {
-        assert_room(buffer, N);
-    }
-    assert_room(&top_p.indices, N);
-    assert_room(&top_p.kept, N);
 }

@@ -3,7 +3,6 @@ use super::*;
 use crate::denormals::with_flushed_denormals;
 use crate::lcg::Lcg;
 use crate::pool::{Buffers, Part};
-use crate::samplers::tests::assert_room;
 use crate::token::array_of;
 
 /// More are to be kept than lie as near as the sample says: then all are sorted.
@@ -340,18 +339,6 @@ fn what_is_needed_comes_first() {
     assert_eq!(sure, [(11, 2.0), (13, 2.0)]);
     let are_enough = |ps: &[f32]| ps.len() >= 5;
     assert_eq!(sure_first(&mut ps, &mut places, are_enough), 5);
-}
-
-#[test]
-fn room_is_made_for_as_many_as_are_said() {
-    const N: usize = 1000;
-    let mut typical = Typical::new(0.5, 1).expect("0.5 cuts something");
-    typical.warm_up(N);
-    for buffer in [&**typical.nearness, &**typical.picked, &**typical.ps] {
-        assert_room(buffer, N);
-    }
-    assert_room(&typical.near, N);
-    assert_room(&typical.kept, N);
 }
 
 /// A draw among ties needs two that are kept for sure.
