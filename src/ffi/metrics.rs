@@ -42,16 +42,6 @@ unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], Failure
     unsafe { slice(LOGITS, logits, count) }
 }
 
-/// # Safety
-/// `candidates` is NULL or `n` elements.
-unsafe fn candidates_of<'a>(
-    candidates: *const TokenData,
-    n: usize,
-) -> Result<&'a [TokenData], Failure> {
-    // SAFETY: the caller guarantees the candidates.
-    unsafe { slice(CANDIDATES, candidates, n) }
-}
-
 fn defined(value: Option<f32>) -> Result<f32, Failure> {
     value.ok_or_else(|| MASKED.to_owned().into())
 }
@@ -120,7 +110,7 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
     value("llama_sieve_candidates_entropy", f32::NAN, || {
         let base = base_of(base)?;
         // SAFETY: the caller guarantees the candidates.
-        let candidates = unsafe { candidates_of(candidates, n) }?;
+        let candidates = unsafe { slice(CANDIDATES, candidates, n) }?;
         defined(metrics::candidates_entropy(candidates, base))
     })
 }
@@ -140,7 +130,7 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
     value("llama_sieve_candidates_surprisal", f32::NAN, || {
         let base = base_of(base)?;
         // SAFETY: the caller guarantees the candidates.
-        let candidates = unsafe { candidates_of(candidates, n) }?;
+        let candidates = unsafe { slice(CANDIDATES, candidates, n) }?;
         defined(metrics::candidates_surprisal(candidates, token, base))
     })
 }
