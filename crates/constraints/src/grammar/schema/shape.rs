@@ -755,8 +755,9 @@ impl Compiler {
                     let one = self.and_objects(x, &piece);
                     if one.max.is_none_or(|max| one.min <= max)
                         && !one.lacks_required()
-                        && !shape.objects.contains(&one)
+                        && !shape.objects.iter().any(|all| self.are_within(&one, all))
                     {
+                        shape.objects.retain(|other| !self.are_within(other, &one));
                         shape.objects.push(one);
                     }
                 }
@@ -765,6 +766,36 @@ impl Compiler {
         }
         self.check_ways(&shape, "anyOf")?;
         Ok(shape)
+    }
+
+    /// True only if all objects of `a` are of `b`, by what both say.
+    fn are_within(&self, a: &Objects, b: &Objects) -> bool {
+        let parts = |expr: ExprId| match self.expr(expr) {
+            Expr::Any => Vec::new(),
+            Expr::And(all) => all.clone(),
+            _ => vec![expr],
+        };
+        let is_within = |a: ExprId, b: ExprId| {
+            let a_parts = parts(a);
+            a == NEVER || parts(b).iter().all(|part| a_parts.contains(part))
+        };
+        fn has_all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
+            b.iter().all(|one| a.contains(one))
+        }
+        a.min >= b.min
+            && b.max
+                .is_none_or(|max| a.max.is_some_and(|least| least <= max))
+            && has_all(&a.required, &b.required)
+            && has_all(&a.rests, &b.rests)
+            && has_all(&a.names, &b.names)
+            && has_all(&a.witnesses, &b.witnesses)
+            && b.named.iter().all(|(name, of_b)| {
+                a.named(name)
+                    .map_or(*of_b == ANY, |of_a| is_within(of_a, *of_b))
+            })
+            && (b.rests.is_empty() && !self.options.closed
+                || a.named.iter().all(|(name, _)| b.named(name).is_some()))
+            && (!self.options.closed || a.named.len() == b.named.len())
     }
 
     fn no_complement(&self, keyword: &str) -> Refusal {
