@@ -169,7 +169,7 @@ impl VocabularyTree {
                 .then_with(|| text(a.1).cmp(text(b.1)))
                 .then_with(|| a.1.cmp(&b.1))
         });
-        keyed.sort_by_key(|&(_, token)| Marks::of(self.text(token as Token)));
+        keyed.sort_by_cached_key(|&(_, token)| Marks::of(self.text(token as Token)));
         self.rank_of = vec![u32::MAX; self.n_tokens];
         self.band_of = vec![0; self.n_tokens];
         self.bands.resize_with(ENDS.len() + 1, Band::default);
