@@ -75,6 +75,6 @@ llama.cpp and no other object.",
 The llama.cpp of the process, which the library finds by itself. These are for programs that
 hold several, and for those that would know whether its samplers are those that ours are equal
 to.",
-        names: "attach bind_host certify detach",
+        names: "attach bind_host certify detach host_profile",
     },
 ];

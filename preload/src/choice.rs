@@ -33,6 +33,7 @@ use llama_sieve::ffi::host::Host;
 use llama_sieve::ffi::host::build::Build;
 use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::host::profile;
 use llama_sieve::last_error;
 use llama_sieve::log;
 
@@ -302,6 +303,13 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
     verdict.as_ref().map(|_| ()).map_err(aside)
 }
 
+/// Lets ours compute as the host does. Not inside the guard, since the host may throw.
+fn settle() {
+    let trying = Trying::begin();
+    profile::settle(None);
+    drop(trying);
+}
+
 /// The outcome of a call.
 enum Made {
     Ours(*mut llama_sampler),
@@ -559,7 +567,11 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
         Ours::Refused => Err(Reason::Refused(last_error::get())),
         Ours::Otherwise(text) => Err(Reason::OfSuchCalls(text)),
     };
-    let made = decided.and_then(|served| match call.constructor.changing {
+    let made = decided.and_then(|served| {
+        settle();
+        Ok(served)
+    });
+    let made = made.and_then(|served| match call.constructor.changing {
         Some(changing) => made_by_list(call, (served, changing), &caller, &ours),
         None => tried(call.constructor, served, None).and_then(|()| ours(0)),
     });

@@ -9,7 +9,8 @@ use std::thread::LocalKey;
 pub use crate::errors::*;
 use crate::ffi::failure::{Failure, answer};
 use crate::ffi::guard::guard;
-use crate::ffi::host::Host;
+use crate::ffi::host::{Host, profile};
+use crate::host_profile::HostProfile;
 use crate::last_error;
 use crate::log::{self, Level};
 use crate::per_thread::PerThread;
@@ -83,6 +84,30 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
         || c"".as_ptr(),
         || simd::instruction_set().as_ptr(),
     )
+}
+
+/// Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
+/// takes it: "sort=libstdc++ one-candidate-draw=dist fusion=none". It was found out by trial of the
+/// host's samplers, or is now; without a host it is that of a build with libstdc++ and nothing
+/// fused. "" after an internal error. Never NULL; valid until this thread calls this function
+/// again. An exception that the host throws passes through.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
+    const NAME: &str = "llama_sieve_host_profile";
+    thread_local! {
+        static SHOWN: Shown = const { Shown::new() };
+    }
+    let found = || {
+        // One is bound then, if there is any.
+        let _ = Host::get();
+        true
+    };
+    let known = guard(NAME, || false, found) && profile::settle_by_itself().is_some();
+    let text = || {
+        let shown = show(&SHOWN, &HostProfile::current().to_string());
+        (known && !shown.is_null()).then_some(shown)
+    };
+    guard(NAME, || None, text).unwrap_or(c"".as_ptr())
 }
 
 /// Returns the text of the last error on this thread, be it a call that failed or a problem that a

@@ -183,7 +183,7 @@ fn construct_selector<S: Sampler>(
 ///
 /// Not inside the guard: what the host throws passes through, and the sampler is lost.
 fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
-    let others = profile::settle(None).unwrap_or_default();
+    let others = profile::settle_by_itself().unwrap_or_default();
     if !others.is_empty() {
         let others = others.join(", ");
         let warn = || {

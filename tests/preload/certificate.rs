@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::altered::{self, PREAMBLE};
 use crate::programs::{Run, SAMPLERS};
 use crate::toolchain::{Build, Link, skipped};
 use vendor_llama_cpp::paths;
@@ -116,7 +117,7 @@ fn altered(what: &str) -> PathBuf {
 fn what_older_builds_did_otherwise_is_seen() {
     for (what, sampler, expected) in [
         ("NOTHING", "dist", [0].as_slice()),
-        ("DRAWS_NOTHING_FOR_ONE", "dist", &[4]),
+        ("DRAWS_NOTHING_FOR_ONE", "dist", &[0]),
         ("SORTS", "dist", &SIZE_TO_IDS),
         ("SUMS_FLOATS", "dist", &[PROBABILITIES]),
         ("DRAWS_TWICE", "dist", &[4]),
@@ -130,7 +131,8 @@ fn what_older_builds_did_otherwise_is_seen() {
     }
 }
 
-/// llama.cpp's own source, compiled so that products and sums are fused.
+/// llama.cpp's own source, compiled so that products and sums are fused: ours then do so, too.
+/// Where they are told not to, each kind that rounds otherwise is seen.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
@@ -138,7 +140,10 @@ fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
         skipped("this processor cannot fuse a multiplication and an addition");
         return;
     }
-    let fused = verdicts(&recompiled("-mfma"), &SAMPLERS, Some("b11434"));
+    let library = recompiled("-mfma");
+    check_all_equal(&library);
+    let run = Run::of(certify()).env("LLAMA_SIEVE_PROFILE", "fusion=none");
+    let fused = verdicts_of(run, &library, &SAMPLERS, Some("b11434"));
     for (name, verdict) in SAMPLERS.iter().zip(fused) {
         let expected: &[i32] = match *name {
             "top-k" | "top-p" | "xtc" | "typical" => &[IDS],
@@ -151,6 +156,86 @@ fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
         assert!(expected.contains(&verdict), "{name}: {verdict}");
     }
     check_all_equal(&recompiled("-ffp-contract=off"));
+}
+
+/// llama.cpp's source with one expression alone fused, as no compiler does it, or another draw: what
+/// is changed, the kinds that leave something else, the place in the source, and the new text.
+#[rustfmt::skip] // A table.
+const CHANGES: &[(&str, &[&str], &str, &str)] = &[
+    ("buckets", &["top-k", "top-p", "xtc"],
+        "int ib = int(bucket_scale * val + bucket_inter);",
+        "int ib = int(M ? std::fma(bucket_scale, val, bucket_inter)
+                       : bucket_scale * val + bucket_inter);"),
+    ("typical", &["typical"],
+        "entropy += -cur_p->data[i].p * logf(cur_p->data[i].p);",
+        "const float p = cur_p->data[i].p;
+         entropy = M ? std::fma(-p, logf(p), entropy) : entropy + -p * logf(p);"),
+    ("entropy", &["temp-ext"],
+        "entropy -= prob * logf(prob);",
+        "entropy = M ? std::fma(-prob, logf(prob), entropy) : entropy - prob * logf(prob);"),
+    ("temperature", &["temp-ext"],
+        "min_temp + (max_temp - min_temp) * powf(normalized_entropy, exponent_val);",
+        "std::fma(max_temp - min_temp, M ? powf(normalized_entropy, exponent_val) : 0.0f, min_temp);
+         if (!M) { dyn_temp += (max_temp - min_temp) * powf(normalized_entropy, exponent_val); }"),
+    ("threshold", &["top-n-sigma"],
+        "cur_p->data[i].logit < max - (ctx->n * std)",
+        "cur_p->data[i].logit < (M ? std::fma(-ctx->n, std, max) : max - (ctx->n * std))"),
+    ("estimate", &["mirostat"],
+        "sum_ti_bi += t_i * b_i;
+        sum_ti_sq += t_i * t_i;",
+        "sum_ti_bi = M ? std::fma(t_i, b_i, sum_ti_bi) : sum_ti_bi + t_i * b_i;
+         sum_ti_sq = M ? std::fma(t_i, t_i, sum_ti_sq) : sum_ti_sq + t_i * t_i;"),
+    // The same line twice: of mirostat, then of mirostat-v2.
+    ("correction", &["mirostat"],
+        "ctx->mu = ctx->mu - ctx->eta * e;",
+        "ctx->mu = M ? std::fma(-ctx->eta, e, ctx->mu) : ctx->mu - (ctx->eta * e);"),
+    ("correction of 2", &["mirostat-v2"],
+        "ctx->mu = ctx->mu - ctx->eta * e;",
+        "ctx->mu = M ? std::fma(-ctx->eta, e, ctx->mu) : ctx->mu - (ctx->eta * e);"),
+    ("penalty", &["penalties"],
+        "-= float(count) * ctx->penalty_freq + float(count > 0) * ctx->penalty_present;",
+        "-= M ? std::fma(float(count), ctx->penalty_freq, float(count > 0) * ctx->penalty_present)
+             : float(count) * ctx->penalty_freq + float(count > 0) * ctx->penalty_present;"),
+    ("average", &["adaptive-p"],
+        "ctx->weighted_sum = ctx->original_probs[ctx->pending_token_idx] + ctx->decay * ctx->weighted_sum;",
+        "const float p = ctx->original_probs[ctx->pending_token_idx];
+         ctx->weighted_sum = M ? std::fma(ctx->decay, ctx->weighted_sum, p)
+                               : p + ctx->decay * ctx->weighted_sum;"),
+    ("half a draw", &["mirostat", "mirostat-v2", "adaptive-p"],
+        "    return dist(rng);",
+        "    if (chosen(\"half a draw\") && cur_p->size == 1) { rng.discard(1); }
+             if (chosen(\"a draw\") && cur_p->size == 1) { rng.discard(2); }
+             return dist(rng);"),
+    // Other C++ libraries have it so.
+    ("a draw", &[], "", ""),
+];
+
+/// Where one property is none of the known ones, what has it is seen, and all else is ours.
+#[test]
+fn what_is_fused_alone_is_seen() {
+    let texts = CHANGES.iter().map(|(name, _, from, to)| {
+        let is_chosen = format!("chosen(\"{name}\")");
+        let to = to.replace("!M", &format!("!{is_chosen}"));
+        (*from, to.replace("M ?", &format!("{is_chosen} ?")))
+    });
+    let changes: Vec<(&str, String)> = texts.collect();
+    let changes: Vec<(&str, &str)> = changes.iter().map(|(from, to)| (*from, &**to)).collect();
+    let changed = altered::changed("src/llama-sampler.cpp", &changes);
+    let folder = crate::toolchain::empty_folder("c_programs/fused_alone");
+    let source = format!("{PREAMBLE}#define chosen(name) mutant(name)\n{changed}");
+    let library = altered::library(&folder, "changed.cpp", &source, &["-ffp-contract=off"]);
+    for (name, kinds, ..) in CHANGES {
+        let run = Run::of(certify()).env("MUTANT", name);
+        let seen = verdicts_of(run, &library, &SAMPLERS, Some("b11434"));
+        let seen = SAMPLERS
+            .iter()
+            .zip(seen)
+            .filter(|(_, code)| ![0, VOCABULARY].contains(code));
+        let seen: Vec<&str> = seen.map(|(kind, _)| *kind).collect();
+        let mut expected = kinds.to_vec();
+        expected.sort_by_key(|kind| SAMPLERS.iter().position(|known| known == kind));
+        assert_eq!(seen, expected, "{name}");
+    }
 }
 
 /// A library with llama.cpp's samplers, compiled with this flag.

@@ -15,8 +15,9 @@
 //! - [`algorithms`]: several passes, with buffers: top-k, sorting, sums in descending order;
 //! - [`kernels`]: one pass each, no state;
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
-//! - [`token`]: the candidates; [`lcg`], [`random`]: random numbers; [`per_thread`], [`memory`],
-//!   [`environment`]: what a library in somebody else's process asks of the system.
+//! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
+//!   random numbers; [`per_thread`], [`memory`], [`environment`]: what a library in somebody else's
+//!   process asks of the system.
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.

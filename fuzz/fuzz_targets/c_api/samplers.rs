@@ -80,6 +80,7 @@ impl World {
                 }
                 Call::Library => {
                     assert!(!llama_sieve_version().is_null() && !llama_sieve_simd().is_null());
+                    assert!(!llama_sieve_host_profile().is_null());
                     assert_eq!(llama_sieve_bind_host(null_mut()), LLAMA_SIEVE_ERROR_NULL);
                     assert_reason();
                 }

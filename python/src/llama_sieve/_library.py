@@ -185,6 +185,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "log_set": (None, [LOG_CALLBACK, c_void_p]),
     "bind_host": (c_int, [c_void_p]),
     "certify_build": (c_int, [c_char_p, c_int]),
+    "host_profile": (c_char_p, []),
     "default_params": (SieveParams, []),
     "new": (c_void_p, [_PARAMS]),
     "clone": (c_void_p, [c_void_p]),

@@ -32,7 +32,12 @@ def probe(path: str) -> Dict[str, Any]:
     for kind in host.KINDS:
         # What takes a vocabulary is ours where the build is known.
         kinds[kind] = unknown if kind == "infill" else host.certify(kind).reason
-    return {"version": _version(library), "known_build": not unknown, "kinds": kinds}
+    return {
+        "version": _version(library),
+        "known_build": not unknown,
+        "profile": host.profile(),
+        "kinds": kinds,
+    }
 
 
 def probe_list(path: str, kind: str, build: int) -> Dict[str, Any]:

@@ -50,6 +50,8 @@ class Found:
     since: Optional[int] = None
     """It is this build or a later one, by what it exports."""
     build_id: Optional[str] = None
+    profile: Optional[str] = None
+    """How it computes, where builds differ, as LLAMA_SIEVE_PROFILE takes it."""
     kinds: Dict[str, str] = field(default_factory=dict)
     """Each kind of sampler: "" where ours would be made, else why not."""
     at_first_call: List[str] = field(default_factory=list)
@@ -109,6 +111,7 @@ def examine(elf: _elf.Elf, loaded: Iterable[_elf.Elf] = ()) -> Found:
     answer = _probe(elf.path)
     found.problem = answer.get("problem")
     found.version = answer.get("version")
+    found.profile = answer.get("profile")
     found.kinds = answer.get("kinds", {})
     if not found.kinds:
         return found
@@ -276,6 +279,8 @@ def text(report: Report) -> str:
             lines.append(f"  version: not told; b{found.since} or later by what it exports")
         if found.build_id is not None:
             lines.append(f"  build id: {found.build_id}")
+        if found.profile:
+            lines.append(f"  computes with: {found.profile}")
         lines += [f"  called through the linker by: {path}" for path in found.callers]
         if found.problem is not None:
             lines.append(f"  not tried: {found.problem}")

@@ -114,6 +114,13 @@ def certify(kind: str, build: Optional[int] = None) -> Verdict:
     return Verdict(kind, False, reason or f"code {code}", code)
 
 
+def profile() -> str:
+    """How the bound host computes, where builds differ, as LLAMA_SIEVE_PROFILE takes it."""
+    bound_host()
+    text: bytes = library.llama_sieve_host_profile()
+    return text.decode()
+
+
 def unknown_build() -> str:
     """Why it is not known which build the bound host is; "" where it is."""
     kind = "logit-bias"

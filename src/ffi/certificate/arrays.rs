@@ -77,8 +77,13 @@ fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
         "typical" => (LARGEST_SORTED, false, &[398_943_628]),
         // The threshold.
         "top-n-sigma" => (LARGEST, false, &[571_452_355]),
-        // The number of candidates that are kept.
-        "mirostat" => (LARGEST_SORTED, false, &[1_028_260_591]),
+        // The number of candidates that are kept, by the estimate; then the bound, which the second
+        // changes, and the third shows.
+        "mirostat" => (
+            LARGEST_SORTED,
+            false,
+            &[1_028_260_591, 2_010_485_657, 1_695_543_622],
+        ),
         // The largest surprisal that is kept, which the first changes, and the second shows.
         "mirostat-v2" => (LARGEST_SORTED, false, &[3_009_769_502, 1_666_888_718]),
         _ => (0, false, &[]),

@@ -116,7 +116,8 @@ struct Asked {
 /// our samplers. Returns the kinds of samplers that leave something else under every profile, or
 /// `None` after an internal error.
 ///
-/// `build` is that of the host, if it is known. `LLAMA_SIEVE_PROFILE` has precedence.
+/// `build` is that of the host, if it is known: penalties are not tried with an argument list that
+/// may be another. `LLAMA_SIEVE_PROFILE` has precedence.
 pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
     let Some(host) = Host::bound().filter(|host| host.asks_profile(build.is_some())) else {
         return Some(Vec::new());
@@ -136,11 +137,10 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
             }
             None => {}
         }
-        let build = build.or_else(|| Build::of(&host, named()).ok());
         let free = free_of(&host).ok();
-        Some(free.map(|free| (build, free, asked())))
+        Some(free.map(|free| (free, asked())))
     };
-    let Some((build, free, mut asked)) = guard("profile", || None, prepare)? else {
+    let Some((free, mut asked)) = guard("profile", || None, prepare)? else {
         return Some(Vec::new());
     };
     for Asked {
@@ -160,6 +160,15 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
         Some(others)
     };
     guard("profile", || None, choose)
+}
+
+/// Does as [`settle`] does with the build that the host tells, where nobody has asked yet.
+pub fn settle_by_itself() -> Option<Vec<&'static str>> {
+    let Some(host) = Host::bound().filter(|host| host.asks_profile(false)) else {
+        return Some(Vec::new());
+    };
+    let build = || Some(Build::of(&host, named()).ok());
+    settle(guard("profile", || None, build)?)
 }
 
 /// Returns the profile of clang where it may be that as well as gcc's, which penalties alone tell
@@ -205,9 +214,12 @@ fn chosen(first: HostProfile, asked: &[Asked; 5]) -> (HostProfile, Vec<&'static 
     };
     let values = Fusion::KNOWN.map(|(_, fusion)| HostProfile { fusion, ..first });
     let profile = among(&[temp_ext, penalties], &values, first);
-    let sorting = |sort| HostProfile { sort, ..profile };
+    let sorted = HostProfile {
+        sort: Sort::Libstdcxx,
+        ..profile
+    };
     let profile = match top_k.theirs.is_some() {
-        true => among(&[top_k], &[sorting(Sort::Libstdcxx)], sorting(Sort::Stable)),
+        true => among(&[top_k], &[sorted], profile),
         false => profile,
     };
     let draw = profile.one_candidate_draw;

@@ -70,6 +70,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
         // The host in Rust has no samplers of its own.
+        case("llama_sieve_host_profile", Leaves, |_| text(llama_sieve_host_profile()), "a text", ""),
         case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
         case("llama_sieve_certify_build", Clears, |_| unsafe { llama_sieve_certify_build(c"greedy".as_ptr(), 1) }.to_string(), "-2", "-3"),
         // Chains of that host have no members, so that none is selected; faults in members are
