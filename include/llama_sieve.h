@@ -1549,13 +1549,6 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 
 /*
- The most steps that a grammar may take for one token, one array or one mask; for the text that
- is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
- from earlier calls counts as if it had to be found.
- */
-#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
-
-/*
  Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
  llama.cpp's notation.
 
@@ -1667,13 +1660,21 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 
 /*
+ The most steps that a grammar may take for one token, one array or one mask; for the text that
+ is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
+ from earlier calls counts as if it had to be found.
+ */
+#define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
+
+/*
  Returns how many tokens of a draft a grammar allows, one behind the other, from where the text
  stands: the number of the first that is not allowed, or n. Changes nothing.
 
  A lazy grammar that waits allows every token until its trigger is found among them; a token that
- ends the generation is allowed where the text is complete. 0 where the constraint is dead, and,
- with an error, for NULL, for other samplers, and where tokens cannot have n elements. May be
- called from any thread.
+ ends the generation is allowed where the text is complete. The whole draft may take the steps of
+ one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS: what is behind them counts as not allowed. 0 where the
+ constraint is dead, and, with an error, for NULL, for other samplers, and where tokens cannot
+ have n elements. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; tokens is NULL or has n elements.
@@ -1692,12 +1693,12 @@ size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
  bytes, without a NUL behind them; a NULL bytes has no room, whatever cap says.
 
  They are whole characters, or the rest of one that the last token has begun, up to where there
- is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character. 0 where
- the text may end, where a token may follow that the grammar names by its number, where nothing
- is constrained, while a lazy grammar waits, and where the constraint is dead; also, with an
- error, for NULL and for other samplers. A tokenizer may put these bytes together with what
- follows them: to be exact, leave the last token of them to the model. May be called from any
- thread.
+ is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character, and no
+ more than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 where the text may end, where a token may follow
+ that the grammar names by its number, where nothing is constrained, while a lazy grammar waits,
+ and where the constraint is dead; also, with an error, for NULL and for other samplers. A
+ tokenizer may put these bytes together with what follows them: to be exact, leave the last token
+ of them to the model. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bytes is NULL or has room for cap bytes.

@@ -27,7 +27,7 @@ use crate::grammar::schema;
 use crate::grammar::states::TooMuch;
 use crate::grammar::tags::Tags;
 use crate::grammar::tracker::Tracker;
-use crate::grammar::triggers::{Endless, Triggers, Waiting};
+use crate::grammar::triggers::{Budget, Endless, Triggers, Waiting};
 use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
 use crate::pool::Pool;
@@ -164,6 +164,7 @@ impl Lazy {
         tracker: &mut Tracker,
         token: Token,
         piece: &[u8],
+        budget: &mut Budget,
     ) -> Result<bool, NotAllowed> {
         let Some(waiting) = &mut self.waiting else {
             return Err(NotAllowed);
@@ -171,7 +172,7 @@ impl Lazy {
         let accepted = if self.tokens.contains(&token) {
             tracker.accept(std::iter::once((token, piece)))
         } else {
-            match waiting.accept(&self.triggers, token, piece) {
+            match waiting.accept_within(&self.triggers, token, piece, budget) {
                 Ok(None) => return Ok(false),
                 Ok(Some(begin)) => tracker.accept(waiting.since(begin)),
                 Err(Endless) => return Err(NotAllowed),
@@ -447,15 +448,13 @@ impl Slot {
     /// None where the text may end, where a token may follow that is meant by its number, and where
     /// nothing is constrained.
     pub fn forced(&self) -> Vec<u8> {
-        let mut bytes = Vec::new();
         if let Some(core) = self.core.lock().as_mut()
             && core.dead.is_none()
             && !core.is_waiting()
         {
-            // What takes too much is as good as a choice.
-            let _ = core.tracker.forced(&mut bytes);
+            return core.tracker.forced();
         }
-        bytes
+        Vec::new()
     }
 
     /// Returns the reason why the constraint is dead, if it is.
@@ -667,25 +666,22 @@ impl Core {
         let tree = &engine.compiled().tree;
         let waiting = |lazy: &Lazy| lazy.waiting.as_ref().map(Waiting::n_tokens);
         let n_waited = lazy.as_ref().and_then(waiting);
-        let mut is_waiting = n_waited.is_some();
-        let mut goes_on = |tracker: &mut Tracker, token| {
-            let Some(kind) = tree.kind(token) else {
-                return false;
-            };
-            if let Some(lazy) = lazy.as_mut().filter(|_| is_waiting) {
-                let begun = lazy.look(tracker, token, tree.piece(token));
-                is_waiting = begun == Ok(false);
-                return begun.is_ok();
-            }
-            if kind == TextKind::EndOfGeneration {
-                return tracker.may_end();
-            }
-            let text = std::iter::once((token, tree.text(token)));
-            tracker.allows(token) == Ok(true) && tracker.accept(text) == Ok(None)
-        };
         let n = tracker.ahead(|tracker| {
-            let tokens = tokens.iter();
-            tokens.take_while(|&&token| goes_on(tracker, token)).count()
+            let mut n = 0;
+            if let (Some(lazy), Some(_)) = (lazy.as_mut(), n_waited) {
+                let mut budget = Budget::default();
+                let mut is_waiting = true;
+                while is_waiting && let Some(&token) = tokens.get(n) {
+                    let known = tree.kind(token).ok_or(NotAllowed);
+                    let look = |_| lazy.look(tracker, token, tree.piece(token), &mut budget);
+                    match known.and_then(look) {
+                        Ok(has_begun) => is_waiting = !has_begun,
+                        Err(NotAllowed) => return n,
+                    }
+                    n += 1;
+                }
+            }
+            n + tracker.accepted(tokens.get(n..).unwrap_or_default())
         });
         if let (Some(lazy), Some(n_waited)) = (lazy, n_waited)
             && let Some(waiting) = &mut lazy.waiting

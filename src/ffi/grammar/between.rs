@@ -60,9 +60,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
 /// stands: the number of the first that is not allowed, or `n`. Changes nothing.
 ///
 /// A lazy grammar that waits allows every token until its trigger is found among them; a token that
-/// ends the generation is allowed where the text is complete. 0 where the constraint is dead, and,
-/// with an error, for NULL, for other samplers, and where `tokens` cannot have `n` elements. May be
-/// called from any thread.
+/// ends the generation is allowed where the text is complete. The whole draft may take the steps of
+/// one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS: what is behind them counts as not allowed. 0 where the
+/// constraint is dead, and, with an error, for NULL, for other samplers, and where `tokens` cannot
+/// have `n` elements. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `tokens` is NULL or has `n` elements.
@@ -85,12 +86,12 @@ pub unsafe extern "C" fn llama_sieve_grammar_accepts(
 /// `bytes`, without a NUL behind them; a NULL `bytes` has no room, whatever `cap` says.
 ///
 /// They are whole characters, or the rest of one that the last token has begun, up to where there
-/// is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character. 0 where
-/// the text may end, where a token may follow that the grammar names by its number, where nothing
-/// is constrained, while a lazy grammar waits, and where the constraint is dead; also, with an
-/// error, for NULL and for other samplers. A tokenizer may put these bytes together with what
-/// follows them: to be exact, leave the last token of them to the model. May be called from any
-/// thread.
+/// is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character, and no
+/// more than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 where the text may end, where a token may follow
+/// that the grammar names by its number, where nothing is constrained, while a lazy grammar waits,
+/// and where the constraint is dead; also, with an error, for NULL and for other samplers. A
+/// tokenizer may put these bytes together with what follows them: to be exact, leave the last token
+/// of them to the model. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bytes` is NULL or has room for `cap` bytes.

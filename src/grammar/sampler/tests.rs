@@ -308,3 +308,35 @@ fn only_texts_in_utf_8_follow_a_pattern() {
         }
     }
 }
+
+/// A draft is one call: what each of its tokens may take for itself would be seconds together.
+#[test]
+fn a_draft_is_looked_at_as_far_as_the_steps_of_one_call_reach() {
+    let tree = tree_of_bytes((b'a'..=b'd').map(|byte| vec![byte]));
+    let pattern = "(.*a.{40}|.*b.{40}|.*c.{40}|.*d.{40})*";
+    let mut grammar = Grammar::regex(pattern, &tree).expect("a pattern");
+    let mut lcg = Lcg(5);
+    let draft: Vec<Token> = (0..100_000)
+        .map(|_| 1 + (lcg.bits() >> 20) as Token % 4)
+        .collect();
+    let n = grammar.slot().accepts(&draft);
+    assert!((10..draft.len()).contains(&n), "{n}");
+    let again = grammar.slot().accepts(&draft);
+    assert_eq!(again, n, "whatever is known by now");
+    for &token in &draft[..n.min(100)] {
+        grammar.accept(token);
+    }
+    assert_eq!(grammar.slot().dead(), None);
+}
+
+#[test]
+fn what_must_follow_is_told_as_far_as_it_is_found() {
+    let tree = tree_of_bytes([b"a".to_vec(), b"b".to_vec()]);
+    let grammar = Grammar::regex("a{100000}b|a{99999}b", &tree).expect("a pattern");
+    let forced = grammar.slot().forced();
+    assert!(
+        forced.len() > 100 && forced.iter().all(|&byte| byte == b'a'),
+        "{}",
+        forced.len()
+    );
+}

@@ -134,6 +134,24 @@ impl Bench {
         }
     }
 
+    /// True if the text may go on with a token.
+    pub fn allows(
+        &mut self,
+        grammar: &Compiled,
+        place: Place,
+        token: Token,
+    ) -> Result<bool, TooMuch> {
+        let Place { state, partial } = place;
+        mask::allows(
+            &mut self.states,
+            grammar,
+            state,
+            partial,
+            token,
+            &mut self.chars,
+        )
+    }
+
     /// The key of a place's mask.
     pub fn key(&mut self, grammar: &Compiled, place: Place) -> Result<MaskKey, TooMuch> {
         let Place { mut state, partial } = canonical(place);

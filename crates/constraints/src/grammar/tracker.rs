@@ -4,6 +4,7 @@
 //! when it is done, the next text of the grammar goes on with them. Masks are kept in the
 //! [engine](Engine), for all.
 
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use crate::grammar::mask::{self, Mask};
 use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::{NONE, States, TooMuch};
 use crate::grammar::utf8::Partial;
+use crate::grammar::vocabulary_tree::Kind;
 use crate::token::Token;
 
 /// A text's position in a grammar.
@@ -216,11 +218,7 @@ impl Tracker {
 
     /// True if the text may go on with a token.
     pub fn allows(&mut self, token: Token) -> Result<bool, TooMuch> {
-        self.call(|bench, grammar, place, _| {
-            let Bench { states, chars, .. } = bench;
-            let Place { state, partial } = place;
-            mask::allows(states, grammar, state, partial, token, chars)
-        })
+        self.call(|bench, grammar, place, _| bench.allows(grammar, place, token))
     }
 
     /// Returns what `look` does, after which the place is what it was.
@@ -232,11 +230,42 @@ impl Tracker {
         found
     }
 
-    /// Adds the bytes that must follow, whatever tokens they come in, as many whole characters as
-    /// there is no choice for.
-    pub fn forced(&mut self, bytes: &mut Vec<u8>) -> Result<(), TooMuch> {
-        let found = self.call(|bench, grammar, mut place, _| {
-            let mut found: Vec<u8> = Vec::new();
+    /// Returns how many tokens of a draft are allowed, one behind the other, as far as one call gets
+    /// with them; the place stays.
+    pub fn accepted(&mut self, tokens: &[Token]) -> usize {
+        let n = Cell::new(0);
+        // What takes too much ends the draft.
+        let _ = self.call(|bench, grammar, mut place, _| {
+            n.set(0);
+            for &token in tokens {
+                match grammar.tree.kind(token) {
+                    Some(Kind::EndOfGeneration) if bench.states.may_end(place.state) => {}
+                    None | Some(Kind::EndOfGeneration) => break,
+                    Some(_) if !bench.allows(grammar, place, token)? => break,
+                    Some(_) => {
+                        let text = std::iter::once((token, grammar.tree.text(token)));
+                        let (next, refused) = bench.accept(grammar, place, text)?;
+                        if refused.is_some() {
+                            break;
+                        }
+                        place = next;
+                    }
+                }
+                n.set(n.get() + 1);
+            }
+            Ok(())
+        });
+        self.stay_small();
+        n.get()
+    }
+
+    /// Returns the bytes that must follow, whatever tokens they come in, as many whole characters as
+    /// there is no choice for, and as one call finds.
+    pub fn forced(&mut self) -> Vec<u8> {
+        let all = RefCell::new(Vec::new());
+        let _ = self.call(|bench, grammar, mut place, _| {
+            let mut found = all.borrow_mut();
+            found.clear();
             while found.len() < MAX_FORCED
                 && let Some(character) = only_character(&bench.states, grammar, place)
             {
@@ -254,10 +283,9 @@ impl Tracker {
                     partial: Partial::default(),
                 };
             }
-            Ok(found)
+            Ok(())
         });
-        bytes.extend(found?);
-        Ok(())
+        all.into_inner()
     }
 
     /// True if the text may end here.

@@ -218,8 +218,10 @@ impl Compiler {
             Json::Bool(false) => return Ok(Shape::default()),
             Json::Object(_) => {}
             _ => {
-                let parent = self.document.parent(at);
-                let (place, step) = parent.map_or((at, "$ref".into()), |(p, s)| (p, s.to_owned()));
+                let Some((place, step)) = self.document.parent(at) else {
+                    return Err(Refusal::whole("it must be an object, true or false"));
+                };
+                let step = step.to_owned();
                 return Err(self.expected(place, &step, "a schema: an object, true or false"));
             }
         }

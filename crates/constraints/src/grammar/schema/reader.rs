@@ -98,7 +98,14 @@ impl Document {
         for step in pointer.strip_prefix('/')?.split('/') {
             let step = step.replace("~1", "/").replace("~0", "~");
             at = match self.get(at) {
-                Json::Array(elements) => *elements.get(step.parse::<usize>().ok()?)?,
+                // Digits alone, without a 0 in front.
+                Json::Array(elements) => {
+                    let index = step
+                        .parse::<usize>()
+                        .ok()
+                        .filter(|n| n.to_string() == step)?;
+                    *elements.get(index)?
+                }
                 _ => self.member(at, &step)?,
             };
         }

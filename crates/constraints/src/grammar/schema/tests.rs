@@ -519,7 +519,11 @@ fn texts_that_are_no_schema_are_refused_with_their_place() {
         ),
         ("\"\\ud800\"", "half of a surrogate pair"),
         ("{} x", "expected the end"),
-        ("7", "expected a schema"),
+        ("7", "the schema: it must be an object"),
+        (
+            "{\"prefixItems\":[{}],\"items\":{\"$ref\":\"#/prefixItems/00\"}}",
+            "keyword \"$ref\"",
+        ),
     ] {
         let refusal = compile(text.as_bytes(), Options::default()).expect_err(text);
         assert!(refusal.to_string().contains(why), "{text}: {refusal}");

@@ -304,8 +304,8 @@ impl States {
     }
 
     /// The state that each character of these kinds leads to, where all of them begin another round
-    /// of one repetition and nothing else, and all of the next ones, too. Behind each round there are
-    /// then the same tops; behind the last, those that are not of a further round.
+    /// of one repetition and nothing else, and all of the next ones, too. Behind each round there
+    /// are then the same tops; behind the last, those that are not of a further round.
     fn next_round(
         &mut self,
         grammar: &Compiled,
@@ -329,8 +329,8 @@ impl States {
         Ok((goes_on && !facts.has_tokens).then_some(next))
     }
 
-    /// Goes on with rounds, at most `most`, from a state that [`next_round`](Self::next_round) gave.
-    /// Returns how many, and the state behind them.
+    /// Goes on with rounds, at most `most`, from a state that [`next_round`](Self::next_round)
+    /// gave. Returns how many, and the state behind them.
     fn go_on(
         &mut self,
         grammar: &Compiled,
