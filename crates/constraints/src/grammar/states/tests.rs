@@ -4,7 +4,7 @@ use super::budget::Budget;
 use super::{NONE, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::mask::of_band;
-use crate::grammar::nodes::ROOT;
+use crate::grammar::nodes::{Kinds, ROOT, Summary, char_bit};
 use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
 use crate::grammar::tests_texts::tree;
 
@@ -223,6 +223,97 @@ fn characters_beyond_ascii_are_taken_together() {
         let taken = states.takes_all(&grammar, state.expect("few steps"), texts, true);
         assert_eq!(taken, Ok(all), "{class}");
     }
+}
+
+/// Grammars with counted classes, alone, among alternatives, and beside what takes their
+/// characters, too.
+const COUNTED: [&str; 13] = [
+    "root ::= [ \\t]{0,64} \"a\"",
+    "root ::= [ \\t]{3,64} \"a\"",
+    "root ::= [ ]{0,20} [ ]{0,30} \"a\"",
+    "root ::= ([ ] | \"b\"){0,20} ([ ]{0,9} | \"a\")",
+    "root ::= ([ ] | \"b\" \"c\"){2,20} [\\n]?",
+    "root ::= ([ ] | \"b\"?){2,20} \"a\"",
+    "root ::= ([ ]{0,3} | \"b\"){0,20}",
+    "root ::= \"a\"? [ ]{0,12} | [ ]{0,20} \"b\"",
+    "root ::= [ ]{0,} \"\\n\"",
+    "root ::= [ ]{0,64} \"a\"",
+    "root ::= ([ ] | \"b\" \"c\"){0,40} \"a\"",
+    "root ::= [ ]{2,64} \"\\n\"",
+    "root ::= ([ ] | \"b\" \"c\"){0,40} \"\\n\"?",
+];
+
+fn counted(text: &str) -> (Compiled, States, u32) {
+    let rules = parse(text.as_bytes(), b"root", AsLlamaCpp, |_| None).expect("a grammar");
+    let grammar = Compiled::new(rules, tree(TEXTS.map(String::from)));
+    let mut states = States::default();
+    let state = states.initial(&grammar).expect("few steps");
+    (grammar, states, state)
+}
+
+#[test]
+fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
+    let space = Kinds::within(char_bit(0x20));
+    for text in COUNTED {
+        let (grammar, mut states, first) = counted(text);
+        for most in 0..70 {
+            let (n, end) = states.run(&grammar, first, space, most).expect("few steps");
+            let mut state = first;
+            for _ in 0..n {
+                state = states
+                    .step(&grammar, state, grammar.group(0x20))
+                    .expect("few steps");
+            }
+            assert_eq!(state, end, "{text}, {n} of {most}");
+        }
+    }
+    // Without a state for each round.
+    let (grammar, mut states, first) = counted(COUNTED[0]);
+    let n_before = states.all.len();
+    let (n, _) = states.run(&grammar, first, space, 60).expect("few steps");
+    assert_eq!(n, 60);
+    assert!(states.all.len() < n_before + 8, "{}", states.all.len());
+}
+
+/// What is said of texts of spaces, and of those with a line feed behind them, holds for each.
+#[test]
+fn rounds_say_which_texts_are_taken_and_what_is_not() {
+    let kinds = Kinds::within(char_bit(0x20));
+    let (mut n_taken, mut n_without) = (0, 0);
+    for text in COUNTED {
+        let (grammar, mut states, first) = counted(text);
+        let step = |states: &mut States, state, code_point| {
+            let group = grammar.group(code_point);
+            states.step(&grammar, state, group).expect("few steps")
+        };
+        let mut place = first;
+        for _ in 0..4 {
+            for height in 1..70 {
+                let texts = Summary {
+                    kinds,
+                    height: Some(height),
+                };
+                states.begin_walk();
+                let all = states.takes_all(&grammar, place, texts, true);
+                let without = states.leads_to_no_control(&grammar, place, texts, true);
+                let (all, without) = (all.expect("few steps"), without.expect("few steps"));
+                let mut state = place;
+                for n in 0..height {
+                    let behind = step(&mut states, state, 0x0A);
+                    assert!(!without || behind == NONE, "{text}, {n} of {height}");
+                    state = step(&mut states, state, 0x20);
+                    assert!(!all || state != NONE, "{text}, {n} of {height}");
+                }
+                n_taken += usize::from(all);
+                n_without += usize::from(without);
+            }
+            place = step(&mut states, place, 0x20);
+            if place == NONE {
+                break;
+            }
+        }
+    }
+    assert!(n_taken > 500 && n_without > 300, "{n_taken} {n_without}");
 }
 
 /// Rounds beyond the length of a text are endless for it, and below it they are not.
