@@ -158,8 +158,8 @@ fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
     check_all_equal(&recompiled("-ffp-contract=off"));
 }
 
-/// llama.cpp's source with one expression alone fused, as no compiler does it, or another draw: what
-/// is changed, the kinds that leave something else, the place in the source, and the new text.
+/// llama.cpp's source with one expression alone fused, as no compiler does it, or another draw: its
+/// name, the kinds that leave something else, the place in the source, and the new text.
 #[rustfmt::skip] // A table.
 const CHANGES: &[(&str, &[&str], &str, &str)] = &[
     ("buckets", &["top-k", "top-p", "xtc"],
