@@ -58,18 +58,24 @@ impl Compiler {
                 ),
             ));
         }
-        if self.has_too_many() {
-            return Err(self.refusal(
-                at,
-                "allOf",
-                format!(
-                    "the subschemas have more combinations than \
-                     LLAMA_SIEVE_JSON_MAX_COMBINATIONS, {MAX_SCHEMA_COMBINATIONS}"
-                ),
-            ));
-        }
+        self.check_combinations(at)?;
         self.open.push(id);
         Ok(())
+    }
+
+    /// An error if there are more expressions than there may be.
+    pub(super) fn check_combinations(&self, at: JsonId) -> Answer<()> {
+        if !self.has_too_many() {
+            return Ok(());
+        }
+        Err(self.refusal(
+            at,
+            "allOf",
+            format!(
+                "the subschemas have more combinations than LLAMA_SIEVE_JSON_MAX_COMBINATIONS, \
+                 {MAX_SCHEMA_COMBINATIONS}"
+            ),
+        ))
     }
 
     /// The values of the value that the text has here.

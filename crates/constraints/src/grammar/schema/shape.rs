@@ -17,6 +17,9 @@ use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
 use crate::grammar::schema::work::{TooLarge, Work};
 
+/// The most alternatives that another one is compared with, to be left out if one has it already.
+const MOST_COMPARED: usize = 48;
+
 /// The number of an expression.
 pub type ExprId = u32;
 
@@ -533,19 +536,18 @@ impl Compiler {
 
     /// Refuses a shape of too many alternatives, of which a keyword says what they are.
     pub fn check_ways(&self, shape: &Shape, keyword: &str) -> Answer<()> {
+        let at = self.open.last().map_or(0, |&id| self.place_of(id));
+        self.check_combinations(at)?;
         match shape.n_ways() > MAX_SCHEMA_WAYS {
             false => Ok(()),
-            true => {
-                let at = self.open.last().map_or(0, |&id| self.place_of(id));
-                Err(self.refusal(
-                    at,
-                    keyword,
-                    format!(
-                        "the ways multiply to more than LLAMA_SIEVE_JSON_MAX_WAYS, \
+            true => Err(self.refusal(
+                at,
+                keyword,
+                format!(
+                    "the ways multiply to more than LLAMA_SIEVE_JSON_MAX_WAYS, \
                          {MAX_SCHEMA_WAYS}; say it with fewer alternatives"
-                    ),
-                ))
-            }
+                ),
+            )),
         }
     }
 
@@ -755,9 +757,16 @@ impl Compiler {
                     let one = self.and_objects(x, &piece);
                     if one.max.is_none_or(|max| one.min <= max)
                         && !one.lacks_required()
-                        && !shape.objects.iter().any(|all| self.are_within(&one, all))
+                        && !shape.objects.contains(&one)
                     {
-                        shape.objects.retain(|other| !self.are_within(other, &one));
+                        // Of many it would take too long.
+                        let mut few = shape.objects.iter().take(MOST_COMPARED);
+                        if few.any(|all| self.are_within(&one, all)) {
+                            continue;
+                        }
+                        if shape.objects.len() <= MOST_COMPARED {
+                            shape.objects.retain(|other| !self.are_within(other, &one));
+                        }
                         shape.objects.push(one);
                     }
                 }
