@@ -1042,15 +1042,20 @@ impl Emitter {
                 let set = (0..members.witnesses.len()).filter(|&i| accepts(i));
                 let set = set.fold(0, |set, i| set | 1 << i) & !named & !others;
                 for now in (0..=set).filter(|now| may_go_on && now & !set == 0) {
-                    if !written.contains_key(&(k, now)) {
-                        let values = (0..members.witnesses.len()).filter(|i| now >> i & 1 == 1);
-                        let values = values.map(|i| members.witnesses[i].1);
-                        let values = values.chain([members.named[k].value]);
-                        let value = self.compiler.all_of(values);
-                        let name = self.output.content(&members.named[k].name)?;
-                        written.insert((k, now), self.member(name, value)?);
-                    }
-                    let member = [comma, &written[&(k, now)]].concat();
+                    let member = match written.get(&(k, now)) {
+                        Some(member) => member.clone(),
+                        None => {
+                            let values = (0..members.witnesses.len()).filter(|i| now >> i & 1 == 1);
+                            let values = values.map(|i| members.witnesses[i].1);
+                            let values = values.chain([members.named[k].value]);
+                            let value = self.compiler.all_of(values);
+                            let name = self.output.content(&members.named[k].name)?;
+                            let member = self.member(name, value)?;
+                            written.insert((k, now), member.clone());
+                            member
+                        }
+                    };
+                    let member = [comma, &member].concat();
                     let next = SoFar {
                         n: ((n_named + 1).min(most), n_others),
                         witnesses: (named | now, others),

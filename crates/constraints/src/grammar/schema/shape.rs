@@ -484,7 +484,9 @@ impl Compiler {
     /// The language of the names that are these strings.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
-        let lang = self.lang(format!("names {names:?}"), |_| Ok(dfa));
+        // The automaton stays where it is.
+        let address = Arc::as_ptr(&dfa).addr();
+        let lang = self.lang(format!("names {address}"), |_| Ok(dfa));
         lang.map_err(|_| TooLarge)
     }
 

@@ -415,8 +415,8 @@ impl States {
         Ok(best)
     }
 
-    /// Steps by each group of ASCII characters that may be taken, and adds the states that they lead
-    /// to, with the characters.
+    /// Steps by each group of ASCII characters that may be taken, and adds the states that they
+    /// lead to, with the characters.
     fn step_all(
         &mut self,
         grammar: &Compiled,
