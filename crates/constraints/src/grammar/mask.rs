@@ -362,8 +362,8 @@ impl TreeWalk<'_> {
                     let depth = above.depth + 1;
                     self.character(child, end, next, depth)?
                 }
-                // What is below goes on with characters that are not ASCII. If all of these are taken,
-                // so is a part of one.
+                // What is below goes on with characters that are not ASCII. If all of these are
+                // taken, so is a part of one.
                 Step::Within(_)
                     if !nodes.at(child).children().is_empty()
                         && self.whole(child, end, above.state)? =>

@@ -230,8 +230,8 @@ impl Tracker {
         found
     }
 
-    /// Returns how many tokens of a draft are allowed, one behind the other, as far as one call gets
-    /// with them; the place stays.
+    /// Returns how many tokens of a draft are allowed, one behind the other, as far as one call
+    /// gets with them; the place stays.
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);
         // What takes too much ends the draft.
@@ -259,8 +259,8 @@ impl Tracker {
         n.get()
     }
 
-    /// Returns the bytes that must follow, whatever tokens they come in, as many whole characters as
-    /// there is no choice for, and as one call finds.
+    /// Returns the bytes that must follow, whatever tokens they come in, as many whole characters
+    /// as there is no choice for, and as one call finds.
     pub fn forced(&mut self) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
         let _ = self.call(|bench, grammar, mut place, _| {

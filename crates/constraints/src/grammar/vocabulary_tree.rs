@@ -150,8 +150,8 @@ impl VocabularyTree {
         self.texts.shrink_to_fit();
     }
 
-    /// Sorts the tokens by marks and text and deals them into bands. No text has NUL in it, so that shorter
-    /// ones may be filled up with it for comparison.
+    /// Sorts the tokens by marks and text and deals them into bands. No text has NUL in it, so that
+    /// shorter ones may be filled up with it for comparison.
     fn rank(&mut self) {
         let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
         for token in 0..self.n_tokens as u32 {
