@@ -62,6 +62,10 @@ class Engine:
         """Goes to the beginning of a text."""
         raise NotImplementedError
 
+    def release(self) -> None:
+        """Gives back what the last schema took."""
+        self.__dict__.pop("_compiled", None)
+
 
 class Ours(Engine):
     """llama-sieve's C functions in a process that has llama.cpp's."""
@@ -94,8 +98,11 @@ class Ours(Engine):
         self._host = {name: getattr(host, f"llama_sampler_{name}") for name in SAMPLERS}
         self._sampler = ctypes.c_void_p()
 
-    def compile(self, schema: str) -> None:
+    def release(self) -> None:
         self._host["free"](self._sampler)
+        self._sampler = ctypes.c_void_p()
+
+    def compile(self, schema: str) -> None:
         self._sampler = ctypes.c_void_p(self._make(self._vocab, schema.encode(), 0))
         if not self._sampler:
             raise Refused(self._library.llama_sieve_last_error().decode())
@@ -206,6 +213,7 @@ def measure(engine: Engine, tokenizer: Any, end: int, file: str) -> Dict[str, An
         ([*tokenizer.encode(text, add_special_tokens=False).ids, end], valid)
         for text, valid in texts
     ]
+    engine.release()
     start = now()
     try:
         engine.compile(schema)
