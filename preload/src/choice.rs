@@ -567,10 +567,7 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
         Ours::Refused => Err(Reason::Refused(last_error::get())),
         Ours::Otherwise(text) => Err(Reason::OfSuchCalls(text)),
     };
-    let made = decided.and_then(|served| {
-        settle();
-        Ok(served)
-    });
+    let made = decided.inspect(|_| settle());
     let made = made.and_then(|served| match call.constructor.changing {
         Some(changing) => made_by_list(call, (served, changing), &caller, &ours),
         None => tried(call.constructor, served, None).and_then(|()| ours(0)),

@@ -125,9 +125,10 @@ impl ByDistance {
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
         let fused = fuses(Fused::TypicalEntropy);
         let mut terms = [0.0; PART];
-        let entropy = if ps.iter().all(ordinary) && fused {
+        let all_ordinary = ps.iter().all(ordinary);
+        let entropy = if all_ordinary && fused {
             kernels::fused_entropy(0.0, ps)
-        } else if ps.iter().all(ordinary) {
+        } else if all_ordinary {
             ps.chunks(PART).fold(0.0, |entropy, ps| {
                 let terms = &mut terms[..ps.len()];
                 kernels::entropies(ps, terms);

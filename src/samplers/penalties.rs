@@ -42,28 +42,34 @@ impl Factors {
     /// for 0.
     #[inline]
     pub fn adjust(&self, logit: f32, count: u32) -> f32 {
-        match count {
-            0 => logit,
-            _ => self.penalised(logit, count),
+        match (count, fuses(Fused::Penalty)) {
+            (0, _) => logit,
+            (_, true) => self.penalised::<true>(logit, count),
+            (_, false) => self.penalised::<false>(logit, count),
         }
     }
 
     /// Returns the penalised logit of a token that occurs at least once. The operations and their
     /// order are llama.cpp's.
     #[inline]
-    fn penalised(&self, logit: f32, count: u32) -> f32 {
-        self.repeated(logit) - self.of_count(count as f32, self.present)
+    fn penalised<const FUSED: bool>(&self, logit: f32, count: u32) -> f32 {
+        self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
     /// Returns the penalised logit of the token that owes, which llama.cpp finds among the counted
     /// ones, too.
     fn owed(&self, logit: f32, count: i32) -> f32 {
-        self.repeated(logit) - self.of_count(count as f32, 0.0 * self.present)
+        let (count, present) = (count as f32, 0.0 * self.present);
+        let penalty = match fuses(Fused::Penalty) {
+            true => self.of_count::<true>(count, present),
+            false => self.of_count::<false>(count, present),
+        };
+        self.repeated(logit) - penalty
     }
 
     #[inline]
-    fn of_count(&self, count: f32, present: f32) -> f32 {
-        match fuses(Fused::Penalty) {
+    fn of_count<const FUSED: bool>(&self, count: f32, present: f32) -> f32 {
+        match FUSED {
             true => count.mul_add(self.freq, present),
             false => count * self.freq + present,
         }
@@ -175,8 +181,9 @@ pub(crate) struct Penalised<'a> {
 
 impl Penalised<'_> {
     pub(crate) fn apply(self, candidates: &mut Candidates<'_>) {
-        if !self.apply_in_place(candidates) {
-            self.apply_by_search(candidates);
+        match fuses(Fused::Penalty) {
+            true => self.penalise_all_fused(candidates),
+            false => self.penalise_all::<false>(candidates),
         }
         if let Some(owing) = self.history.owing() {
             self.apply_to_owing(candidates, owing);
@@ -191,29 +198,56 @@ impl Penalised<'_> {
         for &(token, _) in self.history.distinct() {
             pool.expect(token);
         }
-        for &(token, count) in self.history.distinct() {
-            pool.edit(token, |logit| self.factors.penalised(logit, count));
+        match fuses(Fused::Penalty) {
+            true => self.edit_fused(pool),
+            false => self.edit::<false>(pool),
         }
         if let Some((token, count)) = self.history.owing() {
             pool.edit(token, |logit| self.factors.owed(logit, count));
         }
     }
 
+    #[inline(always)]
+    fn edit<const FUSED: bool>(self, pool: &mut Pool<'_>) {
+        for &(token, count) in self.history.distinct() {
+            pool.edit(token, |logit| self.factors.penalised::<FUSED>(logit, count));
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn edit_fused(self, pool: &mut Pool<'_>) {
+        self.edit::<true>(pool);
+    }
+
+    #[inline(always)]
+    fn penalise_all<const FUSED: bool>(self, candidates: &mut Candidates<'_>) {
+        if !self.apply_in_place::<FUSED>(candidates) {
+            self.apply_by_search::<FUSED>(candidates);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn penalise_all_fused(self, candidates: &mut Candidates<'_>) {
+        self.penalise_all::<true>(candidates);
+    }
+
     #[inline]
-    fn penalise(self, candidate: &mut TokenData, count: u32) {
-        candidate.logit = self.factors.penalised(candidate.logit, count);
+    fn penalise<const FUSED: bool>(self, candidate: &mut TokenData, count: u32) {
+        candidate.logit = self.factors.penalised::<FUSED>(candidate.logit, count);
     }
 
     /// Penalises the tokens of the window in their places, if every one is there.
     // In bounds: each token was found in its place above.
-    fn apply_in_place(self, candidates: &mut Candidates<'_>) -> bool {
+    fn apply_in_place<const FUSED: bool>(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();
         let in_place = |&(token, _): &(Token, u32)| candidates.index_in_place(token).is_some();
         if !distinct.iter().all(in_place) {
             return false;
         }
         for &(token, count) in distinct {
-            self.penalise(&mut candidates.as_mut_slice()[token as usize], count);
+            self.penalise::<FUSED>(&mut candidates.as_mut_slice()[token as usize], count);
         }
         true
     }
@@ -226,11 +260,11 @@ impl Penalised<'_> {
         }
     }
 
-    fn apply_by_search(self, candidates: &mut Candidates<'_>) {
+    fn apply_by_search<const FUSED: bool>(self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             let count = self.history.count(candidate.id);
             if count > 0 {
-                self.penalise(candidate, count);
+                self.penalise::<FUSED>(candidate, count);
             }
         }
     }

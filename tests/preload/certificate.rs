@@ -197,10 +197,12 @@ const CHANGES: &[(&str, &[&str], &str, &str)] = &[
         "-= M ? std::fma(float(count), ctx->penalty_freq, float(count > 0) * ctx->penalty_present)
              : float(count) * ctx->penalty_freq + float(count > 0) * ctx->penalty_present;"),
     ("average", &["adaptive-p"],
-        "ctx->weighted_sum = ctx->original_probs[ctx->pending_token_idx] + ctx->decay * ctx->weighted_sum;",
-        "const float p = ctx->original_probs[ctx->pending_token_idx];
-         ctx->weighted_sum = M ? std::fma(ctx->decay, ctx->weighted_sum, p)
-                               : p + ctx->decay * ctx->weighted_sum;"),
+        "ctx->original_probs[ctx->pending_token_idx] + ctx->decay * ctx->weighted_sum;",
+        "ctx->original_probs[ctx->pending_token_idx] + (M ? 0.0f : ctx->decay * ctx->weighted_sum);
+         if (M) { ctx->weighted_sum = std::fma(ctx->decay, before, ctx->weighted_sum); }"),
+    ("average before", &[],
+        "// update EMA with the original probability of the selected token",
+        "const float before = ctx->weighted_sum;"),
     ("half a draw", &["mirostat", "mirostat-v2", "adaptive-p"],
         "    return dist(rng);",
         "    if (chosen(\"half a draw\") && cur_p->size == 1) { rng.discard(1); }
@@ -216,6 +218,7 @@ fn what_is_fused_alone_is_seen() {
     let texts = CHANGES.iter().map(|(name, _, from, to)| {
         let is_chosen = format!("chosen(\"{name}\")");
         let to = to.replace("!M", &format!("!{is_chosen}"));
+        let to = to.replace("(M)", &format!("({is_chosen})"));
         (*from, to.replace("M ?", &format!("{is_chosen} ?")))
     });
     let changes: Vec<(&str, String)> = texts.collect();
