@@ -5,7 +5,7 @@
 //! intersection, `not` a difference, and a reference that leads back to itself is an expression
 //! with a number.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -617,11 +617,14 @@ impl Compiler {
                 put(&mut shape.arrays, both);
             }
         }
+        let mut seen = HashSet::new();
         for x in &a.objects {
             for y in &b.objects {
                 self.spend(x.cost(y) + shape.objects.len())?;
                 let both = self.and_objects(x, y);
-                put(&mut shape.objects, both);
+                if seen.insert(both.clone()) {
+                    shape.objects.push(both);
+                }
             }
         }
         shape.numbers.retain(|numbers| !are_none(numbers));
@@ -754,6 +757,7 @@ impl Compiler {
         for y in &b.objects {
             let all = std::mem::take(&mut shape.objects);
             for x in &all {
+                self.check_ways(&shape)?;
                 for piece in self.minus_objects(x, y)? {
                     self.spend(x.cost(y) + shape.objects.len())?;
                     let one = self.and_objects(x, &piece);
