@@ -757,9 +757,10 @@ impl Compiler {
         for y in &b.objects {
             let all = std::mem::take(&mut shape.objects);
             for x in &all {
-                self.check_ways(&shape)?;
+                self.check_ways(&shape, "anyOf")?;
                 for piece in self.minus_objects(x, y)? {
-                    self.spend(x.cost(y) + shape.objects.len())?;
+                    let n_compared = shape.objects.len().min(MOST_COMPARED);
+                    self.spend(x.cost(y) * (1 + n_compared / 8) + shape.objects.len())?;
                     let one = self.and_objects(x, &piece);
                     if one.max.is_none_or(|max| one.min <= max)
                         && !one.lacks_required()
