@@ -69,6 +69,22 @@ struct SoFar {
     witnesses: (u64, u64),
 }
 
+/// What follows some members of an object.
+#[derive(Clone, Default)]
+struct Behind {
+    /// Another member, without the comma before it, and what follows that.
+    more: Option<Sequence>,
+    /// True if the object may end.
+    may_end: bool,
+}
+
+impl Behind {
+    /// True if the object can come to an end.
+    fn is_possible(&self) -> bool {
+        self.may_end || self.more.is_some()
+    }
+}
+
 impl Emitter {
     /// The rules for a whole text.
     pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
@@ -857,39 +873,39 @@ impl Emitter {
     }
 
     /// Members that are not named, behind so many others.
-    fn others(
-        &mut self,
-        members: &Members,
-        at: JsonId,
-        n: u64,
-        is_first: bool,
-    ) -> Answer<Sequence> {
+    fn others(&mut self, members: &Members, at: JsonId, n: u64) -> Answer<Behind> {
         let min = members.min.saturating_sub(n);
         let max = members.max.map(|max| max.saturating_sub(n));
-        let Some(member) = &members.other else {
-            return match min {
-                0 => Ok(Vec::new()),
-                _ => Ok(vec![self.output.nothing()?]),
-            };
+        let more = match &members.other {
+            Some(member) if max != Some(0) => member,
+            _ => {
+                return Ok(Behind {
+                    more: None,
+                    may_end: min == 0,
+                });
+            }
         };
-        if max == Some(0) {
-            return Ok(Vec::new());
-        }
         if min > 1 {
             self.same_names(at)?;
         }
-        let comma = self.comma()?;
-        let next = [&*comma, &**member].concat();
-        if !is_first {
-            return self.output.times(next, min, max);
-        }
-        let more = self
+        let next = [&*self.comma()?, &**more].concat();
+        let rest = self
             .output
             .times(next, min.max(1) - 1, max.map(|max| max - 1))?;
-        let some = [member, &*more].concat();
-        match min {
-            0 => Ok(vec![self.output.rule(vec![some, Vec::new()])?]),
-            _ => Ok(some),
+        Ok(Behind {
+            more: Some([more, &*rest].concat()),
+            may_end: min == 0,
+        })
+    }
+
+    /// What follows, with `before` where there is more.
+    fn written(&mut self, behind: &Behind, before: &[Element]) -> Answer<Sequence> {
+        let more = behind.more.as_ref().map(|more| [before, more].concat());
+        match (more, behind.may_end) {
+            (Some(more), true) => Ok(vec![self.output.rule(vec![more, Vec::new()])?]),
+            (Some(more), false) => Ok(more),
+            (None, true) => Ok(Vec::new()),
+            (None, false) => Ok(vec![self.output.nothing()?]),
         }
     }
 
@@ -934,37 +950,41 @@ impl Emitter {
         }
         // What follows, by the number of members so far, or whether there is one: from the last on.
         let n_states = if counts { n + 1 } else { 2 };
-        let mut behind: Vec<Option<Sequence>> = vec![None; n_states];
+        let mut behind: Vec<Behind> = vec![Behind::default(); n_states];
         for (so_far, place) in behind.iter_mut().enumerate() {
-            if members.max.is_some_and(|max| so_far as u64 > max) {
-                continue;
+            if members.max.is_none_or(|max| so_far as u64 <= max) {
+                *place = self.others(members, at, so_far as u64)?;
             }
-            *place = Some(self.others(members, at, so_far as u64, so_far == 0)?);
         }
         for i in (0..n).rev() {
             let is_required = members.named[i].is_required;
             let most_so_far = if counts { i } else { usize::from(i > 0) };
-            let mut next: Vec<Option<Sequence>> = vec![None; n_states];
+            // The comma and the space behind it come once, before all members that may follow.
+            let tails: Vec<Sequence> = behind
+                .iter()
+                .map(|behind| self.written(behind, &comma))
+                .collect::<Answer<_>>()?;
+            let mut next = vec![Behind::default(); n_states];
             for (so_far, place) in next.iter_mut().enumerate().take(most_so_far + 1) {
                 let target = if counts { so_far + 1 } else { 1 };
-                let comma: &[Element] = if so_far == 0 { &[] } else { &comma };
                 let mut alternatives = Vec::new();
-                if let Some(Some(behind)) = behind.get(target) {
-                    alternatives.push([comma, &written[i], behind].concat());
+                if let (Some(tail), Some(true)) = (
+                    tails.get(target),
+                    behind.get(target).map(Behind::is_possible),
+                ) {
+                    alternatives.push([&*written[i], tail].concat());
                 }
-                if let (false, Some(Some(behind))) = (is_required, behind.get(so_far)) {
-                    alternatives.push(behind.clone());
+                if let (false, Some(behind)) = (is_required, behind.get(so_far)) {
+                    alternatives.extend(behind.more.clone());
+                    place.may_end = behind.may_end;
                 }
                 if !alternatives.is_empty() {
-                    *place = Some(vec![self.output.rule(alternatives)?]);
+                    place.more = Some(vec![self.output.rule(alternatives)?]);
                 }
             }
             behind = next;
         }
-        match behind.into_iter().next().flatten() {
-            Some(content) => Ok(content),
-            None => Ok(vec![self.output.nothing()?]),
-        }
+        self.written(&behind[0], &[])
     }
 
     /// The members by what there was so far, in the order of the schema or in any.
