@@ -217,6 +217,14 @@ impl Compiler {
         }
     }
 
+    /// True if a schema allows one scalar alone, and `others` all values but another one.
+    pub(super) fn is_another_constant(&self, id: ExprId, others: ExprId) -> bool {
+        match *self.expr(others) {
+            Expr::Minus(ANY, without) => self.are_different_constants(id, without),
+            _ => false,
+        }
+    }
+
     /// The values of the schema that the text has here.
     pub(super) fn shape_of_schema(&mut self, at: JsonId) -> Answer<Shape> {
         match self.document.get(at) {

@@ -107,7 +107,7 @@ pub struct Numbers {
 /// Steps for what combines lists of these lengths: each is copied, and searched for all that the
 /// other has.
 fn cost(a: usize, b: usize) -> usize {
-    64 + 8 * (a + b) + a * b / 2
+    4 + 2 * (a + b) + a * b / 2
 }
 
 impl Numbers {
@@ -392,6 +392,8 @@ impl Compiler {
         if let Some(&number) = self.numbers.get(&expr) {
             return number;
         }
+        // Where none are left, what asks next is refused.
+        let _ = self.work.spend(64);
         let number = self.exprs.len() as ExprId;
         self.exprs.push(expr.clone());
         self.numbers.insert(expr, number);
@@ -445,6 +447,8 @@ impl Compiler {
             [] => ANY,
             [only] => only,
             [a, b] if self.are_different_constants(a, b) => NEVER,
+            [a, b] if self.is_another_constant(a, b) => a,
+            [a, b] if self.is_another_constant(b, a) => b,
             _ => self.number(Expr::And(all)),
         }
     }

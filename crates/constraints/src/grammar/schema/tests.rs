@@ -768,7 +768,7 @@ fn what_takes_too_many_steps_is_refused() {
     for (schema, is_made) in [
         (by_letter(&|i| format!("{{\"const\":{i}}}")), false),
         (by_letter(&|i| format!("{{\"minimum\":{i}}}")), false),
-        (format!("{{\"oneOf\":[{}]}}", of_each(100, &tagged)), true),
+        (format!("{{\"oneOf\":[{}]}}", of_each(500, &tagged)), true),
         (format!("{{\"oneOf\":[{}]}}", of_each(2000, &tagged)), false),
         (
             format!(
