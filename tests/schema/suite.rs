@@ -4,6 +4,7 @@
 use std::fs::{read_dir, read_to_string};
 use std::path::PathBuf;
 
+use llama_sieve::grammar::Grammar;
 use llama_sieve::grammar::schema::Options;
 use serde_json::{Map, Value};
 
@@ -140,4 +141,30 @@ fn the_official_suite() {
         4 * n_right > 3 * (n_right + n_refused),
         "too many are refused"
     );
+}
+
+/// Schemas as they are published: each becomes a grammar, or is refused with its place and keyword,
+/// or as a whole.
+#[test]
+#[ignore = "ci/json-schema-suite gets the schemas and runs it"]
+fn published_schemas_become_grammars_or_are_refused_by_name() {
+    let folder = std::env::var("LLAMA_SIEVE_SCHEMAS").expect("a folder of schemas");
+    let tree = tree();
+    let (mut n_made, mut n_refused) = (0, 0);
+    for entry in read_dir(folder).expect("a folder") {
+        let path = entry.expect("readable").path();
+        let text = std::fs::read(&path).expect("readable");
+        match Grammar::of_schema(&text, Options::default(), &tree) {
+            Ok(_) => n_made += 1,
+            Err(refused) => {
+                let is_named = refused.what.starts_with("the schema: ")
+                    || refused.what.starts_with("the schema at \"#")
+                        && refused.what.contains("keyword \"");
+                assert!(is_named, "{}: {}", path.display(), refused.what);
+                n_refused += 1;
+            }
+        }
+    }
+    println!("{n_made} schemas become grammars, {n_refused} are refused");
+    assert!(n_made > n_refused, "{n_made} {n_refused}");
 }
