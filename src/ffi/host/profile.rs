@@ -10,7 +10,7 @@
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
-use std::mem::transmute;
+use std::mem::{self, transmute};
 
 use crate::ffi::guard::guard;
 use crate::ffi::host::build::{Build, named};
@@ -143,6 +143,7 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
     let Some((free, mut asked)) = guard("profile", || None, prepare)? else {
         return Some(Vec::new());
     };
+    let thrown = Thrown(&host);
     for Asked {
         trial,
         arrays,
@@ -154,12 +155,23 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
             *theirs = unsafe { Made(made, free).left(arrays) };
         }
     }
+    mem::forget(thrown);
     let choose = || {
         let (profile, others) = chosen(host.first_profile(), &asked);
         host.keep_profile(profile, build.is_some());
         Some(others)
     };
     guard("profile", || None, choose)
+}
+
+/// Keeps the profile that a host has at first, where an exception of its passes through a trial:
+/// the next call is not to meet it again.
+struct Thrown<'a>(&'a Host);
+
+impl Drop for Thrown<'_> {
+    fn drop(&mut self) {
+        self.0.keep_profile(self.0.first_profile(), true);
+    }
 }
 
 /// Does as [`settle`] does with the build that the host tells, where nobody has asked yet.
