@@ -21,11 +21,8 @@ fn the_table_and_the_tests_name_the_same() {
     let table = include_str!("../../docs/exactness.md");
     let rows = table.lines().filter(|line| line.starts_with("| "));
     let cells = rows.filter_map(|line| line.trim_end_matches(" |").rsplit("| ").next());
-    let named: Vec<&str> = cells.filter_map(|cell| cell.strip_prefix('`')).collect();
-    let named: HashSet<&str> = named
-        .iter()
-        .map(|name| name.trim_end_matches('`'))
-        .collect();
+    let name = |cell: &'static str| cell.strip_prefix('`')?.strip_suffix('`');
+    let named: HashSet<&str> = cells.filter_map(name).collect();
     let source = include_str!("undefined.rs").split("#[test]\nfn ").skip(2);
     let tests: HashSet<&str> = source.filter_map(|text| text.split('(').next()).collect();
     assert_eq!(named, tests);
