@@ -214,7 +214,8 @@ unsafe impl Sync for User {}
 
 /// Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only
 /// needed where the library cannot find it by itself, or where a process holds several. Samplers
-/// that exist already keep the host they were made with.
+/// that exist already keep the host they were made with, but compute as the one that was bound last
+/// does (llama_sieve_host_profile).
 ///
 /// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
 /// if that library does not export llama_sampler_init; then the host stays as it was.
