@@ -171,6 +171,18 @@ fn refusals_name_the_tag() {
         r#"{{"begin": "{}", "regex": "a"}}"#,
         "<".repeat(MAX_TAG_TEXT + 1)
     );
+    let long_token = format!(
+        r#"{{"begin": {{"token": "{}"}}, "regex": "a"}}"#,
+        "<".repeat(MAX_TAG_TEXT + 1)
+    );
+    // What each of them may have, all together may.
+    let repeated = |n: usize, content: &str| {
+        let tag = |i: usize| format!("{{\"begin\": \"<{i}>\", {content}}}");
+        (0..n).map(tag).collect::<Vec<_>>().join(", ")
+    };
+    let classes = repeated(100, &format!("\"regex\": \"{}\"", "\\\\pL".repeat(60)));
+    let slow = r#""json_schema": {"enum": ["aaaaaaaaaaaaab"], "pattern": "a.{12}b$"}"#;
+    let slow = repeated(100, slow);
     for (json, told) in [
         ("", "EOF"),
         ("[]", "an object with \"tags\""),
@@ -244,6 +256,9 @@ fn refusals_name_the_tag() {
         ),
         (&tag(&many), "LLAMA_SIEVE_TAGS_MAX"),
         (&tag(&long), "LLAMA_SIEVE_TAGS_MAX_BYTES"),
+        (&tag(&long_token), "LLAMA_SIEVE_TAGS_MAX_BYTES"),
+        (&tag(&classes), "LLAMA_SIEVE_PATTERN_MAX_CLASSES"),
+        (&tag(&slow), "LLAMA_SIEVE_JSON_MAX_STEPS"),
     ] {
         let error = made(json, &tree).expect_err(told);
         assert!(error.contains(told), "{told}: {error}");

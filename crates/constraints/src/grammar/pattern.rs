@@ -92,6 +92,11 @@ pub fn rules(pattern: &str) -> Result<Rules, Refused> {
 
 /// Reads a pattern in the syntax of the crate `regex`.
 pub fn parse(pattern: &str) -> Result<Hir, Refused> {
+    parse_within(pattern, &mut { MAX_PATTERN_CLASSES })
+}
+
+/// Reads a pattern, one of several that together name so many classes at most.
+pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refused> {
     if pattern.len() > MAX_PATTERN_TEXT {
         return refused(format!(
             "it has {} bytes, more than {MAX_PATTERN_TEXT} (LLAMA_SIEVE_PATTERN_MAX_TEXT)",
@@ -105,13 +110,14 @@ pub fn parse(pattern: &str) -> Result<Hir, Refused> {
         kind => at(pattern, error.span(), kind),
     })?;
     let classes = ast::visit(&ast, Classes::default())?;
-    if classes.0 > MAX_PATTERN_CLASSES {
+    let Some(left) = classes_left.checked_sub(classes.0) else {
+        let named = MAX_PATTERN_CLASSES - *classes_left + classes.0;
         return refused(format!(
-            "it names {} classes of characters, more than {MAX_PATTERN_CLASSES} \
-             (LLAMA_SIEVE_PATTERN_MAX_CLASSES)",
-            classes.0
+            "{named} classes of characters are named, more than {MAX_PATTERN_CLASSES} \
+             (LLAMA_SIEVE_PATTERN_MAX_CLASSES)"
         ));
-    }
+    };
+    *classes_left = left;
     let translated = TranslatorBuilder::new().build().translate(pattern, &ast);
     translated.map_err(|error| at(pattern, error.span(), error.kind()))
 }

@@ -15,15 +15,19 @@
 //! token is meant by its number: that token is never read as characters.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::grammar::builder::{Builder, TooLarge};
 use crate::grammar::elements::{Element, Rules};
-use crate::grammar::limits::{MAX_ELEMENTS, MAX_RULES, MAX_TAG_TEXT, MAX_TAGS, MAX_TEXT};
+use crate::grammar::limits::{
+    MAX_ELEMENTS, MAX_PATTERN_CLASSES, MAX_RULES, MAX_TAG_TEXT, MAX_TAGS, MAX_TEXT,
+};
 use crate::grammar::parser::{Repetitions, token_texts, unlinked};
 use crate::grammar::pattern::{self, Extent, Plain};
+use crate::grammar::schema::work::Work;
 use crate::grammar::schema::{self, Options};
 use crate::grammar::vocabulary_tree::{Kind, VocabularyTree};
 use crate::quoted::quoted;
@@ -96,6 +100,16 @@ impl Tags {
                 tags.tags.len()
             ));
         }
+        for (i, tag) in tags.tags.iter().enumerate() {
+            for mark in [Some(&tag.begin), tag.end.as_ref()].into_iter().flatten() {
+                if let Mark::Token(OneToken {
+                    token: Name::Text(text),
+                }) = mark
+                {
+                    check(text).map_err(|what| format!("tag {i}: {what}"))?;
+                }
+            }
+        }
         tags.json = json.into();
         Ok(tags)
     }
@@ -134,6 +148,8 @@ impl Tags {
         let mut making = Making {
             builder: Builder::default(),
             by_number: Vec::new(),
+            work: Rc::default(),
+            classes_left: MAX_PATTERN_CLASSES,
             tree,
             of_text: token,
         };
@@ -199,6 +215,9 @@ fn told(error: TooLarge) -> String {
 struct Making<'a> {
     builder: Builder,
     by_number: Vec<Token>,
+    /// What is left for all schemas together, and for all patterns.
+    work: Rc<Work>,
+    classes_left: usize,
     tree: &'a VocabularyTree,
     of_text: &'a dyn Fn(&[u8]) -> Option<Token>,
 }
@@ -208,7 +227,8 @@ impl Making<'_> {
         match (&tag.regex, &tag.grammar, &tag.json_schema) {
             (Some(pattern), None, None) => {
                 let in_regex = |pattern::Refused(what)| format!("\"regex\": {what}");
-                let hir = pattern::parse(pattern).map_err(in_regex)?;
+                let hir = pattern::parse_within(pattern, &mut self.classes_left);
+                let hir = hir.map_err(in_regex)?;
                 pattern::elements(&mut self.builder, &mut Plain, &hir, Extent::Whole)
                     .map_err(in_regex)?
                     .ok_or_else(|| "\"regex\": there is no text that it matches".into())
@@ -219,7 +239,8 @@ impl Making<'_> {
                 self.builder.embed(written).map_err(told)
             }
             (None, None, Some(schema)) => {
-                let written = schema::written(schema.get().as_bytes(), Options::default());
+                let (text, work) = (schema.get().as_bytes(), Rc::clone(&self.work));
+                let written = schema::written_within(text, Options::default(), work);
                 let (written, _) =
                     written.map_err(|refusal| format!("\"json_schema\": {refusal}"))?;
                 self.builder.embed(written).map_err(told)

@@ -29,6 +29,8 @@ pub mod work;
 
 pub use refusal::{Options, Refusal};
 
+use std::rc::Rc;
+
 use crate::grammar::elements::{Rules, Written};
 use crate::grammar::gbnf::gbnf;
 use crate::grammar::limits::MAX_TEXT;
@@ -37,17 +39,28 @@ use crate::grammar::schema::reader::read;
 use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
+use crate::grammar::schema::work::Work;
 
 /// The rules of a schema's texts as they are written, and what was left out, where the caller wants
 /// it so.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
+    written_within(schema, options, Rc::default())
+}
+
+/// The rules of a schema's texts as they are written, for which some work is left, and what was
+/// left out.
+pub fn written_within(
+    schema: &[u8],
+    options: Options,
+    work: Rc<Work>,
+) -> Answer<(Written, Vec<Refusal>)> {
     /// More than the deepest schema takes, unoptimised, which is bounded by its nesting and by the
     /// schemas that follow each other. Threads with small stacks get another one for the call.
     const STACK: usize = 1 << 20;
     stacker::maybe_grow(STACK, 2 * STACK, || {
         let document = read(schema)?;
         let references = References::of(&document)?;
-        Emitter::rules_of(Compiler::new(document, references, options))
+        Emitter::rules_of(Compiler::new(document, references, options, work))
     })
 }
 

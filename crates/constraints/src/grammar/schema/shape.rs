@@ -327,7 +327,7 @@ pub struct Compiler {
     /// Those of numbers.
     pub number_automata: HashMap<Numbers, Shared>,
     /// The steps that are left.
-    pub work: Work,
+    pub work: Rc<Work>,
 }
 
 /// The tighter of two bounds, of which `is_beyond` says whether the first is.
@@ -366,7 +366,12 @@ fn lists<T: Clone + PartialEq>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option
 
 impl Compiler {
     /// A compiler of a text.
-    pub fn new(document: Document, references: References, options: Options) -> Self {
+    pub fn new(
+        document: Document,
+        references: References,
+        options: Options,
+        work: Rc<Work>,
+    ) -> Self {
         let mut compiler = Self {
             document,
             references,
@@ -381,7 +386,7 @@ impl Compiler {
             empty: HashMap::new(),
             string_automata: HashMap::new(),
             number_automata: HashMap::new(),
-            work: Work::default(),
+            work,
         };
         compiler.number(Expr::Any);
         compiler.number(Expr::Never);
