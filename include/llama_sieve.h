@@ -1975,9 +1975,9 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
  text, which are never read as characters then; without "end" a span ends with its content. The
  content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
- of llama_sieve_init_regex, and "grammar", GBNF with the rule root. With "required" the text may
- end only behind a span, with "once" it ends there. Free text has no begin tag in it; one must
- not stand within another. flags is 0. See docs/grammar.md.
+ of llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
+ "required" the text may end only behind a span, with "once" it ends there. Free text has no
+ begin tag in it; one must not stand within another. flags is 0. See docs/grammar.md.
 
  The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
  names the tag and what is wrong with it, where the description cannot be read, is beyond

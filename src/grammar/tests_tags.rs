@@ -257,6 +257,10 @@ fn refusals_name_the_tag() {
         (&tag(&many), "LLAMA_SIEVE_TAGS_MAX"),
         (&tag(&long), "LLAMA_SIEVE_TAGS_MAX_BYTES"),
         (&tag(&long_token), "LLAMA_SIEVE_TAGS_MAX_BYTES"),
+        (
+            &tag(r#"{"begin": "<", "grammar": "root ::= (\"a\" !<[3]>){2}"}"#),
+            "tag 0: \"grammar\": !<...>",
+        ),
         (&tag(&classes), "LLAMA_SIEVE_PATTERN_MAX_CLASSES"),
         (&tag(&slow), "LLAMA_SIEVE_JSON_MAX_STEPS"),
     ] {
