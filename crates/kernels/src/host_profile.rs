@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct HostProfile {
     /// Where the sorts of its C++ library leave equal elements.
     pub sort: Sort,
-    /// What takes a random number to choose the one candidate there is.
+    /// The draws that take a random number to choose the one candidate there is.
     pub one_candidate_draw: OneCandidateDraw,
     /// Which multiplications and additions its compiler has fused.
     pub fusion: Fusion,
@@ -29,7 +29,7 @@ pub enum Sort {
     Stable,
 }
 
-/// What takes a random number where there is one candidate.
+/// The draws that take a random number where there is one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCandidateDraw {
     /// Dist does, as it has since b10355.
@@ -73,9 +73,9 @@ pub enum Fused {
 impl Fusion {
     /// Nothing: x86-64 without `-mfma`.
     pub const NONE: Self = Self(0);
-    /// What clang fuses within an expression: all.
+    /// The expressions that clang fuses: all.
     pub const CLANG: Self = Self(0x1ff);
-    /// What gcc fuses: of the penalties the other product, which is exact.
+    /// Those that gcc fuses: of the penalties it fuses the other product, which is exact.
     pub const GCC: Self = Self(Self::CLANG.0 & !(Fused::Penalty as u16));
     /// Those that builds have, with their names.
     pub const KNOWN: [(&'static str, Self); 3] = [
@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// What one thread tries no other sees, and it ends with the trial, also by a panic.
+    /// A profile that one thread tries no other sees, and it ends with the trial, also by a panic.
     #[test]
     fn a_trial_is_one_threads() {
         let fused = HostProfile {

@@ -73,8 +73,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 /// LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
 /// schema names them, or first the required ones in the order in which it lists these, then others;
 /// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
-/// space. No text is accepted that the schema does
-/// not allow: what is not enforced is refused. See docs/json-schema.md for each keyword.
+/// space. No text is accepted that the schema does not allow: what is not enforced is refused. A
+/// nested schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
 /// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks

@@ -35,7 +35,7 @@ struct Trial {
     arrays: &'static [(usize, Option<u32>)],
 }
 
-/// What is left of each array: the bits of all candidates, and which is chosen.
+/// The results for each array: the bits of all candidates that are left, and which is chosen.
 type Left = Vec<(Vec<[u32; 3]>, Option<usize>)>;
 
 /// Calls the host's constructor of that name, of these types, with these arguments.
@@ -51,7 +51,7 @@ macro_rules! make {
 const SCATTERED: &[(usize, Option<u32>)] = &[(17, None), (17, None), (40, None), (145, None)];
 const ALONE: &[(usize, Option<u32>)] = &[(1, None), (17, None), (17, None)];
 
-/// What is fused, but for penalties.
+/// Shows what is fused, but for penalties.
 static TEMP_EXT: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.8 => f32, 0.3 => f32, 1.5 => f32),

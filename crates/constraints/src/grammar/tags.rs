@@ -215,7 +215,7 @@ fn told(error: TooLarge) -> String {
 struct Making<'a> {
     builder: Builder,
     by_number: Vec<Token>,
-    /// What is left for all schemas together, and for all patterns.
+    /// The steps that are left for all schemas together, and the classes for all patterns.
     work: Rc<Work>,
     classes_left: usize,
     tree: &'a VocabularyTree,

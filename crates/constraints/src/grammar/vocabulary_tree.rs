@@ -71,15 +71,15 @@ const ENDS: [usize; 3] = [8, 16, 48];
 pub struct Band {
     /// The most characters of one of them, one that is not complete included.
     pub most_chars: usize,
-    /// Ranks, by [`Marks`] and then in the order of the texts, to tokens.
+    /// Ranks, by `Marks` and then in the order of the texts, to tokens.
     pub ranked: Vec<u32>,
     /// Bit per token: whether it is one of them.
     pub has: Vec<u64>,
-    /// The trees of their texts, one for each of [`Marks`] that there are.
+    /// The trees of their texts, one for each of the `Marks` that there are.
     pub trees: Vec<Nodes>,
 }
 
-/// What a string of JSON ends with or cannot have, the first of it that a text has. Most states
+/// Kinds of texts by what a string of JSON ends with or cannot have, and they have first. Most states
 /// take all or none of the texts without, and none of those where a control character comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Marks {

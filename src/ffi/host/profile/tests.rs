@@ -1,7 +1,7 @@
 use super::*;
 use crate::host_profile::Fused;
 
-/// What a host with this profile would leave.
+/// The candidates that a host with this profile would leave.
 fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 5] {
     asked().map(|asked| Asked {
         theirs: (with_penalties || asked.trial.name != "penalties")

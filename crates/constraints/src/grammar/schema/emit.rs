@@ -69,7 +69,7 @@ struct SoFar {
     witnesses: (u64, u64),
 }
 
-/// What follows some members of an object.
+/// The rest of an object behind some of its members.
 #[derive(Clone, Default)]
 struct Behind {
     /// Another member, without the comma before it, and what follows that.
@@ -898,7 +898,7 @@ impl Emitter {
         })
     }
 
-    /// What follows, with `before` where there is more.
+    /// The elements of the rest, with `before` where there is more.
     fn written(&mut self, behind: &Behind, before: &[Element]) -> Answer<Sequence> {
         let more = behind.more.as_ref().map(|more| [before, more].concat());
         match (more, behind.may_end) {

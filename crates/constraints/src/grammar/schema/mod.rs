@@ -54,14 +54,9 @@ pub fn written_within(
     options: Options,
     work: Rc<Work>,
 ) -> Answer<(Written, Vec<Refusal>)> {
-    /// More than the deepest schema takes, unoptimised, which is bounded by its nesting and by the
-    /// schemas that follow each other. Threads with small stacks get another one for the call.
-    const STACK: usize = 1 << 20;
-    stacker::maybe_grow(STACK, 2 * STACK, || {
-        let document = read(schema)?;
-        let references = References::of(&document)?;
-        Emitter::rules_of(Compiler::new(document, references, options, work))
-    })
+    let document = read(schema)?;
+    let references = References::of(&document)?;
+    Emitter::rules_of(Compiler::new(document, references, options, work))
 }
 
 /// The rules of a schema's texts, which are UTF-8, and what was left out.

@@ -275,7 +275,7 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
     assert!(states.all.len() < n_before + 8, "{}", states.all.len());
 }
 
-/// What is said of texts of spaces, and of those with a line feed behind them, holds for each.
+/// Of texts of spaces, and of those with a line feed behind them, each is as it is said.
 #[test]
 fn rounds_say_which_texts_are_taken_and_what_is_not() {
     let kinds = Kinds::within(char_bit(0x20));
