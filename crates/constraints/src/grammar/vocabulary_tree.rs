@@ -79,8 +79,9 @@ pub struct Band {
     pub trees: Vec<Nodes>,
 }
 
-/// Kinds of texts by what a string of JSON ends with or cannot have, and they have first. Most states
-/// take all or none of the texts without, and none of those where a control character comes first.
+/// Kinds of texts, by the first that one has of what a string of JSON ends with or cannot have.
+/// Most states take all or none of the texts without, and none of those where a control character
+/// comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Marks {
     Nothing,
