@@ -82,6 +82,19 @@ enum Name {
     Text(String),
 }
 
+impl Tag {
+    /// The texts of the tokens that it begins and ends with.
+    fn token_names(&self) -> impl Iterator<Item = &str> {
+        let marks = [Some(&self.begin), self.end.as_ref()].into_iter().flatten();
+        marks.filter_map(|mark| match mark {
+            Mark::Token(OneToken {
+                token: Name::Text(text),
+            }) => Some(text.as_str()),
+            _ => None,
+        })
+    }
+}
+
 impl Tags {
     /// Reads a description.
     pub fn read(json: &[u8]) -> Result<Self, String> {
@@ -101,13 +114,8 @@ impl Tags {
             ));
         }
         for (i, tag) in tags.tags.iter().enumerate() {
-            for mark in [Some(&tag.begin), tag.end.as_ref()].into_iter().flatten() {
-                if let Mark::Token(OneToken {
-                    token: Name::Text(text),
-                }) = mark
-                {
-                    check(text).map_err(|what| format!("tag {i}: {what}"))?;
-                }
+            for text in tag.token_names() {
+                check(text).map_err(|what| format!("tag {i}: {what}"))?;
             }
         }
         tags.json = json.into();
@@ -123,14 +131,7 @@ impl Tags {
     pub fn token_texts(&self) -> Vec<Vec<u8>> {
         let mut texts = Vec::new();
         for tag in &self.tags {
-            for mark in [Some(&tag.begin), tag.end.as_ref()].into_iter().flatten() {
-                if let Mark::Token(OneToken {
-                    token: Name::Text(text),
-                }) = mark
-                {
-                    texts.push(text.as_bytes().to_vec());
-                }
-            }
+            texts.extend(tag.token_names().map(|text| text.as_bytes().to_vec()));
             if let Some(grammar) = &tag.grammar {
                 texts.extend(token_texts(grammar.as_bytes(), ROOT, Repetitions::Many));
             }

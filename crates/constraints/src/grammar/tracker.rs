@@ -13,7 +13,7 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
 use crate::grammar::limits::{MAX_FORCED, MAX_KEPT_BYTES, MAX_ROLLBACK};
-use crate::grammar::mask::{self, Mask};
+use crate::grammar::mask::Mask;
 use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::{NONE, States, TooMuch};
 use crate::grammar::utf8::Partial;
@@ -300,11 +300,9 @@ impl Tracker {
         tokens: impl Iterator<Item = Token> + Clone,
     ) -> Result<Vec<bool>, TooMuch> {
         self.call(|bench, grammar, place, _| {
-            let Bench { states, chars, .. } = bench;
-            let (state, partial) = (place.state, place.partial);
             let tokens = tokens.clone();
             tokens
-                .map(|token| mask::allows(states, grammar, state, partial, token, chars))
+                .map(|token| bench.allows(grammar, place, token))
                 .collect()
         })
     }

@@ -31,16 +31,20 @@ pub struct State {
     pub edges: Vec<Edge>,
 }
 
+/// Adds an edge behind the others, joined with the last one if they touch and lead to one state.
+fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
+    match edges.last_mut() {
+        Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
+        _ => edges.push((first, last, to)),
+    }
+}
+
 impl State {
     /// The edges with other targets, those that touch and lead to one joined.
     fn edges_to(&self, target: impl Fn(u32) -> u32) -> Vec<Edge> {
         let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
         for &(first, last, to) in &self.edges {
-            let to = target(to);
-            match edges.last_mut() {
-                Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
-                _ => edges.push((first, last, to)),
-            }
+            push_joined(&mut edges, (first, last, target(to)));
         }
         edges
     }
@@ -98,10 +102,7 @@ pub fn explore<S: Clone + Eq + Hash>(
                     number
                 }
             };
-            match merged.last_mut() {
-                Some(edge) if edge.2 == number && edge.1 + 1 == first => edge.1 = last,
-                _ => merged.push((first, last, number)),
-            }
+            push_joined(&mut merged, (first, last, number));
         }
         n_edges += merged.len();
         if n_edges > 16 * MAX_AUTOMATON_STATES {
