@@ -1984,7 +1984,7 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_JSON_MAX_*,
  LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a
  bit of flags is set. Classes of patterns and steps of schemas count for all tags together.
- What the host's tokenizer throws, which is asked for tokens by their texts, passes through.
+ The host's tokenizer is asked for tokens by their texts; its exceptions pass through.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.

@@ -4,8 +4,8 @@
 //! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
 //! done to it since then; the array is made of that when it is read.
 //!
-//! The same is done for candidates ordered by their distance from the entropy. The order of equally
-//! distant ones is found only by replaying both of the host's sorts.
+//! Candidates that are ordered by their distance from the entropy are kept likewise. The order of
+//! equally distant ones is found only by replaying both of the host's sorts.
 
 use super::{Buffers, Pool, in_order_of_ids};
 use crate::algorithms::scratch::Room;
