@@ -803,7 +803,7 @@ fn what_takes_too_many_steps_is_refused() {
 }
 
 /// Of what nests and follows as deep as it may, with twice the stack that a release takes for it:
-/// this is compiled with fewer optimisations.
+/// this is compiled with fewer optimisations. A sanitizer's functions take several times as much.
 #[test]
 fn deep_schemas_take_a_bounded_stack() {
     let nested =
@@ -824,8 +824,9 @@ fn deep_schemas_take_a_bounded_stack() {
         "{{\"$ref\":\"#/$defs/0\",\"$defs\":{{{},\"99\":{{\"type\":\"null\"}}}}}}",
         chain.join(",")
     ));
+    let stack = if cfg!(sanitized) { 4 << 20 } else { 512 << 10 };
     let read = std::thread::Builder::new()
-        .stack_size(512 << 10)
+        .stack_size(stack)
         .spawn(move || {
             let made = schemas
                 .iter()
