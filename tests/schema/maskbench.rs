@@ -1,5 +1,7 @@
-//! `MaskBench`, from a folder of its files, as `ci/maskbench` prepares it: each schema passes, if
-//! its valid instances are let through and its invalid ones are not, or is refused by name.
+//! `MaskBench`, from a folder of its files, as `ci/maskbench` prepares it.
+//!
+//! The lines of the file: the kind (`schema`, `true` or `false` of an instance), a tabulator, and
+//! the text, with the name before that of a schema.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,8 +10,21 @@ use std::io::{BufRead, BufReader};
 use llama_sieve::grammar::Grammar;
 use llama_sieve::grammar::schema::Options;
 use llama_sieve::token::Token;
+use serde_json::Value;
 
-use crate::tree;
+use crate::support::{fresh_rng, number_from_env};
+use crate::{drawn, tree, validator};
+
+/// The lines of the file: kind and text.
+fn lines() -> impl Iterator<Item = (String, String)> {
+    let path = std::env::var("LLAMA_SIEVE_MASKBENCH").expect("ci/maskbench sets it");
+    let lines = BufReader::new(File::open(path).expect("the file")).lines();
+    lines.map(|line| {
+        let line = line.expect("text");
+        let (kind, text) = line.split_once('\t').expect("a kind and a text");
+        (kind.into(), text.into())
+    })
+}
 
 /// The bytes of the text that are accepted, and one more if it may end there: the first token is
 /// the end.
@@ -53,12 +68,11 @@ fn reason(message: &str) -> String {
     kept.take(100).collect()
 }
 
-/// The lines of the file: the kind (`schema`, `true` or `false` of an instance), a tabulator, and
-/// the text, with the name before that of a schema.
+/// Each schema passes, if its valid instances are let through and its invalid ones are not, or is
+/// refused by name.
 #[test]
 #[ignore = "ci/maskbench prepares the data and runs it"]
-fn maskbench() {
-    let path = std::env::var("LLAMA_SIEVE_MASKBENCH").expect("ci/maskbench sets it");
+fn instances() {
     let lists = std::env::var("LLAMA_SIEVE_MASKBENCH_OUT");
     let tree = tree();
     let (mut n, mut n_right, mut n_wrong) = (0, 0, [0, 0]);
@@ -66,9 +80,7 @@ fn maskbench() {
     let mut list = String::new();
     let (mut name, mut grammar, mut is_right) = (String::new(), None, false);
     let mut finish = |is_right: &mut bool| n_right += usize::from(std::mem::take(is_right));
-    for line in BufReader::new(File::open(path).expect("the file")).lines() {
-        let line = line.expect("text");
-        let (kind, text) = line.split_once('\t').expect("a kind and a text");
+    for (kind, text) in lines() {
         if kind == "schema" {
             finish(&mut is_right);
             n += 1;
@@ -90,7 +102,7 @@ fn maskbench() {
         }
         let is_valid = kind == "true";
         let Some(grammar) = &grammar else { continue };
-        let n = accepted(grammar, text);
+        let n = accepted(grammar, &text);
         if (n > text.len()) != is_valid {
             is_right = false;
             n_wrong[usize::from(is_valid)] += 1;
@@ -114,4 +126,105 @@ fn maskbench() {
         .map(|line| line.chars().take(200).collect::<String>());
     println!("{}", shown.collect::<Vec<_>>().join("\n"));
     assert_eq!(n_wrong[0], 0, "nothing invalid is accepted");
+}
+
+/// A pattern in which `\s`, `\S` and `.` are written out as ECMA-262 has them: the validator's
+/// lack some characters.
+fn written_out(pattern: &str) -> String {
+    const SPACE: &str =
+        r"\t\n\x0b\f\r\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff";
+    let (mut written, mut is_in_class) = (String::new(), false);
+    let mut rest = pattern.chars();
+    while let Some(c) = rest.next() {
+        match (c, is_in_class) {
+            ('\\', _) => match (rest.next(), is_in_class) {
+                (Some('s'), true) => written += SPACE,
+                (Some('s'), false) => written += &format!("[{SPACE}]"),
+                (Some('S'), _) => written += &format!("[^{SPACE}]"),
+                (Some(escaped), _) => written.extend(['\\', escaped]),
+                (None, _) => written.push('\\'),
+            },
+            ('.', false) => written += r"[^\n\r\u2028\u2029]",
+            _ => {
+                is_in_class = c == '[' || is_in_class && c != ']';
+                written.push(c);
+            }
+        }
+    }
+    written
+}
+
+/// Changes a schema to one of the same texts, or of more, that the validator can judge: patterns
+/// are written out, and multiples of fractions left out, which it divides in binary.
+fn for_the_validator(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if members.get("multipleOf").is_some_and(Value::is_f64) {
+                members.remove("multipleOf");
+            }
+            if let Some(Value::String(pattern)) = members.get_mut("pattern") {
+                *pattern = written_out(pattern);
+            }
+            if let Some(Value::Object(all)) = members.get_mut("patternProperties") {
+                *all = std::mem::take(all)
+                    .into_iter()
+                    .map(|(pattern, schema)| (written_out(&pattern), schema))
+                    .collect();
+            }
+            members.values_mut().for_each(for_the_validator);
+        }
+        Value::Array(items) => items.iter_mut().for_each(for_the_validator),
+        _ => {}
+    }
+}
+
+/// Of schemas at equal distances, texts that are drawn from the masks, against the validator: all
+/// are valid.
+#[test]
+#[ignore = "ci/maskbench prepares the data and runs it"]
+fn drawn_texts() {
+    let n_schemas = number_from_env("LLAMA_SIEVE_TEST_SCHEMAS", 2000);
+    let n_texts = number_from_env("LLAMA_SIEVE_TEST_TEXTS", 500);
+    let mut rng = fresh_rng("maskbench");
+    let mut below = |n: usize| rng.below(n);
+    let tree = tree();
+    let schemas: Vec<String> = lines()
+        .filter_map(|(kind, text)| (kind == "schema").then_some(text))
+        .collect();
+    let (mut n_used, mut n_drawn, mut n_long, mut wrong) = (0, 0, 0, Vec::new());
+    // Every 37th one, and so on: neighbours are alike. 37 divides no number of schemas near.
+    for i in 0..schemas.len() {
+        if n_used == n_schemas {
+            break;
+        }
+        let (name, text) = schemas[i * 37 % schemas.len()]
+            .split_once('\t')
+            .expect("a name and a schema");
+        let mut schema: Value = serde_json::from_str(text).expect("JSON");
+        for_the_validator(&mut schema);
+        let Some((compiled, index)) = validator(&schema) else {
+            continue;
+        };
+        let Ok((grammar, _)) = Grammar::of_schema(text.as_bytes(), Options::default(), &tree)
+        else {
+            continue;
+        };
+        n_used += 1;
+        for _ in 0..n_texts {
+            let Some(text) = drawn(&grammar, &mut below) else {
+                n_long += 1;
+                continue;
+            };
+            n_drawn += 1;
+            let value: Result<Value, _> = serde_json::from_slice(&text);
+            let is_valid = value.is_ok_and(|value| compiled.validate(&value, index).is_ok());
+            if !is_valid {
+                wrong.push(format!("{name}\t{}", String::from_utf8_lossy(&text)));
+                break;
+            }
+        }
+    }
+    println!("{n_used} schemas, {n_drawn} texts are drawn, {n_long} get too long");
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(n_used > 0 && n_drawn > n_used * n_texts / 2);
 }
