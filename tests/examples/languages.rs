@@ -105,25 +105,31 @@ impl Language {
     }
 }
 
-/// The folder of an example of npm's world, with its packages installed; None and a line if that
-/// cannot be.
+/// Copies a folder, but for what npm installed or cargo built there.
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the target directory is writable");
+    for entry in fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("an entry");
+        let copy = to.join(entry.file_name());
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            fs::copy(entry.path(), copy).expect("the file can be copied");
+        } else if entry.file_name() != "node_modules" {
+            copy_folder(&entry.path(), &copy);
+        }
+    }
+}
+
+/// A copy of a folder of npm's world, with its packages installed; None and a line if that cannot
+/// be.
 fn installed(language: &str, package: &str) -> Option<PathBuf> {
     // Tests of one language share its folder.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let source = root().join("examples").join(language);
     // Not emptied: what npm installed for the last run is used again.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("languages")
         .join(language);
-    fs::create_dir_all(&folder).expect("the target directory is not writable");
-    for file in fs::read_dir(source).expect("the example is there") {
-        let file = file.expect("an entry");
-        if file.file_type().is_ok_and(|kind| kind.is_file()) {
-            let copy = folder.join(file.file_name());
-            fs::copy(file.path(), copy).expect("the example cannot be copied");
-        }
-    }
+    copy_folder(&root().join(language), &folder);
     let manifest = read_json(&folder.join("package.json")).expect("package.json is JSON");
     let kinds = ["dependencies", "devDependencies"];
     let wanted = kinds
@@ -190,12 +196,12 @@ fn node_with_koffi() {
 }
 
 /// The example's folder with what it needs; `None` where there is no node, or no package.
-pub fn node_folder() -> Option<PathBuf> {
+fn node_folder() -> Option<PathBuf> {
     if runtime("node").is_none() {
         skipped("node: there is no node on this machine");
         return None;
     }
-    installed("node", "koffi")
+    installed("examples/node", "koffi")
 }
 
 /// The runner's own tests, by node's test runner: among them that a constraint is set before its
@@ -223,7 +229,7 @@ fn the_types_of_the_runner() {
     if node_folder().is_none() {
         return;
     }
-    let Some(folder) = installed("node", "typescript") else {
+    let Some(folder) = installed("examples/node", "typescript") else {
         return;
     };
     let check = |project: &str| {
@@ -247,9 +253,41 @@ fn the_types_of_the_runner() {
     );
 }
 
+/// The package's folder with what it needs; `None` where there is no node, or no package.
+pub fn node_package() -> Option<PathBuf> {
+    node_folder()?;
+    installed("node", "koffi")
+}
+
+/// The package for Node, by its own tests and its types.
+#[test]
+fn the_package_for_node() {
+    let Some(folder) = node_package() else {
+        return;
+    };
+    let package = Language {
+        name: "the package for node",
+        interpreter: "node".into(),
+        script: "--test".into(),
+    };
+    for (file, n) in [("sieve", 9), ("host", 7)] {
+        let mut tests = package.command();
+        tests.env("LLAMA_SIEVE_LIBRARY", our_library(Link::Shared));
+        tests.arg(folder.join(format!("test/{file}.test.mjs")));
+        let text = said(&tests.output().expect("node runs"));
+        let passed = format!("pass {n}");
+        assert!(text.contains(&passed) && text.contains("fail 0"), "{text}");
+    }
+    if installed("node", "typescript").is_some() {
+        let mut check = Command::new(folder.join("node_modules/.bin/tsc"));
+        check.current_dir(&folder).args(["-p", "test"]);
+        assert_eq!(said(&check.output().expect("tsc runs")), "");
+    }
+}
+
 #[test]
 fn bun_with_bun_ffi() {
-    let Some(folder) = installed("bun", "bun") else {
+    let Some(folder) = installed("examples/bun", "bun") else {
         return;
     };
     let bun = folder.join("node_modules/.bin/bun");

@@ -4,7 +4,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::languages::node_folder;
+use llama_sieve::sieve::{Params, Sieve};
+
+use crate::languages::node_package;
 use crate::toolchain::{Build, Link, empty_folder, our_library, root, said};
 
 /// The one block of a language.
@@ -38,17 +40,23 @@ fn c() {
 
 #[test]
 fn node() {
-    let Some(folder) = node_folder() else {
+    let Some(folder) = node_package() else {
         return;
     };
-    let library = "target/release/libllama_sieve.so";
-    let source = snippet("js");
-    assert!(source.contains(library), "{source}");
-    let ours = our_library(Link::Shared).display().to_string();
     let script = folder.join("readme.mjs");
-    fs::write(&script, source.replace(library, &ours)).expect("the folder is writable");
-    let output = Command::new("node").arg(&script).output().expect("it runs");
+    fs::write(&script, snippet("js")).expect("the folder is writable");
+    let mut node = Command::new("node");
+    node.arg(&script)
+        .env("LLAMA_SIEVE_LIBRARY", our_library(Link::Shared));
+    let output = node.output().expect("it runs");
     let text = said(&output);
     assert!(output.status.success(), "{text}");
-    assert!(text.starts_with("1 1.26"), "{text}");
+    let seeded = Params {
+        seed: 42,
+        ..Params::default()
+    };
+    let mut sieve = Sieve::new(&seeded).expect("parameters");
+    let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0]).expect("logits");
+    assert!(text.starts_with(&format!("{token} 1.26")), "{text}");
+    assert!(text.contains("root ::="), "{text}");
 }

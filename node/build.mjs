@@ -1,0 +1,14 @@
+// Compiles the library from the sources of the repository, and puts it where the package looks.
+import { execFileSync } from "node:child_process";
+import { copyFileSync } from "node:fs";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const root = path.dirname(here);
+const target = path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target");
+execFileSync("cargo", ["build", "--release", "--locked"], { cwd: root, stdio: "inherit" });
+copyFileSync(
+    path.join(target, "release", "libllama_sieve.so"),
+    path.join(here, "lib", "libllama_sieve.so"),
+);

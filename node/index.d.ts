@@ -1,0 +1,336 @@
+/**
+ * Samplers for llama.cpp that choose the tokens of the built-in ones, and constraints on the text.
+ *
+ * Logits are read in place. Nothing is shared between worker threads: each has its own objects.
+ * Whatever holds memory of C's has `close()`, and is freed with the object otherwise. A closed
+ * object throws InvalidError.
+ */
+
+/** A refusal, in the library's words. */
+export class LlamaSieveError extends Error {
+    /** LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none. */
+    readonly code: number;
+}
+/** A parameter, payload or size that cannot be. */
+export class InvalidError extends LlamaSieveError {}
+/** No llama.cpp was found in this process, and the call needs one. */
+export class NoHostError extends LlamaSieveError {}
+/** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
+export class NoCandidateError extends LlamaSieveError {}
+/** Saved bytes are no state, damaged, or of another kind of generator. */
+export class StateError extends LlamaSieveError {}
+/** A name that is not there. */
+export class NotFoundError extends LlamaSieveError {}
+
+/** Version of the library, "major.minor.patch". */
+export function version(): string;
+/** Instruction set in use. */
+export function simd(): "avx512" | "avx2" | "neon" | "scalar";
+
+/** Raw logits of the whole vocabulary: floats, or the bits of half precision. */
+export type Logits = Float32Array | Uint16Array;
+/** The type of logits: "f32" for a Float32Array, which is the default, or of a Uint16Array. */
+export type LogitsKind = "f32" | "f16" | "bf16";
+
+export interface Candidate {
+    id: number;
+    logit: number;
+    /** Probability. */
+    p: number;
+}
+
+/** Stands for a random seed, another one at each reset. */
+export const RANDOM_SEED: number;
+
+/** Parameters of a sieve. The defaults are llama.cpp's. */
+export interface SieveParams {
+    /** Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token. */
+    temperature?: number;
+    /** Keeps that many of the largest logits. Default 40; disabled by <= 0. */
+    topK?: number;
+    /** Keeps the fewest most probable tokens that reach it. Default 0.95; disabled by >= 1. */
+    topP?: number;
+    /** Keeps what is this times as probable as the first. Default 0.05; disabled by <= 0. */
+    minP?: number;
+    /** Keeps the tokens whose surprisal is nearest to the entropy. Default 1; disabled by >= 1. */
+    typicalP?: number;
+    /** Keeps logits within that many standard deviations of the largest. Default -1: disabled. */
+    topNSigma?: number;
+    /** Typical, top-p and min-p leave at least that many. Default 1. */
+    minKeep?: number;
+    /** How many of the last tokens are penalised. Default 64; disabled by <= 0. */
+    penaltyLastN?: number;
+    /** Divides logits above 0, multiplies the others. Default 1, which disables. */
+    penaltyRepeat?: number;
+    /** Subtracted once per occurrence. Default 0, which disables. */
+    penaltyFreq?: number;
+    /** Subtracted once. Default 0, which disables. */
+    penaltyPresent?: number;
+    /** Default RANDOM_SEED. */
+    seed?: number;
+    /** Generator. Default "mt19937", llama.cpp's; "position": a hash of seed and position. */
+    rng?: "mt19937" | "xoroshiro128plus" | "position";
+    /** Draw. Default "cdf"; "gumbel": the largest of logit / temperature + Gumbel noise. */
+    method?: "cdf" | "gumbel";
+    /** Place of the temperature: behind all filters (default), or right behind the penalties. */
+    order?: "temp-last" | "temp-first";
+    /** Added to the logits of tokens; -Infinity bans one. */
+    bias?: Map<number, number> | Record<number, number>;
+}
+
+/** Statistics of the last token's distribution, in nats; NaN where `measure` has not asked. */
+export interface SieveStats {
+    /** Entropy of the raw logits. */
+    modelEntropy: number;
+    /** Surprisal of the chosen token in the raw logits' distribution. */
+    surprisal: number;
+    /** Entropy of the distribution that was drawn from. */
+    samplingEntropy: number;
+    /** Surprisal of the chosen token in the distribution that was drawn from. */
+    samplingSurprisal: number;
+    nVocab: number;
+    /** Candidates that are left after each filter. */
+    afterTopK: number;
+    afterTypical: number;
+    afterTopP: number;
+    afterMinP: number;
+    afterTopNSigma: number;
+    /** Tokens that had been accepted when this one was chosen. */
+    nAccepted: number;
+}
+
+/** Memory of C's. */
+declare abstract class Held {
+    /** Frees it now. A second call does nothing. */
+    close(): void;
+    [Symbol.dispose](): void;
+}
+
+/** A sampler of one sequence over raw logits; needs no llama.cpp. */
+export class Sieve extends Held {
+    constructor(params?: SieveParams);
+    /**
+     * Chooses a token of raw logits, without accepting it.
+     * @throws NoCandidateError where every logit is minus infinity
+     */
+    sample(logits: Logits, kind?: LogitsKind): number;
+    /** Takes note of a token that has become part of the text, chosen here or not. */
+    accept(token: number): void;
+    /** Goes back to the beginning: no history, the generator at its seed. */
+    reset(): void;
+    /** The parameters that were set. */
+    readonly params: SieveParams;
+    /** Changes some parameters from the next token on; history and generator stay. */
+    update(changes: SieveParams): void;
+    /** A second sieve that goes on as this one would. */
+    clone(): Sieve;
+    /** The distribution that the last token was drawn from. */
+    candidates(): Candidate[];
+    /** Makes `stats` have entropies and surprisals; they cost a pass over the logits. */
+    measure(measured?: boolean): void;
+    readonly stats: SieveStats;
+    /** History and generator, in a format that is the same on every machine. */
+    save(): Uint8Array;
+    /** Goes on where the sieve that saved these bytes was. */
+    load(state: Uint8Array): void;
+}
+
+/** Shannon entropy of the model's distribution, from raw logits. */
+export function entropy(logits: Float32Array, unit?: "nats" | "bits"): number;
+/** Minus the logarithm of the token's probability; Infinity for a masked one. */
+export function surprisal(logits: Float32Array, token: number, unit?: "nats" | "bits"): number;
+/** The token with the largest logit, the first of equals. */
+export function greedy(logits: Float32Array): number;
+/** The n most probable tokens in descending order; probabilities are over the whole vocabulary. */
+export function topCandidates(logits: Float32Array, n: number): Candidate[];
+
+/** The exponential of the mean surprisal of a text so far. */
+export class Perplexity extends Held {
+    constructor();
+    /** Adds a token by its surprisal in nats. */
+    add(surprisal: number): void;
+    /** 1 for a text without surprise; NaN before the first token. */
+    readonly value: number;
+    readonly count: number;
+    reset(): void;
+}
+
+/**
+ * Binds the llama.cpp that chains, samplers and constraints belong to: a path of libllama, or, by
+ * itself at the first use, the one that the process has loaded.
+ * @throws NoHostError where there is none
+ */
+export function bindHost(path?: string): void;
+
+/** A pointer as koffi gives it, or an object that has one. */
+export type Vocab = bigint | { vocab: bigint } | { model: bigint };
+
+/** A llama_sampler: freed with the object, or by the chain that owns it. */
+export class Sampler extends Held {
+    protected constructor();
+    /** What llama_sampler_name reports: "top-k"; "?top-k" where the parameters disable it. */
+    readonly name: string;
+    /** Takes note of tokens that have become part of the text. */
+    accept(...tokens: number[]): void;
+    reset(): void;
+}
+
+/** A llama_sampler_chain, which owns its members. */
+export class Chain extends Sampler {
+    constructor(...members: Sampler[]);
+    /** The token that llama.cpp's own sampling would give, without accepting it. */
+    sample(logits: Logits, kind?: LogitsKind): number;
+    /** Selects among a context's logits, and accepts, as llama_sampler_sample. */
+    sampleContext(context: bigint | { context: bigint }, index?: number): number;
+    /** The candidates that the last `sample` selected from; its logits must be unchanged. */
+    candidates(): Candidate[];
+}
+
+/** Samplers for a chain, each a drop-in for llama.cpp's of that name. */
+export const samplers: {
+    /** Selects the largest logit, the first of equals. */
+    greedy(): Sampler;
+    /** Draws a candidate with its probability. */
+    dist(seed: number): Sampler;
+    /** Keeps the k largest logits; disabled by k <= 0. */
+    topK(k: number): Sampler;
+    /** Keeps the fewest most probable candidates that reach p; disabled by p >= 1. */
+    topP(p: number, minKeep?: number): Sampler;
+    /** Keeps what is at least p times as probable as the first; disabled by p <= 0. */
+    minP(p: number, minKeep?: number): Sampler;
+    /** Keeps the candidates whose surprisal is nearest to the entropy; disabled by p >= 1. */
+    typical(p: number, minKeep?: number): Sampler;
+    /** Divides every logit by t; t <= 0: the largest logit stays alone. */
+    temp(t: number): Sampler;
+    /** A temperature between t - delta and t + delta, following the entropy. */
+    tempExt(t: number, delta: number, exponent: number): Sampler;
+    /** With chance p removes the candidates of probability t or more, but the least of them. */
+    xtc(p: number, t: number, minKeep: number, seed: number): Sampler;
+    /** Masks every logit more than n standard deviations below the largest. */
+    topNSigma(n: number): Sampler;
+    /** Selects so that the surprisal of the text stays near tau bits per token. */
+    mirostat(nVocab: number, seed: number, tau: number, eta: number, m?: number): Sampler;
+    /** Mirostat 2, with a cut at a surprisal that follows the error. */
+    mirostatV2(seed: number, tau: number, eta: number): Sampler;
+    /** Penalises the tokens among the last lastN accepted ones. */
+    penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
+    /** A token that continues a repetition loses multiplier * base^(length - allowedLength). */
+    dry(
+        multiplier: number,
+        options?: {
+            base?: number;
+            allowedLength?: number;
+            lastN?: number;
+            /** Default: newline, colon, quotation mark, asterisk. None without `vocab`. */
+            breakers?: Iterable<string>;
+            vocab?: Vocab;
+        },
+    ): Sampler;
+    /** Selects near probability target, moving the aim so that the chosen tokens average it. */
+    adaptiveP(target: number, decay: number, seed: number): Sampler;
+    /** Adds to the logits of tokens; -Infinity bans one. */
+    logitBias(bias: Map<number, number> | Record<number, number>): Sampler;
+    /** Cuts where the sorted probabilities stop bending; disabled by z >= 1. */
+    tailFree(z: number, minKeep?: number): Sampler;
+    /** Sorts the candidates by descending logit and writes their probabilities. */
+    softmax(): Sampler;
+};
+
+/**
+ * A sampler that lets only tokens through with which the text can still follow a grammar. It comes
+ * before every sampler that truncates. After a token that is not allowed it is dead until `reset`
+ * or `rollback`: only tokens that end the generation are allowed then, and `error` says why.
+ */
+export class Constraint extends Sampler {
+    /** Number of tokens of the vocabulary. */
+    readonly nVocab: number;
+    /** The tokens that are allowed now: bit t % 32 of word t / 32 is token t's. */
+    mask(out?: Uint32Array): Uint32Array;
+    /** Writes -Infinity over the logits of tokens that are not allowed. */
+    maskLogits(logits: Float32Array): void;
+    /** True if the text so far follows the whole grammar, so that it may end. */
+    readonly complete: boolean;
+    /** Why the constraint is dead; null while it is not. */
+    readonly error: string | null;
+    /** Takes the last accepted tokens back, 1,024 at most. */
+    rollback(nTokens: number): void;
+    /** How many tokens of a draft are allowed, one behind the other. Changes nothing. */
+    accepts(tokens: Iterable<number>): number;
+    /** The bytes that must follow, whatever tokens they come in; empty where there is a choice. */
+    forced(): Uint8Array;
+}
+
+export interface JsonSchemaOptions {
+    /** No white space between parts. */
+    compact?: boolean;
+    /** Objects have no other properties than those that are named. */
+    closed?: boolean;
+    /** Properties come in any order. */
+    anyOrder?: boolean;
+    /** What cannot be enforced is left out, with a warning, and not refused. */
+    lenient?: boolean;
+}
+
+/** Text in llama.cpp's notation, GBNF. `root` names the rule that a whole text follows. */
+export class Grammar extends Constraint {
+    constructor(vocab: Vocab, grammar: string, root?: string);
+}
+/** JSON that is valid by a schema, drafts 4 to 2020-12: an object, or JSON in a string. */
+export class JsonSchema extends Constraint {
+    constructor(vocab: Vocab, schema: object | boolean | string, options?: JsonSchemaOptions);
+}
+/** Text that a regular expression matches as a whole. */
+export class Regex extends Constraint {
+    constructor(vocab: Vocab, pattern: string);
+}
+/** One of some strings, in any tokenization. */
+export class Choice extends Constraint {
+    constructor(vocab: Vocab, values: Iterable<string>);
+}
+/** Free text in which a begin tag opens a span that follows a schema, a pattern or a grammar. */
+export class Tags extends Constraint {
+    constructor(vocab: Vocab, description: object | string);
+}
+
+/** The grammar of a schema's texts in GBNF, for hosts that take one; needs no llama.cpp. */
+export function jsonSchemaToGbnf(
+    schema: object | boolean | string,
+    options?: JsonSchemaOptions,
+): string;
+
+/** Frees what is kept of a vocabulary. To be called before its model is freed. */
+export function forgetVocab(vocab: Vocab): void;
+
+/** A sampler that lets only the tokens of a set of values through, one after the other. */
+export class TokenTrie extends Sampler {
+    /**
+     * @param constraint a TokenTreePayload, as an object or JSON; without it idle until `set`
+     */
+    constructor(
+        constraint?: object | string,
+        options?: {
+            /** Selects the most probable of the values' tokens. */
+            greedy?: boolean;
+            /** Lets the array of candidates shrink instead of masking it. */
+            compact?: boolean;
+            /** A reset leaves a span idle that is complete. */
+            resetIdle?: boolean;
+            /** Lets tokens outside of it be refused. */
+            vocab?: Vocab;
+        },
+    );
+    /** Another constraint, active from the next token on. On an error the old one stays. */
+    set(constraint: object | string): void;
+    /** No constraint, from the next token on. */
+    clear(): void;
+    /** Begins the span of the descriptor with this path. */
+    activate(path: string): void;
+    /** True if the next token is constrained, or may continue a value. */
+    readonly active: boolean;
+    /** Name of the value that was completed; null while none is. */
+    readonly leaf: string | null;
+    /** The run of tokens that are the only continuation. */
+    forced(): Int32Array;
+    /** The tokens that may follow, ascending. */
+    allowed(): Int32Array;
+}

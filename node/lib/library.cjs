@@ -1,0 +1,218 @@
+"use strict";
+
+// The shared library: where it is, its functions, and what is checked before they are called.
+
+const fs = require("node:fs");
+const path = require("node:path");
+const koffi = require("koffi");
+
+const { errorOf, invalid } = require("./errors.cjs");
+
+/** The file of the library: LLAMA_SIEVE_LIBRARY, or the one in this folder. */
+function file() {
+    const named = process.env.LLAMA_SIEVE_LIBRARY;
+    if (named) {
+        return path.resolve(named);
+    }
+    const built = path.join(__dirname, "libllama_sieve.so");
+    if (!fs.existsSync(built)) {
+        throw new Error(
+            `llama-sieve: ${built} is missing: run "npm run build" in the package's folder, ` +
+                "or let LLAMA_SIEVE_LIBRARY name a libllama_sieve.so",
+        );
+    }
+    return built;
+}
+
+const loaded = koffi.load(file());
+
+/** The library's function `llama_sieve_NAME`. Arrays and objects are passed by address. */
+function declare(name, result, ...types) {
+    return loaded.func(`llama_sieve_${name}`, result, types);
+}
+
+const lastError = declare("last_error", "str");
+const lastErrorCode = declare("last_error_code", "int");
+
+/** The number, or the exception that it stands for. */
+function check(code) {
+    if (code < 0) {
+        throw errorOf(code, lastError());
+    }
+    return code;
+}
+
+/** The handle, or why there is none. */
+function made(handle) {
+    if (!handle) {
+        throw errorOf(lastErrorCode() || -4, lastError());
+    }
+    return handle;
+}
+
+/** A whole number of 32 bits, which a call would cut off otherwise. */
+function int32(value, what) {
+    return whole(value, what, -(2 ** 31), 2 ** 31 - 1);
+}
+
+function uint32(value, what) {
+    return whole(value, what, 0, 2 ** 32 - 1);
+}
+
+function size(value, what) {
+    return whole(value, what, 0, Number.MAX_SAFE_INTEGER);
+}
+
+function whole(value, what, least, most) {
+    if (!Number.isInteger(value) || value < least || value > most) {
+        throw invalid(`${what}: ${shown(value)} is not a whole number from ${least} to ${most}`);
+    }
+    return value;
+}
+
+function number(value, what) {
+    if (typeof value !== "number") {
+        throw invalid(`${what}: ${shown(value)} is not a number`);
+    }
+    return value;
+}
+
+function shown(value) {
+    return typeof value === "string" ? JSON.stringify(value) : String(value);
+}
+
+/** Text for C, which would read it up to a NUL only. */
+function text(value, what) {
+    if (typeof value !== "string") {
+        throw invalid(`${what}: a string is expected`);
+    }
+    if (value.includes("\0")) {
+        throw invalid(`${what}: a NUL is in the text`);
+    }
+    return value;
+}
+
+/** An address: a bigint, as koffi gives pointers, or an object that has one under `member`. */
+function pointer(value, what, member) {
+    const address = typeof value === "object" && value !== null ? value[member] : value;
+    if (typeof address !== "bigint" || address <= 0n) {
+        throw invalid(`${what}: a pointer of koffi's (a bigint) is expected`);
+    }
+    return address;
+}
+
+const KINDS = new Map([
+    ["f32", Float32Array],
+    ["f16", Uint16Array],
+    ["bf16", Uint16Array],
+]);
+
+/**
+ * The type of an array of logits: Float32Array, or with "f16" or "bf16" the bits of half precision
+ * in a Uint16Array.
+ */
+function logitsKind(logits, kind = "f32") {
+    const Class = KINDS.get(kind);
+    if (Class === undefined) {
+        throw invalid(`kind: ${shown(kind)} is none of "f32", "f16", "bf16"`);
+    }
+    if (!(logits instanceof Class)) {
+        throw invalid(`logits: a ${Class.name} is expected for ${kind}`);
+    }
+    int32(logits.length, "number of logits");
+    return kind;
+}
+
+/** Something of C's that is freed with the object, or by `close`. */
+class Held {
+    #handle;
+    #free;
+    static #registry = new FinalizationRegistry(({ free, handle }) => free(handle));
+
+    constructor(handle, free) {
+        this.#handle = handle;
+        this.#free = free;
+        Held.#registry.register(this, { free, handle }, this);
+    }
+
+    /** The address; InvalidError where it is closed. */
+    get handle() {
+        if (this.#handle === null) {
+            throw invalid(`the ${this.constructor.name} is closed`);
+        }
+        return this.#handle;
+    }
+
+    /** Gives the object of C's away: it is not freed with this one any more. */
+    release() {
+        const handle = this.handle;
+        Held.#registry.unregister(this);
+        this.#handle = null;
+        return handle;
+    }
+
+    /** Frees it now. A second call does nothing. */
+    close() {
+        if (this.#handle !== null) {
+            this.#free(this.release());
+        }
+    }
+}
+if (Symbol.dispose) {
+    Held.prototype[Symbol.dispose] = function () {
+        this.close();
+    };
+}
+
+const CANDIDATE = koffi.struct({ id: "int32_t", logit: "float", p: "float" });
+const CANDIDATE_BYTES = koffi.sizeof(CANDIDATE);
+
+/** The candidates that `write(bytes, n)` writes, of which there are n. */
+function candidates(n, write) {
+    const bytes = new Uint8Array(n * CANDIDATE_BYTES);
+    const found = write(bytes, n);
+    const view = new DataView(bytes.buffer);
+    return Array.from({ length: Math.min(n, found) }, (_, i) => ({
+        id: view.getInt32(i * CANDIDATE_BYTES, true),
+        logit: view.getFloat32(i * CANDIDATE_BYTES + 4, true),
+        p: view.getFloat32(i * CANDIDATE_BYTES + 8, true),
+    }));
+}
+
+/** Pairs of token and bias as C has them, from a Map or an object. */
+function biasBytes(bias) {
+    const pairs = bias instanceof Map ? [...bias] : Object.entries(bias);
+    const bytes = new Uint8Array(8 * pairs.length);
+    const view = new DataView(bytes.buffer);
+    pairs.forEach(([token, value], i) => {
+        view.setInt32(8 * i, int32(Number(token), "bias: token"), true);
+        view.setFloat32(8 * i + 4, number(value, "bias"), true);
+    });
+    return bytes;
+}
+
+/** Version of the library, "major.minor.patch". */
+const version = declare("version", "str");
+
+/** Instruction set in use: "avx512", "avx2", "neon" or "scalar". */
+const simd = declare("simd", "str");
+
+module.exports = {
+    Held,
+    biasBytes,
+    candidates,
+    check,
+    declare,
+    int32,
+    lastError,
+    logitsKind,
+    made,
+    number,
+    pointer,
+    shown,
+    simd,
+    size,
+    text,
+    uint32,
+    version,
+};

@@ -1,0 +1,83 @@
+"use strict";
+
+const { invalid } = require("./errors.cjs");
+const { Held, candidates, check, declare, int32, lastError, logitsKind, made, number, shown } =
+    require("./library.cjs");
+
+const entropyOf = declare("entropy", "float", "void *", "int32_t", "int");
+const surprisalOf = declare("surprisal", "float", "void *", "int32_t", "int32_t", "int");
+const greedyOf = declare("greedy", "int32_t", "void *", "int32_t");
+const topOf = declare("top_candidates", "int", "void *", "int32_t", "int32_t", "void *");
+
+function base(unit) {
+    if (unit !== "nats" && unit !== "bits") {
+        throw invalid(`unit: ${shown(unit)} is neither "nats" nor "bits"`);
+    }
+    return unit === "bits" ? 2 : 0;
+}
+
+function defined(value) {
+    if (Number.isNaN(value)) {
+        throw invalid(lastError() || "not defined");
+    }
+    return value;
+}
+
+function entropy(logits, unit = "nats") {
+    logitsKind(logits);
+    return defined(entropyOf(logits, logits.length, base(unit)));
+}
+
+function surprisal(logits, token, unit = "nats") {
+    logitsKind(logits);
+    return defined(surprisalOf(logits, logits.length, int32(token, "token"), base(unit)));
+}
+
+function greedy(logits) {
+    logitsKind(logits);
+    return check(greedyOf(logits, logits.length));
+}
+
+function topCandidates(logits, n) {
+    logitsKind(logits);
+    const room = Math.min(int32(n, "n"), logits.length);
+    if (room <= 0) {
+        return [];
+    }
+    return candidates(room, (bytes) => check(topOf(logits, logits.length, room, bytes)));
+}
+
+const add = declare("ppl_add", "void", "void *", "float");
+const value = declare("ppl_value", "float", "void *");
+const count = declare("ppl_count", "size_t", "void *");
+const reset = declare("ppl_reset", "void", "void *");
+
+class Perplexity extends Held {
+    static #create = declare("ppl_new", "void *");
+    static #free = declare("ppl_free", "void", "void *");
+
+    constructor() {
+        super(made(Perplexity.#create()), Perplexity.#free);
+    }
+
+    add(surprisal) {
+        if (Number.isNaN(number(surprisal, "surprisal"))) {
+            throw invalid("surprisal: NaN");
+        }
+        add(this.handle, surprisal);
+    }
+
+    get value() {
+        return value(this.handle);
+    }
+
+    get count() {
+        return Number(count(this.handle));
+    }
+
+    reset() {
+        reset(this.handle);
+    }
+}
+
+module.exports = { Perplexity, entropy, greedy, surprisal, topCandidates };

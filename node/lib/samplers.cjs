@@ -1,0 +1,226 @@
+"use strict";
+
+// Samplers for a chain of llama.cpp's, and the chain.
+
+const koffi = require("koffi");
+
+const { invalid } = require("./errors.cjs");
+const { hostFunction, vocabulary } = require("./host.cjs");
+const {
+    Held,
+    biasBytes,
+    candidates,
+    check,
+    declare,
+    int32,
+    lastError,
+    logitsKind,
+    made,
+    number,
+    pointer,
+    size,
+    text,
+    uint32,
+} = require("./library.cjs");
+
+function free(handle) {
+    hostFunction("llama_sampler_free", "void", "void *")(handle);
+}
+
+/** A llama_sampler, freed with the object until a chain owns it. */
+class Sampler extends Held {
+    #chain = null;
+
+    /** Owns the sampler that a constructor of the library has made. */
+    constructor(handle) {
+        super(made(handle), free);
+    }
+
+    /** InvalidError where it cannot be given to a chain. */
+    checkFree() {
+        if (this.#chain !== null) {
+            throw invalid("the sampler is a chain's already");
+        }
+        void super.handle;
+    }
+
+    /** The address for a chain that owns it from now on, and that keeps this object of use. */
+    give(chain) {
+        this.checkFree();
+        const handle = this.release();
+        this.#chain = { chain, handle };
+        return handle;
+    }
+
+    get handle() {
+        if (this.#chain === null) {
+            return super.handle;
+        }
+        // Throws where that is closed.
+        void this.#chain.chain.handle;
+        return this.#chain.handle;
+    }
+
+    close() {
+        if (this.#chain === null) {
+            super.close();
+        }
+    }
+
+    get name() {
+        return hostFunction("llama_sampler_name", "str", "void *")(this.handle);
+    }
+
+    accept(...tokens) {
+        const accept = hostFunction("llama_sampler_accept", "void", "void *", "int32_t");
+        tokens.map((token) => int32(token, "token")).forEach((token) => accept(this.handle, token));
+    }
+
+    reset() {
+        hostFunction("llama_sampler_reset", "void", "void *")(this.handle);
+    }
+}
+
+/** The sampler that `llama_sieve_init_NAME` makes of arguments that are checked. */
+function init(name, ...types) {
+    const create = declare(`init_${name}`, "void *", ...types);
+    return (...values) => {
+        // It is the host that frees the sampler: without one there is none.
+        hostFunction("llama_sampler_free", "void", "void *");
+        return new Sampler(create(...values));
+    };
+}
+
+const native = {
+    greedy: init("greedy"),
+    dist: init("dist", "uint32_t"),
+    topK: init("top_k", "int32_t"),
+    topP: init("top_p", "float", "size_t"),
+    minP: init("min_p", "float", "size_t"),
+    typical: init("typical", "float", "size_t"),
+    temp: init("temp", "float"),
+    tempExt: init("temp_ext", "float", "float", "float"),
+    xtc: init("xtc", "float", "float", "size_t", "uint32_t"),
+    topNSigma: init("top_n_sigma", "float"),
+    mirostat: init("mirostat", "int32_t", "uint32_t", "float", "float", "int32_t"),
+    mirostatV2: init("mirostat_v2", "uint32_t", "float", "float"),
+    penalties: init("penalties", "int32_t", "int32_t", "float", "float", "float"),
+    dry: init("dry", "void *", "float", "float", "int32_t", "int32_t", "const char **", "size_t"),
+    adaptiveP: init("adaptive_p", "float", "float", "uint32_t"),
+    logitBias: init("logit_bias", "int32_t", "int32_t", "void *"),
+    tailFree: init("tail_free", "float", "size_t"),
+    softmax: init("softmax"),
+};
+
+const samplers = {
+    greedy: () => native.greedy(),
+    dist: (seed) => native.dist(uint32(seed, "seed")),
+    topK: (k) => native.topK(int32(k, "k")),
+    topP: (p, minKeep = 1) => native.topP(number(p, "p"), size(minKeep, "minKeep")),
+    minP: (p, minKeep = 1) => native.minP(number(p, "p"), size(minKeep, "minKeep")),
+    typical: (p, minKeep = 1) => native.typical(number(p, "p"), size(minKeep, "minKeep")),
+    temp: (t) => native.temp(number(t, "t")),
+    tempExt: (t, delta, exponent) =>
+        native.tempExt(number(t, "t"), number(delta, "delta"), number(exponent, "exponent")),
+    xtc: (p, t, minKeep, seed) =>
+        native.xtc(number(p, "p"), number(t, "t"), size(minKeep, "minKeep"), uint32(seed, "seed")),
+    topNSigma: (n) => native.topNSigma(number(n, "n")),
+    mirostat: (nVocab, seed, tau, eta, m = 100) =>
+        native.mirostat(
+            int32(nVocab, "nVocab"),
+            uint32(seed, "seed"),
+            number(tau, "tau"),
+            number(eta, "eta"),
+            int32(m, "m"),
+        ),
+    mirostatV2: (seed, tau, eta) =>
+        native.mirostatV2(uint32(seed, "seed"), number(tau, "tau"), number(eta, "eta")),
+    // The size of the vocabulary is not needed.
+    penalties: (lastN, repeat = 1, freq = 0, present = 0) =>
+        native.penalties(
+            0,
+            int32(lastN, "lastN"),
+            number(repeat, "repeat"),
+            number(freq, "freq"),
+            number(present, "present"),
+        ),
+    dry: (multiplier, { base = 1.75, allowedLength = 2, lastN = 64, breakers, vocab } = {}) => {
+        const words = [...(breakers ?? ["\n", ":", '"', "*"])].map((word) => text(word, "breaker"));
+        return native.dry(
+            vocab === undefined ? null : vocabulary(vocab),
+            number(multiplier, "multiplier"),
+            number(base, "base"),
+            int32(allowedLength, "allowedLength"),
+            int32(lastN, "lastN"),
+            words,
+            words.length,
+        );
+    },
+    adaptiveP: (target, decay, seed) =>
+        native.adaptiveP(number(target, "target"), number(decay, "decay"), uint32(seed, "seed")),
+    logitBias: (bias) => {
+        const bytes = biasBytes(bias);
+        return native.logitBias(0, bytes.length / 8, bytes);
+    },
+    tailFree: (z, minKeep = 1) => native.tailFree(number(z, "z"), size(minKeep, "minKeep")),
+    softmax: () => native.softmax(),
+};
+
+const CHAIN_PARAMS = koffi.struct({ no_perf: "bool" });
+const sample = {
+    f32: declare("chain_sample_logits", "int32_t", "void *", "void *", "int32_t"),
+    f16: declare("chain_sample_f16", "int32_t", "void *", "void *", "int32_t"),
+    bf16: declare("chain_sample_bf16", "int32_t", "void *", "void *", "int32_t"),
+};
+const sampleContext = declare("chain_sample", "int32_t", "void *", "void *", "int32_t");
+const candidatesOf = declare("chain_candidates", "int", "void *", "void *", "size_t");
+
+/** A llama_sampler_chain, which owns its members. */
+class Chain extends Sampler {
+    // The candidates may be computed again from it.
+    #logits = null;
+
+    constructor(...members) {
+        if (new Set(members).size < members.length) {
+            throw invalid("the same sampler is there twice");
+        }
+        members.forEach((member) => {
+            if (!(member instanceof Sampler)) {
+                throw invalid("a member of a chain is a Sampler");
+            }
+            // Before any is given away.
+            member.checkFree();
+        });
+        const create = hostFunction("llama_sampler_chain_init", "void *", CHAIN_PARAMS);
+        super(create({ no_perf: true }));
+        const add = hostFunction("llama_sampler_chain_add", "void", "void *", "void *");
+        members.forEach((member) => add(this.handle, member.give(this)));
+    }
+
+    sample(logits, kind) {
+        const found = logitsKind(logits, kind);
+        this.#logits = null;
+        const token = check(sample[found](this.handle, logits, logits.length));
+        this.#logits = logits;
+        return token;
+    }
+
+    sampleContext(context, index = -1) {
+        this.#logits = null;
+        const address = pointer(context, "context", "context");
+        return check(sampleContext(this.handle, address, int32(index, "index")));
+    }
+
+    candidates() {
+        if (this.#logits === null) {
+            throw invalid("the chain has sampled no array yet");
+        }
+        const n = check(candidatesOf(this.handle, null, 0));
+        if (n === 0) {
+            throw invalid(lastError());
+        }
+        return candidates(n, (bytes) => check(candidatesOf(this.handle, bytes, n)));
+    }
+}
+
+module.exports = { Chain, Sampler, samplers };

@@ -1,0 +1,214 @@
+"use strict";
+
+const koffi = require("koffi");
+
+const { invalid } = require("./errors.cjs");
+const {
+    Held,
+    biasBytes,
+    candidates,
+    check,
+    declare,
+    int32,
+    logitsKind,
+    made,
+    number,
+    shown,
+    size,
+} = require("./library.cjs");
+
+/** Stands for a random seed, another one at each reset. */
+const RANDOM_SEED = 0xffffffff;
+
+const RNG = { xoroshiro128plus: 0, mt19937: 1, position: 2 };
+const METHOD = { cdf: 0, gumbel: 1 };
+const ORDER = { "temp-last": 0, "temp-first": 1 };
+
+const NATIVE_PARAMS = koffi.struct({
+    struct_size: "size_t",
+    temperature: "float",
+    top_k: "int32_t",
+    top_p: "float",
+    min_p: "float",
+    typical_p: "float",
+    top_n_sigma: "float",
+    min_keep: "size_t",
+    penalty_last_n: "int32_t",
+    penalty_repeat: "float",
+    penalty_freq: "float",
+    penalty_present: "float",
+    seed: "uint64_t",
+    mode: "int32_t",
+    rng: "int32_t",
+    method: "int32_t",
+    order: "int32_t",
+    bias: "void *",
+    n_bias: "size_t",
+});
+
+// Name in JavaScript: name in C, and what it takes.
+const PARAMS = {
+    temperature: ["temperature", number],
+    topK: ["top_k", int32],
+    topP: ["top_p", number],
+    minP: ["min_p", number],
+    typicalP: ["typical_p", number],
+    topNSigma: ["top_n_sigma", number],
+    minKeep: ["min_keep", size],
+    penaltyLastN: ["penalty_last_n", int32],
+    penaltyRepeat: ["penalty_repeat", number],
+    penaltyFreq: ["penalty_freq", number],
+    penaltyPresent: ["penalty_present", number],
+    seed: ["seed", size],
+    rng: ["rng", (value, what) => oneOf(RNG, value, what)],
+    method: ["method", (value, what) => oneOf(METHOD, value, what)],
+    order: ["order", (value, what) => oneOf(ORDER, value, what)],
+};
+
+const NATIVE_STATS = koffi.struct({
+    struct_size: "size_t",
+    model_entropy: "float",
+    surprisal: "float",
+    sampling_entropy: "float",
+    n_vocab: "int32_t",
+    after_top_k: "int32_t",
+    after_typical: "int32_t",
+    after_top_p: "int32_t",
+    after_min_p: "int32_t",
+    after_top_n_sigma: "int32_t",
+    sampling_surprisal: "float",
+    n_accepted: "uint64_t",
+});
+
+const PARAMS_POINTER = koffi.pointer(NATIVE_PARAMS);
+const defaultParams = declare("default_params", NATIVE_PARAMS);
+const create = declare("new", "void *", PARAMS_POINTER);
+const clone = declare("clone", "void *", "void *");
+const free = declare("free", "void", "void *");
+const setParams = declare("set_params", "int", "void *", PARAMS_POINTER);
+const accept = declare("accept", "void", "void *", "int32_t");
+const reset = declare("reset", "void", "void *");
+const sample = {
+    f32: declare("sample", "int32_t", "void *", "void *", "int32_t"),
+    f16: declare("sample_f16", "int32_t", "void *", "void *", "int32_t"),
+    bf16: declare("sample_bf16", "int32_t", "void *", "void *", "int32_t"),
+};
+const candidatesOf = declare("candidates", "int", "void *", "void *", "size_t");
+const measure = declare("measure", "int", "void *", "bool");
+const lastStats = declare("last_stats", "int", "void *", koffi.inout(koffi.pointer(NATIVE_STATS)));
+const stateSize = declare("state_size", "size_t", "void *");
+const stateSave = declare("state_save", "int", "void *", "void *", "size_t");
+const stateLoad = declare("state_load", "int", "void *", "void *", "size_t");
+
+function oneOf(names, value, what) {
+    if (!Object.hasOwn(names, value)) {
+        const known = Object.keys(names).join(", ");
+        throw invalid(`${what}: ${shown(value)} is none of ${known}`);
+    }
+    return names[value];
+}
+
+/** The struct of C's. */
+function native(params) {
+    const found = defaultParams();
+    for (const [name, value] of Object.entries(params)) {
+        if (value === undefined || name === "bias") {
+            continue;
+        }
+        if (!Object.hasOwn(PARAMS, name)) {
+            throw invalid(`${name} is no parameter of a sieve`);
+        }
+        const [member, convert] = PARAMS[name];
+        found[member] = convert(value, name);
+    }
+    const bias = biasBytes(params.bias ?? {});
+    if (bias.length > 0) {
+        found.bias = bias;
+        found.n_bias = bias.length / 8;
+    }
+    return found;
+}
+
+/** What marks the second argument of the constructor as `clone`'s. */
+const HANDLE = Symbol("handle");
+
+class Sieve extends Held {
+    #params;
+
+    constructor(params = {}, clone = {}) {
+        super(clone[HANDLE] ?? made(create(native(params))), free);
+        this.#params = { ...params };
+    }
+
+    sample(logits, kind) {
+        const found = logitsKind(logits, kind);
+        return check(sample[found](this.handle, logits, logits.length));
+    }
+
+    accept(token) {
+        if (int32(token, "token") < 0) {
+            throw invalid(`token: ${token} is negative`);
+        }
+        accept(this.handle, token);
+    }
+
+    reset() {
+        reset(this.handle);
+    }
+
+    get params() {
+        return { ...this.#params };
+    }
+
+    update(changes) {
+        const params = { ...this.#params, ...changes };
+        check(setParams(this.handle, native(params)));
+        this.#params = params;
+    }
+
+    clone() {
+        return new Sieve(this.#params, { [HANDLE]: made(clone(this.handle)) });
+    }
+
+    candidates() {
+        const n = check(candidatesOf(this.handle, null, 0));
+        return candidates(n, (bytes) => check(candidatesOf(this.handle, bytes, n)));
+    }
+
+    measure(measured = true) {
+        check(measure(this.handle, Boolean(measured)));
+    }
+
+    get stats() {
+        const found = { struct_size: koffi.sizeof(NATIVE_STATS) };
+        check(lastStats(this.handle, found));
+        return {
+            modelEntropy: found.model_entropy,
+            surprisal: found.surprisal,
+            samplingEntropy: found.sampling_entropy,
+            samplingSurprisal: found.sampling_surprisal,
+            nVocab: found.n_vocab,
+            afterTopK: found.after_top_k,
+            afterTypical: found.after_typical,
+            afterTopP: found.after_top_p,
+            afterMinP: found.after_min_p,
+            afterTopNSigma: found.after_top_n_sigma,
+            nAccepted: Number(found.n_accepted),
+        };
+    }
+
+    save() {
+        const bytes = new Uint8Array(Number(stateSize(this.handle)));
+        check(stateSave(this.handle, bytes, bytes.length));
+        return bytes;
+    }
+
+    load(state) {
+        if (!(state instanceof Uint8Array)) {
+            throw invalid("state: a Uint8Array is expected");
+        }
+        check(stateLoad(this.handle, state, state.length));
+    }
+}
+
+module.exports = { RANDOM_SEED, Sieve };
