@@ -86,10 +86,10 @@ pub mod trie;
 pub mod vocabulary;
 
 pub use llama_sieve_constraints::quoted;
-pub(crate) use llama_sieve_kernels::lcg;
 pub use llama_sieve_kernels::{
     algorithms, environment, host_profile, kernels, memory, per_thread, simd, token,
 };
+pub(crate) use llama_sieve_kernels::{lcg, random};
 
 pub use built_in::{BuiltIn, InGraph};
 pub use candidates::Candidates;

@@ -8,19 +8,18 @@
 //! from instead: 16 bytes of state, which can be taken out and put back. [`at_position`] has no
 //! state: a hash of a seed and a position, so that any position can be replayed alone.
 
-use llama_sieve_kernels::random::random_number;
 pub use llama_sieve_kernels::random::{mix, process_key};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use crate::algorithms::{Softmax, Workspace};
 use crate::host_profile::HostProfile;
+use crate::random::random_number;
 use crate::token::TokenData;
 
 /// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
-/// Returns the seed that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one from
-/// the operating system.
+/// Returns the seed that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one.
 pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;

@@ -1,18 +1,13 @@
 // A program that ends where it makes a system call which it does not need: what it makes, and the
 // tokens that this gives.
 
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-
 #include <cmath>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <vector>
 
+#include "../filter.h"
 #include "llama.h"
 
 namespace {
@@ -20,30 +15,6 @@ namespace {
 [[noreturn]] void fail(const char * what) {
     std::fprintf(stderr, "filtered: %s\n", what);
     std::exit(1);
-}
-
-// Memory, locks, signals, random numbers, the clock, who it is, and what ends it.
-const unsigned allowed[] = {
-    SYS_brk,           SYS_mmap,         SYS_munmap,         SYS_mremap,       SYS_mprotect,
-    SYS_madvise,       SYS_futex,        SYS_rt_sigaction,   SYS_rt_sigprocmask, SYS_rt_sigreturn,
-    SYS_sigaltstack,   SYS_getrandom,    SYS_clock_gettime,  SYS_sched_yield,  SYS_write,
-    SYS_writev,        SYS_fstat,        SYS_newfstatat,     SYS_getpid,       SYS_gettid,
-    SYS_exit,          SYS_exit_group,
-};
-
-void filter() {
-    std::vector<sock_filter> program;
-    program.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)));
-    for (unsigned number : allowed) {
-        program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1));
-        program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-    }
-    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
-    const sock_fprog all = { static_cast<unsigned short>(program.size()), program.data() };
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all) != 0) {
-        fail("there are no filters of system calls here");
-    }
 }
 
 // The token that a sampler and a draw behind it give, for some texts so far.
@@ -83,7 +54,7 @@ int main(int argc, char ** argv) {
     }
     const llama_vocab * vocab = llama_model_get_vocab(model);
     const int           n = llama_vocab_n_tokens(vocab);
-    filter();
+    end_at_other_system_calls();
     const llama_logit_bias biases[] = { { 5, 1.5f }, { 9, -INFINITY } };
     const char *           breakers[] = { "\n", "." };
     show("top-k", llama_sampler_init_top_k(40), n);

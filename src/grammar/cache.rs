@@ -15,6 +15,7 @@ use crate::grammar::engine::Engine;
 use crate::grammar::limits::{MAX_CACHE_BYTES, MAX_CACHED};
 use crate::grammar::parser::{ParseError, Repetitions, parse};
 use crate::grammar::vocabulary_tree::VocabularyTree;
+use crate::random::ProcessState;
 use crate::sync::Mutex;
 use crate::token::Token;
 use crate::trie::cache::CacheStats;
@@ -28,7 +29,7 @@ pub struct Key {
 }
 
 struct Cache {
-    engines: LruCache<Key, Arc<Engine>>,
+    engines: LruCache<Key, Arc<Engine>, ProcessState>,
     hits: u64,
     misses: u64,
     evictions: u64,
@@ -41,7 +42,7 @@ const CAPACITY: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     let mut cache = CACHE.lock();
     look(cache.get_or_insert_with(|| Cache {
-        engines: LruCache::new(CAPACITY),
+        engines: LruCache::with_hasher(CAPACITY, ProcessState::default()),
         hits: 0,
         misses: 0,
         evictions: 0,

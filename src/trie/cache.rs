@@ -9,7 +9,7 @@
 //! Tries are shared by `Arc`, so one in use survives its eviction. Safe from any thread; nothing is
 //! parsed under the lock.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 
 use crate::fault;
 use crate::memory;
+use crate::random::ProcessState;
 use crate::sync::Mutex;
 use crate::token::Token;
 use crate::trie::arena::{Trie, ascending, sorted_leaves};
@@ -49,14 +50,6 @@ pub struct CacheStats {
 /// The most payloads that are known.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
-/// Returns the hash function of payloads: with other keys in each process, so that nobody can make
-/// two payloads that evict each other.
-fn hasher() -> RandomState {
-    // No `LazyLock`, whose synchronisation a thread sanitizer does not see.
-    static HASHER: parking_lot::Mutex<Option<RandomState>> = parking_lot::Mutex::new(None);
-    HASHER.lock().get_or_insert_with(RandomState::new).clone()
-}
-
 /// A payload to be found. The hash says where to look; the bytes decide.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
@@ -66,7 +59,8 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(json: &'a [u8]) -> Self {
-        let hash = hasher().hash_one(json);
+        // With another key in each process, so that nobody can make payloads that evict each other.
+        let hash = ProcessState::default().hash_one(json);
         Self { hash, json }
     }
 }
@@ -86,9 +80,9 @@ impl Known {
 
 struct Cache {
     /// The tries, by the canonical form of the payload.
-    tries: LruCache<Key, Arc<Trie>>,
+    tries: LruCache<Key, Arc<Trie>, ProcessState>,
     /// Payloads of these tries, by their hash. Each goes with its trie.
-    known: LruCache<u64, Known>,
+    known: LruCache<u64, Known, ProcessState>,
     stats: CacheStats,
     reordered: u64,
 }
@@ -224,8 +218,8 @@ impl Shared {
     fn with<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
         let mut cache = self.cache.lock();
         look(cache.get_or_insert_with(|| Cache {
-            tries: LruCache::new(self.capacity),
-            known: LruCache::unbounded(),
+            tries: LruCache::with_hasher(self.capacity, ProcessState::default()),
+            known: LruCache::unbounded_with_hasher(ProcessState::default()),
             stats: CacheStats::default(),
             reordered: 0,
         }))

@@ -331,3 +331,13 @@ fn what_the_tokenizer_throws_passes_through_dry() {
         assert_eq!(text, "the exceptions pass\n");
     }
 }
+
+/// Hosts that are shut in may end where a system call is made that samplers do not need.
+#[test]
+fn no_constructor_and_no_sampler_needs_a_system_call_of_its_own() {
+    let build = Build::new("filtered", "c-tests/filtered.c");
+    let program = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    let said = program.build().succeed(&[&model]);
+    assert_eq!(said, "no other system call\n");
+}

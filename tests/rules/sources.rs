@@ -196,6 +196,62 @@ fn a_number_that_is_followed_elsewhere_would_be_found() {
     assert!(!follows_a_number("    // from_raw_parts"));
 }
 
+/// The modules whose maps and sets all name a hasher of their own.
+const WITH_HASHERS: [&str; 4] = [
+    "crates/constraints/src/grammar/hash.rs",
+    "crates/kernels/src/memory.rs",
+    "crates/kernels/src/random.rs",
+    "src/history.rs",
+];
+
+/// True if a source can name a map or set whose hasher asks the operating system for its keys.
+fn hashes_by_default(source: &str) -> bool {
+    let std = source.split("std::collections::").skip(1);
+    let mut named = std.filter_map(|rest| rest.split(';').next());
+    let of_lru = ["LruCache::new(", "LruCache::unbounded("];
+    named.any(|names| names.contains("HashMap") || names.contains("HashSet"))
+        || source.contains("hash::RandomState")
+        || source.contains("hash_map::RandomState")
+        || of_lru.iter().any(|made| source.contains(made))
+}
+
+/// A filter of system calls may end a process that asks for random numbers: see
+/// `llama_sieve_kernels::random`.
+#[test]
+fn no_map_has_the_default_hasher() {
+    let folders = SOURCES.iter().map(|folder| root().join(folder));
+    let files: Vec<_> = folders.flat_map(|folder| rust_files(&folder)).collect();
+    for path in files {
+        let name = path.strip_prefix(root()).expect("inside").display();
+        let name = name.to_string();
+        if WITH_HASHERS.contains(&&*name) || name.contains("tests") {
+            continue;
+        }
+        let source = read(&path);
+        let product = source
+            .split("#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default();
+        assert!(!hashes_by_default(product), "{name} has a default hasher");
+    }
+}
+
+#[test]
+fn a_default_hasher_would_be_found() {
+    for source in [
+        "use std::collections::HashMap;",
+        "use std::collections::{\n    BTreeMap, HashSet,\n};",
+        "let x: std::collections::HashMap<u8, u8>;",
+        "use std::hash::RandomState;",
+        "LruCache::new(n)",
+    ] {
+        assert!(hashes_by_default(source), "{source}");
+    }
+    assert!(!hashes_by_default(
+        "use std::collections::VecDeque;\nHashMap"
+    ));
+}
+
 #[test]
 fn exports_are_only_made_in_ffi() {
     for folder in ["src", "crates"] {

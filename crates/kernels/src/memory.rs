@@ -13,10 +13,12 @@
 //! that makes or sets something, and for each 4 KiB that it reserves.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet, TryReserveError};
+use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasher, Hash};
 use std::hint::black_box;
 use std::panic::resume_unwind;
+
+use crate::random::HashSet;
 
 /// The payload of the unwinding after a failed allocation.
 #[derive(Debug)]
@@ -92,7 +94,7 @@ pub fn with_room<T>(n: usize) -> Result<Vec<T>, TryReserveError> {
 
 /// Empty, with room for `n` elements.
 pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveError> {
-    let mut set = HashSet::new();
+    let mut set = HashSet::default();
     claim(table_bytes::<T>(n))?;
     set.try_reserve(n)?;
     Ok(set)

@@ -1,35 +1,82 @@
-//! Random bytes of the operating system, and keys of hashes that are made of them.
+//! Keys of hashes, and seeds where none was given, without system calls that a filter may refuse.
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes that the operating system has drawn.
-///
-/// On Linux by the system call: the crate first looks for the C library's function, for which the
-/// dynamic linker's lock is taken.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn random() -> Option<[u8; 8]> {
-    let mut bytes = [0; 8];
-    // SAFETY: the kernel writes at most so many bytes there.
-    let written = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
-    if usize::try_from(written) == Ok(bytes.len()) {
-        return Some(bytes);
+/// A hash map whose keys a stranger may choose.
+pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessState>;
+/// A hash set whose members a stranger may choose.
+pub type HashSet<T> = std::collections::HashSet<T, ProcessState>;
+
+/// Makes hashers of the standard library's SipHash that have read the process's key. std's
+/// `RandomState` does so too, but asks the operating system for its keys.
+#[derive(Clone, Copy)]
+pub struct ProcessState(u64);
+
+impl std::fmt::Debug for ProcessState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ProcessState")
     }
-    getrandom::fill(&mut bytes).ok().map(|()| bytes)
+}
+
+impl Default for ProcessState {
+    fn default() -> Self {
+        Self(process_key())
+    }
+}
+
+impl BuildHasher for ProcessState {
+    type Hasher = DefaultHasher;
+
+    #[inline]
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
+    }
+}
+
+/// Bytes that the kernel has drawn for the process and laid beside its arguments. `None` where
+/// somebody has wiped them since, as the runtime of Go does.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn bytes_of_process() -> Option<[u8; 16]> {
+    // SAFETY: only reads what the kernel told the process.
+    let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    let bytes = std::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
+    // SAFETY: the kernel's pointer to 16 bytes, which stay for the life of the process; null of a
+    // kernel that has none.
+    let bytes = unsafe { bytes.as_ref() }.copied();
+    bytes.filter(|bytes| bytes.iter().any(|&byte| byte != 0))
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-fn random() -> Option<[u8; 8]> {
-    let mut bytes = [0; 8];
+fn bytes_of_process() -> Option<[u8; 16]> {
+    None
+}
+
+/// Bytes that the operating system draws.
+fn bytes_of_system() -> Option<[u8; 16]> {
+    let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-/// Returns a number that the operating system has drawn. One that gives no random numbers still
-/// gives a different one at each call.
+/// Returns nanoseconds of the clock.
+fn now() -> u128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos())
+}
+
+/// Returns a number that cannot be foreseen, another one at each call and in each process, forked
+/// ones included. No key for cryptography.
 pub fn random_number() -> u64 {
-    random().map(u64::from_ne_bytes).unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.map_or(0, |since| since.as_nanos() as u64)
-    })
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let mut hasher = ProcessState::default().build_hasher();
+    hasher.write_u64(CALLS.fetch_add(1, Ordering::Relaxed));
+    hasher.write_u128(now());
+    hasher.write_u32(std::process::id());
+    hasher.finish()
 }
 
 /// The process's key; 0 before it is chosen.
@@ -49,9 +96,17 @@ pub fn process_key() -> u64 {
 /// Two threads that choose at once agree on the first.
 #[cold]
 fn choose_key() -> u64 {
-    let chosen = random_number() | 1;
+    let chosen = key_of(bytes_of_process().or_else(bytes_of_system));
     let first = KEY.compare_exchange(0, chosen, Ordering::Relaxed, Ordering::Relaxed);
     first.err().unwrap_or(chosen)
+}
+
+/// Returns a hash of random bytes, from which these cannot be had back: the C library guards stacks
+/// with the process's. Without any, that of the time.
+fn key_of(bytes: Option<[u8; 16]>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(&bytes.unwrap_or_else(|| now().to_ne_bytes()));
+    hasher.finish() | 1
 }
 
 /// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant
@@ -62,3 +117,6 @@ pub fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! Makes a sampler of a grammar that C passes, lazy or not, under our own names or a host's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -18,6 +17,7 @@ use crate::grammar::parser::{Repetitions, token_texts};
 use crate::grammar::triggers::Triggers;
 use crate::grammar::{Grammar, Refused};
 use crate::memory;
+use crate::random::HashMap;
 use crate::token::Token;
 
 pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();

@@ -1,6 +1,5 @@
 //! Tags in free text for C.
 
-use std::collections::HashMap;
 use std::ffi::c_char;
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -16,6 +15,7 @@ use crate::ffi::known_vocabularies::{Known, known};
 use crate::grammar::tags::Tags;
 use crate::grammar::{Grammar, limits};
 use crate::memory;
+use crate::random::HashMap;
 use crate::token::Token;
 
 /// The most tags of a description.

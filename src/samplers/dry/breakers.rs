@@ -6,12 +6,13 @@
 //! without looking at all. So memory follows from the bytes of the breakers, each of which may have
 //! 20 tokens behind it, and from the number of tokens.
 
-use std::collections::{HashMap, TryReserveError};
+use std::collections::TryReserveError;
 use std::ops::Range;
 
 use super::prefixes::{Prefixes, ROOT};
 use crate::history::TokenMap;
 use crate::memory::{copied, exhausted, grow_map, push, with_room};
+use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
@@ -248,7 +249,7 @@ impl<'a> FoundBreakers<'a> {
             head.beginning = places[head.beginning as usize];
         }
         self.breakers.for_each_contained(|tail| tails[tail].1 -= 1);
-        let mut numbers = HashMap::new();
+        let mut numbers = HashMap::default();
         for (text, users) in tails {
             let rest = match users {
                 0 => UNUSED,

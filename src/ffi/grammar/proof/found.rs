@@ -7,6 +7,7 @@ use lru::LruCache;
 
 use crate::ffi::grammar::proof::samples::Samples;
 use crate::grammar::limits::MAX_CACHED;
+use crate::random::ProcessState;
 use crate::sync::Mutex;
 
 /// A part of grammars that builds of llama.cpp differ in. Each part is proven when the first
@@ -41,7 +42,7 @@ pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
     verdicts: [OnceLock<Verdict>; N_PARTS],
     /// Digests of the texts that the host's constructors have accepted.
-    accepted: Mutex<Option<LruCache<Digest, ()>>>,
+    accepted: Mutex<Option<LruCache<Digest, (), ProcessState>>>,
 }
 
 /// The SHA-256 of what a constructor is given.
@@ -70,7 +71,8 @@ impl Proofs {
     /// The host has accepted this.
     pub(in crate::ffi::grammar) fn accept(&self, digest: Digest) {
         let mut accepted = self.accepted.lock();
-        let accepted = accepted.get_or_insert_with(|| LruCache::new(MOST_ACCEPTED));
+        let accepted = accepted
+            .get_or_insert_with(|| LruCache::with_hasher(MOST_ACCEPTED, ProcessState::default()));
         accepted.put(digest, ());
     }
 }

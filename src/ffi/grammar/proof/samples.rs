@@ -4,6 +4,7 @@
 use crate::grammar::VocabularyTree;
 use crate::grammar::utf8::lead;
 use crate::grammar::vocabulary_tree::Kind;
+use crate::random::HashSet;
 use crate::token::{Token, TokenData};
 
 /// The most candidates that are looked at one by one, by ours as by llama.cpp's own: the mask of
@@ -257,7 +258,7 @@ impl Found {
         ids.extend(self.in_brackets.iter().map(|&(_, token)| token));
         ids.extend(&self.long);
         ids.retain(|&id| usize::try_from(id).is_ok_and(|id| id < n_tokens));
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::default();
         ids.retain(|&id| seen.insert(id));
         let lower = ('a'..='z').chain('A'..='Z');
         let mut letters = lower.filter_map(|letter| {

@@ -11,9 +11,10 @@ mod repetitions;
 mod tests;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
+
+use llama_sieve_kernels::random::HashMap;
 
 use crate::grammar::elements::{
     About, Class, Classes, ENDLESS, Element, Repeat, Rules, Written, host_check_ends,
@@ -170,7 +171,7 @@ pub fn token_texts(text: &[u8], root: &[u8], repetitions: Repetitions) -> Vec<Ve
     if !text.contains(&b'<') {
         return Vec::new();
     }
-    let texts = RefCell::new(HashMap::new());
+    let texts = RefCell::new(HashMap::default());
     // Whatever is wrong with the text is told by whoever parses it in earnest.
     let _ = parse(text, root, repetitions, |text| {
         let mut texts = texts.borrow_mut();
@@ -279,7 +280,7 @@ impl<'a> Parser<'a> {
             token,
             repetitions: Repetitions::AsLlamaCpp,
             classes: Classes::default(),
-            names: HashMap::new(),
+            names: HashMap::default(),
             symbols: Vec::new(),
             n_numbers: 0,
             defined_before: 0,

@@ -3,8 +3,9 @@
 
 // In bounds: positions of members and elements are below the numbers of them.
 
-use std::collections::HashMap;
 use std::rc::Rc;
+
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use crate::grammar::elements::{ENDLESS, Element, Written, left_recursive};
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
@@ -91,7 +92,7 @@ impl Emitter {
         let mut emitter = Self {
             compiler,
             output: Output::default(),
-            rules: HashMap::new(),
+            rules: HashMap::default(),
             to_do: Vec::new(),
             space: Vec::new(),
         };
@@ -236,7 +237,7 @@ impl Emitter {
     fn strings(&mut self, strings: &Strings, at: JsonId) -> Answer<Vec<Sequence>> {
         if let Some(texts) = &strings.only {
             let mut all = Vec::new();
-            let mut seen = std::collections::HashSet::new();
+            let mut seen = HashSet::default();
             for text in texts {
                 let n = text.chars().count() as u64;
                 let is_in = |&(lang, is_in): &(u32, bool)| {
@@ -454,7 +455,7 @@ impl Emitter {
             return Ok(None);
         }
         let comma = self.comma()?;
-        let mut rules: HashMap<(u64, Vec<u64>), u32> = HashMap::new();
+        let mut rules: HashMap<(u64, Vec<u64>), u32> = HashMap::default();
         let start = (0, vec![0; counted.len()]);
         let rule = self.output.reserve();
         rules.insert(start.clone(), rule);
@@ -753,7 +754,7 @@ impl Emitter {
             self.compiler.leave_out(refusal)?;
             witnesses.clear();
         }
-        let mut others = HashMap::new();
+        let mut others = HashMap::default();
         let all_witnesses = (1_u64 << witnesses.len()) - 1;
         for before in 0..=all_witnesses {
             for now in (0..=all_witnesses).filter(|now| other.is_some() && now & before == 0) {
@@ -1017,8 +1018,8 @@ impl Emitter {
             n: (0, 0),
             witnesses: (0, 0),
         };
-        let mut rules: HashMap<SoFar, u32> = HashMap::new();
-        let mut written: HashMap<(usize, u64), Sequence> = HashMap::new();
+        let mut rules: HashMap<SoFar, u32> = HashMap::default();
+        let mut written: HashMap<(usize, u64), Sequence> = HashMap::default();
         let mut to_do = vec![start];
         let first = self.output.reserve();
         rules.insert(start, first);

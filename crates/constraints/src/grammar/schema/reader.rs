@@ -5,8 +5,9 @@
 
 // In bounds: numbers of values are positions in a list that only grows.
 
-use std::collections::HashSet;
 use std::rc::Rc;
+
+use llama_sieve_kernels::random::HashSet;
 
 use crate::grammar::limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_TEXT, MAX_SCHEMA_VALUES};
 use crate::grammar::schema::decimal::Decimal;
@@ -255,7 +256,7 @@ impl<'a> Reader<'a> {
     fn object(&mut self, id: JsonId, depth: usize) -> Answer<Json> {
         self.at += 1;
         let mut members: Vec<(Rc<str>, JsonId)> = Vec::new();
-        let mut names: HashSet<Rc<str>> = HashSet::new();
+        let mut names: HashSet<Rc<str>> = HashSet::default();
         self.space();
         if self.eat(b'}') {
             return Ok(Json::Object(members.into()));

@@ -1,6 +1,6 @@
 //! Where references lead: identifiers, anchors and pointers within one text. Nothing is fetched.
 
-use std::collections::HashMap;
+use llama_sieve_kernels::random::HashMap;
 
 use crate::grammar::schema::reader::{Document, Json, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
@@ -74,10 +74,10 @@ impl References {
         let mut references = Self {
             draft,
             is_said,
-            bases: HashMap::new(),
-            resources: HashMap::new(),
-            anchors: HashMap::new(),
-            dynamic: HashMap::new(),
+            bases: HashMap::default(),
+            resources: HashMap::default(),
+            anchors: HashMap::default(),
+            dynamic: HashMap::default(),
             has_recursive_anchor: false,
         };
         references

@@ -5,9 +5,10 @@
 //! intersection, `not` a difference, and a reference that leads back to itself is an expression
 //! with a number.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
+
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_STEPS, MAX_SCHEMA_WAYS};
 use crate::grammar::schema::automaton::{Dfa, Shared};
@@ -378,14 +379,14 @@ impl Compiler {
             options,
             left_out: Vec::new(),
             exprs: Vec::new(),
-            numbers: HashMap::new(),
-            shapes: HashMap::new(),
+            numbers: HashMap::default(),
+            shapes: HashMap::default(),
             open: Vec::new(),
             langs: Vec::new(),
-            lang_numbers: HashMap::new(),
-            empty: HashMap::new(),
-            string_automata: HashMap::new(),
-            number_automata: HashMap::new(),
+            lang_numbers: HashMap::default(),
+            empty: HashMap::default(),
+            string_automata: HashMap::default(),
+            number_automata: HashMap::default(),
             work,
         };
         compiler.number(Expr::Any);
@@ -626,7 +627,7 @@ impl Compiler {
                 put(&mut shape.arrays, both);
             }
         }
-        let mut seen = HashSet::new();
+        let mut seen = HashSet::default();
         for x in &a.objects {
             for y in &b.objects {
                 self.spend(x.cost(y) + shape.objects.len())?;

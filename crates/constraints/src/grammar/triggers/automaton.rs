@@ -14,10 +14,10 @@
 
 // In bounds: numbers of states and addresses are positions in the tables that gave them.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
+use llama_sieve_kernels::random::{HashMap, ProcessState};
 use parking_lot::Mutex;
 
 use crate::grammar::limits::{MAX_TRIGGER_TABLES, MIN_TRIGGER_TABLES, TRIGGER_TABLES_PER_STATE};
@@ -109,7 +109,7 @@ pub struct Automaton {
     has_words: bool,
     /// The state in which every text begins.
     start: Arc<Shape>,
-    hasher: RandomState,
+    hasher: ProcessState,
     most_bytes: usize,
     tables: Mutex<Tables>,
 }
@@ -169,7 +169,7 @@ impl Automaton {
             .iter()
             .any(|inst| matches!(inst, Inst::Word { .. }));
         let (class_of, one_of) = classes(program, has_words);
-        let hasher = RandomState::new();
+        let hasher = ProcessState::default();
         let mut scratch = Scratch::default();
         scratch.begin(program);
         scratch.close_beginnings(program, Left::Begin);
@@ -468,7 +468,7 @@ impl Scratch {
     }
 
     /// Makes a state of the instructions and matches that a closure has found.
-    fn finish(&mut self, program: &Program, left: Left, hasher: &RandomState) -> Shape {
+    fn finish(&mut self, program: &Program, left: Left, hasher: &ProcessState) -> Shape {
         self.items.sort_unstable();
         self.hits.sort_unstable();
         self.hits.dedup();

@@ -2,7 +2,7 @@
 
 // In bounds: addresses are positions in the program that gave them.
 
-use std::collections::HashMap;
+use llama_sieve_kernels::random::HashMap;
 
 use crate::grammar::limits::MAX_TRIGGER_STATES;
 use crate::grammar::triggers::byte_set::ByteSet;

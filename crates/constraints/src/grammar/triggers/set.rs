@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use llama_sieve_kernels::random::ProcessState;
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
@@ -24,7 +25,7 @@ const MOST: NonZeroUsize = NonZeroUsize::new(MAX_TRIGGERS_CACHED).unwrap();
 
 type Digest32 = [u8; 32];
 
-static CACHE: Mutex<Option<LruCache<Digest32, Arc<Triggers>>>> = Mutex::new(None);
+static CACHE: Mutex<Option<LruCache<Digest32, Arc<Triggers>, ProcessState>>> = Mutex::new(None);
 
 /// Patterns that a lazy grammar waits for.
 #[derive(Debug)]
@@ -177,8 +178,12 @@ fn digest(patterns: &[&[u8]]) -> Digest32 {
     hash.finalize().into()
 }
 
-fn with<T>(look: impl FnOnce(&mut LruCache<Digest32, Arc<Triggers>>) -> T) -> T {
-    look(CACHE.lock().get_or_insert_with(|| LruCache::new(MOST)))
+fn with<T>(look: impl FnOnce(&mut LruCache<Digest32, Arc<Triggers>, ProcessState>) -> T) -> T {
+    look(
+        CACHE
+            .lock()
+            .get_or_insert_with(|| LruCache::with_hasher(MOST, ProcessState::default())),
+    )
 }
 
 fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
