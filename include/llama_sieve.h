@@ -503,10 +503,10 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
- has. Should a member that is not this library's throw, what stands behind its chain in out is
- not written. With out untouched: arrays NULL, n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or
- there twice (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0, n_threads < 0, no host. n
- 0 does nothing.
+ has. Should a member that is not this library's throw, the chains that have no such member are
+ written, and of the others those that stand before its chain. With out untouched: arrays NULL,
+ n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits
+ NULL, n_vocab <= 0, n_threads < 0, no host. n 0 does nothing.
 
  The caller guarantees:
  chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler

@@ -341,3 +341,15 @@ fn no_constructor_and_no_sampler_needs_a_system_call_of_its_own() {
     let said = program.build().succeed(&[&model]);
     assert_eq!(said, "no other system call\n");
 }
+
+#[test]
+fn a_batch_in_which_a_member_throws_has_written_what_the_header_says() {
+    for (name, link) in [
+        ("throwing_member_static", Link::Static),
+        ("throwing_member_shared", Link::Shared),
+    ] {
+        let build = Build::new(name, "c-tests/throwing_member.cpp");
+        let build = build.with_ours(link).with_llama(link);
+        assert_eq!(build.build().succeed(&[]), "the others were written\n");
+    }
+}
