@@ -1967,6 +1967,9 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
 
  json describes the tags:
+/* The most bytes of all begin and end tags together; those that are tokens do not count. */
+#define LLAMA_SIEVE_TAGS_MAX_TEXT 131072
+
 
  {"tags": [{"begin": "<f>", "regex": "[0-9]+", "end": "</f>"},
             {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
@@ -1981,7 +1984,7 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
 
  The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
  names the tag and what is wrong with it, where the description cannot be read, is beyond
- LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_JSON_MAX_*,
+ LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
  LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a
  bit of flags is set. Classes of patterns and steps of schemas count for all tags together.
  The host's tokenizer is asked for tokens by their texts; its exceptions pass through.

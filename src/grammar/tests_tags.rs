@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::grammar::limits::{MAX_TAG_TEXT, MAX_TAGS};
+use crate::grammar::limits::{MAX_TAG_TEXT, MAX_TAG_TEXTS, MAX_TAGS};
 use crate::grammar::tags::Tags;
 use crate::grammar::tests_texts::tree;
 use crate::grammar::{Grammar, VocabularyTree};
@@ -267,4 +267,28 @@ fn refusals_name_the_tag() {
         let error = made(json, &tree).expect_err(told);
         assert!(error.contains(told), "{told}: {error}");
     }
+}
+
+/// Time and memory follow from the characters of all tags together.
+#[test]
+fn the_texts_of_all_tags_are_limited_together() {
+    let tree = tree(pieces());
+    let of = |n_more: usize| {
+        let n = MAX_TAG_TEXTS / MAX_TAG_TEXT;
+        let tags = (0..n).map(|i| {
+            let begin = format!("<{i:03}>");
+            let end = "ab1x".repeat(MAX_TAG_TEXT);
+            let n_bytes = MAX_TAG_TEXT - begin.len() + usize::from(i < n_more);
+            let end = end.get(i..i + n_bytes).unwrap_or_default();
+            format!(r#"{{"begin": "{begin}", "regex": "a", "end": "{end}"}}"#)
+        });
+        let tags: Vec<String> = tags.collect();
+        format!(r#"{{"tags": [{}]}}"#, tags.join(","))
+    };
+    made(&of(0), &tree).expect("as many as may be");
+    let told = made(&of(1), &tree).expect_err("one more");
+    assert!(
+        told.contains("131073 bytes together") && told.contains("LLAMA_SIEVE_TAGS_MAX_TEXT"),
+        "{told}"
+    );
 }

@@ -24,6 +24,9 @@ const _: () = assert!(LLAMA_SIEVE_TAGS_MAX == limits::MAX_TAGS);
 /// The most bytes of a begin or end tag.
 pub const LLAMA_SIEVE_TAGS_MAX_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_BYTES == limits::MAX_TAG_TEXT);
+/// The most bytes of all begin and end tags together; those that are tokens do not count.
+pub const LLAMA_SIEVE_TAGS_MAX_TEXT: usize = 131_072;
+const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_TEXT == limits::MAX_TAG_TEXTS);
 
 const CALL: &str = "llama_sieve_init_tags";
 
@@ -45,7 +48,7 @@ const CALL: &str = "llama_sieve_init_tags";
 ///
 /// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
 /// names the tag and what is wrong with it, where the description cannot be read, is beyond
-/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_BYTES, LLAMA_SIEVE_JSON_MAX_*,
+/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
 /// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a
 /// bit of `flags` is set. Classes of patterns and steps of schemas count for all tags together.
 /// The host's tokenizer is asked for tokens by their texts; its exceptions pass through.

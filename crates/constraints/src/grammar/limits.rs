@@ -64,6 +64,8 @@ pub const MAX_CHOICES: usize = 1 << 20;
 pub const MAX_TAGS: usize = 1 << 12;
 /// The most bytes of a begin or end tag.
 pub const MAX_TAG_TEXT: usize = 1 << 10;
+/// The most bytes of all begin and end tags.
+pub const MAX_TAG_TEXTS: usize = 1 << 17;
 
 /// The most bytes of all trigger patterns, or words.
 pub const MAX_TRIGGER_TEXT: usize = 1 << 20;

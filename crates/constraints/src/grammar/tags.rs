@@ -23,7 +23,7 @@ use serde_json::value::RawValue;
 use crate::grammar::builder::{Builder, TooLarge};
 use crate::grammar::elements::{Element, Rules};
 use crate::grammar::limits::{
-    MAX_ELEMENTS, MAX_PATTERN_CLASSES, MAX_RULES, MAX_TAG_TEXT, MAX_TAGS, MAX_TEXT,
+    MAX_ELEMENTS, MAX_PATTERN_CLASSES, MAX_RULES, MAX_TAG_TEXT, MAX_TAG_TEXTS, MAX_TAGS, MAX_TEXT,
 };
 use crate::grammar::parser::{Repetitions, token_texts, unlinked};
 use crate::grammar::pattern::{self, Extent, Plain};
@@ -83,10 +83,22 @@ enum Name {
 }
 
 impl Tag {
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        std::iter::once(&self.begin).chain(&self.end)
+    }
+
+    /// Bytes of the texts that it begins and ends with.
+    fn text_bytes(&self) -> usize {
+        let bytes = self.marks().map(|mark| match mark {
+            Mark::Text(text) => text.len(),
+            Mark::Token(_) => 0,
+        });
+        bytes.sum()
+    }
+
     /// The texts of the tokens that it begins and ends with.
     fn token_names(&self) -> impl Iterator<Item = &str> {
-        let marks = [Some(&self.begin), self.end.as_ref()].into_iter().flatten();
-        marks.filter_map(|mark| match mark {
+        self.marks().filter_map(|mark| match mark {
             Mark::Token(OneToken {
                 token: Name::Text(text),
             }) => Some(text.as_str()),
@@ -111,6 +123,13 @@ impl Tags {
             return Err(format!(
                 "there are {} tags, more than {MAX_TAGS} (LLAMA_SIEVE_TAGS_MAX)",
                 tags.tags.len()
+            ));
+        }
+        let n_bytes: usize = tags.tags.iter().map(Tag::text_bytes).sum();
+        if n_bytes > MAX_TAG_TEXTS {
+            return Err(format!(
+                "the begin and end tags have {n_bytes} bytes together, more than {MAX_TAG_TEXTS} \
+                 (LLAMA_SIEVE_TAGS_MAX_TEXT)"
             ));
         }
         for (i, tag) in tags.tags.iter().enumerate() {
