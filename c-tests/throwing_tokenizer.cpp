@@ -5,11 +5,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "gguf.h"
 #include "llama.h"
 #include "llama_sieve.h"
 
@@ -17,31 +17,6 @@
     if (!(condition)) std::fprintf(stderr, "%d: %s\n", __LINE__, #condition), std::exit(1)
 
 namespace {
-
-enum : uint32_t { INT32 = 5, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
-
-struct Gguf {
-    std::string bytes;
-
-    template <typename T> void put(T value) {
-        bytes.append(reinterpret_cast<const char *>(&value), sizeof value);
-    }
-    void put_text(const std::string & text) {
-        put<uint64_t>(text.size());
-        bytes += text;
-    }
-    void begin_array(const char * key, uint32_t kind, size_t n) {
-        put_text(key);
-        put<uint32_t>(ARRAY);
-        put<uint32_t>(kind);
-        put<uint64_t>(n);
-    }
-    void put_string(const char * key, const char * value) {
-        put_text(key);
-        put<uint32_t>(STRING);
-        put_text(value);
-    }
-};
 
 void write_vocabulary(const char * path) {
     const std::vector<std::string> texts = {"<unk>", "<s>", "</s>", "a", "b", "x#", "#", "!",
@@ -60,10 +35,7 @@ void write_vocabulary(const char * path) {
     file.begin_array("tokenizer.ggml.token_type", INT32, texts.size());
     // Unknown, two control tokens, and normal ones.
     for (size_t i = 0; i < texts.size(); i++) file.put<int32_t>(i == 0 ? 2 : i < 3 ? 3 : 1);
-    file.bytes.resize((file.bytes.size() + 31) / 32 * 32);
-    std::ofstream out(path, std::ios::binary);
-    out << file.bytes;
-    CHECK(out.good());
+    CHECK(file.write(path));
 }
 
 // Whether `call` throws what the tokenizer does.

@@ -1491,8 +1491,11 @@ void eliza_inference_clear_token_trie(void *handle);
 /* The most strings of a token trie of strings. */
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
-/* The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each. */
-#define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 65536
+/*
+ The most bytes of one of them, as of a token's text in a grammar or a tag. Tokenizers of a host
+ that split a text with std::regex recurse for each character of it: 512 KiB of stack are enough.
+ */
+#define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
 /*
  Makes a token trie of n strings, each a value and the name of its leaf, tokenized as it would
@@ -1503,7 +1506,8 @@ void eliza_inference_clear_token_trie(void *handle);
  path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
  is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
  UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
- tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through.
+ tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through; it
+ may take 512 KiB of stack. Longer values: their tokens, in such a payload.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
@@ -1556,7 +1560,8 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  empty or NULL grammar_str gives a sampler that does nothing. NULL, and llama_sieve_last_error
  says in which line and column what was expected, where the grammar cannot be read or exceeds one
  of LLAMA_SIEVE_GRAMMAR_MAX_*; also where vocab or grammar_root is NULL. Which token an
- element <text> is, the host's tokenizer says; an exception that it throws passes through.
+ element <text> is, the host's tokenizer says; an exception that it throws passes through, and
+ it may take 512 KiB of stack.
 
  After a token that the grammar does not allow the constraint is dead: only tokens that end the
  generation are allowed until llama_sampler_reset, and one message says so. In an array of
@@ -1962,14 +1967,14 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
 /* The most bytes of a begin or end tag. */
 #define LLAMA_SIEVE_TAGS_MAX_BYTES 1024
 
+/* The most bytes of all begin and end tags together; those that are tokens do not count. */
+#define LLAMA_SIEVE_TAGS_MAX_TEXT 131072
+
 /*
  Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
  JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
 
  json describes the tags:
-/* The most bytes of all begin and end tags together; those that are tokens do not count. */
-#define LLAMA_SIEVE_TAGS_MAX_TEXT 131072
-
 
  {"tags": [{"begin": "<f>", "regex": "[0-9]+", "end": "</f>"},
             {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
@@ -1987,7 +1992,8 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
  LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a
  bit of flags is set. Classes of patterns and steps of schemas count for all tags together.
- The host's tokenizer is asked for tokens by their texts; its exceptions pass through.
+ The host's tokenizer is asked for tokens by their texts; its exceptions pass through, and it may
+ take 512 KiB of stack.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.

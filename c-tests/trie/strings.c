@@ -158,7 +158,7 @@ static void bad_input(void) {
     memset(long_one, 'q', most + 1);
     long_one[most + 1] = '\0';
     const char * const too_long[] = { " Moses", long_one };
-    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "strings[1] has 65537 bytes");
+    refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "strings[1] has 1025 bytes");
     refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_MAX_STRING_BYTES");
     long_one[most] = '\0';
     refused(vocab, too_long, 2, LLAMA_SIEVE_TRIE_SAMPLED, "LLAMA_SIEVE_TRIE_SPAN_LIMIT");

@@ -343,6 +343,16 @@ fn no_constructor_and_no_sampler_needs_a_system_call_of_its_own() {
 }
 
 #[test]
+fn a_tokenizer_that_recurses_has_the_stack_that_the_header_names() {
+    let build = Build::new("deep_tokenizer", "c-tests/deep_tokenizer.cpp");
+    let build = build.with_ours(Link::Shared).with_llama(Link::Shared);
+    let vocabulary = build.folder().join("vocabulary.gguf");
+    let path = vocabulary.to_str().expect("a path in UTF-8").to_owned();
+    let text = build.build().succeed(&[path.as_str()]);
+    assert_eq!(text, "the stack is enough\n");
+}
+
+#[test]
 fn a_batch_in_which_a_member_throws_has_written_what_the_header_says() {
     for (name, link) in [
         ("throwing_member_static", Link::Static),

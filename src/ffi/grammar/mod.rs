@@ -80,7 +80,8 @@ const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 /// empty or NULL `grammar_str` gives a sampler that does nothing. NULL, and llama_sieve_last_error
 /// says in which line and column what was expected, where the grammar cannot be read or exceeds one
 /// of LLAMA_SIEVE_GRAMMAR_MAX_*; also where `vocab` or `grammar_root` is NULL. Which token an
-/// element `<text>` is, the host's tokenizer says; an exception that it throws passes through.
+/// element `<text>` is, the host's tokenizer says; an exception that it throws passes through, and
+/// it may take 512 KiB of stack.
 ///
 /// After a token that the grammar does not allow the constraint is dead: only tokens that end the
 /// generation are allowed until llama_sampler_reset, and one message says so. In an array of

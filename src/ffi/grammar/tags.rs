@@ -51,7 +51,8 @@ const CALL: &str = "llama_sieve_init_tags";
 /// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
 /// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a
 /// bit of `flags` is set. Classes of patterns and steps of schemas count for all tags together.
-/// The host's tokenizer is asked for tokens by their texts; its exceptions pass through.
+/// The host's tokenizer is asked for tokens by their texts; its exceptions pass through, and it may
+/// take 512 KiB of stack.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.

@@ -11,6 +11,7 @@ use crate::ffi::host::Host;
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{Tokenizer, c_bytes, llama_vocab};
 use crate::ffi::vtable::into_host;
+use crate::grammar::limits::MAX_TOKEN_TEXT;
 use crate::memory;
 use crate::quoted::quoted;
 use crate::token::Token;
@@ -23,8 +24,10 @@ use super::{TOKEN_TRIE, slot_for};
 /// The most strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
-/// The most bytes of one of them: more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens have of 131 each.
-pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 65_536;
+/// The most bytes of one of them, as of a token's text in a grammar or a tag. Tokenizers of a host
+/// that split a text with std::regex recurse for each character of it: 512 KiB of stack are enough.
+pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES == MAX_TOKEN_TEXT);
 
 const CALL: &str = "llama_sieve_init_trie_strings";
 
@@ -38,7 +41,8 @@ const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS
 /// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
 /// is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
 /// UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
-/// tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through.
+/// tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through; it
+/// may take 512 KiB of stack. Longer values: their tokens, in such a payload.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
