@@ -19,6 +19,9 @@ use libc::{Elf32_Phdr as Header, Elf32_Sym as Symbol};
 #[cfg(target_pointer_width = "64")]
 use libc::{Elf64_Phdr as Header, Elf64_Sym as Symbol};
 
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod imports;
+
 pub use super::linker::Address;
 use crate::ffi::guard::guard;
 
@@ -30,21 +33,22 @@ pub struct Library<'a> {
 }
 
 /// Calls `look` with the program, which comes first, and all libraries in load order; returns its
-/// result. None of them comes or goes meanwhile: the list is locked, so `look` calls nobody else.
+/// result, or after an internal error that of `default`. None of them comes or goes meanwhile: the
+/// list is locked, so `look` calls nobody else.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();
     // The lock may be taken again by the thread that has it.
     for_each(&mut |_| {
         let mut all = Vec::new();
-        for_each(&mut |info| {
+        let is_complete = for_each(&mut |info| {
             all.push(Library {
                 info: *info,
                 held: PhantomData,
             });
             true
         });
-        if let Some(look) = look.take() {
+        if let Some(look) = look.take().filter(|_| is_complete) {
             found = look(&all);
         }
         false
@@ -338,11 +342,14 @@ impl Symbols {
     }
 }
 
-/// Visits the program and the libraries in load order, as long as `visit` wants more.
-fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
+/// Visits the program and the libraries in load order, as long as `visit` wants more. False after
+/// an internal error, which ends it.
+fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
     type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
     /// Ends the visits, as every number but 0 does.
     const STOP: c_int = 1;
+    /// Does so after an internal error.
+    const FAILED: c_int = 2;
     unsafe extern "C" fn pass_on(
         info: *mut libc::dl_phdr_info,
         _size: usize,
@@ -350,18 +357,19 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) {
     ) -> c_int {
         guard(
             "dl_iterate_phdr",
-            || STOP,
+            || FAILED,
             || {
                 // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the
                 // reference, which nobody else uses.
                 let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
-                c_int::from(!visit(info))
+                if visit(info) { 0 } else { STOP }
             },
         )
     }
     let mut visit: Visit<'_> = visit;
     // SAFETY: the callback matches, and the reference outlives the call.
-    unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
+    let last = unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
+    last != FAILED
 }
 
 /// Returns the number of times that a library was loaded or unloaded.

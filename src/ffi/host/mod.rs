@@ -22,6 +22,8 @@ pub mod built_ins;
 pub mod libraries;
 pub(in crate::ffi) mod linker;
 pub mod llama_h;
+#[cfg(all(target_os = "linux", not(miri)))]
+pub mod mappings;
 pub(super) mod per_host;
 pub mod profile;
 mod search;

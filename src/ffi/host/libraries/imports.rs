@@ -1,0 +1,164 @@
+//! The functions that a library calls elsewhere: for each the dynamic linker fills in a word of the
+//! library with the function's address.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ops::Range;
+use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use super::{DT_STRTAB, DT_SYMTAB, Library, Symbol};
+
+/// A word of a library that holds the address of a function by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// The name of the function.
+    pub name: &'a CStr,
+    /// True if the function is called through it, and may be looked up at the first call.
+    pub is_call: bool,
+    place: &'a AtomicPtr<c_void>,
+}
+
+impl Import<'_> {
+    /// Returns the address of the word.
+    pub fn place(&self) -> usize {
+        std::ptr::from_ref(self.place).addr()
+    }
+
+    /// Returns the address that it holds.
+    pub fn value(&self) -> *mut c_void {
+        self.place.load(Ordering::Acquire)
+    }
+
+    /// Puts `to` in the place of `from`, in one step. False if it holds something else.
+    ///
+    /// # Safety
+    /// The word may be written, and `to` is a function that takes the calls of `from`.
+    pub unsafe fn exchange(&self, from: *mut c_void, to: *mut c_void) -> bool {
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        self.place
+            .compare_exchange(from, to, done, otherwise)
+            .is_ok()
+    }
+}
+
+/// An entry of a table of what the dynamic linker is to fill in.
+#[repr(C)]
+struct Relocation {
+    place: usize,
+    kind: u32,
+    symbol: u32,
+    _addend: isize,
+}
+
+/// Kinds of such entries: a word that holds a symbol's address, and one that calls go through.
+#[cfg(target_arch = "x86_64")]
+const KINDS: [u32; 2] = [6, 7];
+#[cfg(target_arch = "aarch64")]
+const KINDS: [u32; 2] = [1025, 1026];
+
+const DT_PLTRELSZ: isize = 2;
+const DT_RELA: isize = 7;
+const DT_RELASZ: isize = 8;
+const DT_JMPREL: isize = 23;
+
+impl Library<'_> {
+    /// Returns the words that hold functions by name: `R_*_JUMP_SLOT` and `R_*_GLOB_DAT`.
+    pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
+        let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
+        let entries = tables.map(|(table, size)| self.relocations(table, size));
+        entries
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| self.import(entry))
+    }
+
+    fn relocations(&self, table: isize, size: isize) -> &[Relocation] {
+        let bytes = self.entries().find(|entry| entry.tag == size);
+        match (self.pointer::<Relocation>(table), bytes) {
+            (Some(table), Some(bytes)) => {
+                let len = bytes.value / size_of::<Relocation>();
+                // SAFETY: the library's own table, of that many bytes; on these machines its
+                // entries have an addend.
+                unsafe { slice::from_raw_parts(table, len) }
+            }
+            _ => &[],
+        }
+    }
+
+    fn import(&self, entry: &Relocation) -> Option<Import<'_>> {
+        let kind = KINDS.iter().position(|&kind| kind == entry.kind)?;
+        let symbols = self.pointer::<Symbol>(DT_SYMTAB)?;
+        let names = self.pointer::<c_char>(DT_STRTAB)?;
+        let place = self.base().wrapping_add(entry.place) as *mut *mut c_void;
+        // SAFETY: the linker has followed the entry, to a symbol of the library's with a name, and
+        // to a word of its memory, which is never written but in one step.
+        unsafe {
+            let symbol = &*symbols.add(entry.symbol as usize);
+            Some(Import {
+                name: CStr::from_ptr(names.add(symbol.st_name as usize)),
+                is_call: kind == 1,
+                place: AtomicPtr::from_ptr(place),
+            })
+        }
+    }
+
+    /// Returns the memory that the dynamic linker makes read-only when it has filled in the
+    /// imports, in whole pages of `page` bytes; `None` if there is none.
+    pub fn sealed(&self, page: usize) -> Option<Range<usize>> {
+        let header = self
+            .headers()
+            .find(|header| header.p_type == libc::PT_GNU_RELRO)?;
+        let start = self.base().wrapping_add(header.p_vaddr as usize);
+        let end = start.wrapping_add(header.p_memsz as usize);
+        let range = start - start % page..end - end % page;
+        (!range.is_empty()).then_some(range)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ffi::host::libraries::with_all;
+    use crate::ffi::host::mappings::{containing, mappings};
+
+    /// The dynamic linker has found the same, but for what is to be looked up at the first call.
+    #[test]
+    fn imports_hold_what_the_linker_finds() {
+        let looked_up = [c"getenv", c"mprotect", c"dl_iterate_phdr", c"abort"];
+        // SAFETY: RTLD_DEFAULT is no handle that could be closed.
+        let found = looked_up.map(|name| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) });
+        let compared = with_all(|all| {
+            let program = &all[0];
+            let mut compared = 0;
+            for import in program.imports() {
+                let Some(at) = looked_up.iter().position(|&name| name == import.name) else {
+                    continue;
+                };
+                let value = std::ptr::NonNull::new(import.value()).expect("filled in");
+                assert!(value.as_ptr() == found[at] || program.contains(value));
+                assert!(program.segments().any(|s| s.contains(&import.place())));
+                compared += 1;
+            }
+            compared
+        });
+        assert!(compared > 0, "none of {looked_up:?} is imported");
+    }
+
+    /// Rust programs are linked so that all is filled in, and sealed, before they run.
+    #[test]
+    fn what_is_sealed_cannot_be_written() {
+        // SAFETY: only asks.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let all_memory = mappings().expect("the kernel lists it");
+        with_all(|all| {
+            let sealed = all[0].sealed(page).expect("it has such memory");
+            let inside = |import: &Import<'_>| sealed.contains(&import.place());
+            let imports: Vec<_> = all[0].imports().filter(inside).collect();
+            assert!(!imports.is_empty());
+            for import in imports {
+                let mapping = containing(&all_memory, import.place()).expect("memory");
+                assert!(mapping.is_readable && !mapping.is_writable);
+            }
+        });
+    }
+}
