@@ -368,6 +368,9 @@ static void tokens_outside_the_vocabulary(messages * seen) {
 
 static void handles_that_are_no_host(void) {
     clear_error();
+    CHECK(llama_sieve_attach(1) == LLAMA_SIEVE_ERROR_PARAMS);
+    CHECK(strstr(llama_sieve_last_error(), "pass 0") != NULL);
+    CHECK(llama_sieve_detach() == 0 && llama_sieve_last_error()[0] == '\0');
     CHECK(llama_sieve_bind_host(NULL) == LLAMA_SIEVE_ERROR_NULL);
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_NULL);
     CHECK(has_error());

@@ -2153,6 +2153,50 @@ const char *llama_sieve_host_profile(void);
 int llama_sieve_bind_host(void *dl_handle);
 
 /*
+ Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
+ the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
+ library, libllama_sieve_preload.so, which is loaded from the folder of this library if it is
+ not in the process yet. Which samplers are ours, and the proofs for them, are as under
+ LD_PRELOAD (docs/preload.md), and so are the environment variables.
+
+ flags is 0. Samplers that exist stay what they are; those that are made from now on are ours.
+ Libraries that are loaded later are reached by another call, which adds what is new and leaves
+ the rest. Not reached are function pointers that a program has got otherwise, as by dlsym
+ (Python's ctypes), or has kept from before, and a llama.cpp that is linked into the program.
+ Where several llama.cpps are loaded, it is the first.
+
+ Returns the number of imports that this call has pointed at ours; 0 where all are already, or
+ where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
+ LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
+ LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
+ Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread attaches or
+ detaches; LLAMA_SIEVE_ERROR_INTERNAL if the kernel does not let the imports be written. After an
+ error nothing was changed.
+
+ Call it from any thread, also while others sample. It waits while another thread is inside
+ dlopen. The preload library stays loaded until the process ends. A forked child is attached as
+ its parent was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
+ */
+int llama_sieve_attach(uint32_t flags);
+
+/*
+ Undoes llama_sieve_attach: what was pointed at ours is what it was before. Samplers of ours that
+ live go on as they are, and are freed as always; new ones are llama.cpp's own, also where a
+ pointer to a function of ours was kept. An import that somebody else has pointed elsewhere since
+ is left alone, which is told in one line of the log.
+
+ Of samplers that live on, llama_sampler_get_seed and llama_sampler_copy no longer know that they
+ are ours: the seed is LLAMA_DEFAULT_SEED, and copying between ours and a built-in ends the
+ process, as it does with two samplers of different kinds.
+
+ Returns the number of imports that are as they were; 0 where nothing was attached, or where the
+ preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY if another thread attaches or
+ detaches, or stays inside a call that samples for two seconds, or if this one is inside such a
+ call: everything is attached as before then. Call it from any thread.
+ */
+int llama_sieve_detach(void);
+
+/*
  Compares ours with the host's own sampler of that name: the shorter form of
  llama_sieve_certify_build, for a build that is not known.
 

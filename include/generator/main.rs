@@ -11,10 +11,11 @@ use std::fs;
 use std::path::Path;
 
 /// These files and the modules that they declare, not the crate: only what stands in them is for C.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "../errors.rs",
     "given.rs",
     "library.rs",
+    "attach.rs",
     "certificate/mod.rs",
     "samplers.rs",
     "seed.rs",

@@ -32,13 +32,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Before, Candidates, First};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use llama_sieve::per_thread::PerThread;
 
+use crate::attach;
 use crate::budget::{self, Listed};
 use crate::columns::Columns;
 use crate::proof::{self, Difference, Entry};
@@ -124,6 +126,28 @@ thread_local! {
 /// host asks costs a look at this.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
+/// The number of calls that threads are in.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// True if this thread is in a call.
+pub fn is_inside() -> bool {
+    with_call(|_| Some(())).is_some()
+}
+
+/// Waits until no thread is in a call. New ones [step aside](attach::is_over). False if one does
+/// not come out of it.
+pub fn all_are_over() -> bool {
+    let started = Instant::now();
+    // As the calls: either they see that they are to step aside, or this sees them.
+    while RUNNING.load(Ordering::SeqCst) != 0 {
+        if started.elapsed() > attach::PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    true
+}
+
 /// Returns what `look` gives for the call that this thread is in; `None` outside of calls.
 #[inline]
 fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
@@ -193,12 +217,13 @@ impl Entered {
         })
     }
 
-    /// In a call that is inside another nothing is ours.
+    /// In a call that is inside another nothing is ours, and none where ours step aside.
     #[inline]
     fn new(call: Call) -> Self {
         BEGUN.store(true, Ordering::Relaxed);
+        RUNNING.fetch_add(1, Ordering::SeqCst);
         let before = exchange(Some(call));
-        if before.is_some() {
+        if before.is_some() || attach::is_over() {
             with_call(|call| {
                 call.stage = Stage::Done;
                 Some(())
@@ -248,6 +273,7 @@ pub fn may_sample(note: &AtomicU64) -> bool {
 impl Drop for Entered {
     fn drop(&mut self) {
         exchange(self.before.take());
+        RUNNING.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

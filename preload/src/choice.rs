@@ -37,6 +37,7 @@ use llama_sieve::ffi::host::profile;
 use llama_sieve::last_error;
 use llama_sieve::log;
 
+use crate::attach;
 use crate::callers::Functions;
 use crate::constructors::{ALL, Constructor};
 use crate::host_constructors::{
@@ -171,7 +172,10 @@ pub fn is_served(way: Route) -> bool {
 /// far as that is known before their chain is looked at.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
-    settings().samples() && proof::may(entry) && served_at(way.base).is_some_and(takes_ours)
+    settings().samples()
+        && !attach::is_over()
+        && proof::may(entry)
+        && served_at(way.base).is_some_and(takes_ours)
 }
 
 /// The first question of a host that samples.
@@ -186,7 +190,10 @@ pub fn tells_of_backends() -> bool {
 /// `common_sampler_sample` that takes this route; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
-    if Served::last().is_none() || !settings().samples() || !proof::may(Entry::Common) {
+    if Served::last().is_none() || attach::is_over() {
+        return None;
+    }
+    if !settings().samples() || !proof::may(Entry::Common) {
         return None;
     }
     let of_host = SAMPLED_PROBS.route_from(Some(way.address))?;
@@ -266,6 +273,9 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     // Before anything is looked for.
     if TRYING.get() {
         return Err(Reason::OfATrial);
+    }
+    if attach::is_over() {
+        return Err(Reason::Wanted("llama_sieve_detach was called"));
     }
     if !settings().selects(constructor) {
         return Err(Reason::Unwanted);

@@ -9,11 +9,15 @@
 //! it was loaded for all to see or not. Only where several have it that came later must the linker
 //! be asked, since what is loaded for all to see it alone knows, and for that it takes the lock of
 //! `dlopen`.
+//!
+//! In a process that this library was attached to, only imports that led to the first llama.cpp
+//! lead here (`slots`), and all calls go there.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_sieve::ffi::host::libraries::{
     self, Address, Library, containing, permanent, scope, with_all,
@@ -40,11 +44,57 @@ pub enum Way {
     Several,
 }
 
+/// True once imports were pointed here that led to the first llama.cpp.
+static ATTACHED: AtomicBool = AtomicBool::new(false);
+
+/// Lets all calls go to the first llama.cpp from now on.
+pub fn attach() {
+    ATTACHED.store(true, Ordering::Release);
+}
+
+/// True if the dynamic linker binds calls to this library before it looks at a llama.cpp, as under
+/// LD_PRELOAD.
+pub fn comes_first() -> bool {
+    with_all(|all| {
+        let stay = permanent(all);
+        let here = stay.iter().position(contains_us);
+        let before_us = here.and_then(|here| stay.get(..here));
+        before_us.is_some_and(|before| first_llama_cpp(before).is_none())
+    })
+}
+
+/// The function of that name that calls to this llama.cpp lead to: its own, or where that has none,
+/// as of the common library's names, one of a library that uses it.
+pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Option<Route> {
+    let exporter = |library| Some(route(library, foreign(library, symbol)?));
+    exporter(host).or_else(|| {
+        let mut exporters = all.iter().filter_map(exporter);
+        match (exporters.next(), exporters.next()) {
+            (only, None) => only,
+            _ => {
+                let uses = |l: &&Library<'_>| scope(all, l).iter().any(|other| other.is(host));
+                all.iter().filter(uses).find_map(exporter)
+            }
+        }
+    })
+}
+
 /// Returns the destination of a name's calls.
 pub fn way_of(symbol: &CStr) -> Way {
     let way = with_all(|all| {
         let exporter = |library| Some(route(library, foreign(library, symbol)?));
         let stay = permanent(all);
+        if ATTACHED.load(Ordering::Acquire)
+            && let Some(host) = first_llama_cpp(all)
+        {
+            let route = function_of(all, host, symbol)?;
+            let stays = stay.iter().any(|library| library.base() == route.base);
+            return Some(if stays {
+                Way::OfAll(route)
+            } else {
+                Way::Only(route)
+            });
+        }
         let here = stay.iter().position(contains_us);
         let behind_us = here.and_then(|here| stay.get(here + 1..));
         if let Some(route) = behind_us.unwrap_or_default().iter().find_map(exporter) {
@@ -131,7 +181,8 @@ pub fn path_of_any() -> Option<String> {
     with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
 }
 
-fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
+/// The first llama.cpp among them.
+pub fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
     all.iter().find(|library| is_llama_cpp(library))
 }
 
@@ -147,11 +198,12 @@ fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
 }
 
 /// True if it is this library, or another copy of it.
-fn is_copy(library: &Library<'_>) -> bool {
+pub fn is_copy(library: &Library<'_>) -> bool {
     contains_us(library) || library.symbol(OUR_MARK).is_some()
 }
 
-fn contains_us(library: &Library<'_>) -> bool {
+/// True if it is this library.
+pub fn contains_us(library: &Library<'_>) -> bool {
     library.contains(NonNull::from(&HERE).cast())
 }
 

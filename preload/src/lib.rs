@@ -19,6 +19,7 @@
 //! step aside they jump.
 //!
 //! - `settings`: the environment variables.
+//! - `attach`: standing in for others in a process that runs; `slots`: what they call through.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
 //! - `host_constructors`: finding what we stand in front of; `routes`: what was found.
 //! - `choice`: ours or the host's; `callers`: who asks.
@@ -55,6 +56,7 @@ macro_rules! call_host {
     }};
 }
 
+mod attach;
 mod budget;
 mod callers;
 mod calls;
@@ -68,6 +70,7 @@ mod proof;
 mod routes;
 mod sampling;
 mod settings;
+mod slots;
 mod stubs;
 mod thread_end;
 mod vocabularies;

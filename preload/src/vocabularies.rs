@@ -75,6 +75,16 @@ pub fn forget(model: *mut llama_model) {
     }
 }
 
+/// Forgets all: from here on, models may be freed unseen.
+pub fn forget_all() {
+    if with_list(Vec::clear).is_none() {
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
+    for recent in &RECENT {
+        recent.store(0, Ordering::Relaxed);
+    }
+}
+
 /// True if this is one.
 pub fn is_one(vocab: usize) -> bool {
     let is_known = |all: &mut Vec<(usize, usize)>| all.iter().any(|&(_, known)| known == vocab);
@@ -117,5 +127,8 @@ mod tests {
         assert!(!is_one(2000) && is_one(2008));
         forget(1008 as *mut _);
         assert!(!is_one(2008));
+        keep(1016, 2016);
+        forget_all();
+        assert!(!is_one(2016) && !is_recent(2016));
     }
 }

@@ -10,6 +10,7 @@
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`seed`]: `llama_sieve_get_seed`.
 
+pub mod attach;
 mod breakers;
 pub mod certificate;
 pub mod chain;

@@ -59,7 +59,7 @@ pub fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> Path
     library
 }
 
-fn program() -> &'static Path {
+pub fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let library = common_library("preload_common", objects(), false);

@@ -7,6 +7,11 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 mod altered;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
+mod attached;
 mod certificate;
 #[cfg(all(
     target_env = "gnu",

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
 use llama_sieve::TokenData;
+use llama_sieve::ffi::attach::{llama_sieve_attach, llama_sieve_detach};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
@@ -81,6 +82,9 @@ impl World {
                 Call::Library => {
                     assert!(!llama_sieve_version().is_null() && !llama_sieve_simd().is_null());
                     assert!(!llama_sieve_host_profile().is_null());
+                    assert_eq!(llama_sieve_detach(), LLAMA_SIEVE_OK);
+                    assert_eq!(llama_sieve_attach(1), LLAMA_SIEVE_ERROR_PARAMS);
+                    assert_reason();
                     assert_eq!(llama_sieve_bind_host(null_mut()), LLAMA_SIEVE_ERROR_NULL);
                     assert_reason();
                 }

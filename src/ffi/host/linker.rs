@@ -156,7 +156,7 @@ pub(super) const fn index(name: &CStr) -> Option<usize> {
 ///
 /// # Safety
 /// `handle` is live, or RTLD_DEFAULT.
-pub(super) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
+pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
     // SAFETY: the caller guarantees the handle, the type the string.
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
 }

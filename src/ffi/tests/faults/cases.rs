@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::world::*;
 use crate::fault::armed;
+use crate::ffi::attach::{llama_sieve_attach, llama_sieve_detach};
 use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
 use crate::ffi::grammar::between::*;
@@ -181,6 +182,9 @@ pub(super) fn cases() -> Vec<Case> {
             log::set_sink(before);
             if changed { "another" } else { "as it was" }.to_owned()
         }, "another", "as it was"),
+        // There is no shared library to attach to.
+        case("llama_sieve_attach", Clears, |_| llama_sieve_attach(0).to_string(), "-2", "-3"),
+        case("llama_sieve_detach", Clears, |_| llama_sieve_detach().to_string(), "0", "-3"),
         case("llama_sieve_bind_host", Clears, |_| unsafe { llama_sieve_bind_host(no_host()) }.to_string(), "-2", "-3"),
     ];
     cases.extend(samplers().into_iter().map(|(export, make, _)| constructor(export, make)));

@@ -69,12 +69,18 @@ tests_of! {
     llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags
 }
 
-pub(super) const BIND_HOST: &str = "llama_sieve_bind_host";
+const OF_LIBRARIES: [&str; 3] = [
+    "llama_sieve_attach",
+    "llama_sieve_bind_host",
+    "llama_sieve_detach",
+];
 
 #[test]
 #[cfg_attr(miri, ignore = "there is no dynamic linker")]
-fn a_fault_gives_the_documented_answer_of_bind_host() {
-    faults_in_export(BIND_HOST);
+fn a_fault_gives_the_documented_answer_of_what_asks_for_libraries() {
+    for export in OF_LIBRARIES {
+        faults_in_export(export);
+    }
 }
 
 #[test]
@@ -91,7 +97,7 @@ fn every_export_has_a_case_and_a_test() {
     let cases = cases().iter().map(|case| case.export).collect();
     assert_eq!(sorted(cases), exports);
     assert_eq!(
-        sorted([EXPORTS, CONSTRUCTORS, &[BIND_HOST]].concat()),
+        sorted([EXPORTS, CONSTRUCTORS, &OF_LIBRARIES].concat()),
         exports
     );
     let makers = samplers().iter().map(|(name, _, _)| *name).collect();

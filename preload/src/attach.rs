@@ -1,0 +1,169 @@
+//! Attaching this library to a process that runs, and detaching it: what `llama_sieve_attach` and
+//! `llama_sieve_detach` of libllama_sieve lead to.
+//!
+//! Loaded by `dlopen`, nothing is bound to its names. So the imports themselves are pointed at the
+//! stand-ins (`slots`), which decide and prove as they do under LD_PRELOAD. Detached, they are
+//! pointed back; the stand-ins stay, step aside, and know the samplers that live on.
+//!
+//! A call that is answered question by question must not lose the stand-ins halfway. So detaching
+//! first has all new calls step aside, and waits for those that run.
+
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+
+use llama_sieve::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL};
+use llama_sieve::ffi::failure::Failure;
+use llama_sieve::ffi::guard::guard;
+use llama_sieve::ffi::library::llama_sieve_last_error;
+use llama_sieve::last_error;
+
+use crate::calls;
+use crate::choice::say;
+use crate::host_constructors::comes_first;
+use crate::slots::{self, Bent};
+use crate::vocabularies;
+
+/// The time that is waited for other threads.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+
+/// True while ours step aside: from detaching until attaching anew.
+static IS_OVER: AtomicBool = AtomicBool::new(false);
+
+/// True if ours are to step aside.
+#[inline]
+pub fn is_over() -> bool {
+    IS_OVER.load(Ordering::SeqCst)
+}
+
+struct Attached {
+    is_attached: bool,
+    bent: Vec<Bent>,
+}
+
+static ATTACHED: Mutex<Attached> = Mutex::new(Attached {
+    is_attached: false,
+    bent: Vec::new(),
+});
+
+/// Takes what is attached. In a forked child another thread of the parent may have had it, and
+/// nobody will ever give it back.
+fn attached() -> Result<MutexGuard<'static, Attached>, Failure> {
+    let started = Instant::now();
+    loop {
+        match ATTACHED.try_lock() {
+            Ok(attached) => return Ok(attached),
+            Err(TryLockError::Poisoned(attached)) => return Ok(attached.into_inner()),
+            Err(TryLockError::WouldBlock) if started.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => {
+                let text = "another thread attaches or detaches, or did so in the parent when this \
+                            process was forked";
+                return Err(Failure::new(LLAMA_SIEVE_ERROR_BUSY, text));
+            }
+        }
+    }
+}
+
+fn attach() -> Result<usize, Failure> {
+    if comes_first() {
+        say(format_args!(
+            "attach(): nothing, as by LD_PRELOAD all is bound to ours"
+        ));
+        return Ok(0);
+    }
+    let mut attached = attached()?;
+    let was_over = is_over();
+    if !attached.is_attached {
+        // Until all are pointed here none is ours.
+        IS_OVER.store(true, Ordering::SeqCst);
+    }
+    let count = slots::bend(&mut attached.bent);
+    match count {
+        Ok(count) => {
+            attached.is_attached = true;
+            IS_OVER.store(false, Ordering::SeqCst);
+            say(format_args!("attach(): {count} imports"));
+        }
+        Err(_) => IS_OVER.store(was_over, Ordering::SeqCst),
+    }
+    count
+}
+
+fn detach() -> Result<usize, Failure> {
+    let mut attached = attached()?;
+    if !attached.is_attached {
+        return Ok(0);
+    }
+    let busy = |text| Failure::new(LLAMA_SIEVE_ERROR_BUSY, text);
+    if calls::is_inside() {
+        return Err(busy("this thread is inside a call that samples"));
+    }
+    IS_OVER.store(true, Ordering::SeqCst);
+    let unbent = match calls::all_are_over() {
+        true => slots::unbend(&mut attached.bent),
+        false => Err(busy(
+            "a thread is inside a call that samples and does not come out of it, or was so in the \
+             parent when this process was forked",
+        )),
+    };
+    match &unbent {
+        Ok(count) => {
+            attached.is_attached = false;
+            vocabularies::forget_all();
+            say(format_args!("detach(): {count} imports"));
+        }
+        Err(_) => IS_OVER.store(false, Ordering::SeqCst),
+    }
+    unbent
+}
+
+/// The number that `body` gives, or its negative error, with a text for the caller in `error`.
+///
+/// # Safety
+/// `error` is a place for a pointer.
+unsafe fn answer(
+    call: &str,
+    error: *mut *const c_char,
+    body: impl FnOnce() -> Result<usize, Failure>,
+) -> c_int {
+    let code = guard(
+        call,
+        || LLAMA_SIEVE_ERROR_INTERNAL,
+        || match body() {
+            Ok(count) => c_int::try_from(count).unwrap_or(c_int::MAX),
+            Err(failure) => {
+                last_error::set(failure.code(), &failure.told());
+                failure.code()
+            }
+        },
+    );
+    if code < 0 {
+        // SAFETY: the caller guarantees the place.
+        unsafe { error.write(llama_sieve_last_error()) };
+    }
+    code
+}
+
+/// Points the imports of the process at the stand-ins, and returns how many were not yet; negative
+/// with the text of an error, which is valid until this thread calls again.
+///
+/// # Safety
+/// `error` is a place for a pointer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_preload_attach(error: *mut *const c_char) -> c_int {
+    // SAFETY: the caller guarantees the place.
+    unsafe { answer("llama_sieve_attach", error, attach) }
+}
+
+/// Points them back, and returns how many.
+///
+/// # Safety
+/// As for [`llama_sieve_preload_attach`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_preload_detach(error: *mut *const c_char) -> c_int {
+    // SAFETY: the caller guarantees the place.
+    unsafe { answer("llama_sieve_detach", error, detach) }
+}

@@ -1,0 +1,366 @@
+//! The words of the process through which its libraries call llama.cpp's sampler functions, to be
+//! pointed at the stand-ins and back.
+//!
+//! What is pointed here is what the dynamic linker would have bound to this library, had it been
+//! loaded first: the import of a name that this library exports, as long as it leads to the
+//! llama.cpp that is served. A word that leads anywhere else is somebody else's, and is left alone.
+//!
+//! A word is written in one step: a thread which calls through it finds one function or the other.
+//! Where the dynamic linker has made it read-only, its page may be written for that long.
+
+use std::ffi::{CStr, c_void};
+use std::io;
+use std::ptr::NonNull;
+
+use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_HOST};
+use llama_sieve::ffi::attach::NO_LIBRARY;
+use llama_sieve::ffi::failure::Failure;
+use llama_sieve::ffi::host::libraries::imports::Import;
+use llama_sieve::ffi::host::libraries::{Address, Library, permanent, scope, with_all};
+use llama_sieve::ffi::host::mappings::{self, Mapping, mappings};
+use llama_sieve::log;
+use llama_sieve::quoted::listed;
+
+use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
+
+/// A word that was pointed at a stand-in.
+#[derive(Debug)]
+pub struct Bent {
+    place: usize,
+    /// The address that it held before.
+    before: usize,
+}
+
+/// The functions by the order in which they are pointed at ours.
+///
+/// A call that is watched counts on every question of the host, and one that is sampled straight
+/// from the logits answers them; so what samples is ours last, and goes first. What makes samplers
+/// comes before it: until then no chain is ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Others,
+    Constructors,
+    Sampling,
+}
+
+impl Turn {
+    fn of(name: &CStr) -> Self {
+        let name = name.to_bytes();
+        if name.starts_with(b"llama_sampler_init_") {
+            return Self::Constructors;
+        }
+        match name == b"llama_sampler_sample" || name.starts_with(b"_Z21common_sampler_sample") {
+            true => Self::Sampling,
+            false => Self::Others,
+        }
+    }
+}
+
+/// An import of a function that this library stands in for.
+struct Slot<'l, 'a> {
+    library: &'l Library<'a>,
+    import: Import<'l>,
+    ours: Address,
+}
+
+impl Slot<'_, '_> {
+    fn is_ours(&self) -> bool {
+        self.import.value() == self.ours.as_ptr()
+    }
+
+    /// Puts `to` in the place of `from`. False if it holds something else.
+    fn write(&self, from: *mut c_void, to: *mut c_void, memory: &Memory) -> io::Result<bool> {
+        let Some(mapping) = memory.containing(self.import.place()) else {
+            return Ok(false);
+        };
+        // SAFETY: it may be written, and both are functions of that name.
+        let write = || unsafe { self.import.exchange(from, to) };
+        if mapping.is_writable {
+            return Ok(write());
+        }
+        let page = (self.import.place() & !(memory.page - 1)) as *mut c_void;
+        let protect = |access| {
+            // SAFETY: a page of a library that is loaded, of which nothing is taken that it has.
+            match unsafe { libc::mprotect(page, memory.page, access) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        let before = access(mapping);
+        protect(before | libc::PROT_WRITE)?;
+        let written = write();
+        protect(before)?;
+        Ok(written)
+    }
+}
+
+fn access(mapping: &Mapping) -> i32 {
+    let bit = |is: bool, bit| if is { bit } else { 0 };
+    bit(mapping.is_readable, libc::PROT_READ) | bit(mapping.is_executable, libc::PROT_EXEC)
+}
+
+/// The memory of the process.
+struct Memory {
+    all: Vec<Mapping>,
+    page: usize,
+}
+
+impl Memory {
+    fn read() -> Result<Self, Failure> {
+        let all = mappings().map_err(|error| {
+            let text = format!("/proc/self/maps cannot be read: {error}");
+            Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
+        })?;
+        // SAFETY: only asks.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+        let page = page.unwrap_or(4096);
+        Ok(Self { all, page })
+    }
+
+    fn containing(&self, address: usize) -> Option<&Mapping> {
+        mappings::containing(&self.all, address)
+    }
+
+    /// True if the dynamic linker is done with the library. What it makes read-only is writable
+    /// until then, and must not be made read-only by anybody else.
+    fn is_loaded(&self, library: &Library<'_>) -> bool {
+        let sealed = library.sealed(self.page);
+        let is_sealed = |mapping: &Mapping| !mapping.is_writable;
+        sealed.is_none_or(|sealed| self.containing(sealed.start).is_some_and(is_sealed))
+    }
+}
+
+/// The imports of all libraries but this one that it stands in for, in turn.
+fn slots<'l, 'a>(all: &'l [Library<'a>], memory: &Memory) -> Vec<Slot<'l, 'a>> {
+    let Some(here) = all.iter().find(|library| contains_us(library)) else {
+        return Vec::new();
+    };
+    let mut slots = Vec::new();
+    for library in all.iter().filter(|l| !is_copy(l) && memory.is_loaded(l)) {
+        slots.extend(library.imports().filter_map(|import| {
+            let ours = stand_in(here, import.name)?;
+            Some(Slot {
+                library,
+                import,
+                ours,
+            })
+        }));
+    }
+    slots.sort_by_key(|slot| Turn::of(slot.import.name));
+    slots
+}
+
+/// The function of this library that stands in for the one of that name.
+fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
+    let is_own = name.to_bytes().starts_with(b"llama_sieve_");
+    (!is_own).then(|| here.symbol(name))?
+}
+
+/// The functions of this library's names that are loaded for all to see: only the dynamic linker
+/// knows. It is asked before the list of libraries is looked at, for it may be waiting for that.
+struct Global(Vec<Address>);
+
+impl Global {
+    fn ask() -> Self {
+        let mut names = Vec::new();
+        with_all(|all| {
+            let here = all.iter().find(|library| contains_us(library));
+            let own = here.iter().flat_map(|here| here.functions());
+            names.extend(own.map(|(_, name)| name.to_owned()));
+        });
+        let found = names.iter().filter_map(|name| {
+            // SAFETY: RTLD_DEFAULT is no handle that could be closed.
+            NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+        });
+        Self(found.collect())
+    }
+}
+
+/// The function that the library's first call of that name is going to lead to.
+fn first_call(
+    all: &[Library<'_>],
+    library: &Library<'_>,
+    name: &CStr,
+    global: &Global,
+) -> Option<Address> {
+    let own = |library: &Library<'_>| library.symbol(name).filter(|_| !is_copy(library));
+    let mut exporters = all.iter().filter_map(own);
+    let first = exporters.next()?;
+    if exporters.next().is_none() {
+        return Some(first);
+    }
+    let of_program = permanent(all).iter().find_map(own);
+    let of_all = || {
+        let mut exporters = all.iter().filter_map(own);
+        exporters.find(|exporter| global.0.contains(exporter))
+    };
+    of_program
+        .or_else(of_all)
+        .or_else(|| scope(all, library).into_iter().find_map(own))
+}
+
+/// The outcome of one look at the process.
+#[derive(Default)]
+struct Look {
+    /// True if there is a llama.cpp.
+    found: bool,
+    /// The number of imports that were pointed at the stand-ins.
+    bent: usize,
+    /// The answer of the kernel where an import could not be written.
+    refused: Option<io::Error>,
+}
+
+/// Points the imports that lead to llama.cpp at the stand-ins, as far as they are not yet, and
+/// returns how many. After an error there is none.
+pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
+    let global = Global::ask();
+    let memory = Memory::read()?;
+    let first = with_all(|all| {
+        forget_what_is_gone(all, &memory, bent);
+        look(all, &memory, &global, bent)
+    });
+    if !first.found {
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, NO_LIBRARY));
+    }
+    if let Some(error) = first.refused {
+        let text = format!("an import cannot be written: {error}");
+        if bent.is_empty() {
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text));
+        }
+        log::warn(&format!("attach: {text}"));
+    }
+    // The dynamic linker may have been writing a word that another thread has called through for
+    // the first time.
+    let second = with_all(|all| look(all, &memory, &global, bent));
+    Ok(first.bent + second.bent)
+}
+
+fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Bent>) -> Look {
+    let mut look = Look::default();
+    let Some(host) = first_llama_cpp(all).filter(|host| memory.is_loaded(host)) else {
+        return look;
+    };
+    look.found = true;
+    attach();
+    for slot in slots(all, memory) {
+        let name = slot.import.name;
+        let Some(theirs) = function_of(all, host, name).map(|route| route.address) else {
+            continue;
+        };
+        let value = slot.import.value();
+        let is_open = slot.import.is_call
+            && NonNull::new(value).is_some_and(|value| slot.library.contains(value));
+        let leads_there = value == theirs.as_ptr()
+            || (is_open && first_call(all, slot.library, name, global) == Some(theirs));
+        if !leads_there {
+            continue;
+        }
+        match slot.write(value, slot.ours.as_ptr(), memory) {
+            Ok(true) => look.bent += usize::from(note(bent, slot.import.place(), value)),
+            Ok(false) => {}
+            Err(error) => look.refused = Some(error),
+        }
+    }
+    look
+}
+
+/// Forgets the words of libraries that are gone, and of those that have come anew to the same
+/// place.
+fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent>) {
+    let slots = slots(all, memory);
+    bent.retain(|bent| {
+        let slot = slots.iter().find(|slot| slot.import.place() == bent.place);
+        slot.is_some_and(|slot| slot.import.value().addr() != bent.before)
+    });
+}
+
+/// Notes what a word held. False if it was noted before.
+fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
+    let before = before.addr();
+    if let Some(known) = bent.iter_mut().find(|known| known.place == place) {
+        known.before = before;
+        return false;
+    }
+    bent.push(Bent { place, before });
+    true
+}
+
+/// Points the imports back to what they held, what samples first, and returns how many. What
+/// somebody else has pointed elsewhere since is left alone, and told.
+pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
+    let memory = Memory::read()?;
+    let (mut count, mut others, mut refused) = (0, Vec::new(), None);
+    with_all(|all| {
+        for slot in slots(all, &memory).iter().rev() {
+            let place = slot.import.place();
+            let Some(at) = bent.iter().position(|bent| bent.place == place) else {
+                continue;
+            };
+            let before = bent.swap_remove(at).before as *mut c_void;
+            if !slot.is_ours() {
+                let name = slot.import.name;
+                let value = slot.import.value();
+                // A library that was loaded anew, to the same place, was never pointed at ours.
+                let is_new = value == before
+                    || NonNull::new(value).is_some_and(|value| slot.library.contains(value))
+                    || first_llama_cpp(all)
+                        .and_then(|host| function_of(all, host, name))
+                        .is_some_and(|route| route.address.as_ptr() == value);
+                if !is_new {
+                    others.push(name.to_owned());
+                }
+                continue;
+            }
+            match slot.write(slot.ours.as_ptr(), before, &memory) {
+                Ok(true) => count += 1,
+                Ok(false) => others.push(slot.import.name.to_owned()),
+                Err(error) => refused = Some(error),
+            }
+        }
+    });
+    // Those of libraries that are gone.
+    bent.clear();
+    if !others.is_empty() {
+        let names = listed(others.iter().map(|name| name.to_bytes()));
+        log::warn(&format!(
+            "detach: imports that somebody else has pointed elsewhere are left alone: {names}"
+        ));
+    }
+    if let Some(error) = refused {
+        log::warn(&format!(
+            "detach: an import cannot be written, and stays: {error}"
+        ));
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_samples_comes_last() {
+        let mut names = [
+            c"llama_sampler_sample",
+            c"llama_sampler_init_dist",
+            c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib",
+            c"llama_get_sampled_probs_ith",
+            c"llama_sampler_init_top_k",
+            c"llama_sampler_apply",
+        ];
+        names.sort_by_key(|name| Turn::of(name));
+        let turns = names.map(Turn::of);
+        assert_eq!(turns[..2], [Turn::Others; 2]);
+        assert_eq!(turns[2..4], [Turn::Constructors; 2]);
+        assert_eq!(turns[4..], [Turn::Sampling; 2]);
+    }
+
+    #[test]
+    fn a_word_is_noted_once_with_what_it_held_last() {
+        let mut bent = Vec::new();
+        assert!(note(&mut bent, 8, 1 as *mut c_void));
+        assert!(note(&mut bent, 16, 2 as *mut c_void));
+        assert!(!note(&mut bent, 8, 3 as *mut c_void));
+        assert_eq!(bent.iter().map(|b| b.before).collect::<Vec<_>>(), [3, 2]);
+    }
+}

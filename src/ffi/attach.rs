@@ -1,0 +1,212 @@
+//! The preload library in a process that runs: `llama_sieve_attach` loads it, or finds it where it
+//! is loaded already, and has it stand in for what the libraries of the process import.
+//!
+//! All that decides and proves is there, as under LD_PRELOAD. Here is the door alone.
+
+use std::ffi::c_int;
+
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::ffi::failure::{Failure, answer};
+
+#[cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+))]
+pub use door::NO_LIBRARY;
+
+/// Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
+/// the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
+/// library, `libllama_sieve_preload.so`, which is loaded from the folder of this library if it is
+/// not in the process yet. Which samplers are ours, and the proofs for them, are as under
+/// LD_PRELOAD (docs/preload.md), and so are the environment variables.
+///
+/// `flags` is 0. Samplers that exist stay what they are; those that are made from now on are ours.
+/// Libraries that are loaded later are reached by another call, which adds what is new and leaves
+/// the rest. Not reached are function pointers that a program has got otherwise, as by dlsym
+/// (Python's ctypes), or has kept from before, and a llama.cpp that is linked into the program.
+/// Where several llama.cpps are loaded, it is the first.
+///
+/// Returns the number of imports that this call has pointed at ours; 0 where all are already, or
+/// where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
+/// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
+/// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
+/// Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread attaches or
+/// detaches; LLAMA_SIEVE_ERROR_INTERNAL if the kernel does not let the imports be written. After an
+/// error nothing was changed.
+///
+/// Call it from any thread, also while others sample. It waits while another thread is inside
+/// dlopen. The preload library stays loaded until the process ends. A forked child is attached as
+/// its parent was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
+    answer("llama_sieve_attach", || {
+        if flags != 0 {
+            let text = format!("flags is {flags:#x}, and no flag is known: pass 0");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+        door::attach()
+    })
+}
+
+/// Undoes llama_sieve_attach: what was pointed at ours is what it was before. Samplers of ours that
+/// live go on as they are, and are freed as always; new ones are llama.cpp's own, also where a
+/// pointer to a function of ours was kept. An import that somebody else has pointed elsewhere since
+/// is left alone, which is told in one line of the log.
+///
+/// Of samplers that live on, llama_sampler_get_seed and llama_sampler_copy no longer know that they
+/// are ours: the seed is LLAMA_DEFAULT_SEED, and copying between ours and a built-in ends the
+/// process, as it does with two samplers of different kinds.
+///
+/// Returns the number of imports that are as they were; 0 where nothing was attached, or where the
+/// preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY if another thread attaches or
+/// detaches, or stays inside a call that samples for two seconds, or if this one is inside such a
+/// call: everything is attached as before then. Call it from any thread.
+#[unsafe(no_mangle)]
+pub extern "C" fn llama_sieve_detach() -> c_int {
+    answer("llama_sieve_detach", door::detach)
+}
+
+#[cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+))]
+mod door {
+    use std::ffi::{CStr, CString, c_char, c_int, c_void};
+    use std::mem::transmute;
+    use std::path::{Path, PathBuf};
+    use std::ptr::{NonNull, null};
+
+    use crate::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND};
+    use crate::ffi::failure::Failure;
+    use crate::ffi::host::libraries::{Address, Library, with_all};
+    use crate::ffi::host::linker::symbol_of;
+    use crate::ffi::host::mappings::{containing, mappings};
+    use crate::last_error;
+    use crate::quoted::escaped;
+
+    /// The answer where there is nothing to attach to, and what to do.
+    pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load it first, or \
+        what brings it (an addon, a package, a plugin). One that is linked into the program itself \
+        is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
+
+    /// The preload library's file, and what it exports for this one.
+    const FILE: &str = "libllama_sieve_preload.so";
+    const ATTACH: &CStr = c"llama_sieve_preload_attach";
+    const DETACH: &CStr = c"llama_sieve_preload_detach";
+
+    /// Both take a place for the text of an error, which is valid until the thread's next call.
+    type Call = unsafe extern "C" fn(error: *mut *const c_char) -> c_int;
+
+    pub(super) fn attach() -> Result<c_int, Failure> {
+        let (call, has_host) = look(|all| (loaded(all, ATTACH), all.iter().any(is_llama_cpp)))?;
+        match call {
+            Some(call) => called(call),
+            None if has_host => called(load(&beside()?)?),
+            None => Err(Failure::no_host(NO_LIBRARY.to_owned())),
+        }
+    }
+
+    pub(super) fn detach() -> Result<c_int, Failure> {
+        look(|all| loaded(all, DETACH))?.map_or(Ok(0), called)
+    }
+
+    /// Looks at the libraries of the process.
+    fn look<T>(look: impl FnOnce(&[Library<'_>]) -> T) -> Result<T, Failure> {
+        with_all(|all| Some(look(all)))
+            .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, last_error::get()))
+    }
+
+    /// Finds a function of the preload library, if that is in the process.
+    fn loaded(all: &[Library<'_>], name: &CStr) -> Option<Address> {
+        all.iter().find_map(|library| library.symbol(name))
+    }
+
+    fn is_llama_cpp(library: &Library<'_>) -> bool {
+        let is_program = library.path().is_empty();
+        !is_program && library.symbol(c"llama_sampler_chain_init").is_some()
+    }
+
+    fn called(call: Address) -> Result<c_int, Failure> {
+        let mut error = null();
+        // SAFETY: the preload library's function of that name, with a place for the text.
+        let code = unsafe { transmute::<*mut c_void, Call>(call.as_ptr())(&mut error) };
+        if code >= 0 {
+            return Ok(code);
+        }
+        let text = match error.is_null() {
+            true => c"internal error",
+            // SAFETY: a C string, until the next call.
+            false => unsafe { CStr::from_ptr(error) },
+        };
+        Err(Failure::new(code, text.to_string_lossy()))
+    }
+
+    /// The path of the preload library in the folder of this one. By the kernel's list: what the
+    /// dynamic linker knows may be relative to a folder that the process has left.
+    fn beside() -> Result<PathBuf, Failure> {
+        static HERE: u8 = 0;
+        let all = mappings().map_err(|error| {
+            let text = format!("/proc/self/maps cannot be read: {error}");
+            Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
+        })?;
+        let here = containing(&all, (&raw const HERE).addr());
+        let folder = here.and_then(|here| Path::new(&here.file).parent());
+        let folder = folder.filter(|folder| folder.is_absolute());
+        folder.map(|folder| folder.join(FILE)).ok_or_else(|| {
+            let text = format!("the folder of this library, where {FILE} should be, is not known");
+            Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text)
+        })
+    }
+
+    /// Loads it for good, and gives its function.
+    fn load(path: &Path) -> Result<Address, Failure> {
+        let not_found = |why: &str| {
+            let text = format!(
+                "{} cannot be loaded: {}; it belongs in the folder of the library that is called, \
+                 and `cargo build --release -p llama-sieve-preload` makes it",
+                escaped(path.as_os_str().as_encoded_bytes()),
+                escaped(why)
+            );
+            Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text)
+        };
+        let name = CString::new(path.as_os_str().as_encoded_bytes());
+        let name = name.map_err(|_| not_found("its path has a NUL"))?;
+        const MODE: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+        // SAFETY: our own library, whose constructor reads the environment.
+        let handle = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), MODE) });
+        // SAFETY: a handle that is never closed.
+        let found = handle.and_then(|handle| unsafe { symbol_of(handle.as_ptr(), ATTACH) });
+        found.ok_or_else(|| {
+            // SAFETY: NULL, or a C string until this thread's next question to the linker.
+            let why = NonNull::new(unsafe { libc::dlerror() })
+                .map(|why| unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy());
+            not_found(&why.unwrap_or_default())
+        })
+    }
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri)
+)))]
+mod door {
+    use std::ffi::c_int;
+
+    use crate::errors::LLAMA_SIEVE_ERROR_NOT_FOUND;
+    use crate::ffi::failure::Failure;
+
+    pub(super) fn attach() -> Result<c_int, Failure> {
+        let text = "not supported on this system, but on Linux with glibc on x86-64 and aarch64";
+        Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))
+    }
+
+    pub(super) fn detach() -> Result<c_int, Failure> {
+        Ok(0)
+    }
+}

@@ -1,0 +1,234 @@
+//! The preload library in processes that run already: `llama_sieve_attach` and
+//! `llama_sieve_detach`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use crate::common;
+use crate::preloaded::{made, preload_library, preloaded, preloaded_of_known_build, warnings};
+use crate::programs::{Run, Said, build, model, source};
+use crate::toolchain::{Build, Link, empty_folder, our_library, succeed};
+
+/// Both libraries in one folder, as they are installed; gives the path of the one that is called.
+fn installed() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let folder = empty_folder("c_programs/attach_installed");
+        for library in [our_library(Link::Shared).as_path(), preload_library()] {
+            let name = library.file_name().expect("a file");
+            fs::copy(library, folder.join(name)).expect("the folder was just made");
+        }
+        folder.join("libllama_sieve.so")
+    })
+}
+
+/// A library that uses llama.cpp, linked with these options.
+fn module(name: &str, options: &[&str]) -> PathBuf {
+    let mut module = Build::new(name, &source("attach_module.cpp"));
+    for option in ["-shared", "-fPIC", "-fno-gnu-unique"]
+        .iter()
+        .chain(options)
+    {
+        module = module.flag(option);
+    }
+    build(module.with_llama(Link::Shared))
+}
+
+/// Filled in and made read-only before any code of it runs.
+const SEALED: [&str; 1] = ["-Wl,-z,relro,-z,now"];
+
+/// A function is looked up when it is first called.
+const LAZY: [&str; 1] = ["-Wl,-z,norelro,-z,lazy"];
+
+fn sealed() -> &'static Path {
+    static MODULE: OnceLock<PathBuf> = OnceLock::new();
+    MODULE.get_or_init(|| {
+        let module = module("attach_sealed", &SEALED);
+        let mut readelf = Command::new("readelf");
+        let said = succeed(readelf.arg("-dl").arg(&module));
+        assert!(said.contains("BIND_NOW") || said.contains("NOW"), "{said}");
+        assert!(said.contains("GNU_RELRO"), "{said}");
+        module
+    })
+}
+
+fn lazy() -> &'static Path {
+    static MODULE: OnceLock<PathBuf> = OnceLock::new();
+    MODULE.get_or_init(|| {
+        let module = module("attach_lazy", &LAZY);
+        let mut readelf = Command::new("readelf");
+        let said = succeed(readelf.arg("-dl").arg(&module));
+        assert!(
+            !said.contains("NOW") && !said.contains("GNU_RELRO"),
+            "{said}"
+        );
+        module
+    })
+}
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Build::new("attach", &source("attach.cpp"));
+        build(program.with_llama_h().flag("-pthread"))
+    })
+}
+
+/// Runs the program in that mode with two libraries that use llama.cpp.
+fn said(run: Run<'_>, mode: &str, sieve: &Path, [first, second]: [&Path; 2]) -> Said {
+    let run = run.env("LLAMA_SIEVE_HOST", "b11434").arg(mode);
+    let run = run.arg(sieve.display()).arg(model());
+    let said = run.arg(first.display()).arg(second.display()).said();
+    assert_eq!(said.out.lines().last(), Some("done"), "{said:?}");
+    said
+}
+
+/// Chains of before, between and after, and a library that is loaded later; imports that may be
+/// written, that may not, and that are not looked up yet.
+#[test]
+fn chains_that_are_made_while_it_is_attached_are_ours() {
+    for (modules, access) in [([sealed(), lazy()], "r--p"), ([lazy(), sealed()], "rw-p")] {
+        let said = said(Run::of(program()), "turns", installed(), modules);
+        assert!(said.out.starts_with(access), "{}", said.out);
+        assert_eq!(warnings(&said), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn the_preload_library_is_found_where_the_process_has_left_the_folder() {
+    said(Run::of(program()), "left", installed(), [sealed(), lazy()]);
+}
+
+/// What is told for LLAMA_SIEVE_VERBOSE is as under LD_PRELOAD, and tokens come straight from the
+/// logits.
+#[test]
+fn what_is_attached_samples_straight_from_the_logits() {
+    let run = Run::of(program()).env("LLAMA_SIEVE_VERBOSE", 1);
+    let said = said(run, "turns", installed(), [sealed(), lazy()]);
+    let mut lines = said.err.lines();
+    let counts = lines.find_map(|line| {
+        let line = line.strip_prefix("llama-sieve: preload library: ")?;
+        let (direct, rest) = line.split_once(" of ")?;
+        let sampled = rest.strip_suffix(" tokens were sampled straight from the logits")?;
+        Some((direct.parse::<u32>().ok()?, sampled.parse::<u32>().ok()?))
+    });
+    let (direct, sampled) = counts.unwrap_or_else(|| panic!("{}", said.err));
+    assert!(direct > 300 && direct < sampled, "{direct} of {sampled}");
+    for told in ["attach(): ", "detach(): ", "top-k(k=40): ours"] {
+        assert!(said.err.contains(told), "{told}: {}", said.err);
+    }
+}
+
+#[test]
+fn what_somebody_else_has_pointed_elsewhere_is_left_alone() {
+    for module in [sealed(), lazy()] {
+        let said = said(Run::of(program()), "others", installed(), [module, module]);
+        let warnings = warnings(&said);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        let names = "left alone: \"llama_sampler_init_top_k\"";
+        assert!(warnings[0].contains(names), "{}", warnings[0]);
+    }
+}
+
+#[test]
+fn threads_sample_the_same_meanwhile() {
+    for module in [sealed(), lazy()] {
+        let said = said(Run::of(program()), "threads", installed(), [module, module]);
+        assert_eq!(warnings(&said), Vec::<&str>::new());
+    }
+}
+
+#[test]
+fn under_ld_preload_there_is_nothing_to_attach_to() {
+    let run = preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1);
+    let said = said(run, "preloaded", installed(), [sealed(), sealed()]);
+    assert!(said.err.contains("attach(): nothing"), "{}", said.err);
+}
+
+#[test]
+fn a_missing_preload_library_is_named() {
+    let folder = empty_folder("c_programs/attach_alone");
+    let library = folder.join("libllama_sieve.so");
+    fs::copy(our_library(Link::Shared), &library).expect("the folder was just made");
+    let said = said(Run::of(program()), "alone", &library, [sealed(), sealed()]);
+    let missing = folder.join("libllama_sieve_preload.so");
+    let missing = missing.display().to_string();
+    assert!(said.out.contains(&missing), "{}", said.out);
+    assert!(
+        said.out
+            .contains("cargo build --release -p llama-sieve-preload")
+    );
+}
+
+#[test]
+fn a_program_with_llama_cpp_linked_in_is_told_what_to_do() {
+    for (name, flag) in [("attach_linked", "-O1"), ("attach_exporting", "-rdynamic")] {
+        let program = Build::new(name, &source("attach.cpp")).flag("-DLINKED");
+        let program = program.flag("-pthread").flag(flag);
+        let program = build(program.with_llama(Link::Static));
+        said(Run::of(&program), "linked", installed(), [Path::new(""); 2]);
+    }
+}
+
+/// A run of a program that is attached to before it begins.
+fn attached(program: &Path) -> Run<'_> {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        let library = Build::new("attach_at_start", &source("attach_at_start.c"));
+        let library = library.flag("-shared").flag("-fPIC").flag("-pthread");
+        build(library)
+    });
+    let run = Run::of(program).env("LD_PRELOAD", library.display());
+    let run = run.env("LLAMA_SIEVE", installed().display());
+    run.env("LLAMA_SIEVE_HOST", "b11434")
+}
+
+/// With every constructor, and with what llama-server samples by: what is ours is so under
+/// LD_PRELOAD, too.
+#[test]
+fn a_program_has_what_it_has_under_ld_preload() {
+    let generate = Build::new("attach_generate", &source("generate.cpp"));
+    let generate = build(generate.with_llama(Link::Shared));
+    for (program, seeds) in [(generate.as_path(), 4), (common::program(), 1)] {
+        let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(seeds).said();
+        let built_in = arguments(Run::of(program));
+        let verbose = |run: Run<'static>| arguments(run.env("LLAMA_SIEVE_VERBOSE", 1));
+        let program: &'static Path = Box::leak(Box::from(program));
+        let under_preload = verbose(preloaded_of_known_build(program));
+        let ours = verbose(attached(program));
+        assert_eq!(ours.out, built_in.out);
+        let mut made_ours = made(&ours);
+        let imports = made_ours.keys().find(|key| key.starts_with("attach: "));
+        let imports = imports.cloned().unwrap_or_else(|| panic!("{}", ours.err));
+        made_ours.remove(&imports);
+        assert_eq!(made_ours, made(&under_preload));
+    }
+}
+
+/// The text without the seeds that are told of a chain, `(42)`, and of its members, `[42]`:
+/// llama.cpp knows none of a sampler of ours that was made before detaching.
+fn without_seeds(text: &str) -> String {
+    let is_digit = |c: char| c.is_ascii_digit();
+    let parts = text.split_inclusive(['(', '[']);
+    parts
+        .map(|part| part.trim_start_matches(is_digit))
+        .collect()
+}
+
+/// Attached and detached all the time, at any step of a token.
+#[test]
+fn a_program_that_is_attached_to_and_detached_samples_the_same() {
+    let generate = Build::new("attach_flips", &source("generate.cpp"));
+    let generate = build(generate.with_llama(Link::Shared));
+    for (program, seeds) in [(generate.as_path(), 10), (common::program(), 2)] {
+        let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(seeds).said();
+        let built_in = arguments(Run::of(program));
+        let ours = arguments(attached(program).env("FLIPS", 1));
+        let is_same = without_seeds(&ours.out) == without_seeds(&built_in.out);
+        assert!(is_same, "{}\n{}", ours.out, built_in.out);
+        // Nothing has looked as if llama.cpp sampled otherwise.
+        assert!(!ours.err.contains("straight"), "{}", ours.err);
+    }
+}
