@@ -43,6 +43,37 @@ def test_a_program_runs_with_the_preload_library(preload):
     assert ran.returncode == 7
 
 
+ATTACHED = """
+import llama_sieve, sys
+try:
+    llama_sieve.attach()
+except llama_sieve.NoHostError as error:
+    assert "load it first" in str(error), error
+assert llama_sieve.detach() == 0
+import llama_cpp
+n = llama_sieve.attach()
+assert n > 0 and llama_sieve.attach() == 0
+with open("/proc/self/maps") as maps:
+    assert sys.argv[1] in maps.read()
+b = llama_cpp.llama_cpp
+chain = b.llama_sampler_chain_init(b.llama_sampler_chain_default_params())
+b.llama_sampler_chain_add(chain, b.llama_sampler_init_top_k(40))
+b.llama_sampler_free(chain)
+assert llama_sieve.detach() == n and llama_sieve.detach() == 0
+print("attached")
+"""
+
+
+def test_the_process_is_attached_to_and_detached(preload, llama_cpp):
+    ran = subprocess.run(
+        [sys.executable, "-c", ATTACHED, str(_library.PRELOAD)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0 and ran.stdout == "attached\n", ran.stderr
+
+
 def test_the_environment_keeps_what_was_there(tmp_path):
     library = tmp_path / "libp.so"
     library.touch()

@@ -48,8 +48,10 @@ if TYPE_CHECKING:
     from .host import (
         KINDS,
         Verdict,
+        attach,
         bind_host,
         certify,
+        detach,
     )
     from .metrics import (
         Perplexity,
@@ -125,10 +127,12 @@ __all__ = [
     "TokenTrie",
     "TrieCache",
     "Verdict",
+    "attach",
     "bind_host",
     "candidates_entropy",
     "candidates_surprisal",
     "certify",
+    "detach",
     "entropy",
     "forget_vocab",
     "greedy",

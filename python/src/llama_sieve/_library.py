@@ -184,6 +184,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "last_error_code": (c_int, []),
     "log_set": (None, [LOG_CALLBACK, c_void_p]),
     "bind_host": (c_int, [c_void_p]),
+    "attach": (c_int, [c_uint32]),
+    "detach": (c_int, []),
     "certify_build": (c_int, [c_char_p, c_int]),
     "host_profile": (c_char_p, []),
     "default_params": (SieveParams, []),

@@ -81,6 +81,27 @@ def bound_host() -> ctypes.CDLL:
     return bind_host(module)
 
 
+def attach() -> int:
+    """Gives this process the preload library, as if it had come by LD_PRELOAD.
+
+    What its libraries import of llama.cpp's sampler functions is pointed at ours; call it when
+    llama.cpp is loaded, and again when a library has come that uses it. llama-cpp-python imports
+    nothing, but asks ctypes: for that there is `patch`. Returns the number of imports that were not
+    ours yet. NoHostError where no llama.cpp is loaded as a shared library, NotFoundError where this
+    system has no preload library.
+    """
+    return check(library.llama_sieve_attach(0))
+
+
+def detach() -> int:
+    """Undoes `attach`: what is made from now on is llama.cpp's. Samplers of ours that live go on.
+
+    Returns the number of imports that are as they were, 0 where nothing was attached. BusyError
+    where another thread does not come out of a call that samples.
+    """
+    return check(library.llama_sieve_detach())
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Whether a host's sampler does what ours does."""
