@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = REPOSITORY / "models" / "kjv-tiny.gguf"
@@ -81,8 +82,11 @@ def target() -> Path:
 
 
 def preload() -> Path:
-    """The preload library, built with what the tests use: it is the library that they have."""
-    command = ["cargo", "build", "--release", "--locked", "-q"]
+    """The preload library, built with what the tests use: it is the library that they have.
+
+    The other library is beside it.
+    """
+    command = ["cargo", "build", "--release", "--locked", "-q", "-p", "llama-sieve"]
     command += ["-p", "llama-sieve-preload", "-p", "test-crates"]
     subprocess.run(command, cwd=REPOSITORY, check=True)
     return target() / "libllama_sieve_preload.so"
@@ -182,15 +186,27 @@ def alternate(
     row: Row, command: List[object], preloaded: Path, repeats: int, **environment: str
 ) -> Row:
     """Runs a host without and with the preload library, in turns; the quickest of each counts."""
-    arms: Dict[bool, List[Arm]] = {False: [], True: []}
+    without = functools.partial(arm, command, None, **environment)
+    with_ours = functools.partial(arm, command, preloaded, **environment)
+    (compared,) = in_turns(without, [(row, with_ours)], repeats)
+    return compared
+
+
+def in_turns(
+    without: Callable[[], Arm], with_ours: Sequence[Tuple[Row, Callable[[], Arm]]], repeats: int
+) -> Iterator[Row]:
+    """Runs a host without and with ours, in each of several manners, and fills their rows."""
+    arms: List[List[Arm]] = [[] for _ in range(1 + len(with_ours))]
+    problem: Optional[str] = None
     try:
         for _ in range(repeats):
-            for ours in (False, True):
-                arms[ours].append(arm(command, preloaded if ours else None, **environment))
+            for of_one, run in zip(arms, [without, *(run for _, run in with_ours)]):
+                of_one.append(run())
     except (RuntimeError, subprocess.TimeoutExpired) as error:
-        row.problem = str(error).replace("|", "/")
-        return row
-    return compare(row, arms[False], arms[True])
+        problem = str(error).replace("|", "/")
+    for (row, _), of_one in zip(with_ours, arms[1:]):
+        row.problem = problem
+        yield row if problem else compare(row, arms[0], of_one)
 
 
 HEADER = """\

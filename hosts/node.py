@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""node-llama-cpp with and without the preload library: `hosts/node.py [VERSION...]`.
+"""node-llama-cpp with and without ours, preloaded and attached: `hosts/node.py [VERSION...]`.
 
 Its packages bring llama.cpp as shared libraries, and tell which build they are, for the table.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -24,7 +25,7 @@ def install(version: str, folder: Path) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true, "type": "module"}\n')
         command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-        common.download([*command, f"node-llama-cpp@{version}"], cwd=place)
+        common.download([*command, f"node-llama-cpp@{version}", "koffi"], cwd=place)
     shutil.copy(common.REPOSITORY / "hosts" / "programs" / "with_node.mjs", place)
     return place
 
@@ -42,8 +43,14 @@ def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row
         place = install(version, folder)
         build = build_of(place)
         command = ["node", place / "with_node.mjs", common.SMALL_MODEL, large, common.PROMPT]
-        row = common.Row(f"node-llama-cpp {version}", build)
-        yield common.alternate(row, command, preload, repeats)
+        run = functools.partial(common.arm, command)
+        library = preload.with_name("libllama_sieve.so")
+        attached = functools.partial(run, None, LLAMA_SIEVE_ATTACH=str(library))
+        with_ours = [
+            (common.Row(f"node-llama-cpp {version}", build), functools.partial(run, preload)),
+            (common.Row(f"node-llama-cpp {version}, attached", build), attached),
+        ]
+        yield from common.in_turns(functools.partial(run, None), with_ours, repeats)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 // Generates with node-llama-cpp, as hosts/node.py asks: node with_node.mjs SMALL LARGE PROMPT.
-// Versions that do not know an option pass over it.
+// Versions that do not know an option pass over it. LLAMA_SIEVE_ATTACH names the library that it is
+// to attach to itself.
 import {getLlama, LlamaCompletion, LlamaGrammar, TokenBias} from "node-llama-cpp";
 
 const [small, large, prompt] = process.argv.slice(2);
@@ -17,6 +18,14 @@ const tokens = 48;
 const texts = {};
 const rates = {};
 const llama = await getLlama({gpu: false, build: "never", logLevel: "error"});
+if (process.env.LLAMA_SIEVE_ATTACH) {
+    const {default: koffi} = await import("koffi");
+    const sieve = koffi.load(process.env.LLAMA_SIEVE_ATTACH);
+    const imports = sieve.func("int llama_sieve_attach(uint32_t flags)")(0);
+    if (imports <= 0) {
+        throw new Error(`${imports}: ${sieve.func("const char * llama_sieve_last_error()")()}`);
+    }
+}
 const more = (model) => {
     const biased = TokenBias.for(model);
     for (const [token, bias] of [[5, 0.5], [300, -0.5], [301, 0.75]]) {
