@@ -54,7 +54,8 @@ pub use compact::{at_least, near_max, select};
 pub use entropy::{entropies, fused_entropy, lns, nearness};
 pub use quotient::{divide_p_double, write_quotients};
 pub use rewrite::{
-    Curve, bend, bend_logits, divide, divide_logits, mask_below, set_p, write_divided,
+    Cubic, Curve, bend, bend_logits, cube, cube_logits, divide, divide_logits, mask_below, set_p,
+    write_divided,
 };
 pub use rounding_test::softmax_sum;
 pub use scan::{argmax, max_logit};

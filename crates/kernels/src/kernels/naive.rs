@@ -3,7 +3,7 @@
 
 use super::column::Column;
 use super::layout::{SUM_BLOCK, TWO_23};
-use super::rewrite::Curve;
+use super::rewrite::{Cubic, Curve};
 use super::rounding_test::Rounded;
 use crate::simd::libm::{exp, exp_f64, ln};
 use crate::token::{TokenData, comparable};
@@ -198,6 +198,16 @@ pub fn divide(xs: &mut [f32], by: f32) {
 /// Divides all logits.
 pub fn divide_logits(data: &mut [TokenData], by: f32) {
     data.iter_mut().for_each(|c| c.logit /= by);
+}
+
+/// Puts the cubic in place of every logit, but for masked ones and NaN.
+pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
+    let Cubic { max, square, cube } = curve;
+    for candidate in data.iter_mut().filter(|c| c.logit > f32::NEG_INFINITY) {
+        let d = candidate.logit - max;
+        let below = (cube * d - square) * (d * d);
+        candidate.logit = max + below;
+    }
 }
 
 /// Makes every logit below `threshold` minus infinity.

@@ -57,7 +57,47 @@ impl<V: Vector> CurveOn<V> {
     }
 }
 
+/// `max + (cube * d - square) * d^2`, with d the distance from `max`, which is at or below 0. Each
+/// operation is rounded, so that where `square` and `cube` are at or above 0, nothing rises as d
+/// falls.
+#[derive(Clone, Copy, Debug)]
+pub struct Cubic {
+    /// The place where d is 0, and what is there.
+    pub max: f32,
+    /// The factor of the square.
+    pub square: f32,
+    /// The factor of the cube.
+    pub cube: f32,
+}
+
+impl Cubic {
+    /// Returns it at a logit; minus infinity and NaN stay.
+    fn at(self, logit: f32) -> f32 {
+        let d = logit - self.max;
+        let bent = self.max + (self.cube * d - self.square) * (d * d);
+        if logit > f32::NEG_INFINITY {
+            bent
+        } else {
+            logit
+        }
+    }
+
+    /// Returns it at each logit of a register.
+    #[inline(always)]
+    fn at_each<V: Vector>(self, v: V, logits: V::F) -> V::F {
+        let max = v.splat(self.max);
+        let d = v.sub(logits, max);
+        let slope = v.sub(v.mul(v.splat(self.cube), d), v.splat(self.square));
+        let bent = v.add(max, v.mul(slope, v.mul(d, d)));
+        v.select_lt(v.splat(f32::NEG_INFINITY), logits, bent, logits)
+    }
+}
+
 dispatched! {
+    /// Puts `curve` in place of every logit. Reads and writes 12 bytes per candidate.
+    pub fn cube_logits(data: &mut [TokenData], curve: Cubic) => cube_logits_on;
+    /// Puts `curve` in place of every logit of a column. Reads and writes 4 bytes per logit.
+    pub fn cube(logits: &mut [f32], curve: Cubic) => cube_on;
     /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
     pub fn divide_logits(data: &mut [TokenData], by: f32) => divide_logits_on;
     /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
@@ -185,6 +225,28 @@ fn divide_logits_on<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
     if let Some(to) = data.last_chunk_of_mut::<V>() {
         v.store_logits(to, last);
     }
+}
+
+#[inline(always)]
+fn cube_on<V: Vector>(v: V, logits: &mut [f32], curve: Cubic) {
+    let mut chunks = logits.chunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        v.store(chunk, curve.at_each(v, v.load(chunk)));
+    }
+    let rest = chunks.into_remainder();
+    rest.iter_mut().for_each(|x| *x = curve.at(*x));
+}
+
+/// The last ones first, where the pass before has ended.
+#[inline(always)]
+fn cube_logits_on<V: Vector>(v: V, data: &mut [TokenData], curve: Cubic) {
+    let mut chunks = data.rchunks_exact_mut(V::LANES);
+    for chunk in &mut chunks {
+        let x = curve.at_each(v, v.load_logits(chunk));
+        v.store_logits(chunk, x);
+    }
+    let rest = chunks.into_remainder();
+    rest.iter_mut().for_each(|c| c.logit = curve.at(c.logit));
 }
 
 /// The last ones first, where the pass before has ended.

@@ -7,8 +7,8 @@ use super::naive;
 use super::naive_logits;
 use super::quotient::{divide_p_double, set_quotients, write_quotients};
 use super::rewrite::{
-    Curve, bend, bend_logits, divide, divide_logits, mask_below, mask_logits_below, set_p,
-    write_divided,
+    self, Cubic, Curve, bend, bend_logits, cube_logits, divide, divide_logits, mask_below,
+    mask_logits_below, set_p, write_divided,
 };
 use super::scan::{
     any_between, argmax, claimed_max, count_at_least, max, max_logit, next_rise, position_of,
@@ -402,6 +402,16 @@ fn rewriting() {
         same!(write_divided(&ids, logits, logits, 0.3));
         same!(write_quotients(&ids, logits, logits, 3.0));
         same!(divide_logits(0.8));
+        for (square, cube) in [(0.2, 0.0), (0.15, 0.05), (0.0, 0.1), (-0.3, 0.5)] {
+            let max = 3.25;
+            let curve = Cubic { max, square, cube };
+            same!(cube_logits(curve));
+            let (mut a, mut b) = (logits.to_vec(), array(logits));
+            rewrite::cube(&mut a, curve);
+            naive::cube_logits(&mut b, curve);
+            let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
+            assert_eq!(bits(&a), bits(&b), "{:?}", isa);
+        }
         // With the last of them one is at the threshold, behind the last whole register.
         for threshold in [0.5, f32::NAN, logits.last().copied().unwrap_or(0.0)] {
             same!(mask_below(threshold));
