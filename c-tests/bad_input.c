@@ -11,7 +11,7 @@
 
 enum { N_VOCAB = 1000 };
 
-/* The nine samplers with parameters that do something. */
+/* Samplers with parameters that do something. */
 
 static struct llama_sampler * make_greedy(void)      { return llama_sieve_init_greedy(); }
 static struct llama_sampler * make_dist(void)        { return llama_sieve_init_dist(42); }
@@ -22,6 +22,14 @@ static struct llama_sampler * make_typical(void)     { return llama_sieve_init_t
 static struct llama_sampler * make_temp(void)        { return llama_sieve_init_temp(0.7f); }
 static struct llama_sampler * make_temp_zero(void)   { return llama_sieve_init_temp(0.0f); }
 static struct llama_sampler * make_top_n_sigma(void) { return llama_sieve_init_top_n_sigma(1.5f); }
+static struct llama_sampler * make_top_a(void)       { return llama_sieve_init_top_a(0.5f); }
+static struct llama_sampler * make_epsilon(void) { return llama_sieve_init_epsilon_cutoff(0.01f); }
+static struct llama_sampler * make_eta(void)         { return llama_sieve_init_eta_cutoff(0.01f); }
+static struct llama_sampler * make_p_less(void)      { return llama_sieve_init_p_less(true); }
+static struct llama_sampler * make_top_h(void)       { return llama_sieve_init_top_h(0.5f); }
+static struct llama_sampler * make_quadratic(void) {
+    return llama_sieve_init_quadratic(0.2f, 1.5f);
+}
 static struct llama_sampler * make_penalties(void) {
     return llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f);
 }
@@ -41,6 +49,12 @@ static const struct {
     { "temp",        make_temp_zero,   false },
     { "top-n-sigma", make_top_n_sigma, false },
     { "penalties",   make_penalties,   false },
+    { "top-a",       make_top_a,       false },
+    { "epsilon-cutoff", make_epsilon,  false },
+    { "eta-cutoff",  make_eta,         false },
+    { "p-less",      make_p_less,      false },
+    { "top-h",       make_top_h,       false },
+    { "quadratic",   make_quadratic,   false },
 };
 enum { N_SAMPLERS = sizeof(SAMPLERS) / sizeof(SAMPLERS[0]) };
 
@@ -254,6 +268,12 @@ static struct llama_sampler * min_p_of(float x)       { return llama_sieve_init_
 static struct llama_sampler * typical_of(float x)     { return llama_sieve_init_typical(x, 1); }
 static struct llama_sampler * temp_of(float x)        { return llama_sieve_init_temp(x); }
 static struct llama_sampler * top_n_sigma_of(float x) { return llama_sieve_init_top_n_sigma(x); }
+static struct llama_sampler * top_a_of(float x)       { return llama_sieve_init_top_a(x); }
+static struct llama_sampler * epsilon_of(float x) { return llama_sieve_init_epsilon_cutoff(x); }
+static struct llama_sampler * eta_of(float x)         { return llama_sieve_init_eta_cutoff(x); }
+static struct llama_sampler * top_h_of(float x)       { return llama_sieve_init_top_h(x); }
+static struct llama_sampler * factor_of(float x) { return llama_sieve_init_quadratic(x, 1.5f); }
+static struct llama_sampler * curve_of(float x)  { return llama_sieve_init_quadratic(0.2f, x); }
 static struct llama_sampler * repeat_of(float x) {
     return llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f);
 }
@@ -276,6 +296,12 @@ static const struct {
     { "?penalties",   repeat_of      },
     { "?penalties",   freq_of        },
     { "?penalties",   present_of     },
+    { "?top-a",       top_a_of       },
+    { "?epsilon-cutoff", epsilon_of  },
+    { "?eta-cutoff",  eta_of         },
+    { "?top-h",       top_h_of       },
+    { "?quadratic",   factor_of      },
+    { "?quadratic",   curve_of       },
 };
 
 /* Two arrays of the same, byte for byte. */

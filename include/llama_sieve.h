@@ -247,8 +247,9 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 /* -------------------------------------------------------------------------------------------------
  * 2. Samplers
  *
- * One constructor for each built-in sampler of llama.cpp, with its arguments, and two that
- * llama.cpp had. Each makes a sampler for the host's chain that leaves what the built-in leaves.
+ * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
+ * had, and six that it never had. Each makes a sampler for the host's chain; that of a built-in
+ * leaves what the built-in leaves.
  * "Disabled" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
  * process, or no memory.
  * ---------------------------------------------------------------------------------------------- */
@@ -410,6 +411,51 @@ struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
  it.
  */
 struct llama_sampler *llama_sieve_init_softmax(void);
+
+/*
+ Top-a: keeps the candidates with p >= a p1^2, in their order; p1 is the largest probability
+ (BlinkDL, RWKV-LM; KoboldCpp). Equal candidates are kept or dropped together, and the largest
+ are kept in any case. llama.cpp does not have it. Disabled: a <= 0.
+ */
+struct llama_sampler *llama_sieve_init_top_a(float a);
+
+/*
+ Epsilon sampling: keeps the candidates with p >= epsilon, in their order (Hewitt et al. 2022,
+ arXiv:2210.15191). Equal candidates are kept or dropped together, and the largest are kept in
+ any case. llama.cpp does not have it. Disabled: epsilon <= 0.
+ */
+struct llama_sampler *llama_sieve_init_epsilon_cutoff(float epsilon);
+
+/*
+ Eta sampling: keeps the candidates with p >= min(eta, sqrt(eta) exp(-H)), in their order; H
+ is the entropy in nats (Hewitt et al. 2022, arXiv:2210.15191). Equal candidates are kept or
+ dropped together, and the largest are kept in any case. llama.cpp does not have it. Disabled:
+ eta <= 0.
+ */
+struct llama_sampler *llama_sieve_init_eta_cutoff(float eta);
+
+/*
+ P-less sampling: keeps the candidates with p >= c, in their order; c is the sum of all p^2, or,
+ if normalised, (v c - 1) / (v - 1) of v candidates, which is lower (Tan, Wu and Howard 2025,
+ arXiv:2509.23234). Equal candidates are kept or dropped together. llama.cpp does not have it.
+ */
+struct llama_sampler *llama_sieve_init_p_less(bool normalised);
+
+/*
+ Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
+ most alpha times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
+ are sorted as top-p sorts, with probabilities; equal ones at the cut may be kept in part.
+ llama.cpp does not have it. Disabled: alpha >= 1.
+ */
+struct llama_sampler *llama_sieve_init_top_h(float alpha);
+
+/*
+ Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
+ from the largest logit, d <= 0, k = factor (3 - curve) / 2 and s = factor (curve - 1) /
+ 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola; from 1 to 3 logits stay
+ in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <= 0.
+ */
+struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 
 /*
  Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:

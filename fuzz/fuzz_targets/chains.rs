@@ -59,6 +59,12 @@ enum Spec {
     Infill,
     TailFree(Number, Whole),
     Softmax,
+    TopA(Number),
+    EpsilonCutoff(Number),
+    EtaCutoff(Number),
+    PLess(bool),
+    TopH(Number),
+    Quadratic(Number, Number),
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -271,6 +277,22 @@ impl Spec {
                 None,
             ),
             Spec::Softmax => ("softmax", sieve::llama_sieve_init_softmax(), None),
+            Spec::TopA(a) => ("top_a", sieve::llama_sieve_init_top_a(a.0), None),
+            Spec::EpsilonCutoff(epsilon) => {
+                let ours = sieve::llama_sieve_init_epsilon_cutoff(epsilon.0);
+                ("epsilon_cutoff", ours, None)
+            }
+            Spec::EtaCutoff(eta) => {
+                ("eta_cutoff", sieve::llama_sieve_init_eta_cutoff(eta.0), None)
+            }
+            Spec::PLess(normalised) => {
+                ("p_less", sieve::llama_sieve_init_p_less(normalised), None)
+            }
+            Spec::TopH(alpha) => ("top_h", sieve::llama_sieve_init_top_h(alpha.0), None),
+            Spec::Quadratic(factor, curve) => {
+                let ours = sieve::llama_sieve_init_quadratic(factor.0, curve.0);
+                ("quadratic", ours, None)
+            }
             Spec::Infill => {
                 let vocab = vocabulary();
                 // SAFETY: the vocabulary lives as long as the process.

@@ -19,8 +19,9 @@ pub const SECTIONS: [Section; 8] = [
     Section {
         title: "Samplers",
         words: "\
-One constructor for each built-in sampler of llama.cpp, with its arguments, and two that
-llama.cpp had. Each makes a sampler for the host's chain that leaves what the built-in leaves.
+One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
+had, and six that it never had. Each makes a sampler for the host's chain; that of a built-in
+leaves what the built-in leaves.
 \"Disabled\" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
 process, or no memory.",
         names: "ban_ dry_ get_seed init_ loop_",

@@ -104,6 +104,80 @@ def test_those_that_llama_cpp_no_longer_has(llama_cpp, rng):
     b.llama_sampler_free(chain)
 
 
+def entropy(p):
+    p = p[p > 0]
+    return -(p * np.log(p)).sum()
+
+
+def first_of_entropy(p, share):
+    """The most probable whose entropy, normalised again, is at most a share of that of all."""
+    order = np.argsort(-p, kind="stable")
+    n = next(n for n in range(1, p.size) if entropy(p[order[:n]] / p[order[:n]].sum()) > share)
+    return order[: max(n - 1, 1)]
+
+
+def at_least(p, threshold):
+    return np.flatnonzero(p >= min(threshold, p.max()))
+
+
+# What is kept of float64 probabilities, by the published definitions.
+CUTS = {
+    "top_a": (lambda: samplers.top_a(0.2), lambda p: at_least(p, 0.2 * p.max() ** 2)),
+    "epsilon": (lambda: samplers.epsilon_cutoff(3e-4), lambda p: at_least(p, 3e-4)),
+    "eta": (
+        lambda: samplers.eta_cutoff(3e-3),
+        lambda p: at_least(p, min(3e-3, math.sqrt(3e-3) * math.exp(-entropy(p)))),
+    ),
+    "p_less": (lambda: samplers.p_less(), lambda p: at_least(p, (p * p).sum())),
+    "p_less_normalised": (
+        lambda: samplers.p_less(normalised=True),
+        lambda p: at_least(p, (V * (p * p).sum() - 1) / (V - 1)),
+    ),
+    "top_h": (lambda: samplers.top_h(0.4), lambda p: first_of_entropy(p, 0.4 * entropy(p))),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_cut_that_llama_cpp_does_not_have_is_its_definition(llama_cpp, rng, name):
+    llama_sieve.bind_host(llama_cpp)
+    make, kept = CUTS[name]
+    for scale in (0.5, 1, 2, 4, 8):
+        logits = rng.normal(0, scale, V).astype(np.float32)
+        p = np.exp(logits.astype(np.float64) - float(logits.max()))
+        expected = kept(p / p.sum())
+        with llama_sieve.Chain(make(), samplers.dist(1)) as chain:
+            assert chain.sample(logits) in expected
+            assert chain.candidates()["id"].tolist() == expected.tolist()
+
+
+def test_quadratic_is_its_definition(llama_cpp, rng):
+    b = llama_cpp.llama_cpp
+    llama_sieve.bind_host(llama_cpp)
+    logits = rng.normal(0, 3, V).astype(np.float32)
+    chain = chain_of(b, [samplers.quadratic(0.2, 1.5)])
+    left, _, _ = left_by(b, chain, logits)
+    d = logits.astype(np.float64) - float(logits.max())
+    expected = float(logits.max()) - 0.2 * 0.75 * d**2 + 0.2 * 0.25 * d**3
+    found = np.frombuffer(left, llama_sieve.CANDIDATE)["logit"]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
+    b.llama_sampler_free(chain)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: samplers.top_a(0),
+        lambda: samplers.epsilon_cutoff(0),
+        lambda: samplers.eta_cutoff(-1),
+        lambda: samplers.top_h(1),
+        lambda: samplers.quadratic(0),
+    ],
+)
+def test_one_that_is_switched_off_says_so(llama_cpp, make):
+    llama_sieve.bind_host(llama_cpp)
+    assert make().name.startswith("?")
+
+
 def test_a_sampler_belongs_to_one(llama_cpp):
     llama_sieve.bind_host(llama_cpp)
     b = llama_cpp.llama_cpp

@@ -22,9 +22,9 @@ use crate::log;
 use crate::memory;
 use crate::sampler::Sampler;
 use crate::samplers::{
-    AdaptiveP, Disabled, DisabledSelector, Dist, Dry, DryParams, Greedy, Infill, LogitBias, MinP,
-    Mirostat, MirostatV2, Penalties, Softmax, TailFree, Temp, TempExt, TopK, TopNSigma, TopP,
-    Typical, Xtc,
+    AdaptiveP, Disabled, DisabledSelector, Dist, Dry, DryParams, EpsilonCutoff, EtaCutoff, Greedy,
+    Infill, LogitBias, MinP, Mirostat, MirostatV2, PLess, Penalties, Quadratic, Softmax, TailFree,
+    Temp, TempExt, TopA, TopH, TopK, TopNSigma, TopP, Typical, Xtc,
 };
 use crate::token::Token;
 
@@ -61,6 +61,12 @@ vtables! {
     DISABLED_SELECTOR: DisabledSelector,
     SOFTMAX: Softmax,
     TAIL_FREE: TailFree,
+    TOP_A: TopA,
+    EPSILON_CUTOFF: EpsilonCutoff,
+    ETA_CUTOFF: EtaCutoff,
+    P_LESS: PLess,
+    TOP_H: TopH,
+    QUADRATIC: Quadratic,
 }
 
 /// The vtables of the samplers that tell their seed.
@@ -464,4 +470,59 @@ pub extern "C-unwind" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> 
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_softmax() -> *mut llama_sampler {
     construct(&SOFTMAX, c"?softmax", &[], || Some(Softmax::default()))
+}
+
+/// Top-a: keeps the candidates with p >= `a` p1^2, in their order; p1 is the largest probability
+/// (BlinkDL, RWKV-LM; KoboldCpp). Equal candidates are kept or dropped together, and the largest
+/// are kept in any case. llama.cpp does not have it. Disabled: `a` <= 0.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_top_a(a: f32) -> *mut llama_sampler {
+    construct(&TOP_A, c"?top-a", &[a], || TopA::new(a))
+}
+
+/// Epsilon sampling: keeps the candidates with p >= `epsilon`, in their order (Hewitt et al. 2022,
+/// arXiv:2210.15191). Equal candidates are kept or dropped together, and the largest are kept in
+/// any case. llama.cpp does not have it. Disabled: `epsilon` <= 0.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_epsilon_cutoff(epsilon: f32) -> *mut llama_sampler {
+    construct(&EPSILON_CUTOFF, c"?epsilon-cutoff", &[epsilon], || {
+        EpsilonCutoff::new(epsilon)
+    })
+}
+
+/// Eta sampling: keeps the candidates with p >= min(`eta`, sqrt(`eta`) exp(-H)), in their order; H
+/// is the entropy in nats (Hewitt et al. 2022, arXiv:2210.15191). Equal candidates are kept or
+/// dropped together, and the largest are kept in any case. llama.cpp does not have it. Disabled:
+/// `eta` <= 0.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_eta_cutoff(eta: f32) -> *mut llama_sampler {
+    construct(&ETA_CUTOFF, c"?eta-cutoff", &[eta], || EtaCutoff::new(eta))
+}
+
+/// P-less sampling: keeps the candidates with p >= c, in their order; c is the sum of all p^2, or,
+/// if `normalised`, (v c - 1) / (v - 1) of v candidates, which is lower (Tan, Wu and Howard 2025,
+/// arXiv:2509.23234). Equal candidates are kept or dropped together. llama.cpp does not have it.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_p_less(normalised: bool) -> *mut llama_sampler {
+    construct(&P_LESS, c"?p-less", &[], || Some(PLess::new(normalised)))
+}
+
+/// Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
+/// most `alpha` times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
+/// are sorted as top-p sorts, with probabilities; equal ones at the cut may be kept in part.
+/// llama.cpp does not have it. Disabled: `alpha` >= 1.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sampler {
+    construct(&TOP_H, c"?top-h", &[alpha], || TopH::new(alpha))
+}
+
+/// Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
+/// from the largest logit, d <= 0, k = `factor` (3 - `curve`) / 2 and s = `factor` (`curve` - 1) /
+/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola; from 1 to 3 logits stay
+/// in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: `factor` <= 0.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> *mut llama_sampler {
+    construct(&QUADRATIC, c"?quadratic", &[factor, curve], || {
+        Quadratic::new(factor, curve)
+    })
 }

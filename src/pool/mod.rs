@@ -484,6 +484,19 @@ impl Pool<'_> {
         (are_numbers && max.is_finite()).then_some((logits, maxima, max))
     }
 
+    /// Has `pass` read the logits of all tokens in order. It leaves the largest of each block of
+    /// [`GROUP`], and returns the largest of all, NaN not counted, with its result.
+    pub fn read<T>(&mut self, pass: impl FnOnce(&[f32], &mut [f32]) -> (f32, T)) -> T {
+        let n = self.len();
+        self.make_contiguous();
+        let Buffers { column, maxima, .. } = &mut *self.buffers;
+        maxima.resize(n.div_ceil(GROUP), 0.0);
+        let logits = in_order_of_ids(self.form, self.logits, column);
+        let (max, result) = pass(logits, maxima);
+        self.max = Some(max);
+        result
+    }
+
     /// The logits of all tokens in order, to be changed.
     pub fn column_mut(&mut self) -> &mut [f32] {
         self.make_column();

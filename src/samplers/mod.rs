@@ -2,11 +2,14 @@
 //! in its folder): parameters, state, apply. `lists` and `running` serve several of them. Unit
 //! tests are in `<name>/tests.rs`, those that concern many samplers in `tests.rs`.
 //!
-//! Each is exact: after `apply`, ids, order, length, `sorted`, `selected`, every logit and every
-//! probability are those of llama.cpp's built-in sampler of the same name, bit for bit, and so are
-//! the random numbers drawn. Equal logits stand where the built-in's sorts leave them (see
-//! [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is listed in
-//! `docs/exactness.md`: NaN, first of all, counts as minus infinity.
+//! Each that llama.cpp has is exact: after `apply`, ids, order, length, `sorted`, `selected`, every
+//! logit and every probability are those of llama.cpp's built-in sampler of the same name, bit for
+//! bit, and so are the random numbers drawn. Equal logits stand where the built-in's sorts leave
+//! them (see [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is
+//! listed in `docs/exactness.md`: NaN, first of all, counts as minus infinity.
+//!
+//! Tail-free, softmax, and those that llama.cpp never had, follow their published definitions:
+//! top-h, quadratic, and the cuts of `threshold`, which are a rule each.
 //!
 //! `CONTRIBUTING.md` lists what a new sampler needs.
 //!
@@ -17,13 +20,17 @@ mod adaptive_p;
 mod disabled;
 pub(crate) mod dist;
 mod dry;
+mod epsilon_cutoff;
+mod eta_cutoff;
 mod greedy;
 mod infill;
 mod lists;
 mod logit_bias;
 pub(crate) mod min_p;
 mod mirostat;
+mod p_less;
 pub(crate) mod penalties;
+mod quadratic;
 pub(crate) mod running;
 mod softmax;
 mod tail_free;
@@ -31,6 +38,9 @@ pub(crate) mod temp;
 mod temp_ext;
 #[cfg(test)]
 mod tests;
+mod threshold;
+mod top_a;
+mod top_h;
 mod top_k;
 mod top_n_sigma;
 pub(crate) mod top_p;
@@ -43,16 +53,22 @@ pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
 pub use dry::{Breakers, Dry, DryParams};
 pub(crate) use dry::{FoundBreakers, MAX_BREAKER_BYTES};
+pub use epsilon_cutoff::EpsilonCutoff;
+pub use eta_cutoff::EtaCutoff;
 pub use greedy::Greedy;
 pub use infill::Infill;
 pub use logit_bias::LogitBias;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatV2};
+pub use p_less::PLess;
 pub use penalties::Penalties;
+pub use quadratic::Quadratic;
 pub use softmax::Softmax;
 pub use tail_free::TailFree;
 pub use temp::Temp;
 pub use temp_ext::TempExt;
+pub use top_a::TopA;
+pub use top_h::TopH;
 pub use top_k::TopK;
 pub use top_n_sigma::TopNSigma;
 pub use top_p::TopP;

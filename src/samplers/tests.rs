@@ -66,6 +66,16 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
         ("top-p", vec![ways(TopP::new(0.9, 1)), dist()]),
         ("top-n-sigma", vec![ways(TopNSigma::new(1.0)), dist()]),
         ("typical", vec![ways(Typical::new(0.9, 1)), dist()]),
+        ("top-a", vec![ways(TopA::new(50.0)), dist()]),
+        (
+            "epsilon",
+            vec![ways(EpsilonCutoff::new(3e-4)), temp(), dist()],
+        ),
+        ("eta", vec![ways(EtaCutoff::new(0.5)), dist()]),
+        ("p-less", vec![ways(Some(PLess::new(false))), dist()]),
+        ("top-h", vec![ways(TopH::new(0.4)), dist()]),
+        ("top-h, temp", vec![ways(TopH::new(0.5)), temp(), dist()]),
+        ("quadratic", vec![ways(Quadratic::new(0.2, 1.5)), dist()]),
         ("xtc", vec![xtc(), dist()]),
         ("xtc, temp", vec![xtc(), temp(), dist()]),
         ("temp-ext", vec![ways(TempExt::new(0.8, 0.3, 1.0)), dist()]),
@@ -153,6 +163,30 @@ fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
         ("typical, many kept", before(ways(Typical::new(0.1, 3000)))),
         ("xtc of all", xtc(0.0)),
         ("xtc of none", xtc(0.49)),
+        ("epsilon of all", before(ways(EpsilonCutoff::new(1e-30)))),
+        ("top-a of most", before(ways(TopA::new(0.001)))),
+        ("eta of most", before(ways(EtaCutoff::new(1e-5)))),
+        ("epsilon of one", before(ways(EpsilonCutoff::new(2.0)))),
+        ("p-less, normalised", before(ways(Some(PLess::new(true))))),
+        ("top-h of one", before(ways(TopH::new(0.0)))),
+        ("top-h of nearly all", before(ways(TopH::new(0.999)))),
+        (
+            "quadratic out of order",
+            before(ways(Quadratic::new(0.2, 8.0))),
+        ),
+        ("top-h behind a choice", {
+            vec![ways(Some(Greedy)), ways(TopH::new(0.5)), dist()]
+        }),
+        ("top-a behind an order", {
+            let mut both = before(ways(TopA::new(0.1)));
+            both.insert(0, ways(TopP::new(0.9, 1)));
+            both
+        }),
+        ("quadratic behind an order", {
+            let mut both = before(ways(Quadratic::new(0.1, 1.0)));
+            both.insert(0, ways(TopP::new(0.9, 1)));
+            both
+        }),
         ("temp-ext twice", {
             let mut twice = temp_ext(0.8, 0.3);
             twice.insert(0, ways(TempExt::new(1.2, 0.3, 1.0)));

@@ -6,6 +6,7 @@ use crate::support::family::FAMILY;
 use crate::support::{HostSampler, alone, fresh_rng};
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 
@@ -49,6 +50,51 @@ fn no_drop_in_allocates_after_warm_up() {
                 }
             });
         }
+    }
+}
+
+/// The samplers that llama.cpp does not have.
+fn others() -> Vec<HostSampler> {
+    let made = [
+        sieve::llama_sieve_init_top_a(0.2),
+        sieve::llama_sieve_init_epsilon_cutoff(3e-4),
+        sieve::llama_sieve_init_eta_cutoff(3e-4),
+        sieve::llama_sieve_init_p_less(false),
+        sieve::llama_sieve_init_p_less(true),
+        sieve::llama_sieve_init_top_h(0.4),
+        sieve::llama_sieve_init_quadratic(0.2, 1.5),
+    ];
+    made.map(HostSampler::new).into()
+}
+
+/// Nor do those that llama.cpp does not have, on arrays and on logits, with a draw behind them.
+#[test]
+fn no_other_sampler_allocates_after_warm_up() {
+    let _alone = alone();
+    const N: usize = 9000;
+    let mut rng = fresh_rng("no_other_sampler_allocates_after_warm_up");
+    for sampler in others() {
+        let label = sampler.name();
+        let dist = HostSampler::new(llama_sieve_init_dist(1));
+        let chain = HostSampler::chain(vec![sampler.clone(), dist]);
+        let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];
+        let arrays: Vec<Array> = shapes.map(|shape| shape.array(N, &mut rng)).into();
+        let use_all = |mut arrays: Vec<Array>, logits: &[Vec<f32>]| {
+            for (array, logits) in arrays.iter_mut().zip(logits) {
+                sampler.apply(array);
+                sample_logits(&chain, logits);
+            }
+            arrays
+        };
+        let logits_of = |array: &Array| array.data.iter().map(|c| c.logit).collect();
+        let logits: Vec<Vec<f32>> = arrays.iter().map(logits_of).collect();
+        // Warm-up by the first alone: others of that size keep more, or fewer.
+        for _ in 0..2 {
+            use_all(arrays[..1].to_vec(), &logits);
+        }
+        let mut left = Vec::new();
+        without_allocating(&label, || left = use_all(arrays, &logits));
+        assert_eq!(left.len(), shapes.len());
     }
 }
 

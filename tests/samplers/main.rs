@@ -1,6 +1,7 @@
 //! The drop-ins, each against llama.cpp's own: equality of everything.
 
 mod breakers;
+mod cuts;
 mod definitions;
 mod differential;
 mod oracle;

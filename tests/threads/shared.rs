@@ -47,7 +47,7 @@ macro_rules! pair {
     };
 }
 
-/// Two of ours, where llama.cpp has no such built-in any more.
+/// Two of ours, where llama.cpp has no such built-in.
 macro_rules! former {
     ($ours:ident, $($argument:expr),*) => {
         Pair {
@@ -103,6 +103,12 @@ fn pairs() -> Vec<Pair> {
         ),
         pair!(llama_sieve_init_temp, llama_sampler_init_temp, 0.7),
         former!(llama_sieve_init_softmax,),
+        former!(llama_sieve_init_top_a, 0.01),
+        former!(llama_sieve_init_epsilon_cutoff, 1e-5),
+        former!(llama_sieve_init_eta_cutoff, 1e-4),
+        former!(llama_sieve_init_p_less, true),
+        former!(llama_sieve_init_top_h, 0.9),
+        former!(llama_sieve_init_quadratic, 0.05, 2.0),
         pair!(llama_sieve_init_greedy, llama_sampler_init_greedy,),
     ]
 }

@@ -209,6 +209,12 @@ pub(crate) enum Maker {
     },
     TailFree(Number, Whole),
     Softmax,
+    TopA(Number),
+    EpsilonCutoff(Number),
+    EtaCutoff(Number),
+    PLess(bool),
+    TopH(Number),
+    Quadratic(Number, Number),
     Trie {
         vocab: bool,
         payload: Payload,

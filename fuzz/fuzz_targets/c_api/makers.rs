@@ -112,6 +112,14 @@ impl World {
                 Maker::Infill { vocab: given } => llama_sieve_init_infill(vocab(*given)),
                 Maker::TailFree(z, keep) => llama_sieve_init_tail_free(z.get(), keep.size()),
                 Maker::Softmax => llama_sieve_init_softmax(),
+                Maker::TopA(a) => llama_sieve_init_top_a(a.get()),
+                Maker::EpsilonCutoff(epsilon) => llama_sieve_init_epsilon_cutoff(epsilon.get()),
+                Maker::EtaCutoff(eta) => llama_sieve_init_eta_cutoff(eta.get()),
+                Maker::PLess(normalised) => llama_sieve_init_p_less(*normalised),
+                Maker::TopH(alpha) => llama_sieve_init_top_h(alpha.get()),
+                Maker::Quadratic(factor, curve) => {
+                    llama_sieve_init_quadratic(factor.get(), curve.get())
+                }
                 Maker::Trie {
                     vocab: given,
                     payload,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from contextlib import contextmanager
-from ctypes import c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
+from ctypes import c_bool, c_char_p, c_float, c_int32, c_size_t, c_uint32, c_void_p
 from operator import index
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
@@ -295,3 +295,33 @@ def tail_free(z: float, min_keep: int = 1) -> Sampler:
 def softmax() -> Sampler:
     """Sorts the candidates by descending logit and writes their probabilities."""
     return _new("softmax", [])
+
+
+def top_a(a: float) -> Sampler:
+    """Keeps what has p >= a times the square of the largest p; disabled by a <= 0."""
+    return _new("top_a", [c_float], a)
+
+
+def epsilon_cutoff(epsilon: float) -> Sampler:
+    """Epsilon sampling: keeps what has p >= epsilon; disabled by epsilon <= 0."""
+    return _new("epsilon_cutoff", [c_float], epsilon)
+
+
+def eta_cutoff(eta: float) -> Sampler:
+    """Eta sampling: keeps what has p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0."""
+    return _new("eta_cutoff", [c_float], eta)
+
+
+def p_less(normalised: bool = False) -> Sampler:
+    """Keeps what has p >= the sum of all p^2; normalised, a lower threshold."""
+    return _new("p_less", [c_bool], normalised)
+
+
+def top_h(alpha: float) -> Sampler:
+    """Keeps the most probable that have alpha times the entropy of all; disabled by alpha >= 1."""
+    return _new("top_h", [c_float], alpha)
+
+
+def quadratic(factor: float, curve: float = 1.0) -> Sampler:
+    """Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0."""
+    return _new("quadratic", [c_float, c_float], factor, curve)

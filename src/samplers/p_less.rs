@@ -1,0 +1,38 @@
+//! P-less sampling: keeps the candidates whose probability is at least that of drawing one token
+//! twice (Tan, Wu and Howard 2025). It has no parameter.
+//!
+//! The threshold is the sum of the squares of the probabilities; normalised, of v candidates,
+//! `(v sum - 1) / (v - 1)`, which is lower and keeps more.
+
+use std::ffi::CStr;
+
+use super::threshold::{Distribution, Rule, Threshold};
+
+/// The threshold of p-less sampling.
+#[derive(Clone, Debug)]
+pub struct Collision {
+    normalised: bool,
+}
+
+/// Keeps the candidates that are as probable as one drawn twice.
+pub type PLess = Threshold<Collision>;
+
+impl PLess {
+    /// With the lower threshold if `normalised`.
+    pub fn new(normalised: bool) -> Self {
+        Self::of(Collision { normalised })
+    }
+}
+
+impl Rule for Collision {
+    const NAME: &'static CStr = c"p-less";
+    const COLLISION: bool = true;
+
+    fn threshold(&self, of: &Distribution) -> f64 {
+        if !self.normalised {
+            return of.collision;
+        }
+        let n = of.n as f64;
+        (n * of.collision - 1.0) / (n - 1.0)
+    }
+}

@@ -1,0 +1,72 @@
+//! Quadratic sampling, or smoothing: bends the logits by a parabola through the largest, or a cubic
+//! (kalomaze, text-generation-webui; KoboldCpp).
+//!
+//! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with
+//! `k = (3 - curve) / 2`, `s = (curve - 1) / 2` and f the factor. What lies near to the largest
+//! comes nearer, what lies far away is moved further. In `float`s: one pass for the largest, one
+//! that reads and writes.
+
+use std::ffi::CStr;
+
+use crate::candidates::Candidates;
+use crate::kernels::{self, Cubic};
+use crate::pool::Pool;
+use crate::sampler::Sampler;
+
+/// Bends the logits.
+#[derive(Clone, Debug)]
+pub struct Quadratic {
+    square: f32,
+    cube: f32,
+}
+
+impl Quadratic {
+    /// `None` if `factor` disables it: `factor <= 0`.
+    pub fn new(factor: f32, curve: f32) -> Option<Self> {
+        (factor > 0.0).then(|| Self {
+            square: factor * ((3.0 - curve) / 2.0),
+            cube: factor * ((curve - 1.0) / 2.0),
+        })
+    }
+
+    /// Returns the curve through the largest logit.
+    fn through(&self, max: f32) -> Option<Cubic> {
+        max.is_finite().then_some(Cubic {
+            max,
+            square: self.square,
+            cube: self.cube,
+        })
+    }
+
+    /// True if logits stay in order.
+    fn keeps_order(&self) -> bool {
+        self.square >= 0.0 && self.cube >= 0.0
+    }
+}
+
+impl Sampler for Quadratic {
+    fn name(&self) -> &'static CStr {
+        c"quadratic"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let max = kernels::max_logit(candidates.as_slice(), false);
+        let Some(curve) = self.through(max) else {
+            return;
+        };
+        kernels::cube_logits(candidates.as_mut_slice(), curve);
+        if !self.keeps_order() {
+            candidates.set_sorted(false);
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        let max = pool.max();
+        if let Some(curve) = self.through(max) {
+            kernels::cube(pool.column_mut(), curve);
+        }
+    }
+}

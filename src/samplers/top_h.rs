@@ -1,0 +1,189 @@
+//! Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
+//! most alpha times that of all (Potraghloo et al. 2025).
+//!
+//! With x the logits that descend, m the largest, Z = sum of exp(x - m) and S = sum of (m - x)
+//! exp(x - m) over the first k, their entropy is `ln Z + S / Z`, which rises with k. It is compared
+//! in `double`. Masked candidates are never kept. What is kept is sorted, with the probabilities
+//! that it has among all. On an array that takes a sort of all candidates; straight from the logits
+//! only the largest are looked at, and the order of what is kept is left open.
+
+use std::ffi::CStr;
+
+use super::lists::{Picked, Ps};
+use super::threshold::{entropy_of, exact_entropy};
+use crate::algorithms::host_order::{HostOrder, overflows};
+use crate::algorithms::{Scratch, Workspace};
+use crate::candidates::Candidates;
+use crate::kernels;
+use crate::kernels::compact::pick;
+use crate::kernels::layout::GROUP;
+use crate::kernels::logits::Logits;
+use crate::metrics::Summary;
+use crate::pool::{First, Pool};
+use crate::sampler::{Sampler, scratch};
+use crate::simd::libm::exp_f64;
+use crate::token::comparable;
+
+/// Keeps the most probable candidates that have a share of the entropy.
+#[derive(Clone, Debug)]
+pub struct TopH {
+    alpha: f32,
+    work: Scratch<Workspace>,
+    order: Scratch<HostOrder>,
+    /// Scratch: the largest logits, by rising token, and descending.
+    picked: Scratch<Picked>,
+    descending: Scratch<Ps>,
+}
+
+/// The relative error of the entropy that is found in one pass, and of what it is compared with.
+const ERROR: f64 = 2e-6;
+
+/// An entropy in which what is added up in one pass as e^-130 shows, however small it is.
+const TINY: f64 = 1e-40;
+
+/// The number of largest candidates that are looked at first.
+const FEW: usize = 64;
+
+impl TopH {
+    /// Keeps the most probable candidate in any case. `None` if `alpha` disables it: `alpha >= 1`.
+    pub fn new(alpha: f32) -> Option<Self> {
+        if alpha >= 1.0 {
+            return None;
+        }
+        Some(Self {
+            alpha,
+            work: Scratch::default(),
+            order: Scratch::default(),
+            picked: Scratch::default(),
+            descending: Scratch::default(),
+        })
+    }
+
+    fn most(&self, entropy: f64) -> f64 {
+        f64::from(self.alpha) * entropy
+    }
+
+    /// Keeps the first tokens of a vocabulary. Says whether it could.
+    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+        // However many are kept, a vocabulary of this size has warmed up.
+        self.warm_up(pool.len());
+        if !pool.is_whole() || pool.selected().is_some() {
+            return false;
+        }
+        let Some((logits, max)) = pool.contiguous_numbers() else {
+            return false;
+        };
+        if overflows(max) {
+            return false;
+        }
+        let (n_vocab, sum) = (logits.len(), kernels::softmax_sum(logits, max));
+        let entropy = Summary::of(Logits::F32(logits)).entropy().unwrap_or(0.0);
+        // By the maxima of the blocks, of which there must be as many.
+        let blocks = n_vocab / GROUP;
+        for n in [FEW, blocks / 2, blocks - blocks / 16, n_vocab] {
+            self.pick_largest(pool, n);
+            let Some((n, last)) = self.end(pool, entropy, n == n_vocab) else {
+                continue;
+            };
+            let first = First {
+                n,
+                last,
+                sum,
+                sorted: n_vocab,
+            };
+            pool.keep_first(first, max, &mut self.picked);
+            return true;
+        }
+        false
+    }
+
+    /// Picks the `n` largest logits that are not masked, and perhaps more; none where they are not
+    /// cheap to find.
+    fn pick_largest(&mut self, pool: &mut Pool<'_>, n: usize) {
+        self.picked.clear();
+        if n < pool.len() {
+            let largest = pool.largest(n.max(1)).iter();
+            self.picked.extend(largest.map(|c| c.logit));
+        } else {
+            let logits = pool.contiguous();
+            pick(logits, logits, f32::MIN, f32::INFINITY, &mut self.picked);
+        }
+        self.descending.clear();
+        self.descending.extend_from_slice(&self.picked);
+        self.descending.sort_unstable_by(|a, b| b.total_cmp(a));
+    }
+
+    /// Returns how many candidates are kept of a vocabulary whose entropy is about `entropy`, and
+    /// the logit of the last, if those that were picked tell; `all` are, or only the largest.
+    fn end(&self, pool: &mut Pool<'_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
+        let logits = &self.descending[..];
+        let kept = |entropy: f64| kept(logits.iter().copied(), self.most(entropy));
+        let (mut n, most) = (kept(entropy * (1.0 - ERROR)), kept(entropy * (1.0 + ERROR)));
+        if n != most || entropy < TINY {
+            n = kept(exact_entropy(pool.contiguous().iter().copied()));
+        }
+        let is_known = all || n < logits.len();
+        let last = *logits.get(n.checked_sub(1)?)?;
+        is_known.then_some((n, last))
+    }
+}
+
+/// Returns the number of the first candidates whose entropy is at most `most`; 1 at least, if there
+/// is one. The logits descend.
+fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
+    let Some(first) = logits.next() else {
+        return 0;
+    };
+    let (mut others, mut spread) = (0.0, 0.0);
+    let ends = |logit: f32| {
+        let below = f64::from(first) - f64::from(logit);
+        let e = exp_f64(-below);
+        others += e;
+        spread += below * e;
+        // Written so that a NaN ends it.
+        let is_kept = e > 0.0 && entropy_of(others, spread) <= most;
+        !is_kept
+    };
+    1 + logits.map(ends).take_while(|ends| !ends).count()
+}
+
+/// Sorts by descending logit, of equals the lower token first.
+fn sort_by_logit(candidates: &mut Candidates<'_>) {
+    let data = candidates.as_mut_slice();
+    data.sort_unstable_by(|a, b| {
+        let [a_logit, b_logit] = [a, b].map(|c| comparable(c.logit));
+        b_logit.total_cmp(&a_logit).then(a.id.cmp(&b.id))
+    });
+    candidates.set_sorted(true);
+}
+
+impl Sampler for TopH {
+    fn name(&self) -> &'static CStr {
+        c"top-h"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        let max = kernels::max_logit(candidates.as_slice(), false);
+        if max == f32::NEG_INFINITY {
+            return;
+        }
+        let entropy = exact_entropy(candidates.as_slice().iter().map(|c| c.logit));
+        candidates.softmax(&mut self.work);
+        if overflows(max) && !candidates.is_sorted() {
+            // There the host's order need not begin with the largest.
+            sort_by_logit(candidates);
+        }
+        candidates.sort(&mut self.order);
+        let logits = candidates.as_slice().iter().map(|c| c.logit);
+        let kept = kept(logits, self.most(entropy));
+        candidates.truncate(kept);
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !self.keep_of_whole(pool) {
+            pool.apply(|candidates| self.apply(candidates));
+        }
+    }
+
+    scratch!(work, order, picked, descending);
+}
