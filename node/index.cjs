@@ -7,6 +7,7 @@ const metrics = require("./lib/metrics.cjs");
 const sieve = require("./lib/sieve.cjs");
 const chain = require("./lib/samplers.cjs");
 const constraints = require("./lib/constraints.cjs");
+const attaching = require("./lib/attach.cjs");
 
 const { errorOf, invalid, ...classes } = errors;
 
@@ -16,6 +17,7 @@ module.exports = {
     ...sieve,
     ...chain,
     ...constraints,
+    ...attaching,
     bindHost,
     simd,
     version,

@@ -162,6 +162,16 @@ export class Perplexity extends Held {
  */
 export function bindHost(path?: string): void;
 
+/**
+ * Points what the addons of this process call of llama.cpp's sampler functions at ours, and returns
+ * how many imports those are: what they make from now on is ours, with the same tokens. Loading
+ * "llama-sieve/attach" does it whenever an addon is loaded.
+ * @throws NoHostError where no llama.cpp is loaded yet
+ */
+export function attach(): number;
+/** Undoes `attach`; samplers of ours live on. Returns how many imports are as they were. */
+export function detach(): number;
+
 /** A pointer as koffi gives it, or an object that has one. */
 export type Vocab = bigint | { vocab: bigint } | { model: bigint };
 
@@ -234,6 +244,18 @@ export const samplers: {
     tailFree(z: number, minKeep?: number): Sampler;
     /** Sorts the candidates by descending logit and writes their probabilities. */
     softmax(): Sampler;
+    /** Keeps p >= a times the square of the largest p; disabled by a <= 0. */
+    topA(a: number): Sampler;
+    /** Keeps p >= epsilon; disabled by epsilon <= 0. */
+    epsilonCutoff(epsilon: number): Sampler;
+    /** Keeps p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0. */
+    etaCutoff(eta: number): Sampler;
+    /** Keeps p >= the sum of all p^2; normalised, a lower threshold. */
+    pLess(normalised?: boolean): Sampler;
+    /** Keeps the most probable that have alpha times the entropy of all; disabled by alpha >= 1. */
+    topH(alpha: number): Sampler;
+    /** Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0. */
+    quadratic(factor: number, curve?: number): Sampler;
 };
 
 /**

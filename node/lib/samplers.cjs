@@ -110,6 +110,12 @@ const native = {
     logitBias: init("logit_bias", "int32_t", "int32_t", "void *"),
     tailFree: init("tail_free", "float", "size_t"),
     softmax: init("softmax"),
+    topA: init("top_a", "float"),
+    epsilonCutoff: init("epsilon_cutoff", "float"),
+    etaCutoff: init("eta_cutoff", "float"),
+    pLess: init("p_less", "bool"),
+    topH: init("top_h", "float"),
+    quadratic: init("quadratic", "float", "float"),
 };
 
 const samplers = {
@@ -164,6 +170,13 @@ const samplers = {
     },
     tailFree: (z, minKeep = 1) => native.tailFree(number(z, "z"), size(minKeep, "minKeep")),
     softmax: () => native.softmax(),
+    topA: (a) => native.topA(number(a, "a")),
+    epsilonCutoff: (epsilon) => native.epsilonCutoff(number(epsilon, "epsilon")),
+    etaCutoff: (eta) => native.etaCutoff(number(eta, "eta")),
+    pLess: (normalised = false) => native.pLess(Boolean(normalised)),
+    topH: (alpha) => native.topH(number(alpha, "alpha")),
+    quadratic: (factor, curve = 1) =>
+        native.quadratic(number(factor, "factor"), number(curve, "curve")),
 };
 
 const CHAIN_PARAMS = koffi.struct({ no_perf: "bool" });

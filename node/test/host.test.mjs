@@ -124,6 +124,12 @@ test("every sampler is made, and named as llama.cpp's", () => {
     }
     samplers.tailFree(0.9).close();
     samplers.softmax().close();
+    samplers.topA(0.2).close();
+    samplers.epsilonCutoff(0.01).close();
+    samplers.etaCutoff(0.01).close();
+    samplers.pLess().close();
+    samplers.topH(0.4).close();
+    samplers.quadratic(0.3).close();
 });
 
 test("a chain samples a context's logits, and accepts", () => {

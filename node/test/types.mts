@@ -9,6 +9,8 @@ const half: number = sieve.sample(new Uint16Array(8), "bf16");
 const first: Candidate | undefined = sieve.candidates()[0];
 const bits: number = entropy(new Float32Array(8), "bits");
 const gbnf: string = jsonSchemaToGbnf({ type: "object" }, { compact: true });
+import "llama-sieve/attach";
+
 const chain = new Chain(new JsonSchema(1n, "{}"), samplers.topP(0.9), samplers.dist(token));
 chain.accept(half, token);
 console.log(first?.p, bits, gbnf, sieve.stats.samplingEntropy);

@@ -1,0 +1,25 @@
+"use strict";
+
+// Makes addons that call llama.cpp, such as node-llama-cpp's, sample with ours: those that are
+// loaded, and each that will be.
+
+const { NoHostError, attach } = require("./index.cjs");
+
+function attempt() {
+    try {
+        attach();
+    } catch (error) {
+        // That which brings a llama.cpp may be loaded later.
+        if (!(error instanceof NoHostError)) {
+            process.emitWarning(`llama-sieve: not attached: ${error.message}`);
+        }
+    }
+}
+
+const { dlopen } = process;
+process.dlopen = function (...args) {
+    const result = Reflect.apply(dlopen, this, args);
+    attempt();
+    return result;
+};
+attempt();
