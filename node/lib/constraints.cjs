@@ -4,7 +4,7 @@
 
 const { InvalidError, errorOf, invalid } = require("./errors.cjs");
 const { hostFunction, vocabulary } = require("./host.cjs");
-const { check, declare, int32, lastError, pointer, size, text } = require("./library.cjs");
+const { check, declare, elements, int32, lastError, size, text } = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
 const init = {
@@ -30,6 +30,9 @@ const DEAD = new Map([
     [-21, "the generation was ended where the grammar does not allow it"],
     [-22, "the grammar asked for more work than its limits allow"],
 ]);
+
+/** LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. */
+const MAX_MASK_WORDS = 67_108_864;
 
 const FLAGS = { compact: 2, closed: 4, anyOrder: 8, lenient: 16 };
 
@@ -68,20 +71,22 @@ class Constraint extends Sampler {
 
     mask(out = new Uint32Array(Math.ceil(this.#nVocab / 32))) {
         const n = Math.ceil(this.#nVocab / 32);
-        if (!(out instanceof Uint32Array) || out.length < n) {
-            throw invalid(`out: a Uint32Array of ${n} words is expected`);
+        const room = elements(out, Uint32Array, "out");
+        if (room < n || room > MAX_MASK_WORDS) {
+            throw invalid(`out: ${n} words are needed, and it has ${room}`);
         }
-        maskOf(this.handle, out, out.length);
+        maskOf(this.handle, out, room);
         return out;
     }
 
     maskLogits(logits) {
-        if (!(logits instanceof Float32Array) || logits.length < this.#nVocab) {
-            throw invalid(`logits: a Float32Array of ${this.#nVocab} is expected`);
+        const n = elements(logits, Float32Array, "logits");
+        if (n < this.#nVocab) {
+            throw invalid(`logits: ${this.#nVocab} are needed, and there are ${n}`);
         }
         const bits = this.mask();
         // Tokens that the vocabulary does not have are masked, too.
-        for (let token = 0; token < logits.length; token++) {
+        for (let token = 0; token < n; token++) {
             if (token >= this.#nVocab || !((bits[token >>> 5] >>> (token & 31)) & 1)) {
                 logits[token] = -Infinity;
             }

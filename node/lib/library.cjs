@@ -107,20 +107,28 @@ const KINDS = new Map([
     ["bf16", Uint16Array],
 ]);
 
+const TypedArray = Object.getPrototypeOf(Uint8Array.prototype);
+const kindOf = Object.getOwnPropertyDescriptor(TypedArray, Symbol.toStringTag).get;
+const lengthOf = Object.getOwnPropertyDescriptor(TypedArray, "length").get;
+
+/** The number of elements of a typed array of that class, whatever its own properties say. */
+function elements(array, Class, what) {
+    if (kindOf.call(array) !== Class.name) {
+        throw invalid(`${what}: a ${Class.name} is expected`);
+    }
+    return lengthOf.call(array);
+}
+
 /**
- * The type of an array of logits: Float32Array, or with "f16" or "bf16" the bits of half precision
+ * The type and number of logits: a Float32Array, or with "f16" or "bf16" the bits of half precision
  * in a Uint16Array.
  */
-function logitsKind(logits, kind = "f32") {
+function logitsOf(logits, kind = "f32") {
     const Class = KINDS.get(kind);
     if (Class === undefined) {
         throw invalid(`kind: ${shown(kind)} is none of "f32", "f16", "bf16"`);
     }
-    if (!(logits instanceof Class)) {
-        throw invalid(`logits: a ${Class.name} is expected for ${kind}`);
-    }
-    int32(logits.length, "number of logits");
-    return kind;
+    return { kind, n: int32(elements(logits, Class, "logits"), "number of logits") };
 }
 
 /** Something of C's that is freed with the object, or by `close`. */
@@ -179,14 +187,27 @@ function candidates(n, write) {
     }));
 }
 
-/** Pairs of token and bias as C has them, from a Map or an object. */
-function biasBytes(bias) {
-    const pairs = bias instanceof Map ? [...bias] : Object.entries(bias);
+/** Pairs of token and bias, from a Map or an object. */
+function biasPairs(bias) {
+    if (typeof bias !== "object" || bias === null) {
+        throw invalid("bias: a Map or an object is expected");
+    }
+    const pairs = bias instanceof Map ? [...bias] : Object.entries(bias).map(numbered);
+    return pairs.map(([token, value]) => [int32(token, "bias: token"), number(value, "bias")]);
+}
+
+/** A property of an object, which has a string for a name, with the number that it is. */
+function numbered([name, value]) {
+    return [/^-?\d+$/.test(name) ? Number(name) : name, value];
+}
+
+/** Pairs of token and bias as C has them. */
+function biasBytes(pairs) {
     const bytes = new Uint8Array(8 * pairs.length);
     const view = new DataView(bytes.buffer);
     pairs.forEach(([token, value], i) => {
-        view.setInt32(8 * i, int32(Number(token), "bias: token"), true);
-        view.setFloat32(8 * i + 4, number(value, "bias"), true);
+        view.setInt32(8 * i, token, true);
+        view.setFloat32(8 * i + 4, value, true);
     });
     return bytes;
 }
@@ -200,12 +221,14 @@ const simd = declare("simd", "str");
 module.exports = {
     Held,
     biasBytes,
+    biasPairs,
     candidates,
     check,
     declare,
     int32,
     lastError,
-    logitsKind,
+    elements,
+    logitsOf,
     made,
     number,
     pointer,

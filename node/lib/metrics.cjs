@@ -1,7 +1,7 @@
 "use strict";
 
 const { invalid } = require("./errors.cjs");
-const { Held, candidates, check, declare, int32, lastError, logitsKind, made, number, shown } =
+const { Held, candidates, check, declare, int32, lastError, logitsOf, made, number, shown } =
     require("./library.cjs");
 
 const entropyOf = declare("entropy", "float", "void *", "int32_t", "int");
@@ -24,27 +24,27 @@ function defined(value) {
 }
 
 function entropy(logits, unit = "nats") {
-    logitsKind(logits);
-    return defined(entropyOf(logits, logits.length, base(unit)));
+    const { n } = logitsOf(logits);
+    return defined(entropyOf(logits, n, base(unit)));
 }
 
 function surprisal(logits, token, unit = "nats") {
-    logitsKind(logits);
-    return defined(surprisalOf(logits, logits.length, int32(token, "token"), base(unit)));
+    const { n } = logitsOf(logits);
+    return defined(surprisalOf(logits, n, int32(token, "token"), base(unit)));
 }
 
 function greedy(logits) {
-    logitsKind(logits);
-    return check(greedyOf(logits, logits.length));
+    const { n } = logitsOf(logits);
+    return check(greedyOf(logits, n));
 }
 
-function topCandidates(logits, n) {
-    logitsKind(logits);
-    const room = Math.min(int32(n, "n"), logits.length);
+function topCandidates(logits, nTop) {
+    const { n } = logitsOf(logits);
+    const room = Math.min(int32(nTop, "n"), n);
     if (room <= 0) {
         return [];
     }
-    return candidates(room, (bytes) => check(topOf(logits, logits.length, room, bytes)));
+    return candidates(room, (bytes) => check(topOf(logits, n, room, bytes)));
 }
 
 const add = declare("ppl_add", "void", "void *", "float");

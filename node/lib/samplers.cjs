@@ -9,12 +9,13 @@ const { hostFunction, vocabulary } = require("./host.cjs");
 const {
     Held,
     biasBytes,
+    biasPairs,
     candidates,
     check,
     declare,
     int32,
     lastError,
-    logitsKind,
+    logitsOf,
     made,
     number,
     pointer,
@@ -165,7 +166,7 @@ const samplers = {
     adaptiveP: (target, decay, seed) =>
         native.adaptiveP(number(target, "target"), number(decay, "decay"), uint32(seed, "seed")),
     logitBias: (bias) => {
-        const bytes = biasBytes(bias);
+        const bytes = biasBytes(biasPairs(bias));
         return native.logitBias(0, bytes.length / 8, bytes);
     },
     tailFree: (z, minKeep = 1) => native.tailFree(number(z, "z"), size(minKeep, "minKeep")),
@@ -211,9 +212,9 @@ class Chain extends Sampler {
     }
 
     sample(logits, kind) {
-        const found = logitsKind(logits, kind);
+        const found = logitsOf(logits, kind);
         this.#logits = null;
-        const token = check(sample[found](this.handle, logits, logits.length));
+        const token = check(sample[found.kind](this.handle, logits, found.n));
         this.#logits = logits;
         return token;
     }

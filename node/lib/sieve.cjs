@@ -6,11 +6,13 @@ const { invalid } = require("./errors.cjs");
 const {
     Held,
     biasBytes,
+    biasPairs,
     candidates,
     check,
     declare,
     int32,
-    logitsKind,
+    elements,
+    logitsOf,
     made,
     number,
     shown,
@@ -108,7 +110,16 @@ function oneOf(names, value, what) {
     return names[value];
 }
 
-/** The struct of C's. */
+/** A copy of the parameters, whose bias is the caller's no more. */
+function copied(params) {
+    const found = { ...params };
+    if (found.bias !== undefined) {
+        found.bias = new Map(biasPairs(found.bias));
+    }
+    return found;
+}
+
+/** The struct of C's, of parameters that were copied. */
 function native(params) {
     const found = defaultParams();
     for (const [name, value] of Object.entries(params)) {
@@ -121,7 +132,7 @@ function native(params) {
         const [member, convert] = PARAMS[name];
         found[member] = convert(value, name);
     }
-    const bias = biasBytes(params.bias ?? {});
+    const bias = biasBytes([...(params.bias ?? [])]);
     if (bias.length > 0) {
         found.bias = bias;
         found.n_bias = bias.length / 8;
@@ -136,13 +147,14 @@ class Sieve extends Held {
     #params;
 
     constructor(params = {}, clone = {}) {
-        super(clone[HANDLE] ?? made(create(native(params))), free);
-        this.#params = { ...params };
+        const own = copied(params);
+        super(clone[HANDLE] ?? made(create(native(own))), free);
+        this.#params = own;
     }
 
     sample(logits, kind) {
-        const found = logitsKind(logits, kind);
-        return check(sample[found](this.handle, logits, logits.length));
+        const found = logitsOf(logits, kind);
+        return check(sample[found.kind](this.handle, logits, found.n));
     }
 
     accept(token) {
@@ -157,12 +169,14 @@ class Sieve extends Held {
     }
 
     get params() {
-        return { ...this.#params };
+        return copied(this.#params);
     }
 
     update(changes) {
-        const params = { ...this.#params, ...changes };
-        check(setParams(this.handle, native(params)));
+        const params = copied({ ...this.#params, ...changes });
+        const found = native(params);
+        // Behind all that may run code of the caller's, which may close this.
+        check(setParams(this.handle, found));
         this.#params = params;
     }
 
@@ -204,10 +218,8 @@ class Sieve extends Held {
     }
 
     load(state) {
-        if (!(state instanceof Uint8Array)) {
-            throw invalid("state: a Uint8Array is expected");
-        }
-        check(stateLoad(this.handle, state, state.length));
+        const n = elements(state, Uint8Array, "state");
+        check(stateLoad(this.handle, state, n));
     }
 }
 

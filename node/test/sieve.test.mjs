@@ -168,7 +168,11 @@ test("what cannot be is refused, and named", () => {
         [() => new Sieve({ topP: NaN }), /top_p/],
         [() => new Sieve({ rng: "toString" }), /rng: "toString" is none of/],
         [() => new Sieve({ seed: -1 }), /seed: -1/],
-        [() => new Sieve({ bias: { a: 1 } }), /bias/],
+        [() => new Sieve({ bias: { a: 1 } }), /bias: token: "a"/],
+        [() => new Sieve({ bias: { "": 1 } }), /bias: token: ""/],
+        [() => new Sieve({ bias: new Map([[null, 1]]) }), /bias: token: null/],
+        [() => new Sieve({ bias: 5 }), /bias: a Map/],
+        [() => greedy(Object.create(Float32Array.prototype)), /Float32Array/],
         [() => sieve.accept(-1), /-1 is negative/],
         [() => sieve.accept(1.5), /token: 1.5/],
         [() => sieve.sample([1, 2]), /Float32Array/],
@@ -185,6 +189,37 @@ test("what cannot be is refused, and named", () => {
     sieve.close();
     assert.throws(() => sieve.sample(logits), /the Sieve is closed/);
     assert.throws(() => samplers.topK(40), NoHostError);
+});
+
+test("an array is as long as it is, and a caller's code cannot end a call", () => {
+    const logits = Float32Array.of(1, 3, 2);
+    Object.defineProperty(logits, "length", { value: 2 ** 30 });
+    assert.equal(greedy(logits), 1);
+    assert.equal(new Sieve({ topK: 1 }).sample(logits), 1);
+    class Long extends Float32Array {
+        get length() {
+            return 2 ** 30;
+        }
+    }
+    assert.equal(topCandidates(new Long([1, 3, 2]), 9).length, 3);
+
+    const sieve = new Sieve();
+    const bias = {
+        get 5() {
+            sieve.close();
+            return 1;
+        },
+    };
+    assert.throws(() => sieve.update({ bias }), /the Sieve is closed/);
+});
+
+test("a bias is the sieve's own", () => {
+    const bias = { 1: -Infinity };
+    const sieve = new Sieve({ topK: 1, bias });
+    bias[0] = -Infinity;
+    sieve.params.bias.clear();
+    sieve.update({ temperature: 0.5 });
+    assert.equal(sieve.sample(Float32Array.of(3, 4, 2)), 0);
 });
 
 test("what nobody closes is freed with its object", async () => {

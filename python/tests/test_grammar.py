@@ -217,6 +217,9 @@ def test_bad_arguments_are_errors_in_words(llm):
         (lambda: constraint.mask(np.zeros(4, np.float32)), "uint32"),
         (lambda: constraint.mask(np.zeros((2, 2), np.uint32)), "one dimension"),
         (lambda: constraint.mask(fixed), "written"),
+        (lambda: constraint.mask(np.zeros(65, np.uint8)[1:].view(np.uint32)), "aligned"),
+        (lambda: constraint.mask([np.uint32(0)] * 64), "list"),
+        (lambda: constraint.mask_logits(np.zeros(8193, np.uint8)[1:].view(np.float32)), "aligned"),
         (lambda: constraint.mask_logits(np.zeros(4)), "float32"),
     ):
         with pytest.raises(llama_sieve.InvalidError, match=match):

@@ -32,6 +32,8 @@ def vector(array: Any, what: str = "logits") -> NDArray[Any]:
         raise InvalidError(
             f"{what}: the array is not contiguous; numpy.ascontiguousarray copies it"
         )
+    if not view.flags.aligned:
+        raise InvalidError(f"{what}: the array is not aligned to its elements; .copy() aligns it")
     if view.size >= 2**31:
         raise InvalidError(f"{what}: {view.size} elements are too many")
     return view

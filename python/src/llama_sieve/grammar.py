@@ -22,6 +22,9 @@ from .samplers import Sampler
 
 Text = Union[str, bytes]
 
+_MAX_MASK_WORDS = 67_108_864
+"""LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS."""
+
 _DEAD = {
     -20: "a token was accepted that the grammar does not allow",
     -21: "the generation was ended where the grammar does not allow it",
@@ -86,11 +89,15 @@ class Constraint(Sampler):
         Written into `out`, a contiguous row of uint32 or int32: an array, or a torch tensor in main
         memory, of any length. Words behind the vocabulary's last become 0. None: a new array.
         """
+        if isinstance(out, (list, tuple)):
+            raise InvalidError(f"mask: an array is needed, this is a {type(out).__name__}")
         words = np.empty(-(-self.n_vocab // 32), np.uint32) if out is None else vector(out, "mask")
         if words.dtype not in (np.uint32, np.int32):
             raise InvalidError(f"mask: uint32 or int32 is needed, this is {words.dtype}")
         if not words.flags.writeable:
             raise InvalidError("mask: the array cannot be written")
+        if words.size > _MAX_MASK_WORDS:
+            raise InvalidError(f"mask: {words.size} words are more than {_MAX_MASK_WORDS}")
         with self._used() as pointer:
             library.llama_sieve_grammar_mask(pointer, address(words), words.size)
         return words
