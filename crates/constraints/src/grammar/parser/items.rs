@@ -54,7 +54,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn character(&mut self) -> Parsed<u32> {
+    pub(super) fn character(&mut self) -> Parsed<u32> {
         let at = self.at;
         let Some(first) = self.peek() else {
             return fault(at, "expected a character before the end of the text");

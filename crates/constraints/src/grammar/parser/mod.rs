@@ -151,6 +151,25 @@ fn read<T>(
     }
 }
 
+/// The character at the begin of a text, as a string or class of a grammar has it, and how many
+/// bytes it takes; `None` where that is no character of a grammar.
+pub fn character_of(text: &[u8]) -> Option<(u32, usize)> {
+    let mut parser = Parser::new(text, &|_| None);
+    let character = parser.character().ok()?;
+    Some((character, parser.at))
+}
+
+/// The class that a text in brackets is in a grammar; `None` where it is empty, which means no
+/// character at all.
+pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
+    let mut parser = Parser::new(text, &|_| None);
+    let mut frame = Frame::new(0, false, 0, 0);
+    parser
+        .class(&mut frame)
+        .map_err(|fault| parser.placed(fault))?;
+    Ok(parser.classes.all.pop())
+}
+
 /// The rules of `text` before they are linked and looked at for left recursion: for tests that must
 /// know beforehand what llama.cpp's own would go through.
 #[doc(hidden)]
