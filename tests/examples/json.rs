@@ -1,65 +1,14 @@
 //! The example `json`: what it generates follows its schema, and is what llama.cpp's own samplers
 //! generate.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};
-use vendor_llama_cpp::paths;
 
-use crate::toolchain::{Build, Link, Program, assert_ended, compile_common, root, said};
-
-/// The sources of llama.cpp's common library that turn a JSON schema into a grammar.
-const SOURCES: [&str; 5] = [
-    "json-schema-to-grammar.cpp",
-    "json-schema.cpp",
-    "json.cpp",
-    "trie.cpp",
-    "unicode.cpp",
-];
-
-/// The rest of the common library is not compiled; of that, those sources need three functions.
-const STRINGS: &str = "c-tests/common_strings.cpp";
-
-/// Compiled, and kept: it takes long.
-fn common_library() -> Vec<PathBuf> {
-    let version = vendor_llama_cpp::model::version();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("common-{version}"));
-    std::fs::create_dir_all(&folder).expect("the target directory is not writable");
-    let common = paths::source_dir().join("common");
-    let sources = SOURCES.iter().map(|name| common.join(name));
-    std::thread::scope(|scope| {
-        let compile = |source: PathBuf| {
-            let object = folder.join(source.with_extension("o").file_name().expect("a file"));
-            scope.spawn(move || {
-                compile(&source, &object);
-                object
-            })
-        };
-        let running: Vec<_> = sources.chain([root().join(STRINGS)]).map(compile).collect();
-        let objects = running.into_iter().map(|one| one.join());
-        objects.map(|one| one.expect("it compiles")).collect()
-    })
-}
-
-fn compile(source: &Path, object: &Path) {
-    let is_ours = source.starts_with(root());
-    if object.exists() && !is_ours {
-        return;
-    }
-    let made = object.with_extension("made");
-    compile_common(source, &["-O0"], &made);
-    std::fs::rename(made, object).expect("it was just made");
-}
+use crate::converter;
+use crate::toolchain::{Build, Link, Program, assert_ended, said};
 
 fn example() -> Program {
-    let mut build = Build::new("json", "examples/json.cpp")
-        .flag("-isystem")
-        .flag(paths::source_dir().join("common"));
-    for object in common_library() {
-        build = build.flag(object);
-    }
-    build
+    converter::added_to(Build::new("json", "examples/json.cpp"))
         .with_ours(Link::Static)
         .with_llama(Link::Static)
         .build()

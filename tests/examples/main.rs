@@ -4,6 +4,9 @@ mod charts;
 #[cfg(target_os = "linux")]
 mod constrained;
 #[cfg(target_os = "linux")]
+#[path = "../support/converter.rs"]
+mod converter;
+#[cfg(target_os = "linux")]
 mod json;
 #[cfg(target_os = "linux")]
 mod languages;
