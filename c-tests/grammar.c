@@ -207,9 +207,18 @@ static void a_schema_is_followed_or_refused(void) {
     CHECK(llama_sieve_init_json_schema(NULL, schema, 0) == NULL && says("vocabulary is NULL"));
     CHECK(llama_sieve_init_json_schema(vocab, NULL, 0) == NULL && says("schema is NULL"));
     CHECK(llama_sieve_init_json_schema(vocab, schema, 32) == NULL && says("0x20"));
-    CHECK(llama_sieve_init_json_schema(vocab, schema, LLAMA_SIEVE_JSON_LLAMA_CPP) == NULL &&
-          says("LLAMA_SIEVE_JSON_LLAMA_CPP"));
+    const uint32_t both = LLAMA_SIEVE_JSON_LLAMA_CPP | LLAMA_SIEVE_JSON_ANY_ORDER;
+    CHECK(llama_sieve_init_json_schema(vocab, schema, both) == NULL &&
+          says("LLAMA_SIEVE_JSON_LLAMA_CPP") && says("LLAMA_SIEVE_JSON_ANY_ORDER"));
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_PARAMS);
+    /* What llama.cpp's converter takes, and what it refuses. */
+    const uint32_t converted = LLAMA_SIEVE_JSON_LLAMA_CPP;
+    smpl = llama_sieve_init_json_schema(vocab, "{\"not\":{}}", converted);
+    CHECK(smpl != NULL);
+    llama_sampler_free(smpl);
+    CHECK(llama_sieve_init_json_schema(vocab, "{\"items\":true}", converted) == NULL &&
+          says("keyword \"items\""));
+    CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_INVALID);
 }
 
 /* Where the built-in throws. */

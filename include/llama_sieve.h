@@ -1902,7 +1902,11 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
                                               const char *const *values,
                                               size_t n);
 
-/* The language of llama.cpp's own converter from JSON Schema. Not supported so far: an error. */
+/*
+ The language of llama.cpp's own converter from JSON Schema, which llama-server's "json_schema"
+ has: what it leaves out of a schema is left out, and what it refuses is refused. No other flag
+ goes with it.
+ */
 #define LLAMA_SIEVE_JSON_LLAMA_CPP 1
 
 /* No white space between the parts of the JSON. */
@@ -1976,14 +1980,16 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
  schema names them, or first the required ones in the order in which it lists these, then others;
  between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
- space. No text is accepted that the schema does not allow: what is not enforced is refused. A
- nested schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
+ space. No text is accepted that the schema does not allow: what is not enforced is refused.
+ LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A nested
+ schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
 
  The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
  it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
  and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
  and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
- value follows it; also where vocab or schema is NULL, or a bit of flags is unknown.
+ value follows it; also where vocab or schema is NULL, a bit of flags is unknown, or two do
+ not go together.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; schema is NULL or a C string.

@@ -4,7 +4,13 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../support/converter.rs"]
+mod converter;
+#[path = "../support/toolchain.rs"]
+mod toolchain;
+
 mod elsewhere;
+mod llama_cpp;
 mod maskbench;
 mod random;
 mod suite;

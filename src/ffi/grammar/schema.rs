@@ -13,7 +13,9 @@ use crate::grammar::schema::{Options, Refusal, to_gbnf};
 use crate::grammar::{Grammar, limits};
 use crate::log;
 
-/// The language of llama.cpp's own converter from JSON Schema. Not supported so far: an error.
+/// The language of llama.cpp's own converter from JSON Schema, which llama-server's "json_schema"
+/// has: what it leaves out of a schema is left out, and what it refuses is refused. No other flag
+/// goes with it.
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
 /// No white space between the parts of the JSON.
 pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
@@ -73,14 +75,16 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 /// LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
 /// schema names them, or first the required ones in the order in which it lists these, then others;
 /// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
-/// space. No text is accepted that the schema does not allow: what is not enforced is refused. A
-/// nested schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
+/// space. No text is accepted that the schema does not allow: what is not enforced is refused.
+/// LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A nested
+/// schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
 /// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
 /// and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
 /// and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
-/// value follows it; also where `vocab` or `schema` is NULL, or a bit of `flags` is unknown.
+/// value follows it; also where `vocab` or `schema` is NULL, a bit of `flags` is unknown, or two do
+/// not go together.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `schema` is NULL or a C string.
@@ -149,28 +153,27 @@ fn warn_of(left_out: &[Refusal]) {
 }
 
 fn options(flags: u32) -> Result<Options, Failure> {
-    const KNOWN: u32 = LLAMA_SIEVE_JSON_COMPACT
+    const KNOWN: u32 = LLAMA_SIEVE_JSON_LLAMA_CPP
+        | LLAMA_SIEVE_JSON_COMPACT
         | LLAMA_SIEVE_JSON_CLOSED
         | LLAMA_SIEVE_JSON_ANY_ORDER
         | LLAMA_SIEVE_JSON_LENIENT;
     let has = |flag| flags & flag != 0;
-    if has(LLAMA_SIEVE_JSON_LLAMA_CPP) {
-        return Err(Failure::new(
-            LLAMA_SIEVE_ERROR_PARAMS,
-            "LLAMA_SIEVE_JSON_LLAMA_CPP is not supported; convert the schema with llama.cpp's \
-             json_schema_to_grammar and pass the result to llama_sieve_init_grammar",
-        ));
-    }
     if flags & !KNOWN != 0 {
         return Err(Failure::new(
             LLAMA_SIEVE_ERROR_PARAMS,
             format!("flags {flags:#x} have bits that are no LLAMA_SIEVE_JSON_*"),
         ));
     }
-    Ok(Options {
+    let options = Options {
         compact: has(LLAMA_SIEVE_JSON_COMPACT),
         closed: has(LLAMA_SIEVE_JSON_CLOSED),
         any_order: has(LLAMA_SIEVE_JSON_ANY_ORDER),
         lenient: has(LLAMA_SIEVE_JSON_LENIENT),
-    })
+        llama_cpp: has(LLAMA_SIEVE_JSON_LLAMA_CPP),
+    };
+    match options.conflict() {
+        Some(what) => Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, what)),
+        None => Ok(options),
+    }
 }

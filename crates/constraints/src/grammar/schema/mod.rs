@@ -7,6 +7,7 @@
 //! - [`ecma`][], [`formats`][], `numbers`: languages as an [`automaton`].
 //! - [`emit`][]: values become rules, by way of [`output`]; [`productive`][]: without those that no
 //!   text follows.
+//! - `llama_cpp`: another reading of the same text, that of llama.cpp's own converter.
 //!
 //! What is not enforced is refused, by name and place. See `docs/json-schema.md`.
 
@@ -16,6 +17,7 @@ pub mod ecma;
 pub mod emit;
 pub mod formats;
 mod keywords;
+pub mod llama_cpp;
 mod numbers;
 pub mod output;
 pub mod productive;
@@ -35,7 +37,7 @@ use crate::grammar::elements::{Rules, Written};
 use crate::grammar::gbnf::gbnf;
 use crate::grammar::limits::MAX_TEXT;
 use crate::grammar::schema::emit::Emitter;
-use crate::grammar::schema::reader::read;
+use crate::grammar::schema::reader::{Repeated, read};
 use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
@@ -54,17 +56,27 @@ pub fn written_within(
     options: Options,
     work: Rc<Work>,
 ) -> Answer<(Written, Vec<Refusal>)> {
-    let document = read(schema)?;
+    if let Some(what) = options.conflict() {
+        return Err(Refusal::whole(what));
+    }
+    if options.llama_cpp {
+        // llama.cpp passes over a byte order mark.
+        let text = schema.strip_prefix("\u{feff}".as_bytes()).unwrap_or(schema);
+        let document = read(text, Repeated::LastCounts)?;
+        return llama_cpp::rules_of(&document, work);
+    }
+    let document = read(schema, Repeated::Refused)?;
     let references = References::of(&document)?;
     Emitter::rules_of(Compiler::new(document, references, options, work))
 }
 
-/// The rules of a schema's texts, which are UTF-8, and what was left out.
+/// The rules of a schema's texts, and what was left out. Texts are UTF-8, but where the language is
+/// llama.cpp's.
 pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;
     let mut rules = Rules::link(written)
         .map_err(|_| Refusal::whole("its grammar has too many sequences; make it smaller"))?;
-    rules.is_strict = true;
+    rules.is_strict = !options.llama_cpp;
     Ok((rules, left_out))
 }
 

@@ -314,6 +314,18 @@ fn digits_of(numbers: &Numbers, work: &Work) -> Result<Dfa, TooLarge> {
     Ok(explore(work, start, accepts, edges)?.minimized(work))
 }
 
+/// The texts of the integers from `min` to `max`, both included.
+pub(super) fn integers_between(min: u64, max: u64, work: &Work) -> Result<Dfa, TooLarge> {
+    let bound = |number: u64| Decimal::read(&number.to_string()).map(|number| (number, false));
+    let integers = Numbers {
+        integer: Some(true),
+        min: bound(min),
+        max: bound(max),
+        ..Numbers::default()
+    };
+    digits_of(&integers, work)
+}
+
 impl Compiler {
     /// The automaton of the texts of numbers: without exponents.
     pub fn automaton_of_numbers(&mut self, numbers: &Numbers) -> Result<Shared, TooLarge> {

@@ -59,8 +59,14 @@ fn is_in(spans: &[Span], code_point: u32) -> bool {
 
 impl Output {
     fn count(&mut self, n: usize) -> Answer<()> {
+        self.room_for(n)?;
         self.n_elements += n;
-        match self.n_elements > MAX_SCHEMA_ELEMENTS {
+        Ok(())
+    }
+
+    /// Refuses where so many elements more would be too many.
+    pub fn room_for(&self, n: usize) -> Answer<()> {
+        match self.n_elements + n > MAX_SCHEMA_ELEMENTS {
             false => Ok(()),
             true => Err(Refusal::whole(format!(
                 "its grammar has more elements than LLAMA_SIEVE_JSON_MAX_ELEMENTS, \
@@ -80,8 +86,12 @@ impl Output {
             [(one, same)] if one == same => self.classes.number_of_one(one),
             _ => self.classes.number(Class::of(false, spans)),
         };
-        let number = number.ok_or_else(|| Refusal::whole("it has too many character classes"))?;
-        Ok(Element::Class(number))
+        numbered(number)
+    }
+
+    /// A character of a class, as it is.
+    pub fn set(&mut self, class: Class) -> Answer<Element> {
+        numbered(self.classes.number(class))
     }
 
     /// An element that no text has.
@@ -308,6 +318,11 @@ impl Output {
         let character = self.character(ALL.to_vec())?;
         self.times(vec![character], min, max)
     }
+}
+
+fn numbered(number: Option<u32>) -> Answer<Element> {
+    let number = number.ok_or_else(|| Refusal::whole("it has too many character classes"))?;
+    Ok(Element::Class(number))
 }
 
 fn is_last(dfa: &Dfa, state: u32) -> bool {

@@ -2,90 +2,112 @@
 
 // In bounds: numbers of rules and repetitions are positions in the lists of them.
 
-use crate::grammar::elements::{Element, Written};
+use crate::grammar::elements::{Class, Element, Written};
+
+/// True if a text follows the root.
+pub fn has_text(written: &Written) -> bool {
+    Productive::of(written).rules[written.root as usize]
+}
+
+/// The rules and repetitions that a text follows.
+struct Productive {
+    rules: Vec<bool>,
+    repeats: Vec<bool>,
+}
+
+impl Productive {
+    /// True if a text follows an element.
+    fn leads_on(&self, element: &Element, classes: &[Class]) -> bool {
+        match *element {
+            Element::Rule(rule) => self.rules[rule as usize],
+            Element::Repeat(repeat) => self.repeats[repeat as usize],
+            Element::Class(class) => {
+                let class = &classes[class as usize];
+                class.any || class.negated || !class.ranges.is_empty()
+            }
+            _ => true,
+        }
+    }
+
+    fn of(written: &Written) -> Self {
+        let n_rules = written.rules.len();
+        let mut found = Self {
+            rules: vec![false; n_rules],
+            repeats: vec![false; written.repeats.len()],
+        };
+        // Those that wait for a rule, or, behind these, for a repetition's item.
+        let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); n_rules + written.repeats.len()];
+        let node = |element: &Element| match *element {
+            Element::Rule(rule) => Some(rule as usize),
+            Element::Repeat(repeat) => Some(n_rules + repeat as usize),
+            _ => None,
+        };
+        for (at, rule) in written.rules.iter().enumerate() {
+            rule.iter()
+                .filter_map(node)
+                .for_each(|of| waiting[of].push(at));
+        }
+        for (at, repeat) in written.repeats.iter().enumerate() {
+            let items = repeat.item.iter().filter_map(node);
+            items.for_each(|of| waiting[of].push(n_rules + at));
+        }
+        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
+        while let Some(at) = to_do.pop() {
+            let is_found = match at.checked_sub(n_rules) {
+                None if found.rules[at] => false,
+                None => written.rules[at]
+                    .split(|element| *element == Element::Alternative)
+                    .any(|all| {
+                        all.iter()
+                            .all(|element| found.leads_on(element, &written.classes))
+                    }),
+                Some(at) if found.repeats[at] => false,
+                Some(at) => {
+                    let repeat = &written.repeats[at];
+                    let mut item = repeat.item.iter();
+                    repeat.min == 0 || item.all(|element| found.leads_on(element, &written.classes))
+                }
+            };
+            if is_found {
+                match at.checked_sub(n_rules) {
+                    None => found.rules[at] = true,
+                    Some(at) => found.repeats[at] = true,
+                }
+                to_do.append(&mut waiting[at]);
+            }
+        }
+        found
+    }
+}
 
 /// Leaves out the alternatives that no text follows. False, with nothing changed, where no text
 /// follows the root.
 pub fn prune(written: &mut Written) -> bool {
-    let n_rules = written.rules.len();
-    let mut rules = vec![false; n_rules];
-    let mut repeats = vec![false; written.repeats.len()];
-    // Those that wait for a rule, or, behind these, for a repetition's item.
-    let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); n_rules + repeats.len()];
-    let node = |element: &Element| match *element {
-        Element::Rule(rule) => Some(rule as usize),
-        Element::Repeat(repeat) => Some(n_rules + repeat as usize),
-        _ => None,
-    };
-    for (at, rule) in written.rules.iter().enumerate() {
-        rule.iter()
-            .filter_map(node)
-            .for_each(|of| waiting[of].push(at));
-    }
-    for (at, repeat) in written.repeats.iter().enumerate() {
-        let items = repeat.item.iter().filter_map(node);
-        items.for_each(|of| waiting[of].push(n_rules + at));
-    }
-    let classes = &written.classes;
-    let leads_on = |element: &Element, rules: &[bool], repeats: &[bool]| match *element {
-        Element::Rule(rule) => rules[rule as usize],
-        Element::Repeat(repeat) => repeats[repeat as usize],
-        Element::Class(class) => {
-            let class = &classes[class as usize];
-            class.any || class.negated || !class.ranges.is_empty()
-        }
-        _ => true,
-    };
-    let mut to_do: Vec<usize> = (0..n_rules + repeats.len()).collect();
-    while let Some(at) = to_do.pop() {
-        let found = match at.checked_sub(n_rules) {
-            None if rules[at] => false,
-            None => written.rules[at]
-                .split(|element| *element == Element::Alternative)
-                .any(|all| {
-                    all.iter()
-                        .all(|element| leads_on(element, &rules, &repeats))
-                }),
-            Some(at) if repeats[at] => false,
-            Some(at) => {
-                let repeat = &written.repeats[at];
-                let mut item = repeat.item.iter();
-                repeat.min == 0 || item.all(|element| leads_on(element, &rules, &repeats))
-            }
-        };
-        if found {
-            match at.checked_sub(n_rules) {
-                None => rules[at] = true,
-                Some(at) => repeats[at] = true,
-            }
-            to_do.append(&mut waiting[at]);
-        }
-    }
-    if !rules[written.root as usize] {
+    let productive = Productive::of(written);
+    if !productive.rules[written.root as usize] {
         return false;
     }
+    let classes = &written.classes;
+    let leads_on = |element: &Element| productive.leads_on(element, classes);
     // Repetitions of what no text follows are nothing.
     let is_void: Vec<bool> = written
         .repeats
         .iter()
         .map(|repeat| {
             let mut item = repeat.item.iter();
-            !item.all(|element| leads_on(element, &rules, &repeats))
+            !item.all(leads_on)
         })
         .collect();
     let keep = |element: &Element| match *element {
         Element::Repeat(repeat) => !is_void[repeat as usize],
         _ => true,
     };
-    let mut kept = Vec::with_capacity(n_rules);
+    let mut kept = Vec::with_capacity(written.rules.len());
     for rule in &written.rules {
         let mut elements = Vec::with_capacity(rule.len());
         let mut is_first = true;
         for all in rule.split(|element| *element == Element::Alternative) {
-            if !all
-                .iter()
-                .all(|element| leads_on(element, &rules, &repeats))
-            {
+            if !all.iter().all(leads_on) {
                 continue;
             }
             if !std::mem::take(&mut is_first) {

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use llama_sieve_kernels::random::HashSet;
+use llama_sieve_kernels::random::HashMap;
 
 use crate::grammar::limits::{MAX_SCHEMA_DEPTH, MAX_SCHEMA_TEXT, MAX_SCHEMA_VALUES};
 use crate::grammar::schema::decimal::Decimal;
@@ -133,8 +133,17 @@ impl Document {
     }
 }
 
+/// The treatment of a name that an object has twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeated {
+    /// The text is refused.
+    Refused,
+    /// The first place, and the last value.
+    LastCounts,
+}
+
 /// Reads a text.
-pub fn read(text: &[u8]) -> Answer<Document> {
+pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     if text.len() > MAX_SCHEMA_TEXT {
         return Err(Refusal::whole(format!(
             "{} bytes are more than LLAMA_SIEVE_JSON_MAX_TEXT, {MAX_SCHEMA_TEXT}",
@@ -151,6 +160,7 @@ pub fn read(text: &[u8]) -> Answer<Document> {
     let mut reader = Reader {
         text,
         at: 0,
+        repeated,
         document: Document::default(),
     };
     reader.space();
@@ -166,6 +176,7 @@ pub fn read(text: &[u8]) -> Answer<Document> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    repeated: Repeated,
     document: Document,
 }
 
@@ -256,7 +267,7 @@ impl<'a> Reader<'a> {
     fn object(&mut self, id: JsonId, depth: usize) -> Answer<Json> {
         self.at += 1;
         let mut members: Vec<(Rc<str>, JsonId)> = Vec::new();
-        let mut names: HashSet<Rc<str>> = HashSet::default();
+        let mut places: HashMap<Rc<str>, usize> = HashMap::default();
         self.space();
         if self.eat(b'}') {
             return Ok(Json::Object(members.into()));
@@ -266,7 +277,8 @@ impl<'a> Reader<'a> {
                 return Err(self.fault("expected a name in quotation marks"));
             }
             let name: Rc<str> = self.string()?.into();
-            if !names.insert(Rc::clone(&name)) {
+            let place = *places.entry(Rc::clone(&name)).or_insert(members.len());
+            if place < members.len() && self.repeated == Repeated::Refused {
                 return Err(self.fault(&format!("the name \"{}\" comes twice", quoted(&*name))));
             }
             self.space();
@@ -275,7 +287,10 @@ impl<'a> Reader<'a> {
             }
             self.space();
             let value = self.value(depth + 1, Some((id, Rc::clone(&name))))?;
-            members.push((name, value));
+            match members.get_mut(place) {
+                Some(before) => before.1 = value,
+                None => members.push((name, value)),
+            }
             self.space();
             if self.eat(b'}') {
                 return Ok(Json::Object(members.into()));

@@ -55,13 +55,36 @@ pub struct Options {
     pub any_order: bool,
     /// True if keywords that cannot be enforced are left out.
     pub lenient: bool,
+    /// The language of llama.cpp's own converter, which none of the others goes with.
+    pub llama_cpp: bool,
 }
 
 impl Options {
     /// The options as a number, for the key of a cache.
     pub fn bits(self) -> u32 {
-        let all = [self.compact, self.closed, self.any_order, self.lenient];
+        let all = [
+            self.compact,
+            self.closed,
+            self.any_order,
+            self.lenient,
+            self.llama_cpp,
+        ];
         let bits = (0..).zip(all).map(|(bit, is_set)| u32::from(is_set) << bit);
         bits.sum()
+    }
+
+    /// A message where an option is set although the language is llama.cpp's.
+    pub fn conflict(self) -> Option<String> {
+        let mut all = [
+            (self.compact, "COMPACT"),
+            (self.closed, "CLOSED"),
+            (self.any_order, "ANY_ORDER"),
+            (self.lenient, "LENIENT"),
+        ]
+        .into_iter();
+        let (_, other) = all.find(|(is_set, _)| *is_set && self.llama_cpp)?;
+        Some(format!(
+            "LLAMA_SIEVE_JSON_LLAMA_CPP does not go with LLAMA_SIEVE_JSON_{other}"
+        ))
     }
 }

@@ -1,0 +1,100 @@
+//! The names that llama.cpp's converter gives to rules.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// The name of a rule.
+pub type Name = Rc<str>;
+
+/// The rules that are always the same, and those that they refer to.
+pub const PRIMITIVES: [(&str, &[&str]); 18] = [
+    ("boolean", &[]),
+    ("decimal-part", &[]),
+    ("integral-part", &[]),
+    ("number", &["integral-part", "decimal-part"]),
+    ("integer", &["integral-part"]),
+    (
+        "value",
+        &["object", "array", "string", "number", "boolean", "null"],
+    ),
+    ("object", &["string", "value"]),
+    ("array", &["value"]),
+    ("uuid", &[]),
+    ("char", &[]),
+    ("string", &["char"]),
+    ("null", &[]),
+    ("date", &[]),
+    ("time", &[]),
+    ("date-time", &["date", "time"]),
+    ("date-string", &["date"]),
+    ("time-string", &["time"]),
+    ("date-time-string", &["date-time"]),
+];
+
+/// Rules by name.
+#[derive(Debug, Default)]
+pub struct Names {
+    /// The rules that are mentioned.
+    pub rules: HashMap<Name, u32>,
+    /// Those of them that are written.
+    pub written: HashSet<u32>,
+    /// The names under which a rule that is always the same stands.
+    pub primitives: HashMap<&'static str, Name>,
+}
+
+impl Names {
+    /// True if there is a rule with this name.
+    pub fn has(&self, name: &str) -> bool {
+        let rule = self.rules.get(name);
+        rule.is_some_and(|rule| self.written.contains(rule))
+    }
+
+    /// The rule `root`.
+    pub fn root(&self) -> Option<u32> {
+        self.rules.get("root").copied()
+    }
+
+    /// The number of a rule that is mentioned, but not written.
+    pub fn missing(&self) -> Option<u32> {
+        let mut rules = self.rules.values();
+        rules.find(|rule| !self.written.contains(rule)).copied()
+    }
+}
+
+/// A name with what is no letter, digit or dash as a dash, several in a row as one.
+pub fn escaped(name: &str) -> String {
+    let mut escaped = String::with_capacity(name.len());
+    let mut is_replaced = false;
+    for character in name.chars() {
+        let is_kept = character.is_ascii_alphanumeric() || character == '-';
+        if is_kept {
+            escaped.push(character);
+        } else if !is_replaced {
+            escaped.push('-');
+        }
+        is_replaced = !is_kept;
+    }
+    escaped
+}
+
+/// A part's name within that of the whole.
+pub fn joined(name: &str, part: &str) -> Name {
+    match name.is_empty() {
+        true => part.into(),
+        false => format!("{name}-{part}").into(),
+    }
+}
+
+/// The name of a node's own rule.
+pub fn rule_name(name: &Name) -> Name {
+    let is_primitive = PRIMITIVES
+        .iter()
+        .any(|(primitive, _)| **primitive == **name);
+    if is_primitive || &**name == "root" {
+        return format!("{name}-").into();
+    }
+    match name.is_empty() {
+        true => "root".into(),
+        false => Rc::clone(name),
+    }
+}
