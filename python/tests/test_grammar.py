@@ -103,6 +103,23 @@ def test_a_schema_as_a_grammars_text_allows_the_same(llm, rng):
         llama_sieve.json_schema_to_gbnf({"type": "objects"})
 
 
+def test_the_language_of_llama_cpps_converter(llm):
+    # It leaves out "minProperties", has an order of its own, and no space before a comma.
+    schema = {"properties": {"b": {}, "a": {"type": "null"}}, "required": ["a"], "minProperties": 9}
+    constraint = JsonSchema(llm, schema, llama_cpp=True)
+    for text, accepted in (
+        ('{"a": null, "b": 1}', True),
+        ('{"b": 1, "a": null}', False),
+        ('{"a": null , "b": 1}', False),
+    ):
+        draft = [*tokens_of(llm, text.encode()), ends(llm)]
+        assert (constraint.accepts(draft) == len(draft)) == accepted, text
+    text = llama_sieve.json_schema_to_gbnf(schema, llama_cpp=True)
+    assert Grammar(llm, text).mask().tolist() == constraint.mask().tolist()
+    with pytest.raises(llama_sieve.InvalidError, match="LLAMA_CPP.*ANY_ORDER"):
+        JsonSchema(llm, schema, llama_cpp=True, any_order=True)
+
+
 def test_a_model_of_pydantics_is_a_schema(llm):
     class Model:
         @classmethod

@@ -59,8 +59,8 @@ def _vocabulary(vocab: Any) -> int:
 
 
 def _flags(*flags: bool) -> int:
-    """LLAMA_SIEVE_JSON_*: compact, closed, any order, lenient."""
-    return sum(bit for bit, flag in zip((2, 4, 8, 16), flags) if flag)
+    """LLAMA_SIEVE_JSON_*: compact, closed, any order, lenient, as llama.cpp."""
+    return sum(bit for bit, flag in zip((2, 4, 8, 16, 1), flags) if flag)
 
 
 class Constraint(Sampler):
@@ -178,14 +178,16 @@ class JsonSchema(Constraint):
         closed: bool = False,
         any_order: bool = False,
         lenient: bool = False,
+        llama_cpp: bool = False,
     ) -> None:
         """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
 
         compact: no white space. closed: no other properties where the schema is silent about them.
         any_order: properties in any order. lenient: what cannot be enforced is left out, with a
-        warning, instead of InvalidError.
+        warning, instead of InvalidError. llama_cpp, and none of the others: the language of
+        llama.cpp's own converter, that of llama-server's `json_schema`, which enforces less.
         """
-        flags = _flags(compact, closed, any_order, lenient)
+        flags = _flags(compact, closed, any_order, lenient, llama_cpp)
         super().__init__("json_schema", vocab, _json(schema), flags)
 
 
@@ -225,13 +227,14 @@ def json_schema_to_gbnf(
     closed: bool = False,
     any_order: bool = False,
     lenient: bool = False,
+    llama_cpp: bool = False,
 ) -> str:
     """The grammar of a schema's texts in GBNF, for a server that takes one; no llama.cpp is needed.
 
     The arguments are those of `JsonSchema`.
     """
     convert = library.llama_sieve_json_schema_to_gbnf
-    text, flags = _json(schema), _flags(compact, closed, any_order, lenient)
+    text, flags = _json(schema), _flags(compact, closed, any_order, lenient, llama_cpp)
     size = convert(text, flags, None, 0)
     if not size:
         raise error_of(library.llama_sieve_last_error_code())
