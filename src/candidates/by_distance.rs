@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::Candidates;
 use crate::algorithms::Workspace;
-use crate::algorithms::host_order::introsort::{self, Wanted};
+use crate::algorithms::host_order::sort::{Wanted, sort_numbers};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place, write_items};
 use crate::algorithms::scratch::{Room, room};
 use crate::host_profile::{Fused, fuses};
@@ -110,7 +110,7 @@ impl ByDistance {
             sum: 0.0,
             ranks: &mut self.ranks,
         };
-        introsort::sort(&mut self.scores, &mut kept);
+        sort_numbers(&mut self.scores, &mut kept);
         // The first that is not kept stands behind the kept ones, if it has been sorted at all.
         let kept = self.scores.get(..self.ranks.len() + 1);
         any_equal(kept.unwrap_or(&self.scores))

@@ -19,6 +19,7 @@
 pub mod model;
 pub mod paths;
 pub mod reference;
+pub mod sorts;
 pub mod sys;
 pub mod test_model;
 pub mod test_vocabulary;

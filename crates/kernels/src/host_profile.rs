@@ -25,8 +25,33 @@ pub struct HostProfile {
 pub enum Sort {
     /// libstdc++'s.
     Libstdcxx,
+    /// libc++'s from LLVM 14 to 16.
+    Libcxx14,
+    /// libc++'s from LLVM 17 to 21.
+    Libcxx17,
+    /// libc++'s from LLVM 22 on: of numbers, it makes heaps otherwise.
+    Libcxx22,
     /// Another one, which is not known: equal elements keep their order.
     Stable,
+}
+
+impl Sort {
+    /// The orders that are known, as far as sorts of candidates tell them apart.
+    pub const BY_CANDIDATES: [Self; 3] = [Self::Libstdcxx, Self::Libcxx14, Self::Libcxx17];
+
+    /// The order that differs from this one in sorts of numbers alone; mostly the same.
+    pub const fn of_later_numbers(self) -> Self {
+        match self {
+            Self::Libcxx17 => Self::Libcxx22,
+            other => other,
+        }
+    }
+
+    /// True if of equal children in a heap the left one moves up first, as in libc++.
+    #[inline]
+    pub const fn left_child_first(self) -> bool {
+        matches!(self, Self::Libcxx14 | Self::Libcxx17 | Self::Libcxx22)
+    }
 }
 
 /// The draws that take a random number where there is one candidate.
@@ -159,16 +184,19 @@ impl HostProfile {
     /// Returns 16 bits that stand for it.
     pub const fn to_bits(self) -> u32 {
         let OneCandidateDraw { dist, discrete } = self.one_candidate_draw;
-        let stable = matches!(self.sort, Sort::Stable);
-        self.fusion.0 as u32 | (stable as u32) << 13 | (dist as u32) << 14 | (discrete as u32) << 15
+        let draws = (dist as u32) << 14 | (discrete as u32) << 15;
+        self.fusion.0 as u32 | (self.sort as u32) << 11 | draws
     }
 
     /// The profile that these lowest bits stand for.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self {
-            sort: match bits & 1 << 13 {
+            sort: match bits >> 11 & 7 {
                 0 => Sort::Libstdcxx,
+                1 => Sort::Libcxx14,
+                2 => Sort::Libcxx17,
+                3 => Sort::Libcxx22,
                 _ => Sort::Stable,
             },
             one_candidate_draw: OneCandidateDraw {
@@ -180,7 +208,13 @@ impl HostProfile {
     }
 }
 
-const SORTS: [(&str, Sort); 2] = [("libstdc++", Sort::Libstdcxx), ("stable", Sort::Stable)];
+const SORTS: [(&str, Sort); 5] = [
+    ("libstdc++", Sort::Libstdcxx),
+    ("libc++14", Sort::Libcxx14),
+    ("libc++17", Sort::Libcxx17),
+    ("libc++22", Sort::Libcxx22),
+    ("stable", Sort::Stable),
+];
 
 const DRAWS: [(&str, OneCandidateDraw); 4] = {
     const fn draw(dist: bool, discrete: bool) -> OneCandidateDraw {

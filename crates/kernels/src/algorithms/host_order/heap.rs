@@ -1,11 +1,12 @@
-//! libstdc++'s heap functions, replayed on [`Item`]s.
+//! The C++ libraries' heap functions, replayed on [`Item`]s.
 //!
 //! `std::partial_sort` makes a heap of the first k items whose root is the one that comes last,
 //! exchanges each later item that comes before the root for it, and sorts the heap. Which of
 //! several equal items it keeps, and in what order, follows from each single step: these are the
-//! steps.
+//! steps. libstdc++ and libc++ differ in one: which of two equal children moves up (`LEFT`).
 
 use super::item::{Item, above, item, key};
+use crate::host_profile::HostProfile;
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 
@@ -14,23 +15,36 @@ const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
 // In bounds: `parent` is below half the length.
-pub(super) fn make_heap(items: &mut [Item]) {
+pub(super) fn make_heap<const LEFT: bool>(items: &mut [Item]) {
     for parent in (0..items.len() / 2).rev() {
         let item = items[parent];
-        sift::<false>(items, parent, item);
+        sift::<LEFT, false>(items, parent, item);
+    }
+}
+
+/// Makes a heap of `items` as libc++ does of numbers from LLVM 22 on: where the last has no
+/// sibling, it comes in at the end.
+pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
+    let n = items.len();
+    let paired = n - usize::from(n > 0 && n.is_multiple_of(2));
+    if let Some(paired) = items.get_mut(..paired) {
+        make_heap::<true>(paired);
+    }
+    if let Some(&last) = items.last() {
+        rise(items, 0, n - 1, last);
     }
 }
 
 /// Exchanges the root of a heap for `item`, if that comes before it.
 #[inline]
-pub(super) fn offer(heap: &mut [Item], item: Item) {
-    offer_and::<false>(heap, item);
+pub(super) fn offer<const LEFT: bool>(heap: &mut [Item], item: Item) {
+    offer_and::<LEFT, false>(heap, item);
 }
 
 #[inline(always)]
-fn offer_and<const FORESEEN: bool>(heap: &mut [Item], item: Item) {
+fn offer_and<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], item: Item) {
     if heap.first().is_some_and(|&root| key(item) < key(root)) {
-        sift::<FORESEEN>(heap, 0, item);
+        sift::<LEFT, FORESEEN>(heap, 0, item);
     }
 }
 
@@ -39,27 +53,32 @@ fn offer_and<const FORESEEN: bool>(heap: &mut [Item], item: Item) {
 /// The heap changes about `k ln(n / k)` times in random order, and only for a logit above that of
 /// its root: most of the array is compared with the root in vector registers. In a rising array it
 /// changes all the time, so the root that a register is compared with is that of the moment.
-pub(super) fn offer_all(heap: &mut [Item], data: &[TokenData], start: usize) {
-    dispatch(OfferAll { heap, data, start });
+pub(super) fn offer_all<const LEFT: bool>(heap: &mut [Item], data: &[TokenData], start: usize) {
+    dispatch(OfferAll::<LEFT> { heap, data, start });
 }
 
-struct OfferAll<'a> {
+struct OfferAll<'a, const LEFT: bool> {
     heap: &'a mut [Item],
     data: &'a [TokenData],
     start: usize,
 }
 
-impl Kernel for OfferAll<'_> {
+impl<const LEFT: bool> Kernel for OfferAll<'_, LEFT> {
     type Output = ();
     #[inline(always)]
     fn run<V: Vector>(self, v: V) {
-        offer_all_on(v, self.heap, self.data, self.start);
+        offer_all_on::<V, LEFT>(v, self.heap, self.data, self.start);
     }
 }
 
 #[inline(always)]
 // In bounds: a pair has twice the lanes, as many as bits are set in.
-fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: usize) {
+fn offer_all_on<V: Vector, const LEFT: bool>(
+    v: V,
+    heap: &mut [Item],
+    data: &[TokenData],
+    start: usize,
+) {
     let Some((&mut mut root, offered)) = heap.first_mut().zip(data.get(start..)) else {
         return;
     };
@@ -79,9 +98,9 @@ fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: u
                 let lane = bits.trailing_zeros() as usize;
                 let item = item(pair[lane].logit, place + lane);
                 if foreseen {
-                    offer_and::<true>(heap, item);
+                    offer_and::<LEFT, true>(heap, item);
                 } else {
-                    offer_and::<false>(heap, item);
+                    offer_and::<LEFT, false>(heap, item);
                 }
                 bits &= bits - 1;
             }
@@ -91,31 +110,31 @@ fn offer_all_on<V: Vector>(v: V, heap: &mut [Item], data: &[TokenData], start: u
         place += 2 * V::LANES;
     }
     for (candidate, place) in rest.iter().zip(place..) {
-        offer(heap, item(candidate.logit, place));
+        offer::<LEFT>(heap, item(candidate.logit, place));
     }
 }
 
 /// Sorts a heap.
-pub(super) fn sort_heap(heap: &mut [Item]) {
-    if all_equal(heap) {
+pub(super) fn sort_heap<const LEFT: bool>(heap: &mut [Item]) {
+    if !LEFT && all_equal(heap) {
         sort_heap_of_equals(heap);
     } else if are_mostly_equal(heap) {
-        sort_any_heap::<true>(heap);
+        sort_any_heap::<LEFT, true>(heap);
     } else {
-        sort_any_heap::<false>(heap);
+        sort_any_heap::<LEFT, false>(heap);
     }
 }
 
 // In bounds: `last` runs below the length, from 1 on.
-fn sort_any_heap<const FORESEEN: bool>(heap: &mut [Item]) {
+fn sort_any_heap<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item]) {
     for last in (1..heap.len()).rev() {
         let item = heap[last];
         heap[last] = heap[0];
-        sift::<FORESEEN>(&mut heap[..last], 0, item);
+        sift::<LEFT, FORESEEN>(&mut heap[..last], 0, item);
     }
 }
 
-/// Sorts a heap of equal items: the same permutation.
+/// Sorts a heap of equal items as libstdc++ does: the same permutation.
 ///
 /// Then the hole always moves to the right child, so that only the right spine of the heap takes
 /// part, the places 0, 2, 6, 14 and so on. It is a queue: what leaves at the root is the item that
@@ -157,15 +176,23 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     }
 }
 
-/// Leaves the first `k` of `items` in order, as `std::partial_sort` does. What it leaves behind
-/// them differs.
+/// Leaves the first `k` of `items` in order, as the host's `std::partial_sort` does. What it leaves
+/// behind them differs.
 pub(super) fn partial_sort(items: &mut [Item], k: usize) {
-    let (heap, rest) = items.split_at_mut(k.min(items.len()));
-    make_heap(heap);
-    for &mut item in rest {
-        offer(heap, item);
+    match HostProfile::current().sort.left_child_first() {
+        false => partial_sort_by::<false>(items, k),
+        true => partial_sort_by::<true>(items, k),
     }
-    sort_heap(heap);
+}
+
+/// Does what [`partial_sort`] does, by one of the two heaps.
+pub(super) fn partial_sort_by<const LEFT: bool>(items: &mut [Item], k: usize) {
+    let (heap, rest) = items.split_at_mut(k.min(items.len()));
+    make_heap::<LEFT>(heap);
+    for &mut item in rest {
+        offer::<LEFT>(heap, item);
+    }
+    sort_heap::<LEFT>(heap);
 }
 
 fn all_equal(items: &[Item]) -> bool {
@@ -187,17 +214,24 @@ fn are_mostly_equal(heap: &[Item]) -> bool {
 }
 
 /// Moves the hole at `top` down to a leaf, always to the child that comes later, and of equal ones
-/// to the right one; then `item` up from there, past what comes before it.
+/// to the right one, or the left one if `LEFT`; then `item` up from there, past what comes before
+/// it.
+///
+/// libc++ stops on the way down where `item` belongs, or is itself among the children: the item
+/// ends in the same place.
 ///
 /// `FORESEEN`: by branches, since which child it is repeats itself.
 #[inline]
 // In bounds: children are looked at only below the length.
-fn sift<const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
+fn sift<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
     let len = heap.len();
     let mut hole = top;
     while 2 * hole + 2 < len {
         let right = 2 * hole + 2;
-        let is_left = key(heap[right]) < key(heap[right - 1]);
+        let is_left = match LEFT {
+            false => key(heap[right]) < key(heap[right - 1]),
+            true => key(heap[right]) <= key(heap[right - 1]),
+        };
         if FORESEEN && is_left {
             heap[hole] = heap[std::hint::black_box(right - 1)];
             hole = right - 1;
@@ -211,6 +245,13 @@ fn sift<const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
         heap[hole] = heap[len - 1];
         hole = len - 1;
     }
+    rise(heap, top, hole, item);
+}
+
+/// Moves `item` up from the hole, past what comes before it, at most to `top`.
+#[inline(always)]
+// In bounds: a parent is above its child.
+fn rise(heap: &mut [Item], top: usize, mut hole: usize, item: Item) {
     while hole > top {
         let parent = (hole - 1) / 2;
         if key(heap[parent]) >= key(item) {

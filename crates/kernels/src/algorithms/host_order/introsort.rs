@@ -15,35 +15,13 @@ use std::ops::Range;
 
 use super::heap;
 use super::item::{Item, key};
+use super::wanted::Wanted;
 use crate::simd::{Kernel, Vector, dispatch};
 
 /// The number of items up to which a part is left to the insertion sort.
 const LEAF: usize = 16;
 /// The number of items of each side that are compared at once.
 const BLOCK: usize = u64::BITS as usize;
-
-/// The part of the order that a caller wants.
-pub trait Wanted {
-    /// True if the order within these places is wanted; otherwise they are left as they are.
-    fn wants(&mut self, items: &mut [Item], places: Range<usize>) -> bool;
-
-    /// Items that are in order now, and their places. Called from the first place on, in order.
-    /// Returns whether to go on.
-    fn take(&mut self, items: &[Item], places: Range<usize>) -> bool;
-}
-
-/// Wants all of the order.
-pub struct All;
-
-impl Wanted for All {
-    fn wants(&mut self, _: &mut [Item], _: Range<usize>) -> bool {
-        true
-    }
-
-    fn take(&mut self, _: &[Item], _: Range<usize>) -> bool {
-        true
-    }
-}
 
 /// A part that waits.
 #[derive(Clone, Copy, Default)]
@@ -56,7 +34,7 @@ struct Part {
 }
 
 /// Sorts `items` as far as `wanted` asks for.
-pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
+pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     dispatch(Sort { items, wanted });
 }
 
@@ -129,7 +107,7 @@ fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
             sort_stably(v, range);
         }
     } else if part.levels == 0 {
-        heap::partial_sort(range, range.len());
+        heap::partial_sort_by::<false>(range, range.len());
     }
 }
 

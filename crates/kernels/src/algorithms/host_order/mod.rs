@@ -1,9 +1,9 @@
 //! The order in which the built-in samplers leave candidates, equal logits included.
 //!
-//! The built-ins sort with libstdc++'s `std::sort` and `std::partial_sort`, which are not stable:
-//! where equal elements end follows from each exchange that the algorithms make. The exactness
-//! contract includes it. With logits that come from half precision ties are everywhere, and which
-//! of two tied tokens is kept, or stands first, decides the text.
+//! The built-ins sort with the C++ library's `std::sort` and `std::partial_sort`, which are not
+//! stable: where equal elements end follows from each exchange that the algorithms make. The
+//! exactness contract includes it. With logits that come from half precision ties are everywhere,
+//! and which of two tied tokens is kept, or stands first, decides the text.
 //!
 //! Candidates with different logits have but one order, which a radix sort finds much sooner. So
 //! this ranks first and looks for ties; only where one stands among what is wanted, or at the cut,
@@ -14,21 +14,25 @@
 //! root is then as quick as any other way.
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
-//! - `introsort` and `heap`: the algorithms, on items of 8 bytes;
+//! - `introsort` and `heap`: the algorithms of libstdc++, on items of 8 bytes;
+//! - `libcxx`: those of libc++, as far as they differ;
 //! - `buckets`: the step that the built-ins put before them;
 //! - `ties`: where ties are.
 //!
-//! NaN counts as minus infinity. Where the host is built with another C++ library, whose order of
-//! equal elements is not known here, they keep input order (see [`Sort`]).
+//! NaN counts as minus infinity. Which library it is the profile says (see [`Sort`]). Where its
+//! order of equal elements is not known here, they keep input order.
 
 mod buckets;
 mod heap;
-pub mod introsort;
+mod introsort;
 mod item;
+mod libcxx;
 mod replay;
+pub mod sort;
 #[cfg(test)]
 mod tests;
 mod ties;
+mod wanted;
 
 use crate::algorithms::argsort::Ranking;
 use crate::algorithms::scratch::{Room, room};
@@ -451,10 +455,18 @@ impl HostOrder {
         heap.clear();
         let first = data[..k].iter().enumerate();
         heap.extend(first.map(|(i, candidate)| item(candidate.logit, i)));
-        heap::make_heap(heap);
-        heap::offer_all(heap, data, k);
-        heap::sort_heap(heap);
+        match HostProfile::current().sort.left_child_first() {
+            false => select_by::<false>(heap, data),
+            true => select_by::<true>(heap, data),
+        }
     }
+}
+
+/// Leaves in `heap`, which holds as many of the first candidates, the largest of all.
+fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
+    heap::make_heap::<LEFT>(heap);
+    heap::offer_all::<LEFT>(heap, data, heap.len());
+    heap::sort_heap::<LEFT>(heap);
 }
 
 /// The least logit of the bucket of `logit`: what is below has no part in finding more than

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use crate::algorithms::host_order::buckets::{self, Buckets};
-use crate::algorithms::host_order::introsort::{self, All, Wanted};
 use crate::algorithms::host_order::item::{Item, above, item, items_of, key, place};
+use crate::algorithms::host_order::sort::{All, Wanted, sort};
 use crate::algorithms::host_order::ties::{Tied, Ties};
 use crate::algorithms::host_order::{CHUNK, HEAP, heap};
 use crate::algorithms::scratch::room;
+use crate::host_profile::HostProfile;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
@@ -49,14 +50,17 @@ impl Replay {
         self.buckets.deal(logits, lowest, |i| i, &mut self.items);
         self.sort_buckets(lowest, k, None);
         if streams {
-            self.append_largest_of(logits, last, of_last_needed);
+            match HostProfile::current().sort.left_child_first() {
+                false => self.append_largest_of::<false>(logits, last, of_last_needed),
+                true => self.append_largest_of::<true>(logits, last, of_last_needed),
+            }
         }
     }
 
     /// Appends to the items the `m` largest logits of a bucket, not the lowest, which has so many:
     /// what a partial sort of the bucket leaves first, without its being dealt.
     // In bounds: the heap begins at `start`; it is not empty when it is full.
-    fn append_largest_of(&mut self, logits: &[f32], bucket: usize, m: usize) {
+    fn append_largest_of<const LEFT: bool>(&mut self, logits: &[f32], bucket: usize, m: usize) {
         let start = self.items.len();
         let mut threshold = buckets::least(bucket);
         let is_in_bucket = buckets::is_in(bucket as u8);
@@ -72,17 +76,17 @@ impl Replay {
                 if self.items.len() < start + m {
                     self.items.push(item);
                     if self.items.len() == start + m {
-                        heap::make_heap(&mut self.items[start..]);
+                        heap::make_heap::<LEFT>(&mut self.items[start..]);
                     }
                 } else {
-                    heap::offer(&mut self.items[start..], item);
+                    heap::offer::<LEFT>(&mut self.items[start..], item);
                 }
             }
             if self.items.len() == start + m {
                 threshold = above(key(self.items[start]));
             }
         }
-        heap::sort_heap(&mut self.items[start..]);
+        heap::sort_heap::<LEFT>(&mut self.items[start..]);
     }
 
     /// Leaves the `k` largest of candidates in the items, in the host's order, where the k-th
@@ -161,7 +165,7 @@ impl Replay {
             let n = self.items.len();
             heap::partial_sort(&mut self.items, n);
         } else {
-            introsort::sort(&mut self.items, &mut OnePlace(place_among));
+            sort(&mut self.items, &mut OnePlace(place_among));
         }
         self.items.get(place_among).map(|&item| place(item))
     }
@@ -188,8 +192,8 @@ impl Replay {
                 return;
             }
             match ties {
-                Some(ties) => introsort::sort(items, &mut Tied { ties, first: start }),
-                None => introsort::sort(items, &mut All),
+                Some(ties) => sort(items, &mut Tied { ties, first: start }),
+                None => sort(items, &mut All),
             }
             start = end;
         }

@@ -2,8 +2,10 @@
 
 use vendor_llama_cpp::reference;
 
-use super::introsort::All;
+use super::sort::All;
 use super::*;
+
+mod libraries;
 use crate::kernels::sort_key::logit_of;
 use crate::simd::Isa;
 
@@ -175,8 +177,18 @@ fn large_arrays_and_those_that_run_out_of_levels() {
 /// Returns the order that the built-ins' partial sort leaves, from the standard library's own
 /// functions.
 fn reference_places(logits: &[f32], k: usize) -> Vec<u32> {
+    places_by(logits, k, reference::std_sort, reference::std_partial_sort)
+}
+
+/// Returns the order that the built-ins' partial sort leaves by these sorts.
+fn places_by(
+    logits: &[f32],
+    k: usize,
+    sort: impl Fn(&[f32]) -> Vec<u32>,
+    partial_sort: impl Fn(&[f32], usize) -> Vec<u32>,
+) -> Vec<u32> {
     if k <= HEAP {
-        let mut order = reference::std_partial_sort(logits, k);
+        let mut order = partial_sort(logits, k);
         order.truncate(k);
         return order;
     }
@@ -195,9 +207,9 @@ fn reference_places(logits: &[f32], k: usize) -> Vec<u32> {
         let keys: Vec<f32> = bucket.iter().map(|&i| logits[i as usize]).collect();
         let left = k - order.len();
         let sorted = if bucket.len() >= left {
-            reference::std_partial_sort(&keys, left)
+            partial_sort(&keys, left)
         } else {
-            reference::std_sort(&keys)
+            sort(&keys)
         };
         order.extend(sorted.iter().take(left).map(|&i| bucket[i as usize]));
         if order.len() == k {

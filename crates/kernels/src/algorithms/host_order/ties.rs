@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::introsort::Wanted;
 use super::item::{Item, key};
+use super::wanted::Wanted;
 use crate::algorithms::scratch::Room;
 use crate::token::comparable;
 

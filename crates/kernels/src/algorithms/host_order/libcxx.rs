@@ -1,0 +1,308 @@
+//! libc++'s `std::sort`, replayed on [`Item`]s: the same permutation, equal items included.
+//!
+//! Introsort, as libstdc++'s is: a range is partitioned around a pivot, both parts likewise; after
+//! `2 floor(log2 n)` levels a heap sort takes over, and a few items are left to an insertion sort,
+//! which is stable. Unlike there, the pivot stands between the parts and belongs to neither. Where
+//! a partition finds all items on their sides, an insertion sort tries both parts, and goes on to
+//! partition those in which it has moved eight items. And a pivot that is the least of its range is
+//! not left among its equals, if that is noticed: they all are put in front, and are in order then.
+//!
+//! From one version to another what changes is a [`Scheme`]: how many are a few, which item is the
+//! pivot, and where its equals go.
+
+use std::ops::Range;
+
+use super::heap;
+use super::item::{Item, key};
+use super::wanted::Wanted;
+
+/// The number of moved items at which the insertion sort gives up.
+const MOST_MOVED: usize = 8;
+
+/// The choices of a version.
+#[derive(Clone, Copy)]
+pub(super) struct Scheme {
+    /// The number of items up to which a range is left to the insertion sort.
+    leaf: usize,
+    /// Partitions a range of more than `leaf` items. What precedes the range, if anything, has this
+    /// key, or one that comes before it.
+    split: fn(&mut [Item], Option<u32>) -> Split,
+    /// Sorts a range that is out of levels.
+    heap_sort: fn(&mut [Item]),
+}
+
+/// From LLVM 14 to 16.
+pub(super) const LLVM_14: Scheme = Scheme {
+    leaf: 30,
+    split: split_around_middle,
+    heap_sort,
+};
+
+/// From LLVM 17 on.
+pub(super) const LLVM_17: Scheme = Scheme {
+    leaf: 23,
+    split: split_around_first,
+    heap_sort,
+};
+
+/// From LLVM 22 on, of numbers.
+pub(super) const LLVM_22_NUMBERS: Scheme = Scheme {
+    heap_sort: |items| {
+        heap::make_heap_of_numbers(items);
+        heap::sort_heap::<true>(items);
+    },
+    ..LLVM_17
+};
+
+/// A partitioned range.
+struct Split {
+    /// Where the items are that come before the pivot, or that are as equal to it as all before.
+    left: Range<usize>,
+    /// Where the second part begins.
+    right: usize,
+    /// The pivot's key.
+    pivot: u32,
+    /// True if the left part is in order.
+    settled: bool,
+    /// True if no two items were exchanged.
+    kept: bool,
+}
+
+/// A part of the items that is to be sorted.
+struct Part {
+    places: Range<usize>,
+    levels: u32,
+    /// The key of the pivot before it.
+    before: Option<u32>,
+}
+
+/// Sorts `items` as far as `wanted` asks for.
+pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted, scheme: Scheme) {
+    let part = Part {
+        places: 0..items.len(),
+        levels: 2 * items.len().checked_ilog2().unwrap_or(0),
+        before: None,
+    };
+    Sorting {
+        items,
+        wanted,
+        scheme,
+    }
+    .sort(part);
+}
+
+struct Sorting<'a, W> {
+    items: &'a mut [Item],
+    wanted: &'a mut W,
+    scheme: Scheme,
+}
+
+impl<W: Wanted> Sorting<'_, W> {
+    /// Sorts a part. Returns whether to go on. It calls itself once for each level at most.
+    // In bounds: parts lie within the items.
+    fn sort(&mut self, mut part: Part) -> bool {
+        loop {
+            let places = part.places.clone();
+            let range = &mut self.items[places.clone()];
+            if range.is_empty() || !self.wanted.wants(range, places.clone()) {
+                return true;
+            }
+            if range.len() <= self.scheme.leaf {
+                insertion_sort(range, usize::MAX);
+                return self.wanted.take(range, places);
+            }
+            if part.levels == 0 {
+                (self.scheme.heap_sort)(range);
+                return self.wanted.take(range, places);
+            }
+            let split = (self.scheme.split)(range, part.before);
+            let (left, right) = (split.left, split.right);
+            let tried = |range: &mut [Item]| split.kept && insertion_sort(range, MOST_MOVED);
+            let left_settled = split.settled || tried(&mut range[left.clone()]);
+            let right_settled = tried(&mut range[right..]);
+            let at = |within: usize| places.start + within;
+            let levels = part.levels - 1;
+            // Of a first part that was in order nothing is made of its standing before the other.
+            let before = Some(split.pivot).filter(|_| !left_settled || part.before.is_some());
+            let goes_on = match left_settled {
+                true => self.settled(at(left.start)..at(left.end)),
+                false => self.sort(Part {
+                    places: at(left.start)..at(left.end),
+                    levels,
+                    before: part.before,
+                }),
+            };
+            if !goes_on || !self.settled(at(left.end)..at(right)) {
+                return false;
+            }
+            let places = at(right)..places.end;
+            if right_settled {
+                return self.settled(places);
+            }
+            part = Part {
+                places,
+                levels,
+                before,
+            };
+        }
+    }
+
+    /// Passes on items that are in order. Returns whether to go on.
+    // In bounds: parts lie within the items.
+    fn settled(&mut self, places: Range<usize>) -> bool {
+        let range = &mut self.items[places.clone()];
+        let is_wanted = !range.is_empty() && self.wanted.wants(range, places.clone());
+        !is_wanted || self.wanted.take(range, places)
+    }
+}
+
+/// Sorts `items` stably, but ends behind the `most`-th that moves, the first three not counted.
+/// Returns whether it has come to the end.
+// In bounds: `i` is below the length, and `to` is at most `i`.
+fn insertion_sort(items: &mut [Item], most: usize) -> bool {
+    const FREE: usize = 3;
+    let n = items.len();
+    let mut moved = 0;
+    for i in 1..n {
+        let item = items[i];
+        if key(items[i - 1]) <= key(item) {
+            continue;
+        }
+        let to = items[..i].partition_point(|&other| key(other) <= key(item));
+        items[to..=i].rotate_right(1);
+        moved += usize::from(i >= FREE);
+        if moved == most {
+            return i + 1 == n;
+        }
+    }
+    true
+}
+
+fn heap_sort(items: &mut [Item]) {
+    heap::partial_sort_by::<true>(items, items.len());
+}
+
+/// Exchanges the i-th item from the left that does not belong there with the i-th from the right,
+/// within these places. Returns where the second part begins, and whether nothing was exchanged.
+/// `follow` is the place of an item that belongs right, and afterwards where that is.
+// In bounds: `i` and `j` stay within the places.
+fn partition(
+    items: &mut [Item],
+    places: Range<usize>,
+    follow: &mut usize,
+    belongs_left: impl Fn(u32) -> bool,
+) -> (usize, bool) {
+    let (mut i, mut j) = (places.start, places.end);
+    let mut kept = true;
+    loop {
+        while i < j && belongs_left(key(items[i])) {
+            i += 1;
+        }
+        while i < j && !belongs_left(key(items[j - 1])) {
+            j -= 1;
+        }
+        if i >= j {
+            return (i, kept);
+        }
+        j -= 1;
+        items.swap(i, j);
+        kept = false;
+        if *follow == i {
+            *follow = j;
+        }
+        i += 1;
+    }
+}
+
+/// Puts the items at these places in order, stably. Returns whether they were.
+// In bounds: the caller's places are.
+fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
+    let mut of = places.map(|place| items[place]);
+    of.sort_by_key(|&item| key(item));
+    let kept = places.iter().zip(&of).all(|(&at, &item)| items[at] == item);
+    places
+        .iter()
+        .zip(of)
+        .for_each(|(&at, item)| items[at] = item);
+    kept
+}
+
+/// LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in the middle
+/// while the others are partitioned. Its equals come behind it.
+// In bounds: there are more than `leaf` items.
+fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
+    const MANY: usize = 1000;
+    let (n, mut middle) = (items.len(), items.len() / 2);
+    let ordered = match n < MANY {
+        true => order(items, [0, middle, n - 1]),
+        false => order(items, [0, middle / 2, middle, middle + middle / 2, n - 1]),
+    };
+    let pivot = key(items[middle]);
+    let comes_before = |key: u32| key < pivot;
+    if !comes_before(key(items[0])) && !items[1..n - 1].iter().any(|&item| comes_before(key(item)))
+    {
+        return split_off_least(items, pivot);
+    }
+    let (second, kept) = partition(items, 0..n - 1, &mut middle, comes_before);
+    let in_place = key(items[second]) <= pivot;
+    if !in_place {
+        items.swap(second, middle);
+    }
+    Split {
+        left: 0..second,
+        right: second + 1,
+        pivot,
+        settled: false,
+        kept: ordered && kept && in_place,
+    }
+}
+
+/// From LLVM 17 on: the median of three items, or of more than 128 the median of three such, is
+/// moved to the front, and then between the parts. Its equals come behind it, unless it is equal to
+/// the pivot before the range.
+// In bounds: there are more than `leaf` items.
+fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
+    const MANY: usize = 128;
+    let (n, half) = (items.len(), items.len() / 2);
+    if n > MANY {
+        for [a, b, c] in [
+            [0, half, n - 1],
+            [1, half - 1, n - 2],
+            [2, half + 1, n - 3],
+            [half - 1, half, half + 1],
+        ] {
+            order(items, [a, b, c]);
+        }
+        items.swap(0, half);
+    } else {
+        order(items, [half, 0, n - 1]);
+    }
+    let pivot = key(items[0]);
+    if before.is_some_and(|before| before >= pivot) {
+        let split = split_off_least(items, pivot);
+        items.swap(0, split.right - 1);
+        return split;
+    }
+    let (second, kept) = partition(items, 1..n, &mut 0, |key| key < pivot);
+    items.swap(0, second - 1);
+    Split {
+        left: 0..second - 1,
+        right: second,
+        pivot,
+        settled: false,
+        kept,
+    }
+}
+
+/// Puts the items that are equal to the first, which is the least, in front.
+// In bounds: there are more than `leaf` items.
+fn split_off_least(items: &mut [Item], pivot: u32) -> Split {
+    let (second, _) = partition(items, 1..items.len(), &mut 0, |key| key <= pivot);
+    Split {
+        left: 0..second,
+        right: second,
+        pivot,
+        settled: true,
+        kept: false,
+    }
+}

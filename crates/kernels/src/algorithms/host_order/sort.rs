@@ -1,0 +1,23 @@
+//! `std::sort` of the host's C++ library.
+
+use super::item::Item;
+pub use super::wanted::{All, Wanted};
+use super::{introsort, libcxx};
+use crate::host_profile::{HostProfile, Sort};
+
+/// Sorts `items` as far as `wanted` asks for.
+pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
+    match HostProfile::current().sort {
+        Sort::Libstdcxx | Sort::Stable => introsort::sort(items, wanted),
+        Sort::Libcxx14 => libcxx::sort(items, wanted, libcxx::LLVM_14),
+        Sort::Libcxx17 | Sort::Libcxx22 => libcxx::sort(items, wanted, libcxx::LLVM_17),
+    }
+}
+
+/// Sorts `items` as [`sort`] does, where what the host sorts are numbers that stand for them.
+pub fn sort_numbers(items: &mut [Item], wanted: &mut impl Wanted) {
+    match HostProfile::current().sort {
+        Sort::Libcxx22 => libcxx::sort(items, wanted, libcxx::LLVM_22_NUMBERS),
+        _ => sort(items, wanted),
+    }
+}
