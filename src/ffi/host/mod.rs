@@ -182,25 +182,24 @@ impl Host {
 
     /// Tells the samplers how it computes, as far as that is known.
     fn tell_profile(&self) {
-        if self.known.seen.sorts_stably {
-            log::warn(
-                "the host's C++ library is libc++: tied candidates keep input order, which may not \
-                 be that of the built-in samplers",
-            );
-        }
         match self.known.profile.load(Ordering::Relaxed) {
             0 => self.first_profile().set(),
-            found => HostProfile::from_bits(found).set(),
+            found => {
+                let profile = HostProfile::from_bits(found);
+                self.warn_of(profile);
+                profile.set();
+            }
         }
     }
 
     /// The profile before it is found out.
     ///
     /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
-    /// have a namespace of their own. One into which libc++ is linked statically cannot be told.
+    /// have a namespace of their own. One into which libc++ is linked statically only the trial
+    /// tells.
     fn first_profile(&self) -> HostProfile {
         HostProfile {
-            sort: match self.known.seen.sorts_stably {
+            sort: match self.known.seen.has_libcxx {
                 true => Sort::Stable,
                 false => Sort::Libstdcxx,
             },
@@ -217,9 +216,22 @@ impl Host {
     fn keep_profile(&self, profile: HostProfile, with_build: bool) {
         let with_build = if with_build { WITH_BUILD } else { 0 };
         let found = profile.to_bits() | FOUND | with_build;
-        self.known.profile.store(found, Ordering::Relaxed);
+        let before = self.known.profile.swap(found, Ordering::Relaxed);
+        if HostProfile::from_bits(before) != profile || before & FOUND == 0 {
+            self.warn_of(profile);
+        }
         if Self::bound().is_some_and(|bound| bound.is(self)) {
             profile.set();
+        }
+    }
+
+    fn warn_of(&self, profile: HostProfile) {
+        if self.known.seen.has_libcxx && profile.sort == Sort::Stable {
+            log::warn(
+                "the host's C++ library is libc++, and the order in which it leaves ties is none \
+                 that is known: tied candidates keep input order, which may not be that of the \
+                 built-in samplers",
+            );
         }
     }
 
@@ -269,7 +281,7 @@ impl Host {
                 sampler_init: Address::dangling(),
                 functions: [None; NAMES.len()],
                 stays: true,
-                sorts_stably: false,
+                has_libcxx: false,
             },
             as_of: AtomicU64::new(0),
             profile: AtomicU32::new(0),

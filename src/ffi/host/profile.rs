@@ -20,7 +20,7 @@ use crate::ffi::host::{Host, host_function};
 use crate::host_profile::{Fusion, HostProfile, OneCandidateDraw, Sort};
 use crate::lcg::Lcg;
 use crate::quoted::quoted;
-use crate::samplers::{Dist, MirostatV2, Penalties, TempExt, TopK};
+use crate::samplers::{Dist, MirostatV2, Penalties, TempExt, TopK, Typical};
 use crate::token::{Token, TokenData};
 use crate::{Candidates, Sampler, environment, log};
 
@@ -31,8 +31,9 @@ struct Trial {
     make: fn(&Host, Option<Build>) -> Result<*mut llama_sampler, String>,
     /// Returns what ours leaves of arrays.
     ours: fn(&[Vec<TokenData>]) -> Left,
-    /// The numbers of candidates, and how many different logits there are, if few.
-    arrays: &'static [(usize, Option<u32>)],
+    arrays: fn(&mut Lcg) -> Vec<Vec<TokenData>>,
+    /// True if the arrays are said to be in order.
+    sorted: bool,
 }
 
 /// The results for each array: the bits of all candidates that are left, and which is chosen.
@@ -48,15 +49,31 @@ macro_rules! make {
     }};
 }
 
-const SCATTERED: &[(usize, Option<u32>)] = &[(17, None), (17, None), (40, None), (145, None)];
-const ALONE: &[(usize, Option<u32>)] = &[(1, None), (17, None), (17, None)];
+fn scattered(random: &mut Lcg) -> Vec<Vec<TokenData>> {
+    [17, 17, 40, 145].map(|n| distinct(n, random)).into()
+}
+
+fn alone(random: &mut Lcg) -> Vec<Vec<TokenData>> {
+    [1, 17, 17].map(|n| distinct(n, random)).into()
+}
+
+/// Returns so many candidates of different logits.
+fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
+    let candidate = |id| TokenData {
+        id,
+        logit: random.unit() * 16.0 - 8.0,
+        p: 0.0,
+    };
+    (0..n).map(candidate).collect()
+}
 
 /// Shows what is fused, but for penalties.
 static TEMP_EXT: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.8 => f32, 0.3 => f32, 1.5 => f32),
-    ours: |arrays| left_by_ours(TempExt::new(0.8, 0.3, 1.5), arrays),
-    arrays: SCATTERED,
+    ours: |arrays| left_by_ours(TempExt::new(0.8, 0.3, 1.5), arrays, false),
+    arrays: scattered,
+    sorted: false,
 };
 
 static PENALTIES: Trial = Trial {
@@ -71,31 +88,45 @@ static PENALTIES: Trial = Trial {
             8 => i32, 1.3 => f32, 0.17 => f32, 0.2 => f32
         ),
     },
-    ours: |arrays| left_by_ours(Penalties::new(0, 8, 1.3, 0.17, 0.2), arrays),
-    arrays: SCATTERED,
+    ours: |arrays| left_by_ours(Penalties::new(0, 8, 1.3, 0.17, 0.2), arrays, false),
+    arrays: scattered,
+    sorted: false,
 };
 
 /// Where ties are left: by `std::sort`, and by `std::partial_sort`.
 static TOP_K: Trial = Trial {
     name: "top-k",
-    make: |host, _| make!(host, c"llama_sampler_init_top_k", 400 => i32),
-    ours: |arrays| left_by_ours(TopK::new(400), arrays),
-    arrays: &[(600, Some(40)), (600, Some(2))],
+    make: |host, _| make!(host, c"llama_sampler_init_top_k", ties::LARGEST => i32),
+    ours: |arrays| left_by_ours(TopK::new(ties::LARGEST), arrays, false),
+    arrays: ties::of_top_k,
+    sorted: false,
+};
+
+/// Where ties are left by `std::sort` of numbers that runs out of levels, which tells two versions
+/// of libc++ apart: on arrays that are wrongly said to be in order.
+static TYPICAL: Trial = Trial {
+    name: "typical",
+    make: |host, _| make!(host, c"llama_sampler_init_typical", 0.9999 => f32, 64 => usize),
+    ours: |arrays| left_by_ours(Typical::new(0.9999, 64), arrays, true),
+    arrays: ties::of_typical,
+    sorted: true,
 };
 
 static DIST: Trial = Trial {
     name: "dist",
     make: |host, _| make!(host, c"llama_sampler_init_dist", 42 => u32),
-    ours: |arrays| left_by_ours(Some(Dist::new(42)), arrays),
-    arrays: ALONE,
+    ours: |arrays| left_by_ours(Some(Dist::new(42)), arrays, false),
+    arrays: alone,
+    sorted: false,
 };
 
 /// `std::discrete_distribution`.
 static MIROSTAT_V2: Trial = Trial {
     name: "mirostat-v2",
     make: |host, _| make!(host, c"llama_sampler_init_mirostat_v2", 42 => u32, 4.0 => f32, 0.1 => f32),
-    ours: |arrays| left_by_ours(Some(MirostatV2::new(42, 4.0, 0.1)), arrays),
-    arrays: ALONE,
+    ours: |arrays| left_by_ours(Some(MirostatV2::new(42, 4.0, 0.1)), arrays, false),
+    arrays: alone,
+    sorted: false,
 };
 
 /// Where the random numbers of all arrays begin, found by a search: each expression that is fused
@@ -137,8 +168,11 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
             }
             None => {}
         }
-        let free = free_of(&host).ok();
-        Some(free.map(|free| (free, asked())))
+        let Ok(free) = free_of(&host) else {
+            host.keep_profile(host.first_profile(), true);
+            return Some(None);
+        };
+        Some(Some((free, asked())))
     };
     let Some((free, mut asked)) = guard("profile", || None, prepare)? else {
         return Some(Vec::new());
@@ -152,7 +186,7 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
     {
         if let Ok(made) = (trial.make)(&host, build) {
             // SAFETY: just made by the host, whose function this is.
-            *theirs = unsafe { Made(made, free).left(arrays) };
+            *theirs = unsafe { Made(made, free).left(arrays, trial.sorted) };
         }
     }
     mem::forget(thrown);
@@ -203,18 +237,19 @@ pub fn keep(profile: HostProfile) {
     }
 }
 
-fn asked() -> [Asked; 5] {
-    [&TEMP_EXT, &PENALTIES, &TOP_K, &DIST, &MIROSTAT_V2].map(|trial| Asked {
+fn asked() -> [Asked; 6] {
+    const ALL: [&Trial; 6] = [&TEMP_EXT, &PENALTIES, &TOP_K, &TYPICAL, &DIST, &MIROSTAT_V2];
+    ALL.map(|trial| Asked {
         trial,
-        arrays: trial.candidates(),
+        arrays: (trial.arrays)(&mut Lcg(BEGINNING)),
         theirs: None,
     })
 }
 
 /// The profile under which ours leave the same as the host's, and the kinds of which none does:
 /// their property is that of `first`.
-fn chosen(first: HostProfile, asked: &[Asked; 5]) -> (HostProfile, Vec<&'static str>) {
-    let [temp_ext, penalties, top_k, dist, mirostat] = asked;
+fn chosen(first: HostProfile, asked: &[Asked; 6]) -> (HostProfile, Vec<&'static str>) {
+    let [temp_ext, penalties, top_k, typical, dist, mirostat] = asked;
     let mut others = Vec::new();
     let mut among = |of: &[&Asked], values: &[HostProfile], otherwise: HostProfile| {
         let fits = |profile: &&HostProfile| of.iter().all(|asked| asked.agrees(**profile));
@@ -226,13 +261,18 @@ fn chosen(first: HostProfile, asked: &[Asked; 5]) -> (HostProfile, Vec<&'static 
     };
     let values = Fusion::KNOWN.map(|(_, fusion)| HostProfile { fusion, ..first });
     let profile = among(&[temp_ext, penalties], &values, first);
-    let sorted = HostProfile {
-        sort: Sort::Libstdcxx,
+    let values = Sort::BY_CANDIDATES.map(|sort| HostProfile { sort, ..profile });
+    let profile = match top_k.theirs.is_some() {
+        true => among(&[top_k], &values, profile),
+        false => profile,
+    };
+    let of_numbers = HostProfile {
+        sort: profile.sort.of_later_numbers(),
         ..profile
     };
-    let profile = match top_k.theirs.is_some() {
-        true => among(&[top_k], &[sorted], profile),
-        false => profile,
+    let profile = match typical.agrees(profile) || !typical.agrees(of_numbers) {
+        true => profile,
+        false => of_numbers,
     };
     let draw = profile.one_candidate_draw;
     let values = [true, false].map(|dist| OneCandidateDraw { dist, ..draw });
@@ -259,25 +299,6 @@ impl Asked {
     }
 }
 
-impl Trial {
-    fn candidates(&self) -> Vec<Vec<TokenData>> {
-        let mut random = Lcg(BEGINNING);
-        let mut array = |&(size, different): &(usize, Option<u32>)| {
-            let logit = |random: &mut Lcg| match different {
-                Some(n) => (random.bits() >> 16) as f32 % n as f32 / 8.0,
-                None => random.unit() * 16.0 - 8.0,
-            };
-            let candidate = |id| TokenData {
-                id,
-                logit: logit(&mut random),
-                p: 0.0,
-            };
-            (0..size as Token).map(candidate).collect()
-        };
-        self.arrays.iter().map(&mut array).collect()
-    }
-}
-
 /// A sampler that the host has made, freed also when it throws.
 struct Made(*mut llama_sampler, Free);
 
@@ -295,7 +316,7 @@ impl Made {
     ///
     /// # Safety
     /// The sampler is live, or NULL.
-    unsafe fn left(&self, arrays: &[Vec<TokenData>]) -> Option<Left> {
+    unsafe fn left(&self, arrays: &[Vec<TokenData>], sorted: bool) -> Option<Left> {
         // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
         let (accept, apply) = unsafe {
             let iface = self.0.as_ref()?.iface.as_ref()?;
@@ -315,7 +336,7 @@ impl Made {
                 data: start,
                 size: data.len(),
                 selected: -1,
-                sorted: 0,
+                sorted: sorted.into(),
             };
             // SAFETY: as above, and the array is valid.
             unsafe { apply(self.0, &raw mut array) };
@@ -326,15 +347,15 @@ impl Made {
     }
 }
 
-/// Returns what ours leaves of the arrays; nothing of none.
-fn left_by_ours<S: Sampler>(ours: Option<S>, arrays: &[Vec<TokenData>]) -> Left {
+/// Returns what ours leaves of the arrays, said to be in order or not; nothing of none.
+fn left_by_ours<S: Sampler>(ours: Option<S>, arrays: &[Vec<TokenData>], sorted: bool) -> Left {
     let Some(mut ours) = ours else {
         return Left::new();
     };
     HISTORY.iter().for_each(|&token| ours.accept(token));
     let left = arrays.iter().map(|array| {
         let mut data = array.clone();
-        let mut candidates = Candidates::new(&mut data, false);
+        let mut candidates = Candidates::new(&mut data, sorted);
         ours.apply(&mut candidates);
         (bits(candidates.as_slice()), candidates.selected())
     });
@@ -345,6 +366,8 @@ fn bits(data: &[TokenData]) -> Vec<[u32; 3]> {
     let bits = |c: &TokenData| [c.id as u32, c.logit.to_bits(), c.p.to_bits()];
     data.iter().map(bits).collect()
 }
+
+mod ties;
 
 #[cfg(test)]
 mod tests;

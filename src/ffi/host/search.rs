@@ -17,8 +17,8 @@ pub(super) struct Seen {
     pub functions: [Option<Address>; NAMES.len()],
     /// True if it is there until the process ends.
     pub stays: bool,
-    /// True if its sorts are libc++'s.
-    pub sorts_stably: bool,
+    /// True if it brings libc++ along.
+    pub has_libcxx: bool,
 }
 
 /// The one that the linker has found.
@@ -44,11 +44,11 @@ pub(super) fn kept(sampler_init: Address, look: impl Fn(&CStr) -> Option<Address
         sampler_init,
         functions: functions(&look),
         stays: true,
-        sorts_stably: sorts_stably(look),
+        has_libcxx: has_libcxx(look),
     }
 }
 
-fn sorts_stably(look: impl Fn(&CStr) -> Option<Address>) -> bool {
+fn has_libcxx(look: impl Fn(&CStr) -> Option<Address>) -> bool {
     look(LOCALE_OF_LIBCXX).is_some() && look(LOCALE_OF_LIBSTDCXX).is_none()
 }
 
@@ -58,7 +58,7 @@ mod by_reading {
 
     use crate::ffi::host::libraries::{Library, containing, permanent, scope, with_all};
     use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, linked};
-    use crate::ffi::host::search::{Seen, functions, linked_one, sorts_stably};
+    use crate::ffi::host::search::{Seen, functions, has_libcxx, linked_one};
 
     pub(in super::super) use crate::ffi::host::libraries::changes;
 
@@ -111,7 +111,7 @@ mod by_reading {
             sampler_init,
             functions,
             stays: kept || permanent(all).iter().any(|other| other.is(library)),
-            sorts_stably: sorts_stably(own),
+            has_libcxx: has_libcxx(own),
         }
     }
 
@@ -121,7 +121,7 @@ mod by_reading {
             sampler_init,
             functions: [None; NAMES.len()],
             stays: true,
-            sorts_stably: false,
+            has_libcxx: false,
         }
     }
 

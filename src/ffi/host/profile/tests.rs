@@ -1,8 +1,12 @@
+use std::collections::HashSet;
+
+use vendor_llama_cpp::sorts::Sorts;
+
 use super::*;
 use crate::host_profile::Fused;
 
 /// The candidates that a host with this profile would leave.
-fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 5] {
+fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 6] {
     asked().map(|asked| Asked {
         theirs: (with_penalties || asked.trial.name != "penalties")
             .then(|| profile.trying(|| (asked.trial.ours)(&asked.arrays))),
@@ -10,22 +14,32 @@ fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 5] {
     })
 }
 
+/// Every profile that is known; the last differs from the first in all.
 fn all() -> Vec<HostProfile> {
     let mut all = Vec::new();
-    for (_, fusion) in Fusion::KNOWN {
-        for draw in 0..4 {
-            all.push(HostProfile {
-                one_candidate_draw: OneCandidateDraw {
-                    dist: draw & 1 == 0,
-                    discrete: draw & 2 != 0,
-                },
-                fusion,
-                ..HostProfile::UNFUSED
-            });
+    for sort in KNOWN_SORTS {
+        for (_, fusion) in Fusion::KNOWN {
+            for draw in 0..4 {
+                all.push(HostProfile {
+                    sort,
+                    one_candidate_draw: OneCandidateDraw {
+                        dist: draw & 1 == 0,
+                        discrete: draw & 2 != 0,
+                    },
+                    fusion,
+                });
+            }
         }
     }
     all
 }
+
+const KNOWN_SORTS: [Sort; 4] = [
+    Sort::Libstdcxx,
+    Sort::Libcxx14,
+    Sort::Libcxx17,
+    Sort::Libcxx22,
+];
 
 /// Each is told from every other, whatever is taken for granted first.
 #[test]
@@ -46,7 +60,7 @@ fn every_profile_is_found() {
     }
 }
 
-/// An order of ties that is not libstdc++'s is none that is known.
+/// An order of ties that keeps that of the input is none that is known.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn another_sort_is_not_known() {
@@ -77,4 +91,95 @@ fn what_is_fused_alone_is_not_known() {
         assert_eq!(found, HostProfile::UNFUSED, "{expression:?}");
         assert!(others.contains(&name), "{expression:?}");
     }
+}
+
+/// The bucket into which the built-ins deal a candidate.
+fn bucket(candidate: &TokenData) -> i32 {
+    ((candidate.logit * 6.4 + 64.0) as i32).clamp(0, 127)
+}
+
+/// Returns the candidates that the built-in top-k leaves of an array by these sorts.
+fn top_k_by(sorts: &Sorts, array: &[TokenData]) -> Vec<TokenData> {
+    let ordered = |places: &[usize], k: Option<usize>| -> Vec<usize> {
+        let keys: Vec<f32> = places.iter().map(|&at| array[at].logit).collect();
+        let order = match k {
+            Some(k) => sorts.partial_sort(&keys, k),
+            None => sorts.sort(&keys),
+        };
+        let first = order.into_iter().take(k.unwrap_or(places.len()));
+        first.map(|at| places[at as usize]).collect()
+    };
+    let k = array.len().min(ties::LARGEST as usize);
+    let all: Vec<usize> = (0..array.len()).collect();
+    let mut top = Vec::new();
+    if k <= 128 {
+        top = ordered(&all, Some(k));
+    } else {
+        for number in (0..128).rev() {
+            let is_there = |at: &&usize| bucket(&array[**at]) == number;
+            let places: Vec<usize> = all.iter().filter(is_there).copied().collect();
+            let left = k - top.len();
+            top.extend(ordered(&places, (places.len() >= left).then_some(left)));
+            if top.len() == k {
+                break;
+            }
+        }
+    }
+    top.into_iter().map(|at| array[at]).collect()
+}
+
+/// The profile that is chosen where top-k is of these sorts, and the kinds that fit no profile.
+fn chosen_by(sorts: &Sorts) -> (HostProfile, Vec<&'static str>) {
+    let asked = as_from(HostProfile::UNFUSED, true).map(|asked| {
+        let left = || {
+            let left = |array: &Vec<TokenData>| (bits(&top_k_by(sorts, array)), None);
+            Some(asked.arrays.iter().map(left).collect())
+        };
+        match asked.trial.name {
+            "top-k" => Asked {
+                theirs: left(),
+                ..asked
+            },
+            _ => asked,
+        }
+    });
+    chosen(HostProfile::UNFUSED, &asked)
+}
+
+/// The last of the largest is in the middle of the last range, whose bucket is sorted in part.
+#[test]
+fn the_last_range_is_partially_sorted() {
+    let ranges = ties::ranges(&mut Lcg(BEGINNING));
+    let lengths: Vec<usize> = ranges.iter().map(Vec::len).collect();
+    let [array, _] = &ties::of_top_k(&mut Lcg(BEGINNING))[..] else {
+        panic!("two arrays");
+    };
+    assert_eq!(array.len(), lengths.iter().sum::<usize>());
+    let last = lengths.last().expect("some");
+    let largest = ties::LARGEST as usize;
+    assert!(largest > array.len() - last / 4 * 3 && largest < array.len() - last / 4);
+    let buckets: HashSet<i32> = array.iter().map(bucket).collect();
+    assert_eq!(buckets.len(), ranges.len());
+}
+
+/// The sorts are those in the folders that LLAMA_SIEVE_SORTS names, of libraries as they are, and
+/// LLAMA_SIEVE_ALTERED_SORTS, of some with one number or comparison changed.
+#[test]
+#[ignore = "ci/profiles gets the libraries and runs it"]
+fn altered_sorts_are_not_known() {
+    let known = Sorts::in_folder("LLAMA_SIEVE_SORTS");
+    let altered = Sorts::in_folder("LLAMA_SIEVE_ALTERED_SORTS");
+    assert!(!known.is_empty() && !altered.is_empty());
+    for sorts in known {
+        let expected = match sorts.version() {
+            0 => Sort::Libstdcxx,
+            ..17 => Sort::Libcxx14,
+            _ => Sort::Libcxx17,
+        };
+        let (found, others) = chosen_by(&sorts);
+        assert_eq!((found.sort, others), (expected, vec![]), "{}", sorts.name());
+    }
+    let unnoticed = altered.iter().filter(|sorts| chosen_by(sorts).1.is_empty());
+    let unnoticed: Vec<&str> = unnoticed.map(Sorts::name).collect();
+    assert!(unnoticed.is_empty(), "{unnoticed:?}");
 }

@@ -1,0 +1,146 @@
+//! Arrays that tell the orders of C++ libraries apart, by where these leave equal logits.
+//!
+//! For more than 128 largest the built-ins deal candidates into buckets by their logits, and sort
+//! each with `std::sort`; the one in which the last falls with `std::partial_sort`. So one array
+//! has a range for each size and kind at which some library sorts otherwise, each in a bucket.
+
+use crate::lcg::Lcg;
+use crate::token::{Token, TokenData};
+
+/// The number of largest candidates to ask for: all of these but some of the last range.
+pub(super) const LARGEST: i32 = 5950;
+
+/// The ranges in random order: on both sides of each size from which on some library sorts
+/// otherwise, and larger ones, whose parts have many sizes.
+const SIZES: [u32; 12] = [16, 17, 23, 24, 30, 31, 128, 129, 300, 700, 999, 1000];
+/// The size of the ranges in other orders.
+const OTHERS: u32 = 200;
+/// The size of the last range.
+const LAST: u32 = 400;
+/// The number of values that a range has at most.
+const VALUES: u32 = 128;
+
+/// The size of a range on which a sort runs out of levels, and how many these are.
+const KILLER: usize = 64;
+const LEVELS: usize = 12;
+
+/// Numbers of which a library's sort takes off the two least at each level, as their second is the
+/// median of three: those in front, in the middle and at the end. What is left for the heap is
+/// tied.
+///
+/// `front` is the place of the first number in front; the first in the middle stands at the end, if
+/// `from_end`.
+// In bounds: the places are below `KILLER`.
+fn killer(front: usize, from_end: bool, random: &mut Lcg) -> Vec<u32> {
+    let tied = |_| 2 * LEVELS as u32 + below(8, random);
+    let mut numbers: Vec<u32> = (0..KILLER).map(tied).collect();
+    for level in 0..LEVELS {
+        let in_middle = match (from_end, level) {
+            (true, 0) => KILLER - 1,
+            (true, _) => KILLER / 2 + level - 1,
+            (false, _) => KILLER / 2 + level,
+        };
+        numbers[2 * level + front] = (2 * level + front) as u32;
+        numbers[in_middle] = (2 * level + 1 - front) as u32;
+    }
+    numbers
+}
+
+fn killer_of_libstdcxx(random: &mut Lcg) -> Vec<u32> {
+    killer(1, false, random)
+}
+
+fn killer_of_libcxx_14(random: &mut Lcg) -> Vec<u32> {
+    killer(0, false, random)
+}
+
+fn killer_of_libcxx_17(random: &mut Lcg) -> Vec<u32> {
+    killer(0, true, random)
+}
+
+fn below(n: u32, random: &mut Lcg) -> u32 {
+    (random.bits() >> 16) % n
+}
+
+/// Returns so many random numbers, of which each occurs about twice or more often.
+fn random_numbers(n: u32, random: &mut Lcg) -> Vec<u32> {
+    let values = (n / 2).min(VALUES);
+    (0..n).map(|_| below(values, random)).collect()
+}
+
+/// Returns rising numbers, each of which occurs three times, some of them exchanged for one near
+/// them.
+// In bounds: places are below their number.
+fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
+    const NEAR: u32 = 8;
+    let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 3).collect();
+    for _ in 0..exchanged {
+        let place = below(OTHERS - NEAR, random);
+        numbers.swap(place as usize, (place + below(NEAR, random)) as usize);
+    }
+    numbers
+}
+
+/// Returns rising numbers, each of which occurs four times, so that a partition exchanges none. In
+/// the left half as many items as is said are to be moved by one place; behind these one by four,
+/// in the middle of that half: a partition would exchange it for another equal.
+// In bounds: no more than ten are to be moved.
+fn to_be_moved(n: usize) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 4).collect();
+    (1..=n).for_each(|i| numbers.swap(4 * i + 3, 4 * i + 4));
+    let middle = numbers.len() / 4;
+    numbers.swap(middle - 3, middle + 1);
+    numbers
+}
+
+/// All ranges: the least number comes first.
+pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
+    let mut ranges: Vec<Vec<u32>> = Vec::new();
+    ranges.extend(SIZES.map(|n| random_numbers(n, random)));
+    ranges.extend([0, 12, 40].map(|exchanged| mostly_rising(exchanged, random)));
+    ranges.extend([6, 7, 8, 9].map(to_be_moved));
+    let rising = mostly_rising(0, random);
+    ranges.push(rising.iter().rev().copied().collect());
+    let pipe = rising
+        .iter()
+        .step_by(2)
+        .chain(rising.iter().rev().step_by(2));
+    ranges.push(pipe.copied().collect());
+    ranges.push(vec![0; OTHERS as usize]);
+    ranges.push((0..OTHERS).map(|_| below(2, random)).collect());
+    ranges.push(killer_of_libstdcxx(random));
+    ranges.push(killer_of_libcxx_14(random));
+    ranges.push(killer_of_libcxx_17(random));
+    ranges.push(random_numbers(LAST, random));
+    ranges
+}
+
+/// The arrays for top-k: all ranges, each in a bucket, and one that a heap alone sorts.
+pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
+    const WIDTH: f32 = 20.0 / 128.0;
+    let mut logits = Vec::new();
+    for (range, bucket) in ranges(random).into_iter().zip((0..40).rev()) {
+        let least = WIDTH * (bucket as f32 + 0.0625);
+        let logit = |number| least + (VALUES - 1 - number) as f32 / 1024.0;
+        logits.extend(range.into_iter().map(logit));
+    }
+    let few = random_numbers(100, random);
+    let few = few.into_iter().map(|number| number as f32 / 8.0);
+    vec![candidates(logits), candidates(few)]
+}
+
+/// The arrays for typical, said to be in order: one candidate that is likely, so that the others
+/// come behind it as their logits descend, which they do not.
+pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
+    let logit = |number| match number {
+        0 => 12.0,
+        _ => -(number as f32) / 64.0,
+    };
+    let array = |_| candidates(killer_of_libcxx_17(random).into_iter().map(logit));
+    (0..8).map(array).collect()
+}
+
+fn candidates(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
+    let candidate = |(id, logit): (Token, f32)| TokenData { id, logit, p: 0.0 };
+    (0..).zip(logits).map(candidate).collect()
+}
