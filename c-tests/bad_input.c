@@ -27,6 +27,7 @@ static struct llama_sampler * make_epsilon(void) { return llama_sieve_init_epsil
 static struct llama_sampler * make_eta(void)         { return llama_sieve_init_eta_cutoff(0.01f); }
 static struct llama_sampler * make_p_less(void)      { return llama_sieve_init_p_less(true); }
 static struct llama_sampler * make_top_h(void)       { return llama_sieve_init_top_h(0.5f); }
+static struct llama_sampler * make_min_k(void)       { return llama_sieve_init_min_k(0.0f); }
 static struct llama_sampler * make_quadratic(void) {
     return llama_sieve_init_quadratic(0.2f, 1.5f);
 }
@@ -55,6 +56,7 @@ static const struct {
     { "p-less",      make_p_less,      false },
     { "top-h",       make_top_h,       false },
     { "quadratic",   make_quadratic,   false },
+    { "min-k",       make_min_k,       false },
 };
 enum { N_SAMPLERS = sizeof(SAMPLERS) / sizeof(SAMPLERS[0]) };
 
@@ -272,6 +274,7 @@ static struct llama_sampler * top_a_of(float x)       { return llama_sieve_init_
 static struct llama_sampler * epsilon_of(float x) { return llama_sieve_init_epsilon_cutoff(x); }
 static struct llama_sampler * eta_of(float x)         { return llama_sieve_init_eta_cutoff(x); }
 static struct llama_sampler * top_h_of(float x)       { return llama_sieve_init_top_h(x); }
+static struct llama_sampler * tau_of(float x)         { return llama_sieve_init_min_k(x); }
 static struct llama_sampler * factor_of(float x) { return llama_sieve_init_quadratic(x, 1.5f); }
 static struct llama_sampler * curve_of(float x)  { return llama_sieve_init_quadratic(0.2f, x); }
 static struct llama_sampler * repeat_of(float x) {
@@ -300,6 +303,7 @@ static const struct {
     { "?epsilon-cutoff", epsilon_of  },
     { "?eta-cutoff",  eta_of         },
     { "?top-h",       top_h_of       },
+    { "?min-k",       tau_of         },
     { "?quadratic",   factor_of      },
     { "?quadratic",   curve_of       },
 };

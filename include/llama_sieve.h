@@ -248,7 +248,7 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
  * 2. Samplers
  *
  * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
- * had, and six that it never had. Each makes a sampler for the host's chain; that of a built-in
+ * had, and seven that it never had. Each makes a sampler for the host's chain; that of a built-in
  * leaves what the built-in leaves.
  * "Disabled" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
  * process, or no memory.
@@ -456,6 +456,16 @@ struct llama_sampler *llama_sieve_init_top_h(float alpha);
  in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <= 0.
  */
 struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
+
+/*
+ Min-k: keeps the candidates in front of the steepest fall of the sorted logits, the fall behind
+ the first k weighted by 1 / k, in their order; at least floor(tau / (largest - smallest +
+ 1e-8)) of them, which counts where the logits are nearly equal (Ding et al. 2026,
+ arXiv:2604.11012). The cut does not depend on a temperature in front of it. Equal candidates are
+ kept or dropped together; masked ones have no part in it and are dropped. llama.cpp does not
+ have it. Disabled: tau < 0.
+ */
+struct llama_sampler *llama_sieve_init_min_k(float tau);
 
 /*
  Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:

@@ -65,6 +65,7 @@ enum Spec {
     PLess(bool),
     TopH(Number),
     Quadratic(Number, Number),
+    MinK(Number),
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -289,6 +290,7 @@ impl Spec {
                 ("p_less", sieve::llama_sieve_init_p_less(normalised), None)
             }
             Spec::TopH(alpha) => ("top_h", sieve::llama_sieve_init_top_h(alpha.0), None),
+            Spec::MinK(tau) => ("min_k", sieve::llama_sieve_init_min_k(tau.0), None),
             Spec::Quadratic(factor, curve) => {
                 let ours = sieve::llama_sieve_init_quadratic(factor.0, curve.0);
                 ("quadratic", ours, None)

@@ -137,6 +137,19 @@ CUTS = {
 }
 
 
+def test_min_k_is_its_definition(llama_cpp, rng):
+    llama_sieve.bind_host(llama_cpp)
+    for tau in (0, 5, 5e4):
+        logits = rng.normal(0, 3, V).astype(np.float32)
+        descending = np.sort(logits.astype(np.float64))[::-1]
+        n = np.argmax(-np.diff(descending) / np.arange(1, V)) + 1
+        n = max(n, min(V, math.floor(tau / (np.ptp(descending) + 1e-8))))
+        expected = np.flatnonzero(logits >= descending[n - 1])
+        with llama_sieve.Chain(samplers.min_k(tau), samplers.dist(1)) as chain:
+            chain.sample(logits)
+            assert chain.candidates()["id"].tolist() == expected.tolist()
+
+
 @pytest.mark.parametrize("name", CUTS)
 def test_a_cut_that_llama_cpp_does_not_have_is_its_definition(llama_cpp, rng, name):
     llama_sieve.bind_host(llama_cpp)
@@ -170,6 +183,7 @@ def test_quadratic_is_its_definition(llama_cpp, rng):
         lambda: samplers.epsilon_cutoff(0),
         lambda: samplers.eta_cutoff(-1),
         lambda: samplers.top_h(1),
+        lambda: samplers.min_k(-1),
         lambda: samplers.quadratic(0),
     ],
 )

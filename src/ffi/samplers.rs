@@ -23,8 +23,8 @@ use crate::memory;
 use crate::sampler::Sampler;
 use crate::samplers::{
     AdaptiveP, Disabled, DisabledSelector, Dist, Dry, DryParams, EpsilonCutoff, EtaCutoff, Greedy,
-    Infill, LogitBias, MinP, Mirostat, MirostatV2, PLess, Penalties, Quadratic, Softmax, TailFree,
-    Temp, TempExt, TopA, TopH, TopK, TopNSigma, TopP, Typical, Xtc,
+    Infill, LogitBias, MinK, MinP, Mirostat, MirostatV2, PLess, Penalties, Quadratic, Softmax,
+    TailFree, Temp, TempExt, TopA, TopH, TopK, TopNSigma, TopP, Typical, Xtc,
 };
 use crate::token::Token;
 
@@ -67,6 +67,7 @@ vtables! {
     P_LESS: PLess,
     TOP_H: TopH,
     QUADRATIC: Quadratic,
+    MIN_K: MinK,
 }
 
 /// The vtables of the samplers that tell their seed.
@@ -525,4 +526,15 @@ pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> 
     construct(&QUADRATIC, c"?quadratic", &[factor, curve], || {
         Quadratic::new(factor, curve)
     })
+}
+
+/// Min-k: keeps the candidates in front of the steepest fall of the sorted logits, the fall behind
+/// the first k weighted by 1 / k, in their order; at least floor(`tau` / (largest - smallest +
+/// 1e-8)) of them, which counts where the logits are nearly equal (Ding et al. 2026,
+/// arXiv:2604.11012). The cut does not depend on a temperature in front of it. Equal candidates are
+/// kept or dropped together; masked ones have no part in it and are dropped. llama.cpp does not
+/// have it. Disabled: `tau` < 0.
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn llama_sieve_init_min_k(tau: f32) -> *mut llama_sampler {
+    construct(&MIN_K, c"?min-k", &[tau], || MinK::new(tau))
 }

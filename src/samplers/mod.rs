@@ -9,7 +9,7 @@
 //! listed in `docs/exactness.md`: NaN, first of all, counts as minus infinity.
 //!
 //! Tail-free, softmax, and those that llama.cpp never had, follow their published definitions:
-//! top-h, quadratic, and the cuts of `threshold`, which are a rule each.
+//! top-h, min-k, quadratic, and the cuts of `threshold`, which are a rule each.
 //!
 //! `CONTRIBUTING.md` lists what a new sampler needs.
 //!
@@ -26,6 +26,7 @@ mod greedy;
 mod infill;
 mod lists;
 mod logit_bias;
+mod min_k;
 pub(crate) mod min_p;
 mod mirostat;
 mod p_less;
@@ -58,6 +59,7 @@ pub use eta_cutoff::EtaCutoff;
 pub use greedy::Greedy;
 pub use infill::Infill;
 pub use logit_bias::LogitBias;
+pub use min_k::MinK;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatV2};
 pub use p_less::PLess;

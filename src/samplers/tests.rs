@@ -73,6 +73,7 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
         ),
         ("eta", vec![ways(EtaCutoff::new(0.5)), dist()]),
         ("p-less", vec![ways(Some(PLess::new(false))), dist()]),
+        ("min-k", vec![ways(MinK::new(0.0)), dist()]),
         ("top-h", vec![ways(TopH::new(0.4)), dist()]),
         ("top-h, temp", vec![ways(TopH::new(0.5)), temp(), dist()]),
         ("quadratic", vec![ways(Quadratic::new(0.2, 1.5)), dist()]),
@@ -168,6 +169,7 @@ fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
         ("eta of most", before(ways(EtaCutoff::new(1e-5)))),
         ("epsilon of one", before(ways(EpsilonCutoff::new(2.0)))),
         ("p-less, normalised", before(ways(Some(PLess::new(true))))),
+        ("min-k of many", before(ways(MinK::new(1e4)))),
         ("top-h of one", before(ways(TopH::new(0.0)))),
         ("top-h of nearly all", before(ways(TopH::new(0.999)))),
         (

@@ -24,7 +24,7 @@ use crate::sampler::{Sampler, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::{TokenData, comparable};
 
-/// What a threshold is made of.
+/// The numbers that a threshold is made of.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
     /// The number of candidates, masked ones included.

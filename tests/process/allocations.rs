@@ -62,6 +62,7 @@ fn others() -> Vec<HostSampler> {
         sieve::llama_sieve_init_p_less(false),
         sieve::llama_sieve_init_p_less(true),
         sieve::llama_sieve_init_top_h(0.4),
+        sieve::llama_sieve_init_min_k(0.0),
         sieve::llama_sieve_init_quadratic(0.2, 1.5),
     ];
     made.map(HostSampler::new).into()

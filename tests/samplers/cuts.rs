@@ -12,8 +12,8 @@ use llama_sieve::ffi::chain::{
 };
 use llama_sieve::ffi::samplers::{
     llama_sieve_init_dist, llama_sieve_init_epsilon_cutoff, llama_sieve_init_eta_cutoff,
-    llama_sieve_init_p_less, llama_sieve_init_quadratic, llama_sieve_init_softmax,
-    llama_sieve_init_top_a, llama_sieve_init_top_h,
+    llama_sieve_init_min_k, llama_sieve_init_p_less, llama_sieve_init_quadratic,
+    llama_sieve_init_softmax, llama_sieve_init_top_a, llama_sieve_init_top_h,
 };
 use llama_sieve::token::TokenData;
 
@@ -112,7 +112,7 @@ fn filtered(input: &Array, keeps: impl Fn(usize) -> bool) -> Array {
     filtered
 }
 
-/// What the definition leaves.
+/// Returns the array that the definition leaves.
 fn expected(rule: &Rule, parameter: f32, input: &Array) -> Array {
     let max = max_of(input);
     if input.data.len() < 2 || max == f32::NEG_INFINITY {
@@ -259,6 +259,47 @@ fn top_h_is_its_definition() {
 }
 
 #[test]
+fn min_k_is_its_definition() {
+    let mut rng = fresh_rng("min_k_is_its_definition");
+    let (mut cut, mut many) = (0, 0);
+    for _ in 0..arrays() {
+        let input = any_array(&mut rng);
+        let tau = rng.pick(&[0.0, 0.0, 3.0, 1000.0, 1e5]);
+        let sampler = HostSampler::new(llama_sieve_init_min_k(tau));
+        assert_eq!(sampler.name(), "min-k");
+        let mut output = input.clone();
+        sampler.apply(&mut output);
+        let logits = input.data.iter().map(|c| f64::from(c.logit));
+        let mut x: Vec<f64> = logits.filter(|&x| x > f64::NEG_INFINITY).collect();
+        x.sort_unstable_by(|a, b| b.total_cmp(a));
+        let infinite = x.iter().filter(|&&x| x == f64::INFINITY).count();
+        if x.is_empty() {
+            assert_eq!(output, input);
+            continue;
+        }
+        let falls: Vec<f64> = x
+            .windows(2)
+            .zip(1..)
+            .map(|(x, k)| (x[0] - x[1]) / f64::from(k))
+            .collect();
+        let largest = falls.iter().copied().fold(0.0, f64::max);
+        let cliff = 1 + falls.iter().position(|&fall| fall == largest).unwrap_or(0);
+        let flat = (f64::from(tau) / (x[0] - x[x.len() - 1] + 1e-8)).floor();
+        let mut n = cliff.max(flat as usize).min(x.len());
+        if infinite > 0 {
+            n = infinite;
+        }
+        let expected = filtered(&input, |i| f64::from(input.data[i].logit) >= x[n - 1]);
+        if let Err(difference) = same(&output, &expected) {
+            panic!("min-k({tau}): {difference}\n{input:?}");
+        }
+        cut += usize::from(output.data.len() < input.data.len());
+        many += usize::from(output.data.len() > 64);
+    }
+    assert!(cut * 3 > arrays() && many * 10 > arrays(), "{cut}, {many}");
+}
+
+#[test]
 fn quadratic_is_its_definition() {
     let mut rng = fresh_rng("quadratic_is_its_definition");
     let mut bent = 0;
@@ -314,6 +355,7 @@ fn those_that_are_switched_off_do_nothing() {
         ("?epsilon-cutoff", || llama_sieve_init_epsilon_cutoff(0.0)),
         ("?eta-cutoff", || llama_sieve_init_eta_cutoff(-0.0)),
         ("?top-h", || llama_sieve_init_top_h(1.0)),
+        ("?min-k", || llama_sieve_init_min_k(-1.0)),
         ("?quadratic", || llama_sieve_init_quadratic(0.0, 1.0)),
         ("?quadratic", || llama_sieve_init_quadratic(f32::NAN, 1.0)),
         ("?quadratic", || {
@@ -333,7 +375,12 @@ fn those_that_are_switched_off_do_nothing() {
 /// Any of them with parameters of all kinds.
 fn any_sampler(rng: &mut Rng) -> (String, HostSampler) {
     let p = rng.pick(&[3e-4, 0.02, 1e-9, 1.5, 0.3]);
-    match rng.below(8) {
+    match rng.below(9) {
+        8 => {
+            let tau = rng.pick(&[0.0, 100.0, 1e4]);
+            let sampler = HostSampler::new(llama_sieve_init_min_k(tau));
+            (format!("min-k({tau})"), sampler)
+        }
         5 => {
             let alpha = rng.pick(&[0.4, 0.1, 0.9, 0.999, 0.0]);
             let sampler = HostSampler::new(llama_sieve_init_top_h(alpha));

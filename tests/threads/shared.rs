@@ -108,6 +108,7 @@ fn pairs() -> Vec<Pair> {
         former!(llama_sieve_init_eta_cutoff, 1e-4),
         former!(llama_sieve_init_p_less, true),
         former!(llama_sieve_init_top_h, 0.9),
+        former!(llama_sieve_init_min_k, 1e5),
         former!(llama_sieve_init_quadratic, 0.05, 2.0),
         pair!(llama_sieve_init_greedy, llama_sampler_init_greedy,),
     ]

@@ -215,6 +215,7 @@ pub(crate) enum Maker {
     PLess(bool),
     TopH(Number),
     Quadratic(Number, Number),
+    MinK(Number),
     Trie {
         vocab: bool,
         payload: Payload,

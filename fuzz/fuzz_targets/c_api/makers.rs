@@ -117,6 +117,7 @@ impl World {
                 Maker::EtaCutoff(eta) => llama_sieve_init_eta_cutoff(eta.get()),
                 Maker::PLess(normalised) => llama_sieve_init_p_less(*normalised),
                 Maker::TopH(alpha) => llama_sieve_init_top_h(alpha.get()),
+                Maker::MinK(tau) => llama_sieve_init_min_k(tau.get()),
                 Maker::Quadratic(factor, curve) => {
                     llama_sieve_init_quadratic(factor.get(), curve.get())
                 }

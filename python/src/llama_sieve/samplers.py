@@ -322,6 +322,14 @@ def top_h(alpha: float) -> Sampler:
     return _new("top_h", [c_float], alpha)
 
 
+def min_k(tau: float = 0.0) -> Sampler:
+    """Cuts at the steepest fall of the sorted logits; disabled by tau < 0.
+
+    At least floor(tau / (largest - smallest + 1e-8)) stay.
+    """
+    return _new("min_k", [c_float], tau)
+
+
 def quadratic(factor: float, curve: float = 1.0) -> Sampler:
     """Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0."""
     return _new("quadratic", [c_float, c_float], factor, curve)

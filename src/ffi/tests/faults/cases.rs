@@ -261,6 +261,7 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_eta_cutoff", |w| w.sampler(llama_sieve_init_eta_cutoff(0.05)), Filter),
         ("llama_sieve_init_p_less", |w| w.sampler(llama_sieve_init_p_less(true)), Filter),
         ("llama_sieve_init_top_h", |w| w.sampler(llama_sieve_init_top_h(0.5)), Filter),
+        ("llama_sieve_init_min_k", |w| w.sampler(llama_sieve_init_min_k(0.0)), Filter),
         ("llama_sieve_init_quadratic", |w| w.sampler(llama_sieve_init_quadratic(0.5, 1.0)), Filter),
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
         ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),

@@ -56,7 +56,7 @@ tests_of! {
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
     llama_sieve_init_top_a llama_sieve_init_epsilon_cutoff llama_sieve_init_eta_cutoff llama_sieve_init_p_less llama_sieve_init_top_h
-    llama_sieve_init_quadratic
+    llama_sieve_init_quadratic llama_sieve_init_min_k
     llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
     llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags
 }
@@ -68,7 +68,7 @@ tests_of! {
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
     llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
     llama_sieve_init_top_a llama_sieve_init_epsilon_cutoff llama_sieve_init_eta_cutoff llama_sieve_init_p_less llama_sieve_init_top_h
-    llama_sieve_init_quadratic
+    llama_sieve_init_quadratic llama_sieve_init_min_k
     llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
     llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags
 }

@@ -1,0 +1,166 @@
+//! Min-k: cuts at the steepest fall of the sorted logits (Ding et al. 2026).
+//!
+//! With x the logits that descend, the fall behind the first k is weighted by `1 / k`, and the
+//! candidates in front of the largest weighted fall stay, the first of equal ones. Where the logits
+//! are nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates have no
+//! part in it and are dropped. Candidates keep their order, equal ones stay or go together.
+//!
+//! Compared in `double`. As soon as what is left to fall is too little, the rest of the order does
+//! not matter: mostly only the largest are looked at.
+
+use std::ffi::CStr;
+
+use super::lists::{Kept, Picked};
+use crate::algorithms::Scratch;
+use crate::candidates::Candidates;
+use crate::kernels::layout::GROUP;
+use crate::pool::Pool;
+use crate::sampler::{Sampler, scratch};
+use crate::token::comparable;
+
+/// Keeps the candidates in front of the steepest fall.
+#[derive(Clone, Debug)]
+pub struct MinK {
+    tau: f32,
+    /// Scratch: the largest logits, descending.
+    picked: Scratch<Picked>,
+    kept: Scratch<Kept>,
+}
+
+/// What is left out of the range where all logits are equal.
+const NEARLY_0: f64 = 1e-8;
+
+/// The number of largest candidates that are looked at first.
+const FEW: usize = 64;
+
+impl MinK {
+    /// `None` if `tau` disables it: `tau < 0`.
+    pub fn new(tau: f32) -> Option<Self> {
+        if tau < 0.0 {
+            return None;
+        }
+        Some(Self {
+            tau,
+            picked: Scratch::default(),
+            kept: Scratch::default(),
+        })
+    }
+
+    /// Returns the least logit that is kept of `all`, if those that were picked, which descend,
+    /// tell.
+    fn least(&self, all: Outline) -> Option<f32> {
+        let picked = &self.picked[..];
+        let cliff = cliff(picked, all)?;
+        let range = f64::from(*picked.first()?) - f64::from(all.lowest);
+        let flat = (f64::from(self.tau) / (range + NEARLY_0)).floor();
+        let kept = (flat as usize).clamp(cliff, all.n);
+        picked.get(kept - 1).copied()
+    }
+}
+
+/// What is known of the candidates that are not masked.
+#[derive(Clone, Copy, Debug)]
+struct Outline {
+    n: usize,
+    lowest: f32,
+}
+
+impl Outline {
+    fn of(logits: impl Iterator<Item = f32>) -> Self {
+        let none = Self {
+            n: 0,
+            lowest: f32::INFINITY,
+        };
+        logits.fold(none, |Self { n, lowest }, x| match x > f32::NEG_INFINITY {
+            true => Self {
+                n: n + 1,
+                lowest: if x < lowest { x } else { lowest },
+            },
+            false => Self { n, lowest },
+        })
+    }
+}
+
+/// Returns how many of the largest are in front of the steepest fall, if those tell.
+fn cliff(descending: &[f32], all: Outline) -> Option<usize> {
+    let (mut cliff, mut steepest) = (1, 0.0);
+    let falls = descending.windows(2).zip(1..);
+    for (pair, n) in falls {
+        let &[before, behind] = pair else { continue };
+        let weighted = |to: f32| (f64::from(before) - f64::from(to)) / f64::from(n);
+        if weighted(behind) > steepest {
+            (cliff, steepest) = (n as usize, weighted(behind));
+        }
+        if weighted(all.lowest) <= steepest {
+            return Some(cliff);
+        }
+    }
+    (descending.len() == all.n).then_some(cliff)
+}
+
+impl MinK {
+    /// Picks the `n` largest of what was picked, and sorts them.
+    fn sort_largest(&mut self, n: usize) {
+        let descending = |a: &f32, b: &f32| b.total_cmp(a);
+        if n < self.picked.len() {
+            self.picked.select_nth_unstable_by(n, descending);
+            self.picked.truncate(n);
+        }
+        self.picked.sort_unstable_by(descending);
+    }
+
+    /// Returns the least logit that is kept of a vocabulary.
+    fn least_of_whole(&mut self, pool: &mut Pool<'_>, all: Outline) -> Option<f32> {
+        for n in [FEW, pool.len() / GROUP / 2, all.n] {
+            let largest = match n < all.n {
+                true => pool.largest(n.max(1)),
+                false => pool.at_least(f32::MIN),
+            };
+            self.picked.clear();
+            self.picked.extend(largest.iter().map(|c| c.logit));
+            self.sort_largest(all.n);
+            if let Some(least) = self.least(all) {
+                return Some(least);
+            }
+        }
+        None
+    }
+}
+
+impl Sampler for MinK {
+    fn name(&self) -> &'static CStr {
+        c"min-k"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        self.warm_up(candidates.len());
+        let logits = candidates.as_slice().iter().map(|c| comparable(c.logit));
+        let all = Outline::of(logits.clone());
+        for n in [FEW, all.n] {
+            self.picked.clear();
+            self.picked
+                .extend(logits.clone().filter(|&x| x > f32::NEG_INFINITY));
+            self.sort_largest(n);
+            if let Some(least) = self.least(all) {
+                return candidates.retain(|c| c.logit >= least);
+            }
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        self.warm_up(pool.len());
+        if !pool.is_whole() {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        let all = Outline::of(pool.contiguous().iter().map(|&x| comparable(x)));
+        let Some(least) = self.least_of_whole(pool, all) else {
+            return;
+        };
+        self.kept.extend_from_slice(pool.at_least(least));
+        if self.kept.len() < pool.len() {
+            pool.keep(&self.kept, false);
+        }
+    }
+
+    scratch!(picked, kept);
+}
