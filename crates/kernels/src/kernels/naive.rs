@@ -205,8 +205,8 @@ pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
     let Cubic { max, square, cube } = curve;
     for candidate in data.iter_mut().filter(|c| c.logit > f32::NEG_INFINITY) {
         let d = candidate.logit - max;
-        let below = (cube * d - square) * (d * d);
-        candidate.logit = max + below;
+        let slope = cube.mul_add(d, -square);
+        candidate.logit = slope.mul_add(d * d, max);
     }
 }
 

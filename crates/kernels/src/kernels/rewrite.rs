@@ -58,8 +58,8 @@ impl<V: Vector> CurveOn<V> {
 }
 
 /// `max + (cube * d - square) * d^2`, with d the distance from `max`, which is at or below 0. Each
-/// operation is rounded, so that where `square` and `cube` are at or above 0, nothing rises as d
-/// falls.
+/// product that something is added to is rounded once, together with the sum. Where `square` and
+/// `cube` are at or above 0, nothing rises as d falls.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The place where d is 0, and what is there.
@@ -74,7 +74,7 @@ impl Cubic {
     /// Returns it at a logit; minus infinity and NaN stay.
     fn at(self, logit: f32) -> f32 {
         let d = logit - self.max;
-        let bent = self.max + (self.cube * d - self.square) * (d * d);
+        let bent = self.cube.mul_add(d, -self.square).mul_add(d * d, self.max);
         if logit > f32::NEG_INFINITY {
             bent
         } else {
@@ -87,8 +87,8 @@ impl Cubic {
     fn at_each<V: Vector>(self, v: V, logits: V::F) -> V::F {
         let max = v.splat(self.max);
         let d = v.sub(logits, max);
-        let slope = v.sub(v.mul(v.splat(self.cube), d), v.splat(self.square));
-        let bent = v.add(max, v.mul(slope, v.mul(d, d)));
+        let slope = v.fma(v.splat(self.cube), d, v.splat(-self.square));
+        let bent = v.fma(slope, v.mul(d, d), max);
         v.select_lt(v.splat(f32::NEG_INFINITY), logits, bent, logits)
     }
 }
