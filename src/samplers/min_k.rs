@@ -27,7 +27,7 @@ pub struct MinK {
     kept: Scratch<Kept>,
 }
 
-/// What is left out of the range where all logits are equal.
+/// A number added to the range, which is 0 where all logits are equal.
 const NEARLY_0: f64 = 1e-8;
 
 /// The number of largest candidates that are looked at first.
@@ -58,7 +58,7 @@ impl MinK {
     }
 }
 
-/// What is known of the candidates that are not masked.
+/// The number and the lowest of the candidates that are not masked.
 #[derive(Clone, Copy, Debug)]
 struct Outline {
     n: usize,
