@@ -135,7 +135,10 @@ def arm(command: List[object], preloaded: Optional[Path], **environment: str) ->
     return Arm(answer["texts"], answer["rates"], ran.stderr)
 
 
-_LINE = re.compile(r"^llama-sieve: (?:preload|patch): ([\w-]+)(?:\(.*?\))?: (.*)$", re.MULTILINE)
+# But those of attaching.
+_LINE = re.compile(
+    r"^llama-sieve: (?:preload|patch): (?!attach\()([\w-]+)(?:\(.*?\))?: (.*)$", re.MULTILINE
+)
 
 
 _ORDINARY = ("switched off", "called by llama.cpp itself")

@@ -43,6 +43,7 @@ static void * flip(void * nothing) {
 }
 
 __attribute__((constructor)) static void start(void) {
+    unsetenv("LD_PRELOAD");
     void * library = dlopen(getenv("LLAMA_SIEVE"), RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());

@@ -61,6 +61,8 @@ llama_token module_sample(llama_sampler * chain, llama_context * context) {
 
 uint32_t module_seed(llama_sampler * chain) { return llama_sampler_get_seed(chain); }
 
+void module_copy(llama_sampler * from, llama_sampler * to) { llama_sampler_copy(from, to); }
+
 void module_free(llama_sampler * chain) { llama_sampler_free(chain); }
 
 void ** module_slot() {

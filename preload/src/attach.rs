@@ -19,6 +19,7 @@ use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::llama_sieve_last_error;
 use llama_sieve::last_error;
 
+use crate::budget;
 use crate::calls;
 use crate::choice::say;
 use crate::host_constructors::comes_first;
@@ -112,6 +113,7 @@ fn detach() -> Result<usize, Failure> {
     match &unbent {
         Ok(count) => {
             attached.is_attached = false;
+            budget::forget_all();
             vocabularies::forget_all();
             say(format_args!("detach(): {count} imports"));
         }

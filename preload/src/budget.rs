@@ -128,6 +128,13 @@ fn forget(sampler: *mut llama_sampler) {
     }
 }
 
+/// Takes all off the list: from here on, samplers may be freed unseen.
+pub fn forget_all() {
+    for place in &LIST {
+        forget(place.sampler.load(Ordering::Acquire));
+    }
+}
+
 /// Lists the sampler that a host is about to apply to `array` before the chain, if it is a budget.
 ///
 /// # Safety
@@ -386,7 +393,9 @@ mod tests {
         let later = Listed::of(second).expect("there is room");
         assert_eq!((later.sampler(), listed.sampler()), (Some(second), None));
         assert_ne!(later, listed);
-        forget(second);
+        let first = Listed::of(first).expect("there is room");
+        forget_all();
+        assert_eq!((later.sampler(), first.sampler()), (None, None));
         forget(null_mut());
     }
 }

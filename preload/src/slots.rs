@@ -12,7 +12,9 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::ptr::NonNull;
 
-use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_HOST};
+use llama_sieve::errors::{
+    LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_HOST,
+};
 use llama_sieve::ffi::attach::NO_LIBRARY;
 use llama_sieve::ffi::failure::Failure;
 use llama_sieve::ffi::host::libraries::imports::Import;
@@ -35,9 +37,11 @@ pub struct Bent {
 ///
 /// A call that is watched counts on every question of the host, and one that is sampled straight
 /// from the logits answers them; so what samples is ours last, and goes first. What makes samplers
-/// comes before it: until then no chain is ours.
+/// comes before it: until then no chain is ours. What must know samplers of ours is first, and
+/// stays: they live on, and llama.cpp ends the process where one is copied to one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
+    Knowing,
     Others,
     Constructors,
     Sampling,
@@ -45,13 +49,12 @@ enum Turn {
 
 impl Turn {
     fn of(name: &CStr) -> Self {
-        let name = name.to_bytes();
-        if name.starts_with(b"llama_sampler_init_") {
-            return Self::Constructors;
-        }
-        match name == b"llama_sampler_sample" || name.starts_with(b"_Z21common_sampler_sample") {
-            true => Self::Sampling,
-            false => Self::Others,
+        match name.to_bytes() {
+            b"llama_sampler_copy" | b"llama_sampler_get_seed" => Self::Knowing,
+            b"llama_sampler_sample" => Self::Sampling,
+            name if name.starts_with(b"_Z21common_sampler_sample") => Self::Sampling,
+            name if name.starts_with(b"llama_sampler_init_") => Self::Constructors,
+            _ => Self::Others,
         }
     }
 }
@@ -156,8 +159,9 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     (!is_own).then(|| here.symbol(name))?
 }
 
-/// The functions of this library's names that are loaded for all to see: only the dynamic linker
-/// knows. It is asked before the list of libraries is looked at, for it may be waiting for that.
+/// The functions of this library's names that are loaded for all to see, where several libraries
+/// have them: only the dynamic linker knows. It is asked before the list of libraries is looked at,
+/// for it may be waiting for that.
 struct Global(Vec<Address>);
 
 impl Global {
@@ -166,7 +170,11 @@ impl Global {
         with_all(|all| {
             let here = all.iter().find(|library| contains_us(library));
             let own = here.iter().flat_map(|here| here.functions());
-            names.extend(own.map(|(_, name)| name.to_owned()));
+            let has =
+                |library: &&Library<'_>, name| !is_copy(library) && library.symbol(name).is_some();
+            let several = |name| all.iter().filter(|l| has(l, name)).count() > 1;
+            let several = own.map(|(_, name)| name).filter(|name| several(name));
+            names.extend(several.map(CStr::to_owned));
         });
         let found = names.iter().filter_map(|name| {
             // SAFETY: RTLD_DEFAULT is no handle that could be closed.
@@ -202,8 +210,9 @@ fn first_call(
 /// The outcome of one look at the process.
 #[derive(Default)]
 struct Look {
-    /// True if there is a llama.cpp.
+    /// True if there is a llama.cpp, and if the dynamic linker is done with it.
     found: bool,
+    is_loaded: bool,
     /// The number of imports that were pointed at the stand-ins.
     bent: usize,
     /// The answer of the kernel where an import could not be written.
@@ -222,6 +231,10 @@ pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     if !first.found {
         return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, NO_LIBRARY));
     }
+    if !first.is_loaded {
+        let text = "another thread is still loading llama.cpp";
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_BUSY, text));
+    }
     if let Some(error) = first.refused {
         let text = format!("an import cannot be written: {error}");
         if bent.is_empty() {
@@ -237,10 +250,14 @@ pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
 
 fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Bent>) -> Look {
     let mut look = Look::default();
-    let Some(host) = first_llama_cpp(all).filter(|host| memory.is_loaded(host)) else {
+    let Some(host) = first_llama_cpp(all) else {
         return look;
     };
     look.found = true;
+    look.is_loaded = memory.is_loaded(host);
+    if !look.is_loaded {
+        return look;
+    }
     attach();
     for slot in slots(all, memory) {
         let name = slot.import.name;
@@ -285,13 +302,17 @@ fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
     true
 }
 
-/// Points the imports back to what they held, what samples first, and returns how many. What
-/// somebody else has pointed elsewhere since is left alone, and told.
+/// Points the imports back to what they held, what samples first, and returns how many. What must
+/// know samplers of ours stays. What somebody else has pointed elsewhere since is left alone, and
+/// told.
 pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let memory = Memory::read()?;
     let (mut count, mut others, mut refused) = (0, Vec::new(), None);
     with_all(|all| {
-        for slot in slots(all, &memory).iter().rev() {
+        forget_what_is_gone(all, &memory, bent);
+        let slots = slots(all, &memory);
+        let go = |slot: &&Slot<'_, '_>| Turn::of(slot.import.name) != Turn::Knowing;
+        for slot in slots.iter().rev().filter(go) {
             let place = slot.import.place();
             let Some(at) = bent.iter().position(|bent| bent.place == place) else {
                 continue;
@@ -318,8 +339,6 @@ pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
             }
         }
     });
-    // Those of libraries that are gone.
-    bent.clear();
     if !others.is_empty() {
         let names = listed(others.iter().map(|name| name.to_bytes()));
         log::warn(&format!(
@@ -346,21 +365,27 @@ mod tests {
             c"_Z21common_sampler_sampleP14common_samplerP13llama_contextib",
             c"llama_get_sampled_probs_ith",
             c"llama_sampler_init_top_k",
+            c"llama_sampler_copy",
             c"llama_sampler_apply",
+            c"llama_sampler_get_seed",
         ];
         names.sort_by_key(|name| Turn::of(name));
         let turns = names.map(Turn::of);
-        assert_eq!(turns[..2], [Turn::Others; 2]);
-        assert_eq!(turns[2..4], [Turn::Constructors; 2]);
-        assert_eq!(turns[4..], [Turn::Sampling; 2]);
+        assert_eq!(turns[..2], [Turn::Knowing; 2]);
+        assert_eq!(turns[2..4], [Turn::Others; 2]);
+        assert_eq!(turns[4..6], [Turn::Constructors; 2]);
+        assert_eq!(turns[6..], [Turn::Sampling; 2]);
     }
 
     #[test]
     fn a_word_is_noted_once_with_what_it_held_last() {
         let mut bent = Vec::new();
-        assert!(note(&mut bent, 8, 1 as *mut c_void));
-        assert!(note(&mut bent, 16, 2 as *mut c_void));
-        assert!(!note(&mut bent, 8, 3 as *mut c_void));
-        assert_eq!(bent.iter().map(|b| b.before).collect::<Vec<_>>(), [3, 2]);
+        assert!(note(&mut bent, 8, 100 as *mut c_void));
+        assert!(note(&mut bent, 16, 200 as *mut c_void));
+        assert!(!note(&mut bent, 8, 300 as *mut c_void));
+        assert_eq!(
+            bent.iter().map(|b| b.before).collect::<Vec<_>>(),
+            [300, 200]
+        );
     }
 }

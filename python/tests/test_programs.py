@@ -59,7 +59,9 @@ b = llama_cpp.llama_cpp
 chain = b.llama_sampler_chain_init(b.llama_sampler_chain_default_params())
 b.llama_sampler_chain_add(chain, b.llama_sampler_init_top_k(40))
 b.llama_sampler_free(chain)
-assert llama_sieve.detach() == n and llama_sieve.detach() == 0
+gone = llama_sieve.detach()
+assert 0 < gone <= n and llama_sieve.detach() == 0
+assert llama_sieve.attach() == gone
 print("attached")
 """
 

@@ -32,13 +32,14 @@ pub use door::NO_LIBRARY;
 /// where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
-/// Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread attaches or
-/// detaches; LLAMA_SIEVE_ERROR_INTERNAL if the kernel does not let the imports be written. After an
-/// error nothing was changed.
+/// Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread loads
+/// llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the kernel
+/// does not let the imports be written. After an error nothing was changed.
 ///
-/// Call it from any thread, also while others sample. It waits while another thread is inside
-/// dlopen. The preload library stays loaded until the process ends. A forked child is attached as
-/// its parent was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
+/// Call it from any thread, also while others sample. The first call waits while another thread is
+/// inside dlopen, and so does each where several libraries have a function of these names. The
+/// preload library stays loaded until the process ends. A forked child is attached as its parent
+/// was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     answer("llama_sieve_attach", || {
@@ -53,16 +54,15 @@ pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
 /// Undoes llama_sieve_attach: what was pointed at ours is what it was before. Samplers of ours that
 /// live go on as they are, and are freed as always; new ones are llama.cpp's own, also where a
 /// pointer to a function of ours was kept. An import that somebody else has pointed elsewhere since
-/// is left alone, which is told in one line of the log.
+/// is left alone, which is told in one line of the log. Those of llama_sampler_get_seed and
+/// llama_sampler_copy stay, too: llama.cpp's own ends the process where a sampler of ours that
+/// lives on is copied to one of its own.
 ///
-/// Of samplers that live on, llama_sampler_get_seed and llama_sampler_copy no longer know that they
-/// are ours: the seed is LLAMA_DEFAULT_SEED, and copying between ours and a built-in ends the
-/// process, as it does with two samplers of different kinds.
-///
-/// Returns the number of imports that are as they were; 0 where nothing was attached, or where the
-/// preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY if another thread attaches or
-/// detaches, or stays inside a call that samples for two seconds, or if this one is inside such a
-/// call: everything is attached as before then. Call it from any thread.
+/// Returns the number of imports that are as they were, which is what the next llama_sieve_attach
+/// then returns; 0 where nothing was attached, or where the preload library came by LD_PRELOAD.
+/// LLAMA_SIEVE_ERROR_BUSY if another thread attaches or detaches, or stays inside a call that
+/// samples, for two seconds, or if this one is inside such a call: everything is attached as before
+/// then. Call it from any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_detach() -> c_int {
     answer("llama_sieve_detach", door::detach)

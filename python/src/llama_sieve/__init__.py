@@ -186,8 +186,10 @@ _MODULES = {
     "host": (
         "KINDS",
         "Verdict",
+        "attach",
         "bind_host",
         "certify",
+        "detach",
     ),
     "metrics": (
         "Perplexity",
