@@ -254,6 +254,8 @@ export const samplers: {
     pLess(normalised?: boolean): Sampler;
     /** Keeps the most probable that have alpha times the entropy of all; disabled by alpha >= 1. */
     topH(alpha: number): Sampler;
+    /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
+    minK(tau?: number): Sampler;
     /** Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
 };
@@ -291,6 +293,8 @@ export interface JsonSchemaOptions {
     anyOrder?: boolean;
     /** What cannot be enforced is left out, with a warning, and not refused. */
     lenient?: boolean;
+    /** The language of llama.cpp's own converter; with none of the others. */
+    llamaCpp?: boolean;
 }
 
 /** Text in llama.cpp's notation, GBNF. `root` names the rule that a whole text follows. */

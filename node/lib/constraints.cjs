@@ -34,7 +34,7 @@ const DEAD = new Map([
 /** LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. */
 const MAX_MASK_WORDS = 67_108_864;
 
-const FLAGS = { compact: 2, closed: 4, anyOrder: 8, lenient: 16 };
+const FLAGS = { llamaCpp: 1, compact: 2, closed: 4, anyOrder: 8, lenient: 16 };
 
 /** LLAMA_SIEVE_JSON_* of options that are true. */
 function flags(options) {

@@ -116,6 +116,7 @@ const native = {
     etaCutoff: init("eta_cutoff", "float"),
     pLess: init("p_less", "bool"),
     topH: init("top_h", "float"),
+    minK: init("min_k", "float"),
     quadratic: init("quadratic", "float", "float"),
 };
 
@@ -176,6 +177,7 @@ const samplers = {
     etaCutoff: (eta) => native.etaCutoff(number(eta, "eta")),
     pLess: (normalised = false) => native.pLess(Boolean(normalised)),
     topH: (alpha) => native.topH(number(alpha, "alpha")),
+    minK: (tau = 0) => native.minK(number(tau, "tau")),
     quadratic: (factor, curve = 1) =>
         native.quadratic(number(factor, "factor"), number(curve, "curve")),
 };

@@ -129,6 +129,7 @@ test("every sampler is made, and named as llama.cpp's", () => {
     samplers.etaCutoff(0.01).close();
     samplers.pLess().close();
     samplers.topH(0.4).close();
+    samplers.minK(2).close();
     samplers.quadratic(0.3).close();
 });
 
