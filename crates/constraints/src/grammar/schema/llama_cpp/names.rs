@@ -1,7 +1,8 @@
 //! The names that llama.cpp's converter gives to rules.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 /// The name of a rule.
 pub type Name = Rc<str>;

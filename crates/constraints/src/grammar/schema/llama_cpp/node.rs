@@ -7,8 +7,9 @@
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
-use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use super::literal::{Number, number};
 use super::{refusal, spend};
@@ -489,7 +490,7 @@ impl Reading<'_> {
 fn required(document: &Document, schema: Schema) -> HashSet<&str> {
     let names = document.member(schema.id, "required");
     let Some(Json::Array(names)) = names.map(|names| document.get(names)) else {
-        return HashSet::new();
+        return HashSet::default();
     };
     let name = |&name: &JsonId| match document.get(name) {
         Json::String(name) => Some(&**name),

@@ -1,8 +1,10 @@
 //! A rule for each node of a schema, in the order in which llama.cpp's converter comes to them: on
 //! it depends which rule has a name that two would have.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use super::literal::{quoted, text_of};
 use super::names::{Name, Names, escaped, joined, rule_name};
@@ -94,14 +96,14 @@ impl<'a> Writer<'a> {
             work,
             output: Output::default(),
             names: Names::default(),
-            places: HashMap::new(),
+            places: HashMap::default(),
             place: document.root,
             space: Element::Alternative,
-            groups: HashMap::new(),
-            repetitions: HashMap::new(),
+            groups: HashMap::default(),
+            repetitions: HashMap::default(),
             to_do: Vec::new(),
             made: Vec::new(),
-            open: HashSet::new(),
+            open: HashSet::default(),
             left_out: Vec::new(),
         }
     }
