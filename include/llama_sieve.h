@@ -1941,7 +1941,7 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_MAX_TEXT 8388608
 
 /* The deepest nesting of a JSON Schema's text. */
-#define LLAMA_SIEVE_JSON_MAX_DEPTH 256
+#define LLAMA_SIEVE_JSON_MAX_DEPTH 128
 
 /* The most values of JSON in a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
@@ -1992,7 +1992,7 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
  space. No text is accepted that the schema does not allow: what is not enforced is refused.
  LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A nested
- schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
+ schema may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 
  The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
  it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks

@@ -32,7 +32,7 @@ pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
 pub const LLAMA_SIEVE_JSON_MAX_TEXT: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_TEXT == limits::MAX_SCHEMA_TEXT);
 /// The deepest nesting of a JSON Schema's text.
-pub const LLAMA_SIEVE_JSON_MAX_DEPTH: usize = 256;
+pub const LLAMA_SIEVE_JSON_MAX_DEPTH: usize = 128;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
 /// The most values of JSON in a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
@@ -77,7 +77,7 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 /// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
 /// space. No text is accepted that the schema does not allow: what is not enforced is refused.
 /// LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A nested
-/// schema may take 256 KiB of stack. See docs/json-schema.md for each keyword.
+/// schema may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
 /// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks

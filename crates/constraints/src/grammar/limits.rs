@@ -94,7 +94,7 @@ pub const MAX_WAITING_TEXT: usize = 256 << 20;
 /// The most bytes of a JSON Schema's text.
 pub const MAX_SCHEMA_TEXT: usize = 8 << 20;
 /// The deepest nesting of a JSON Schema's text.
-pub const MAX_SCHEMA_DEPTH: usize = 256;
+pub const MAX_SCHEMA_DEPTH: usize = 128;
 /// The most values of JSON in a JSON Schema.
 pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
 /// The most references that may follow each other in a JSON Schema, and the most schemas that may

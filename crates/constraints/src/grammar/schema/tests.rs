@@ -9,6 +9,7 @@ use super::reader::{Document, Json, JsonId, Repeated, read};
 use super::work::Work;
 use super::{Options, compile};
 use crate::grammar::compiled::Compiled;
+use crate::grammar::limits::MAX_SCHEMA_DEPTH;
 use crate::grammar::states::{NONE, States};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 use llama_sieve_kernels::lcg::Lcg;
@@ -802,20 +803,39 @@ fn what_takes_too_many_steps_is_refused() {
     }
 }
 
-/// Of what nests and follows as deep as it may, with twice the stack that a release takes for it:
-/// this is compiled with fewer optimisations. A sanitizer's functions take several times as much.
+/// Of what nests and follows as deep as it may, with the stack that the header names. A sanitizer's
+/// functions take several times as much.
 #[test]
 fn deep_schemas_take_a_bounded_stack() {
     let nested =
         |n: usize, open: &str, close: &str| format!("{}true{}", open.repeat(n), close.repeat(n));
-    let mut schemas: Vec<String> = ["items", "not", "additionalProperties", "if"]
-        .iter()
-        .map(|keyword| nested(120, &format!("{{\"{keyword}\":"), "}"))
-        .collect();
+    const DEPTH: usize = MAX_SCHEMA_DEPTH - 1;
+    let mut schemas: Vec<String> = [
+        "items",
+        "not",
+        "additionalProperties",
+        "propertyNames",
+        "if",
+    ]
+    .iter()
+    .map(|keyword| nested(DEPTH, &format!("{{\"{keyword}\":"), "}"))
+    .collect();
     for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
-        schemas.push(nested(100, &format!("{{\"{keyword}\":["), "]}"));
+        schemas.push(nested(DEPTH / 2, &format!("{{\"{keyword}\":["), "]}"));
     }
-    schemas.push(format!("{{\"const\":{}}}", nested(200, "[", "]")));
+    // These take most.
+    let then = ",\"then\":{\"type\":\"null\"}}";
+    schemas.push(nested(
+        DEPTH / 2,
+        "{\"if\":{\"propertyNames\":",
+        &format!("}}{then}"),
+    ));
+    schemas.push(nested(
+        DEPTH / 4,
+        "{\"propertyNames\":{\"if\":{\"if\":{\"if\":",
+        &format!("{}}}", then.repeat(3)),
+    ));
+    schemas.push(format!("{{\"const\":{}}}", nested(DEPTH - 1, "[", "]")));
     schemas.push("[".repeat(300));
     let chain: Vec<String> = (0..99)
         .map(|i| format!("\"{i}\":{{\"$ref\":\"#/$defs/{}\"}}", i + 1))

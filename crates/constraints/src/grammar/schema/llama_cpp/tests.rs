@@ -164,8 +164,8 @@ fn work_is_bounded() {
     );
     assert!(said(&wide).contains(steps));
     // Each has the name of the one before.
-    let long = format!("{{\"properties\":{{\"{}\":", "a".repeat(50_000));
-    let long = format!("{}{{}}{}", long.repeat(100), "}}".repeat(100));
+    let long = format!("{{\"properties\":{{\"{}\":", "a".repeat(100_000));
+    let long = format!("{}{{}}{}", long.repeat(60), "}}".repeat(60));
     assert!(said(&long).contains(steps));
     let deep = format!(r#"{{"pattern":"^a{}$"}}"#, "?{2}".repeat(1000));
     assert!(said(&deep).contains("LLAMA_SIEVE_JSON_MAX_GROUPS"));
@@ -182,13 +182,13 @@ fn deep_schemas_take_a_bounded_stack() {
     let mut schemas = vec![
         nested(120, "{\"items\":", "}"),
         nested(120, "{\"additionalProperties\":", "}"),
-        nested(100, "{\"anyOf\":[", "]}"),
-        nested(100, "{\"prefixItems\":[", "]}"),
-        format!("{{\"const\":{}}}", nested(200, "[", "]")),
+        nested(60, "{\"anyOf\":[", "]}"),
+        nested(60, "{\"prefixItems\":[", "]}"),
+        format!("{{\"const\":{}}}", nested(120, "[", "]")),
         format!(
             "{{\"type\":{}\"null\"{}}}",
-            "[".repeat(200),
-            "]".repeat(200)
+            "[".repeat(120),
+            "]".repeat(120)
         ),
         format!(
             "{{\"pattern\":\"^{}a{}$\"}}",
