@@ -150,7 +150,7 @@ test("a schema becomes a grammar's text", () => {
     assert.equal(gbnf.indexOf("\0"), -1);
     assert.notEqual(gbnf, jsonSchemaToGbnf('{"type": "object"}', { compact: true }));
     assert.match(jsonSchemaToGbnf(true), /root ::=/);
-    assert.match(jsonSchemaToGbnf(true, { llamaCpp: true }), /root ::=/);
+    assert.match(jsonSchemaToGbnf({ type: "integer" }, { llamaCpp: true }), /root ::=/);
     assert.throws(() => jsonSchemaToGbnf({ pattern: "(?=a)" }), (error) => {
         assert.ok(error instanceof LlamaSieveError && error.code < 0);
         return /pattern/.test(error.message);
