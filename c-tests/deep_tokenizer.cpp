@@ -85,10 +85,7 @@ void * on_a_thread(void *) {
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
     write_vocabulary(argv[1]);
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only         = true;
-    llama_model * model       = llama_model_load_from_file(argv[1], params);
+    llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != nullptr);
     vocab = llama_model_get_vocab(model);
     pthread_attr_t attributes;

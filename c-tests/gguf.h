@@ -6,6 +6,8 @@
 #include <fstream>
 #include <string>
 
+#include "llama.h"
+
 enum : uint32_t { INT32 = 5, FLOAT32 = 6, STRING = 8, ARRAY = 9 };
 
 struct Gguf {
@@ -37,5 +39,13 @@ struct Gguf {
         return out.good();
     }
 };
+
+// The model of such a file, which says nothing of itself.
+inline llama_model * load_vocabulary(const char * path) {
+    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
+    llama_model_params params = llama_model_default_params();
+    params.vocab_only         = true;
+    return llama_model_load_from_file(path, params);
+}
 
 #endif

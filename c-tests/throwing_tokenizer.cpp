@@ -64,10 +64,7 @@ bool dry_throws(Init init, const llama_vocab * vocab, std::vector<const char *> 
 int main(int argc, char ** argv) {
     CHECK(argc == 2);
     write_vocabulary(argv[1]);
-    llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
-    llama_model_params params = llama_model_default_params();
-    params.vocab_only         = true;
-    llama_model * model       = llama_model_load_from_file(argv[1], params);
+    llama_model * model = load_vocabulary(argv[1]);
     CHECK(model != nullptr);
     const llama_vocab * vocab = llama_model_get_vocab(model);
     const llama_sieve_params sieve_params = llama_sieve_default_params();

@@ -2,9 +2,9 @@
 
 // Constraints on the text: JSON Schema, GBNF, regular expressions, lists of strings, tags, tries.
 
-const { InvalidError, errorOf, invalid } = require("./errors.cjs");
+const { invalid } = require("./errors.cjs");
 const { hostFunction, vocabulary } = require("./host.cjs");
-const { check, declare, elements, int32, lastError, size, text } = require("./library.cjs");
+const { check, declare, elements, int32, made, size, text } = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
 const init = {
@@ -16,7 +16,6 @@ const init = {
     trieSlot: declare("init_trie_slot", "void *", "void *"),
 };
 const toGbnf = declare("json_schema_to_gbnf", "size_t", "str", "uint32_t", "void *", "size_t");
-const lastErrorCode = declare("last_error_code", "int");
 const forget = declare("vocab_forget", "void", "void *");
 const maskOf = declare("grammar_mask", "size_t", "void *", "void *", "size_t");
 const isComplete = declare("grammar_is_complete", "bool", "void *");
@@ -65,12 +64,16 @@ class Constraint extends Sampler {
         this.#nVocab = hostFunction("llama_vocab_n_tokens", "int32_t", "void *")(address);
     }
 
+    get #nWords() {
+        return Math.ceil(this.#nVocab / 32);
+    }
+
     get nVocab() {
         return this.#nVocab;
     }
 
-    mask(out = new Uint32Array(Math.ceil(this.#nVocab / 32))) {
-        const n = Math.ceil(this.#nVocab / 32);
+    mask(out = new Uint32Array(this.#nWords)) {
+        const n = this.#nWords;
         const room = elements(out, Uint32Array, "out");
         if (room < n || room > MAX_MASK_WORDS) {
             throw invalid(`out: ${n} words are needed, and it has ${room}`);
@@ -154,10 +157,7 @@ class Tags extends Constraint {
 
 function jsonSchemaToGbnf(schema, options = {}) {
     const [found, bits] = [json(schema, "schema"), flags(options)];
-    const n = Number(toGbnf(found, bits, null, 0));
-    if (n === 0) {
-        throw errorOf(lastErrorCode(), lastError());
-    }
+    const n = made(Number(toGbnf(found, bits, null, 0)));
     const bytes = Buffer.alloc(n);
     toGbnf(found, bits, bytes, n);
     // Behind the text is a NUL.

@@ -42,7 +42,7 @@ function check(code) {
     return code;
 }
 
-/** The handle, or why there is none. */
+/** The handle, or the size of an answer, or why there is none. */
 function made(handle) {
     if (!handle) {
         throw errorOf(lastErrorCode() || -4, lastError());

@@ -1,9 +1,9 @@
 //! The words of the process through which its libraries call llama.cpp's sampler functions, to be
 //! pointed at the stand-ins and back.
 //!
-//! What is pointed here is what the dynamic linker would have bound to this library, had it been
-//! loaded first: the import of a name that this library exports, as long as it leads to the
-//! llama.cpp that is served. A word that leads anywhere else is somebody else's, and is left alone.
+//! An import is pointed here if the dynamic linker would have bound it to this library, had it been
+//! loaded first: one of a name that this library exports, as long as it leads to the llama.cpp that
+//! is served. A word that leads anywhere else is somebody else's, and is left alone.
 //!
 //! A word is written in one step: a thread which calls through it finds one function or the other.
 //! Where the dynamic linker has made it read-only, its page may be written for that long.

@@ -1,7 +1,7 @@
 //! Regular expressions as llama.cpp's converter understands them: between `^` and `$`, with
 //! alternatives, groups, counts, classes and dots, as the content of a string without escapes.
 //!
-//! What it does not know makes the whole pattern any string. What it does know it copies into its
+//! A construct that it does not know makes the whole pattern any string. Others it copies into its
 //! grammar, piece by piece, so that a repetition may come behind something else than in the
 //! pattern: behind all characters up to an escape, or, where `{0}` has left nothing, behind what is
 //! before that. So the pieces are read first, and then put together as a grammar's text is read.
