@@ -81,7 +81,7 @@ pub mod rng;
 pub mod sampler;
 pub mod samplers;
 pub mod sieve;
-mod sync;
+pub mod sync;
 pub mod trie;
 pub mod vocabulary;
 

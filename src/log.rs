@@ -9,12 +9,15 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
+use std::fmt;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use llama_sieve_kernels::sync::{Mutex, Section};
 
 use crate::last_error;
 use crate::per_thread::PerThread;
@@ -57,7 +60,8 @@ static SINKS: Mutex<Sinks> = Mutex::new(Sinks {
     running: Vec::new(),
 });
 
-static RETURNED: Condvar = Condvar::new();
+/// The pause between two looks at the calls of sinks that are running.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A message that waits.
 struct Message {
@@ -113,7 +117,9 @@ pub fn set_sink(sink: Option<Sink>) {
         let (replaced, process) = (sinks.replaced, process::id());
         let earlier = |call: &Running| call.process == process && call.replaced < replaced;
         while sinks.running.iter().any(earlier) {
-            RETURNED.wait(&mut sinks);
+            drop(sinks);
+            thread::sleep(PAUSE);
+            sinks = SINKS.lock();
         }
     }
     drop(sinks);
@@ -214,8 +220,6 @@ fn deliver(level: Level, text: &str) {
     if let Some(place) = sinks.running.iter().position(|&other| other == call) {
         sinks.running.swap_remove(place);
     }
-    drop(sinks);
-    RETURNED.notify_all();
 }
 
 fn write(level: Level, text: &str) {
@@ -224,8 +228,16 @@ fn write(level: Level, text: &str) {
         Level::Warn => "warning",
         Level::Error => "error",
     };
+    write_to_stderr(format_args!("llama-sieve: {label}: {text}"));
+}
+
+/// Writes a line to stderr, in one piece: lines of several threads stay whole.
+pub fn write_to_stderr(line: fmt::Arguments<'_>) {
+    let line = format!("{line}\n");
+    // The standard library locks stderr, and no child may be made while it is locked.
+    let _section = Section::enter();
     // Not eprintln!, which panics where stderr is closed.
-    let _ = writeln!(std::io::stderr(), "llama-sieve: {label}: {text}");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 #[cfg(test)]

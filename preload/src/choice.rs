@@ -18,11 +18,9 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, c_void};
 use std::fmt::{self, Debug, Write as _};
-use std::io::Write as _;
 use std::ops::Range;
 use std::ptr::{self, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_HOST;
 use llama_sieve::ffi::certificate::certify;
@@ -36,6 +34,7 @@ use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::host::profile;
 use llama_sieve::last_error;
 use llama_sieve::log;
+use llama_sieve::sync::{Mutex, OnceLock};
 
 use crate::attach;
 use crate::callers::Functions;
@@ -723,10 +722,7 @@ impl Call<'_> {
 /// A line for `LLAMA_SIEVE_VERBOSE`.
 pub fn say(what: fmt::Arguments<'_>) {
     if settings().verbose {
-        // One write: lines of several threads stay whole. Not eprintln!, which panics where stderr
-        // is closed.
-        let line = format!("llama-sieve: preload: {what}\n");
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        log::write_to_stderr(format_args!("llama-sieve: preload: {what}"));
     }
 }
 
@@ -740,7 +736,7 @@ pub fn report_once(function: &'static str) {
         function,
         || (),
         || {
-            let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut reported = REPORTED.lock();
             if !reported.contains(&function) {
                 reported.push(function);
                 say(format_args!("{function}(): ours"));

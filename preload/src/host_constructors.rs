@@ -16,12 +16,12 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_sieve::ffi::host::libraries::{
     self, Address, Library, containing, permanent, scope, with_all,
 };
+use llama_sieve::sync::{OnceLock, Section};
 
 use crate::callers::Functions;
 use crate::routes::{Function, Route};
@@ -256,6 +256,8 @@ pub fn caller() -> Option<Address> {
 
     type Found = Option<Address>;
     let mut found: Found = None;
+    // It may take a lock of the dynamic linker.
+    let _section = Section::enter();
     // SAFETY: the callback matches, and the variable outlives the call.
     unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
     found

@@ -5,12 +5,13 @@
 use std::ffi::CStr;
 use std::fmt;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
+use llama_sieve::log;
 use llama_sieve::quoted::escaped;
 
 use crate::host_constructors::path_of_any;
@@ -147,9 +148,7 @@ fn program() -> String {
 }
 
 fn say(what: fmt::Arguments<'_>) {
-    // One write, and not eprintln!, which panics where stderr is closed.
-    let line = format!("llama-sieve: preload library{what}\n");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    log::write_to_stderr(format_args!("llama-sieve: preload library{what}"));
 }
 
 #[cfg(test)]

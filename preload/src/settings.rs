@@ -6,13 +6,13 @@
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it does not tell it: which argument list is tried first |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end for the tokens, or if there was no sampler |
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_sieve::environment;
 use llama_sieve::ffi::host::build;
 use llama_sieve::log;
 use llama_sieve::quoted::{listed, quoted};
+use llama_sieve::sync::OnceLock;
 
 use crate::constructors::{ALL, Constructor};
 

@@ -4,12 +4,12 @@
 use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::null;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::llama_model;
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
+use llama_sieve::sync::Mutex;
 
 use crate::routes::Function;
 
@@ -20,25 +20,6 @@ static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECENT];
 
 const N_RECENT: usize = 16;
-
-/// A vocabulary could not be forgotten: none counts any more.
-static IS_LOST: AtomicBool = AtomicBool::new(false);
-
-/// The number of attempts to get the list while another thread has it.
-const PATIENCE: usize = 1000;
-
-/// Hands the list to `look`. `None` where it cannot be had: in a forked child, another thread of
-/// the parent may have had it, and nobody will ever give it back.
-fn with_list<T>(look: impl FnOnce(&mut Vec<(usize, usize)>) -> T) -> Option<T> {
-    for _ in 0..PATIENCE {
-        match GIVEN_OUT.try_lock() {
-            Ok(mut all) => return Some(look(&mut all)),
-            Err(TryLockError::Poisoned(all)) => return Some(look(&mut all.into_inner())),
-            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
-        }
-    }
-    None
-}
 
 /// The place that a vocabulary has among the recent ones.
 fn recent(vocab: usize) -> Option<&'static AtomicUsize> {
@@ -52,14 +33,12 @@ fn is_recent(vocab: usize) -> bool {
 }
 
 fn keep(model: usize, vocab: usize) {
-    let add = |all: &mut Vec<(usize, usize)>| {
-        if !all.contains(&(model, vocab)) {
-            all.push((model, vocab));
-        }
-    };
-    if with_list(add).is_some()
-        && let Some(recent) = recent(vocab)
-    {
+    let mut all = GIVEN_OUT.lock();
+    if !all.contains(&(model, vocab)) {
+        all.push((model, vocab));
+    }
+    drop(all);
+    if let Some(recent) = recent(vocab) {
         recent.store(vocab, Ordering::Relaxed);
     }
 }
@@ -67,9 +46,7 @@ fn keep(model: usize, vocab: usize) {
 /// Forgets those of a model that is freed.
 pub fn forget(model: *mut llama_model) {
     let model = model.addr();
-    if with_list(|all| all.retain(|&(of, _)| of != model)).is_none() {
-        IS_LOST.store(true, Ordering::Relaxed);
-    }
+    GIVEN_OUT.lock().retain(|&(of, _)| of != model);
     for recent in &RECENT {
         recent.store(0, Ordering::Relaxed);
     }
@@ -77,9 +54,7 @@ pub fn forget(model: *mut llama_model) {
 
 /// Forgets all: from here on, models may be freed unseen.
 pub fn forget_all() {
-    if with_list(Vec::clear).is_none() {
-        IS_LOST.store(true, Ordering::Relaxed);
-    }
+    GIVEN_OUT.lock().clear();
     for recent in &RECENT {
         recent.store(0, Ordering::Relaxed);
     }
@@ -87,8 +62,7 @@ pub fn forget_all() {
 
 /// True if this is one.
 pub fn is_one(vocab: usize) -> bool {
-    let is_known = |all: &mut Vec<(usize, usize)>| all.iter().any(|&(_, known)| known == vocab);
-    vocab != 0 && !IS_LOST.load(Ordering::Relaxed) && with_list(is_known) == Some(true)
+    vocab != 0 && GIVEN_OUT.lock().iter().any(|&(_, known)| known == vocab)
 }
 
 /// Stand-in for `llama_model_get_vocab`: keeps what the host gives.

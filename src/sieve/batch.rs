@@ -1,6 +1,6 @@
 //! Many sequences at once, over threads.
 
-use parking_lot::Mutex;
+use llama_sieve_kernels::sync::Mutex;
 
 use crate::sieve::{Error, Logits, Sieve, pool};
 use crate::token::Token;

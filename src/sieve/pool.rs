@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use llama_sieve_kernels::sync::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// The pool, and when it last could not be made.

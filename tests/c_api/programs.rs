@@ -141,6 +141,16 @@ fn children_of_threads_that_sample_sample() {
 }
 
 #[test]
+fn children_of_threads_that_make_constraints_make_some() {
+    let source = "c-tests/forks_of_makers.c";
+    let build = Build::new("forks_of_makers", source).flag("-pthread");
+    let program = build.with_ours(Link::Static).with_llama(Link::Shared);
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    let said = program.build().succeed(&[&model]);
+    assert!(said.starts_with("every child made all of them\n"), "{said}");
+}
+
+#[test]
 fn denormal_numbers_may_be_flushed() {
     let build = Build::new("float_environment", "c-tests/float_environment.c");
     let program = build.with_ours(Link::Static).with_llama(Link::Shared);

@@ -19,6 +19,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
                 "memory",
                 "per_thread",
                 "random",
+                "sync",
                 "token",
             ],
             &["simd"],

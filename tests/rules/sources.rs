@@ -220,21 +220,69 @@ fn hashes_by_default(source: &str) -> bool {
 /// `llama_sieve_kernels::random`.
 #[test]
 fn no_map_has_the_default_hasher() {
+    let named = modules_in_which(hashes_by_default, &WITH_HASHERS);
+    assert!(named.is_empty(), "{named:?} have a default hasher");
+}
+
+/// The modules, without their tests, of which `holds` is true, but for those that `may`.
+fn modules_in_which(holds: fn(&str) -> bool, may: &[&str]) -> Vec<String> {
     let folders = SOURCES.iter().map(|folder| root().join(folder));
-    let files: Vec<_> = folders.flat_map(|folder| rust_files(&folder)).collect();
-    for path in files {
+    let files = folders.flat_map(|folder| rust_files(&folder));
+    let named = files.filter_map(|path| {
         let name = path.strip_prefix(root()).expect("inside").display();
         let name = name.to_string();
-        if WITH_HASHERS.contains(&&*name) || name.contains("tests") {
-            continue;
+        if may.contains(&&*name) || name.contains("tests") || name.ends_with("models.rs") {
+            return None;
         }
         let source = read(&path);
-        let product = source
-            .split("#[cfg(test)]\nmod ")
-            .next()
-            .unwrap_or_default();
-        assert!(!hashes_by_default(product), "{name} has a default hasher");
+        let product = source.split("#[cfg(test)]\nmod ").next();
+        holds(product.unwrap_or_default()).then_some(name)
+    });
+    named.collect()
+}
+
+/// The modules with other locks than those of `llama_sieve_kernels::sync`: what these are made of,
+/// and locks that are tried and never waited for.
+const WITH_LOCKS: [&str; 3] = [
+    "crates/kernels/src/sync.rs",
+    "preload/src/attach.rs",
+    "src/ffi/sieve/handle.rs",
+];
+
+/// True if a source names a lock that a forked child may find held for ever.
+fn has_a_lock_of_others(source: &str) -> bool {
+    const LOCKS: [&str; 6] = ["Mutex", "RwLock", "OnceLock", "LazyLock", "Condvar", "Once"];
+    let std = source.split("std::sync::").skip(1);
+    let mut named = std.filter_map(|rest| rest.split([';', '>', '(']).next());
+    let is_lock = |word: &str| LOCKS.contains(&word);
+    let has_lock = |names: &str| {
+        let mut words = names.split(|c: char| !c.is_ascii_alphanumeric());
+        words.any(is_lock)
+    };
+    named.any(has_lock) || source.contains("parking_lot::")
+}
+
+/// See `llama_sieve_kernels::sync`.
+#[test]
+fn locks_are_those_that_a_forked_child_can_take() {
+    let named = modules_in_which(has_a_lock_of_others, &WITH_LOCKS);
+    assert!(named.is_empty(), "{named:?} have a lock of others");
+}
+
+#[test]
+fn a_lock_of_others_would_be_found() {
+    for source in [
+        "use std::sync::Mutex;",
+        "use std::sync::{\n    Arc, OnceLock,\n};",
+        "struct Noted<'a>(&'a std::sync::OnceLock<Verdict>, Verdict);",
+        "static X: std::sync::RwLock<u8> = std::sync::RwLock::new(0);",
+        "use parking_lot::Mutex;",
+    ] {
+        assert!(has_a_lock_of_others(source), "{source}");
     }
+    assert!(!has_a_lock_of_others(
+        "use std::sync::Arc;\nuse crate::sync::Mutex;"
+    ));
 }
 
 #[test]

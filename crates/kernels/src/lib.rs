@@ -16,8 +16,8 @@
 //! - [`kernels`]: one pass each, no state;
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
 //! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
-//!   random numbers; [`per_thread`], [`memory`], [`environment`]: what a library in somebody else's
-//!   process asks of the system.
+//!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: what a library in
+//!   somebody else's process asks of the system.
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.
@@ -41,4 +41,5 @@ pub mod memory;
 pub mod per_thread;
 pub mod random;
 pub mod simd;
+pub mod sync;
 pub mod token;

@@ -24,6 +24,7 @@ pub mod imports;
 
 pub use super::linker::Address;
 use crate::ffi::guard::guard;
+use crate::sync::Section;
 
 /// The program or a loaded library, while it cannot be unloaded.
 #[allow(missing_debug_implementations)] // Of what others have in memory.
@@ -367,6 +368,8 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
         )
     }
     let mut visit: Visit<'_> = visit;
+    // It takes a lock of the dynamic linker.
+    let _section = Section::enter();
     // SAFETY: the callback matches, and the reference outlives the call.
     let last = unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
     last != FAILED

@@ -1,11 +1,10 @@
 //! A cache of what was looked up in a host, for as long as that host is asked: names are looked up
-//! once, not for every token. A forked child does not wait for readers that it lacks.
-
-use std::ffi::c_int;
-use std::sync::{PoisonError, RwLock};
+//! once, not for every token.
 
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
+use crate::sync::RwLock;
+use std::ffi::c_int;
 
 /// The last value that was looked up, with its host.
 #[derive(Debug)]
@@ -18,13 +17,12 @@ impl<T: Copy> PerHost<T> {
 
     /// Returns the value that is known of this host.
     pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = *self.0.read();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
     }
 
     pub(in crate::ffi) fn keep(&self, host: Host, value: T) {
-        let known = self.0.write();
-        *known.unwrap_or_else(PoisonError::into_inner) = Some((host, value));
+        *self.0.write() = Some((host, value));
     }
 
     /// Returns the value that is known of the host of this process, or that `look_up` finds; or why

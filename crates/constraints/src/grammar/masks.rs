@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use llama_sieve_kernels::sync::Mutex;
 
 use crate::grammar::hash::{Identity, Map};
 use crate::grammar::limits::MAX_MASK_BYTES;

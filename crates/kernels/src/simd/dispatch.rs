@@ -7,8 +7,8 @@
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
 //! avx512, neon) names another; [`take_unknown_name`] gives a name that stands for none.
 
+use crate::sync::Mutex;
 use std::ffi::CStr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use super::kernel::Kernel;
@@ -144,8 +144,8 @@ fn choose() -> Isa {
     let first = CURRENT
         .compare_exchange(0, isa.0 as u8, Ordering::Relaxed, Ordering::Relaxed)
         .is_ok();
-    if let (Some(name), None, true, Ok(mut unknown)) = (name, named, first, UNKNOWN.lock()) {
-        *unknown = Some(name);
+    if let (Some(name), None, true) = (name, named, first) {
+        *UNKNOWN.lock() = Some(name);
         IS_UNKNOWN.store(true, Ordering::Relaxed);
     }
     isa
@@ -168,7 +168,7 @@ pub fn take_unknown_name() -> Option<String> {
 #[cold]
 fn unknown_name() -> Option<String> {
     IS_UNKNOWN.store(false, Ordering::Relaxed);
-    UNKNOWN.lock().ok()?.take()
+    UNKNOWN.lock().take()
 }
 
 /// True if its exponentials and logarithms are those of the C library, bit for bit.

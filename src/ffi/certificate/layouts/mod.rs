@@ -23,7 +23,6 @@ mod battery;
 pub mod confirmed;
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::ffi::certificate::compare::{CopyTo, Pair, copy_of};
 use crate::ffi::certificate::copy_to;
@@ -35,6 +34,7 @@ use crate::ffi::host::built_ins::{self, Free, free_of};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::profile;
 use crate::ffi::samplers::is_disabled;
+use crate::sync::{Mutex, MutexGuard};
 
 use arguments::{Arguments, Unread};
 use battery::{Battery, Outcome};
@@ -201,7 +201,7 @@ impl Layouts {
     }
 
     fn evidence(&self) -> MutexGuard<'_, Evidence> {
-        self.evidence.lock().unwrap_or_else(PoisonError::into_inner)
+        self.evidence.lock()
     }
 
     /// The arguments of a call with these registers, and the number of a list that ours may follow,

@@ -1,14 +1,13 @@
 //! Findings on the host's grammars, kept with the vocabulary that they were made with.
 
 use std::num::NonZeroUsize;
-use std::sync::OnceLock;
 
 use lru::LruCache;
 
 use crate::ffi::grammar::proof::samples::Samples;
 use crate::grammar::limits::MAX_CACHED;
 use crate::random::ProcessState;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, OnceLock};
 
 /// A part of grammars that builds of llama.cpp differ in. Each part is proven when the first
 /// grammar needs it, so that a build without, say, token elements is not asked for them by us

@@ -30,6 +30,7 @@ use crate::ffi::host::vocabulary::{Tokenizer, llama_vocab};
 use crate::grammar::VocabularyTree;
 use crate::grammar::elements::About;
 use crate::quoted::quoted;
+use crate::sync::OnceLock;
 use crate::token::Token;
 
 /// The most repetitions of texts that need no part of their own.
@@ -82,7 +83,7 @@ pub(super) unsafe fn proven(
             Some(verdict) => verdict,
             None => {
                 /// Keeps the verdict also while an exception passes.
-                struct Noted<'a>(&'a std::sync::OnceLock<Verdict>, Verdict);
+                struct Noted<'a>(&'a OnceLock<Verdict>, Verdict);
                 impl Drop for Noted<'_> {
                     fn drop(&mut self) {
                         // A second thread has found the same.

@@ -1,7 +1,9 @@
 //! The formats that are enforced, as patterns. Each text is one of the format; where a format has
 //! texts that are hard to tell, a pattern leaves them out.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use llama_sieve_kernels::sync::OnceLock;
 
 use crate::grammar::schema::automaton::Shared;
 use crate::grammar::schema::ecma::found_in;

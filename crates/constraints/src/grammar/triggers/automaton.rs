@@ -18,7 +18,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use llama_sieve_kernels::random::{HashMap, ProcessState};
-use parking_lot::Mutex;
+use llama_sieve_kernels::sync::Mutex;
 
 use crate::grammar::limits::{MAX_TRIGGER_TABLES, MIN_TRIGGER_TABLES, TRIGGER_TABLES_PER_STATE};
 use crate::grammar::triggers::budget::{Budget, Endless};

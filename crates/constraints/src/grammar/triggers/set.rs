@@ -7,7 +7,7 @@ use llama_sieve_kernels::random::ProcessState;
 use lru::LruCache;
 use sha2::{Digest, Sha256};
 
-use parking_lot::Mutex;
+use llama_sieve_kernels::sync::Mutex;
 
 use crate::grammar::limits::{
     MAX_TRIGGER_CACHE, MAX_TRIGGER_STATES, MAX_TRIGGER_TEXT, MAX_TRIGGERS_CACHED,

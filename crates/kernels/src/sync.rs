@@ -1,0 +1,312 @@
+//! Locks that a forked child can take, whatever the parent's other threads were doing.
+//!
+//! A fork copies the thread that calls it alone. A lock that another thread held at that moment
+//! stays held in the child, for ever. So a thread counts itself while it holds a lock of this
+//! module, or waits for one, and a fork waits until no other thread does:
+//!
+//! ```text
+//! lock:      count this thread; if a fork has begun, take that back, wait, and begin anew; lock
+//! unlock:    unlock; take the count back
+//! fork:      say that one has begun, and wait until no thread is counted but the caller;
+//!            copy the process;
+//!            say that it is over; in the child, no thread is counted but the caller
+//! ```
+//!
+//! A thread that is counted goes on while a fork waits: it may take further locks, so that those
+//! who wait for it come to their end, too. For this to hold, no thread may wait for another one
+//! that is not counted while it is counted itself: it must not join a thread, or hand work to
+//! others and wait for it, while it holds a lock of this module.
+//!
+//! The C library calls what belongs to a fork (`pthread_atfork` of POSIX). A child made without it,
+//! by the system call `clone` itself, has what its parent had.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A lock for mutual exclusion; a panic does not poison it.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+/// The data of a [`Mutex`], until this is dropped.
+pub type MutexGuard<'a, T> = Held<parking_lot::MutexGuard<'a, T>>;
+
+impl<T> Mutex<T> {
+    /// Makes a lock that nobody holds.
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::Mutex::new(value))
+    }
+
+    /// Waits until no other thread holds the lock, and takes it.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let section = Section::enter();
+        Held {
+            guard: self.0.lock(),
+            _section: section,
+        }
+    }
+
+    /// Takes the lock, unless it is held.
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let section = Section::enter();
+        Some(Held {
+            guard: self.0.try_lock()?,
+            _section: section,
+        })
+    }
+}
+
+impl<'a, T> MutexGuard<'a, T> {
+    /// Gives the lock to the thread that has waited longest, if one waits.
+    pub fn unlock_fair(held: Self) {
+        parking_lot::MutexGuard::unlock_fair(held.guard);
+    }
+}
+
+/// A lock that many may hold who only read.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(parking_lot::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// Makes a lock that nobody holds.
+    pub const fn new(value: T) -> Self {
+        Self(parking_lot::RwLock::new(value))
+    }
+
+    /// Waits until no other thread writes, and takes the lock for reading.
+    #[inline]
+    pub fn read(&self) -> Held<parking_lot::RwLockReadGuard<'_, T>> {
+        let section = Section::enter();
+        Held {
+            guard: self.0.read(),
+            _section: section,
+        }
+    }
+
+    /// Waits until no other thread holds the lock, and takes it for writing.
+    #[inline]
+    pub fn write(&self) -> Held<parking_lot::RwLockWriteGuard<'_, T>> {
+        let section = Section::enter();
+        Held {
+            guard: self.0.write(),
+            _section: section,
+        }
+    }
+}
+
+/// A value that is made once, by whoever asks first.
+#[derive(Debug)]
+pub struct OnceLock<T>(sync::OnceLock<T>);
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> OnceLock<T> {
+    /// Makes a place without a value.
+    pub const fn new() -> Self {
+        Self(sync::OnceLock::new())
+    }
+
+    /// Returns the value, if it was made.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+
+    /// Returns the value, which `make` makes if nobody has made it.
+    #[inline]
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        self.0.get().unwrap_or_else(|| {
+            let _section = Section::enter();
+            self.0.get_or_init(make)
+        })
+    }
+
+    /// Keeps a value; gives it back if there is one.
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let _section = Section::enter();
+        self.0.set(value)
+    }
+}
+
+/// A lock that is held.
+#[derive(Debug)]
+pub struct Held<G> {
+    guard: G,
+    // Behind the lock: fields are dropped in their order.
+    _section: Section,
+}
+
+impl<G: Deref> Deref for Held<G> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Held<G> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// While one lives, no other thread of the process forks: for locks of other libraries, which its
+/// thread may hold. It may be entered again inside.
+#[derive(Debug)]
+pub struct Section(PhantomData<*const ()>);
+
+impl Section {
+    /// Counts the calling thread; waits for a fork that has begun.
+    #[inline]
+    pub fn enter() -> Self {
+        let depth = DEPTH.get();
+        if depth == 0 {
+            count();
+        }
+        DEPTH.set(depth + 1);
+        Self(PhantomData)
+    }
+}
+
+impl Drop for Section {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = DEPTH.get() - 1;
+        DEPTH.set(depth);
+        if depth == 0 {
+            own_counter().0.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+thread_local! {
+    /// The number of sections that the thread is in, one inside the other.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+    /// The place of the thread's counter.
+    static COUNTER: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A number of threads that are in a section, in cache lines of its own.
+#[repr(align(128))]
+struct Counter(AtomicUsize);
+
+/// Several, so that threads which take different locks share no cache line.
+static COUNTERS: [Counter; 16] = [const { Counter(AtomicUsize::new(0)) }; 16];
+
+/// The number of forks that have begun.
+static FORKS: AtomicUsize = AtomicUsize::new(0);
+
+/// The time that a fork waits for other threads: longer than any of them holds a lock.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause between two looks at what other threads do.
+const PAUSE: Duration = Duration::from_micros(50);
+
+fn own_counter() -> &'static Counter {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let mut place = COUNTER.get();
+    if place == usize::MAX {
+        place = NEXT.fetch_add(1, Ordering::Relaxed);
+        COUNTER.set(place);
+    }
+    &COUNTERS[place % COUNTERS.len()]
+}
+
+fn count() {
+    watch_forks();
+    let counter = &own_counter().0;
+    loop {
+        // Either this sees that a fork has begun, or the fork sees that the thread is counted.
+        counter.fetch_add(1, Ordering::SeqCst);
+        if FORKS.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        counter.fetch_sub(1, Ordering::SeqCst);
+        while FORKS.load(Ordering::SeqCst) != 0 {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// The number of threads that are counted.
+fn counted() -> usize {
+    let counters = COUNTERS.iter();
+    counters
+        .map(|counter| counter.0.load(Ordering::SeqCst))
+        .sum()
+}
+
+/// 1 if the calling thread is counted.
+fn own_count() -> usize {
+    usize::from(DEPTH.get() > 0)
+}
+
+/// Waits, at most for [`PATIENCE`], until no other thread is counted; none will be.
+extern "C" fn begins() {
+    FORKS.fetch_add(1, Ordering::SeqCst);
+    let started = Instant::now();
+    while counted() > own_count() && started.elapsed() < PATIENCE {
+        thread::sleep(PAUSE);
+    }
+}
+
+/// In the parent: lets other threads go on.
+extern "C" fn is_over() {
+    // Where this was registered after the fork had begun, that was not counted.
+    let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |forks| {
+        forks.checked_sub(1)
+    });
+}
+
+/// In the child, which has no other threads.
+extern "C" fn has_made_a_child() {
+    for counter in &COUNTERS {
+        counter.0.store(0, Ordering::SeqCst);
+    }
+    own_counter().0.store(own_count(), Ordering::SeqCst);
+    FORKS.store(0, Ordering::SeqCst);
+}
+
+/// Has the C library call what belongs to a fork, once. Two threads that come at once register it
+/// twice, as does a child of a parent that was about to: so what is called counts.
+#[inline]
+fn watch_forks() {
+    static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+    if !IS_WATCHED.load(Ordering::Acquire) {
+        // Without memory for it the next lock tries again.
+        IS_WATCHED.store(is_registered(), Ordering::Release);
+    }
+}
+
+#[cold]
+fn is_registered() -> bool {
+    // Miri has no forks.
+    if cfg!(miri) {
+        return true;
+    }
+    unsafe extern "C" {
+        fn pthread_atfork(
+            before: extern "C" fn(),
+            in_parent: extern "C" fn(),
+            in_child: extern "C" fn(),
+        ) -> c_int;
+    }
+    // SAFETY: POSIX's function. What it is given stays: the library is never unloaded.
+    unsafe { pthread_atfork(begins, is_over, has_made_a_child) == 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+use super::*;
+
+/// Calls `work` on three other threads, again and again, while `body` runs.
+fn beside(work: impl Fn() + Sync, body: impl FnOnce()) {
+    /// Says that it is over, also after a panic.
+    struct End<'a>(&'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _end = End(&is_over);
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    work();
+                }
+            });
+        }
+        body();
+    });
+}
+
+/// The exit code of a child that runs `body`; a signal's number, negated, of one that was killed. A
+/// child that takes ten seconds is.
+fn in_a_child(body: impl FnOnce()) -> i32 {
+    // SAFETY: the child calls nothing that another thread of this process may hold a lock for, but
+    // what is tested, and leaves without a return.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "no child could be made");
+    if child == 0 {
+        // SAFETY: kills this process alone.
+        unsafe { libc::alarm(10) };
+        body();
+        // SAFETY: ends this process alone.
+        unsafe { libc::_exit(7) };
+    }
+    let mut status = 0;
+    // SAFETY: a child of this process, and a place for a number.
+    let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+    assert_eq!(ended, child);
+    match libc::WIFEXITED(status) {
+        true => libc::WEXITSTATUS(status),
+        false => -libc::WTERMSIG(status),
+    }
+}
+
+fn a_while() {
+    thread::sleep(Duration::from_micros(200));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn a_child_can_take_what_other_threads_held() {
+    static ONE: Mutex<u32> = Mutex::new(0);
+    static MANY: RwLock<u32> = RwLock::new(0);
+    let work = || {
+        let mut one = ONE.lock();
+        a_while();
+        // One inside the other, also when a fork waits.
+        *MANY.write() += 1;
+        a_while();
+        *one += 1;
+        drop(one);
+        let many = MANY.read();
+        a_while();
+        drop(many);
+        a_while();
+    };
+    beside(work, || {
+        for _ in 0..100 {
+            let ended = in_a_child(|| {
+                *ONE.lock() += 1;
+                *MANY.write() += 1;
+                assert!(ONE.try_lock().is_some());
+            });
+            assert_eq!(ended, 7);
+            a_while();
+        }
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn a_child_has_values_that_another_thread_was_making() {
+    for _ in 0..50 {
+        let place = OnceLock::new();
+        let make = || {
+            a_while();
+            3
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| assert_eq!(*place.get_or_init(make), 3));
+            while counted() == 0 && place.get().is_none() {
+                std::hint::spin_loop();
+            }
+            let ended = in_a_child(|| assert_eq!(*place.get_or_init(make), 3));
+            assert_eq!(ended, 7);
+        });
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn a_thread_that_holds_a_lock_may_fork() {
+    static HELD: Mutex<u32> = Mutex::new(0);
+    static FREE: Mutex<u32> = Mutex::new(0);
+    let started = Instant::now();
+    let held = HELD.lock();
+    let ended = in_a_child(|| {
+        assert!(HELD.try_lock().is_none());
+        *FREE.lock() += 1;
+    });
+    assert_eq!(ended, 7);
+    assert!(started.elapsed() < PATIENCE / 2);
+    drop(held);
+    *FREE.lock() += 1;
+    assert_eq!(in_a_child(|| *HELD.lock() += 1), 7);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn many_threads_fork_at_once() {
+    static SHARED: Mutex<u32> = Mutex::new(0);
+    let work = || {
+        *SHARED.lock() += 1;
+        assert_eq!(in_a_child(|| *SHARED.lock() += 1), 7);
+    };
+    beside(work, || (0..30).for_each(|_| work()));
+    // None is left that would be waited for.
+    *SHARED.lock() += 1;
+}
+
+#[test]
+fn locks_hold_others_off_and_panics_do_not_poison_them() {
+    let lock = Mutex::new(0);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..100).for_each(|_| *lock.lock() += 1));
+        }
+    });
+    assert_eq!(*lock.lock(), 400);
+    let held = lock.lock();
+    assert!(lock.try_lock().is_none());
+    MutexGuard::unlock_fair(held);
+    let panics = || {
+        let _held = lock.lock();
+        panic!("while the lock is held");
+    };
+    let caught = thread::scope(|scope| scope.spawn(panics).join());
+    assert!(caught.is_err());
+    assert_eq!(*lock.lock(), 400);
+    assert_eq!(DEPTH.get(), 0);
+}
