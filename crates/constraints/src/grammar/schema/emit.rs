@@ -202,7 +202,12 @@ impl Emitter {
             Ok(Ok(dfa)) if dfa.is_empty() => Ok(Vec::new()),
             Ok(Ok(dfa)) => Ok(vec![vec![self.output.automaton(&dfa, false)?]]),
             Err(_) => {
-                let refusal = self.too_large(at, "multipleOf");
+                let keyword = match numbers {
+                    Numbers { multiples, .. } if !multiples.is_empty() => "multipleOf",
+                    Numbers { min: Some(_), .. } => "minimum",
+                    _ => "maximum",
+                };
+                let refusal = self.too_large(at, keyword);
                 self.compiler.leave_out(refusal)?;
                 Ok(vec![self.free_number(numbers.integer == Some(true))?])
             }

@@ -538,6 +538,16 @@ fn texts_that_are_no_schema_are_refused_with_their_place() {
 }
 
 #[test]
+fn what_is_too_large_among_numbers_is_named() {
+    let digits = "1".repeat(100_000);
+    for keyword in ["minimum", "maximum", "multipleOf"] {
+        let schema = format!(r#"{{"type":"number","{keyword}":{digits}}}"#);
+        let refusal = compile(schema.as_bytes(), Options::default()).expect_err(keyword);
+        assert_eq!(refusal.keyword, keyword, "{}", refusal.why);
+    }
+}
+
+#[test]
 fn work_on_a_schema_is_bounded() {
     let n = 14;
     let any: Vec<String> = (0..n)
