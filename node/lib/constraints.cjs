@@ -47,9 +47,15 @@ function flags(options) {
     return bits;
 }
 
-/** JSON in a string as it is, or that of a value. */
+/** JSON in a string as it is, or that of a value without numbers that JSON lacks. */
 function json(value, what) {
-    const found = typeof value === "string" ? value : JSON.stringify(value);
+    const isFinite = (key, part) => {
+        if (typeof part === "number" && !Number.isFinite(part)) {
+            throw invalid(`${what} has ${part} at ${JSON.stringify(key)}, which is no JSON`);
+        }
+        return part;
+    };
+    const found = typeof value === "string" ? value : JSON.stringify(value, isFinite);
     return text(found, what);
 }
 
