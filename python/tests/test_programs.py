@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -306,6 +309,49 @@ def test_what_is_no_library_is_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(_elf.NotElf):
             _elf.read(path)
+
+
+def pretended(*sections, size=64, rest=b""):
+    """A file with these sections, of type, offset, size and link."""
+    head = bytearray(b"\x7fELF\x02\x01\x01".ljust(64, b"\0"))
+    struct.pack_into("<Q", head, 40, 64)
+    struct.pack_into("<HHH", head, 54, 56, 0, size)
+    struct.pack_into("<H", head, 60, len(sections))
+    tables = (
+        struct.pack("<IIQQQQIIQQ", 0, kind, 0, 0, offset, length, link, 0, 0, 0)
+        for kind, offset, length, link in sections
+    )
+    return bytes(head) + b"".join(tables) + rest
+
+
+MANY = 20_000
+BEHIND = 64 + 64 * MANY
+ZEROS = b"\0" * 4_800_000
+VERSIONS = struct.pack("<HHIII", 1, 10_000, 0, 0, 16) * 30_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pretended(*[(11, 64, 4_000_000, 0)] * 65_535, size=0),
+        pretended(*[(11, BEHIND, len(ZEROS), 0)] * MANY, rest=ZEROS),
+        pretended(*[(7, BEHIND, len(ZEROS), 0)] * MANY, rest=ZEROS),
+        pretended((0x6FFFFFFE, 192, 64, 1), (3, 10, 1, 0), rest=VERSIONS),
+        pretended(
+            (11, 192, len(ZEROS), 1),
+            (3, 192 + len(ZEROS), 8_000_001, 0),
+            rest=ZEROS + b"n" * 8_000_000 + b"\0",
+        ),
+    ],
+    ids=["sections of no size", "many symbols", "many notes", "many versions", "long names"],
+)
+def test_what_pretends_to_be_a_library_is_answered_soon(tmp_path, content):
+    path = tmp_path / "lib.so"
+    path.write_bytes(content)
+    begun = time.monotonic()
+    with contextlib.suppress(_elf.NotElf):
+        _elf.read(path)
+    assert time.monotonic() - begun < 60
 
 
 def test_the_wheels_tag_is_honest(preload):

@@ -19,6 +19,12 @@ _NT_GNU_BUILD_ID = 3
 _MACHINES = {3: "i686", 21: "ppc64le", 40: "armv7l", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
+_SECTION_SIZE = 64
+_SEGMENT_SIZE = 56
+_MOST_WORK = 1 << 26
+"""How many bytes of tables and names are read of one file, whatever its numbers say."""
+
+
 class NotElf(ValueError):
     """The file is no 64-bit little-endian ELF library or program."""
 
@@ -58,6 +64,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._data = path.read_bytes()
+        self._left = _MOST_WORK
         if self._data[:6] != b"\x7fELF\x02\x01" or len(self._data) < 64:
             raise NotElf(f"{path} is no 64-bit library or program of Linux")
 
@@ -83,13 +90,24 @@ class _Reader:
                 elf.build_id = elf.build_id or self._build_id(section)
         return elf
 
+    def _spend(self, size: int) -> None:
+        """Counts what is read: tables may overlap, and follow each other in circles."""
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("its tables are too large, or refer to each other in a circle")
+
     def _text(self, offset: int) -> str:
-        return self._data[offset : self._data.index(b"\0", offset)].decode("utf-8", "replace")
+        text = self._data[offset : self._data.index(b"\0", offset, offset + self._left + 1)]
+        self._spend(len(text))
+        return text.decode("utf-8", "replace")
 
     def _interpreter(self) -> Optional[str]:
         (start,) = struct.unpack_from("<Q", self._data, 32)
         size, count = struct.unpack_from("<HH", self._data, 54)
+        if count and size != _SEGMENT_SIZE:
+            raise ValueError(f"its segments have {size} bytes each")
         for i in range(count):
+            self._spend(size)
             kind, _, offset = struct.unpack_from("<IIQ", self._data, start + i * size)
             if kind == _PT_INTERP:
                 return self._text(offset)
@@ -98,8 +116,11 @@ class _Reader:
     def _sections(self) -> List[_Section]:
         (start,) = struct.unpack_from("<Q", self._data, 40)
         size, count = struct.unpack_from("<HH", self._data, 58)
+        if count and size != _SECTION_SIZE:
+            raise ValueError(f"its sections have {size} bytes each")
         sections = []
         for i in range(count):
+            self._spend(size)
             at = start + i * size
             (kind,) = struct.unpack_from("<I", self._data, at + 4)
             offset, length, link = struct.unpack_from("<QQI", self._data, at + 24)
@@ -108,6 +129,7 @@ class _Reader:
 
     def _dynamic(self, section: _Section, strings: _Section, elf: Elf) -> None:
         for at in range(section.offset, section.offset + section.size, 16):
+            self._spend(16)
             tag, value = struct.unpack_from("<qQ", self._data, at)
             if tag == _DT_NEEDED:
                 elf.needed.append(self._text(strings.offset + value))
@@ -116,6 +138,7 @@ class _Reader:
 
     def _symbols(self, section: _Section, strings: _Section, elf: Elf) -> None:
         for at in range(section.offset + 24, section.offset + section.size, 24):
+            self._spend(24)
             name, _, _, index = struct.unpack_from("<IBBH", self._data, at)
             names = elf.exports if index != 0 else elf.imports
             names.add(self._text(strings.offset + name))
@@ -123,10 +146,12 @@ class _Reader:
     def _versions(self, section: _Section, strings: _Section, elf: Elf) -> None:
         at = section.offset
         while True:
+            self._spend(16)
             _, count, file, first, following = struct.unpack_from("<HHIII", self._data, at)
             names = elf.versions.setdefault(self._text(strings.offset + file), set())
             entry = at + first
             for _ in range(count):
+                self._spend(16)
                 _, _, _, name, next_entry = struct.unpack_from("<IHHII", self._data, entry)
                 names.add(self._text(strings.offset + name))
                 entry += next_entry
@@ -143,6 +168,7 @@ class _Reader:
     def _notes(self, section: _Section) -> Iterator[Tuple[int, bytes, bytes]]:
         at, end = section.offset, section.offset + section.size
         while at + 12 <= end:
+            self._spend(12)
             name_size, size, kind = struct.unpack_from("<III", self._data, at)
             name_at = at + 12
             content_at = name_at + (name_size + 3) // 4 * 4
