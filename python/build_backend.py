@@ -33,6 +33,7 @@ SOURCES = (
     "LICENSE-MIT",
     "build.rs",
     "benches",
+    "cli",
     "crates",
     "examples",
     "include",

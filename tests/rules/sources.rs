@@ -8,7 +8,8 @@ pub fn root() -> &'static Path {
 }
 
 /// The sources of the product.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
+    "cli/src",
     "src",
     "crates/constraints/src",
     "crates/kernels/src",
@@ -441,6 +442,7 @@ fn prose_is_wrapped() {
         "crates",
         "tests",
         "benches",
+        "cli/src",
         "preload/src",
         "vendor-llama-cpp/src",
         "fuzz/fuzz_targets",

@@ -1,0 +1,198 @@
+//! The shared libraries: where they are, and the functions that this program calls.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::{Path, PathBuf};
+
+use libloading::Library;
+
+const FILE: &str = if cfg!(windows) {
+    "llama_sieve.dll"
+} else if cfg!(target_os = "macos") {
+    "libllama_sieve.dylib"
+} else {
+    "libllama_sieve.so"
+};
+
+/// By which the dynamic linker finds an installed one.
+const SONAME: &str = if cfg!(all(unix, not(target_os = "macos"))) {
+    "libllama_sieve.so.0"
+} else {
+    FILE
+};
+
+const PRELOAD: &str = "libllama_sieve_preload.so";
+
+/// Names another library than the one beside this program, as for Python and Node.
+const VARIABLE: &str = "LLAMA_SIEVE_LIBRARY";
+
+/// Folders, from this program's own, in which a package may have put the libraries: beside it, as
+/// cargo and the wheel do, or in `lib` beside `bin`, as an archive or an installation does.
+fn folders() -> Vec<PathBuf> {
+    let program = std::env::current_exe().and_then(std::fs::canonicalize);
+    let Some(own) = program.ok().and_then(|p| p.parent().map(Path::to_owned)) else {
+        return Vec::new();
+    };
+    let lib = own.join("../lib");
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    vec![own, lib.clone(), lib.join(multiarch), lib.join("../lib64")]
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let files = folders().into_iter().map(|folder| folder.join(name));
+    let found = files.into_iter().find(|file| file.is_file())?;
+    std::fs::canonicalize(found).ok()
+}
+
+/// The library for LD_PRELOAD: beside this program, or beside the library that the environment
+/// names.
+pub fn preload() -> Result<PathBuf, String> {
+    let named = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let beside = named.and_then(|file| std::fs::canonicalize(file.parent()?.join(PRELOAD)).ok());
+    beside.or_else(|| find(PRELOAD)).ok_or_else(|| {
+        let places: Vec<String> = folders().iter().map(|f| f.display().to_string()).collect();
+        format!(
+            "{PRELOAD} is not in {}: install it beside this program, or let {VARIABLE} name the \
+             libllama_sieve.so that lies beside it",
+            places.join(", ")
+        )
+    })
+}
+
+/// Room for a grammar; a longer one is written at the second call.
+const USUAL_GRAMMAR: usize = 1 << 20;
+
+/// The library, loaded; it stays so until the process ends.
+pub struct Sieve {
+    library: Library,
+    pub path: PathBuf,
+}
+
+impl Sieve {
+    /// Loads the library, or says where none was found.
+    pub fn load() -> Result<Self, String> {
+        let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+        let path = named
+            .map(PathBuf::from)
+            .or_else(|| find(FILE))
+            .unwrap_or_else(|| SONAME.into());
+        // SAFETY: the library's initialisers are ours, or those of what the user has named.
+        let library = unsafe { Library::new(&path) }.map_err(|error| {
+            format!(
+                "{} cannot be loaded: {error}. It belongs beside this program, or in lib beside \
+                 its bin; {VARIABLE} names another",
+                path.display()
+            )
+        })?;
+        Ok(Self { library, path })
+    }
+
+    /// The function of that name.
+    ///
+    /// # Safety
+    /// `T` is the type that the header gives it.
+    unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, String> {
+        // SAFETY: the caller knows the type.
+        let found = unsafe { self.library.get::<T>(name.as_bytes()) };
+        found.map(|function| *function).map_err(|_| {
+            format!(
+                "{} has no {name}: it is another library, or older than this program",
+                self.path.display()
+            )
+        })
+    }
+
+    fn text_of(&self, name: &str) -> Result<String, String> {
+        // SAFETY: the header's type of all functions by which this is called.
+        let ask: unsafe extern "C" fn() -> *const c_char = unsafe { self.function(name) }?;
+        // SAFETY: it is never NULL, and valid until this thread calls that function again.
+        let text = unsafe { CStr::from_ptr(ask()) };
+        Ok(text.to_string_lossy().into_owned())
+    }
+
+    pub fn version(&self) -> Result<String, String> {
+        self.text_of("llama_sieve_version")
+    }
+
+    /// The instruction set that it uses on this machine.
+    pub fn simd(&self) -> Result<String, String> {
+        self.text_of("llama_sieve_simd")
+    }
+
+    /// How the bound host computes, where builds differ.
+    pub fn host_profile(&self) -> Result<String, String> {
+        self.text_of("llama_sieve_host_profile")
+    }
+
+    pub fn last_error(&self) -> String {
+        self.text_of("llama_sieve_last_error")
+            .unwrap_or_else(|why| why)
+    }
+
+    /// Has it use the llama.cpp of a handle from dlopen, which is never closed.
+    pub fn bind_host(&self, handle: *mut c_void) -> Result<(), String> {
+        // SAFETY: the header's type.
+        let bind: unsafe extern "C" fn(*mut c_void) -> c_int =
+            unsafe { self.function("llama_sieve_bind_host") }?;
+        // SAFETY: the handle stays open.
+        match unsafe { bind(handle) } {
+            0 => Ok(()),
+            _ => Err(self.last_error()),
+        }
+    }
+
+    /// Compares a kind of sampler with the bound host's own: 0, or a code and why.
+    pub fn certify(&self, kind: &str, build: i32) -> Result<(i32, String), String> {
+        // SAFETY: the header's type; a host's exception passes through, hence the ABI.
+        let compare: unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int =
+            unsafe { self.function("llama_sieve_certify_build") }?;
+        let name = CString::new(kind).map_err(|error| error.to_string())?;
+        // SAFETY: a C string.
+        let code = unsafe { compare(name.as_ptr(), build) };
+        let reason = if code == 0 {
+            String::new()
+        } else {
+            self.last_error()
+        };
+        Ok((code, reason))
+    }
+
+    /// The grammar of a schema's texts.
+    pub fn json_schema_to_gbnf(&self, schema: &CStr, flags: u32) -> Result<String, String> {
+        // SAFETY: the header's type.
+        let convert: unsafe extern "C" fn(*const c_char, u32, *mut c_char, usize) -> usize =
+            unsafe { self.function("llama_sieve_json_schema_to_gbnf") }?;
+        let mut text = vec![0u8; USUAL_GRAMMAR];
+        let mut write = |text: &mut Vec<u8>| {
+            // SAFETY: a C string, and room for as many bytes as it is told of.
+            unsafe { convert(schema.as_ptr(), flags, text.as_mut_ptr().cast(), text.len()) }
+        };
+        // At once, as far as it goes: each call says again what a lenient one leaves out.
+        let mut size = write(&mut text);
+        if size > text.len() {
+            text.resize(size, 0);
+            size = write(&mut text);
+        }
+        if size == 0 || size > text.len() {
+            let why = self.last_error();
+            let why = why.strip_prefix("llama_sieve_json_schema_to_gbnf: ");
+            return Err(why.map_or_else(|| self.last_error(), str::to_owned));
+        }
+        // Without the NUL.
+        text.truncate(size - 1);
+        String::from_utf8(text).map_err(|error| error.to_string())
+    }
+}
+
+/// The line of `--version`: of the library too, where there is one.
+pub fn versions() -> String {
+    let own = env!("CARGO_PKG_VERSION");
+    let library = Sieve::load().and_then(|sieve| {
+        let (version, simd) = (sieve.version()?, sieve.simd()?);
+        Ok(format!(
+            "library {version} ({simd}), {}",
+            sieve.path.display()
+        ))
+    });
+    let library = library.unwrap_or_else(|why| format!("no library: {why}"));
+    crate::output::printable(&format!("llama-sieve {own}; {library}")) + "\n"
+}
