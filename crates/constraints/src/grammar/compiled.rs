@@ -80,8 +80,7 @@ impl Compiled {
 
     /// The alternatives of a rule.
     pub fn alternatives(&self, rule: u32) -> &[u32] {
-        let alternatives = self.rules.alternatives.get(rule as usize);
-        alternatives.map_or(&[], |alternatives| alternatives)
+        self.rules.alternatives.get(rule)
     }
 
     /// The code points of `piece` behind `start`, in `chars`, and what its end leaves. Bytes that

@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use crate::grammar::hash::{Map, Set};
 use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
+use crate::grammar::lists::Lists;
 use crate::token::Token;
 
 /// A set of code points: one of the listed ranges, or none of them.
@@ -228,7 +229,7 @@ pub struct Rules {
     /// The sequences, by number; the first is the empty one, whose content means nothing.
     pub sequences: Vec<Sequence>,
     /// The alternatives of each rule: numbers of sequences.
-    pub alternatives: Vec<Box<[u32]>>,
+    pub alternatives: Lists,
     /// The counted repetitions, whose items are sequences.
     pub repeats: Vec<Repeat<u32>>,
     /// For each sequence, true if it matches the empty text.
@@ -303,6 +304,8 @@ impl Classes {
 
 /// Room for no more sequences is made before it is known how many there are.
 const MOST_RESERVED: usize = 1 << 12;
+/// The most elements of a rule whose alternatives are searched one by one.
+const FEW_ELEMENTS: usize = 64;
 
 /// An error: there are more sequences than [`MAX_SEQUENCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,25 +321,30 @@ impl Rules {
             item: Element::Alternative,
             rest: EMPTY,
         };
+        let n_elements: usize = rules.iter().map(Vec::len).sum();
         let mut linked = Self {
-            sequences: vec![nothing],
-            alternatives: Vec::with_capacity(rules.len()),
+            sequences: Vec::with_capacity(1 + n_elements.min(MOST_RESERVED)),
+            alternatives: Lists::with_room(rules.len(), rules.len()),
             root: written.root,
             ..Self::default()
         };
-        let n_elements: usize = rules.iter().map(Vec::len).sum();
+        linked.sequences.push(nothing);
         let mut numbers = Map::default();
         numbers.reserve(n_elements.min(MOST_RESERVED));
-        linked.sequences.reserve(n_elements.min(MOST_RESERVED));
+        let mut seen = Set::default();
         for rule in rules {
-            let (mut heads, mut seen) = (Vec::new(), Set::default());
+            seen.clear();
             for alternative in rule.split(is_end) {
                 let head = linked.sequence(alternative, &mut numbers)?;
-                if seen.insert(head) {
-                    heads.push(head);
+                let is_new = match rule.len() <= FEW_ELEMENTS {
+                    true => !linked.alternatives.open().contains(&head),
+                    false => seen.insert(head),
+                };
+                if is_new {
+                    linked.alternatives.add(head);
                 }
             }
-            linked.alternatives.push(heads.into_boxed_slice());
+            linked.alternatives.end();
         }
         for repeat in repeats {
             let item = linked.sequence(&repeat.item, &mut numbers)?;
@@ -355,8 +363,7 @@ impl Rules {
             let Element::Rule(rule) = sequence.item else {
                 return false;
             };
-            let heads = self.alternatives.get(rule as usize).map(|heads| &**heads);
-            let Some(&([head, EMPTY] | [EMPTY, head])) = heads else {
+            let (&[head, EMPTY] | &[EMPTY, head]) = self.alternatives.get(rule) else {
                 return false;
             };
             let ends = std::iter::successors(self.first(head), |first| self.first(first.rest));
@@ -377,41 +384,47 @@ impl Rules {
         let n = self.sequences.len();
         self.may_be_empty = vec![false; n];
         let mut rule_is_empty = vec![false; self.alternatives.len()];
-        // The sequences that wait for a rule, for the rest behind them, and for a repeated item.
-        let mut waiting_for_rule: Vec<Vec<u32>> = vec![Vec::new(); self.alternatives.len()];
-        let mut waiting_for_sequence: Vec<Vec<u32>> = vec![Vec::new(); n];
-        let mut heads: Vec<Vec<u32>> = vec![Vec::new(); n];
-        for (rule, alternatives) in (0..).zip(&self.alternatives) {
-            for &head in alternatives {
-                push_to(&mut heads, head, rule);
-            }
-        }
-        for (number, sequence) in (0..).zip(&self.sequences).skip(1) {
-            push_to(&mut waiting_for_sequence, sequence.rest, number);
-            match sequence.item {
-                Element::Rule(rule) => push_to(&mut waiting_for_rule, rule, number),
+        let numbered = || (0..).zip(&self.sequences).skip(1);
+        // The sequences that wait for a rule, for the rest behind them, and for a repeated item; the
+        // rules that wait for an alternative.
+        let waiting_for_rule = Lists::of(self.alternatives.len(), || {
+            numbered().filter_map(|(number, sequence)| match sequence.item {
+                Element::Rule(rule) => Some((rule, number)),
+                _ => None,
+            })
+        });
+        let waiting_for_rest = Lists::of(n, || {
+            numbered().map(|(number, sequence)| (sequence.rest, number))
+        });
+        let waiting_for_item = Lists::of(n, || {
+            numbered().filter_map(|(number, sequence)| match sequence.item {
                 Element::Repeat(repeat) => {
-                    if let Some(repeat) = self.repeats.get(repeat as usize) {
-                        push_to(&mut waiting_for_sequence, repeat.item, number);
-                    }
+                    let repeat = self.repeats.get(repeat as usize)?;
+                    Some((repeat.item, number))
                 }
-                _ => {}
-            }
-        }
-        let mut found = vec![EMPTY];
+                _ => None,
+            })
+        });
+        let heads = Lists::of(n, || {
+            let rules = (0..).zip(self.alternatives.iter());
+            rules.flat_map(|(rule, heads)| heads.iter().map(move |&head| (head, rule)))
+        });
+        let (mut found, mut to_check) = (vec![EMPTY], Vec::new());
         while let Some(sequence) = found.pop() {
             let Some(is_empty @ false) = self.may_be_empty.get_mut(sequence as usize) else {
                 continue;
             };
             *is_empty = true;
-            let mut to_check = take_from(&mut waiting_for_sequence, sequence);
-            for rule in take_from(&mut heads, sequence) {
+            to_check.clear();
+            to_check.extend_from_slice(waiting_for_rest.get(sequence));
+            to_check.extend_from_slice(waiting_for_item.get(sequence));
+            for &rule in heads.get(sequence) {
                 if let Some(is_empty @ false) = rule_is_empty.get_mut(rule as usize) {
                     *is_empty = true;
-                    to_check.append(&mut take_from(&mut waiting_for_rule, rule));
+                    to_check.extend_from_slice(waiting_for_rule.get(rule));
                 }
             }
-            for number in to_check {
+            for &number in &to_check {
                 let is_empty = self.first(number).is_some_and(|first| {
                     self.may_be_empty(first.rest)
                         && match first.item {
@@ -474,30 +487,15 @@ impl Rules {
     /// Bytes that the rules occupy, about.
     pub fn bytes(&self) -> usize {
         let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
-        let heads: usize = self.alternatives.iter().map(|heads| heads.len()).sum();
         self.sequences.len() * size_of::<Sequence>()
             + self.classes.len() * size_of::<Class>()
-            + self.alternatives.len() * size_of::<Box<[u32]>>()
+            + self.alternatives.bytes()
             + ranges * size_of::<(u32, u32)>()
-            + heads * size_of::<u32>()
             + self.repeats.len() * size_of::<Repeat<u32>>()
             + self.may_be_empty.len()
             + self.is_loop.len()
             + size_of_val(&*self.by_number)
     }
-}
-
-fn push_to(lists: &mut [Vec<u32>], list: u32, number: u32) {
-    if let Some(list) = lists.get_mut(list as usize) {
-        list.push(number);
-    }
-}
-
-fn take_from(lists: &mut [Vec<u32>], list: u32) -> Vec<u32> {
-    lists
-        .get_mut(list as usize)
-        .map(std::mem::take)
-        .unwrap_or_default()
 }
 
 /// A rule that may begin with itself, as far as the host's check sees it: it looks behind rules

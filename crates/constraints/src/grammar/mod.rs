@@ -11,7 +11,7 @@
 //! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all.
 //! - [`triggers`][]: what a lazy grammar waits for.
 //! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
-//!   [`hash`][]: how numbers are found.
+//!   [`hash`][]: how numbers are found; [`lists`][]: many lists of them.
 //!
 //! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 
@@ -25,6 +25,7 @@ pub mod gbnf;
 pub mod hash;
 pub mod host_work;
 pub mod limits;
+pub mod lists;
 pub mod mask;
 pub mod masks;
 pub mod nodes;

@@ -27,7 +27,7 @@ fn alternatives_nest_as_deep_as_texts_are_long() {
     let text = "a".repeat(3000);
     let texts: Vec<&str> = (0..3000).map(|n| &text[..n]).collect();
     let rules = alternatives(&texts);
-    assert!(rules.may_be_empty(rules.alternatives[rules.root as usize][0]));
+    assert!(rules.may_be_empty(rules.alternatives.get(rules.root)[0]));
 }
 
 #[test]

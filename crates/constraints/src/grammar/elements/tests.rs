@@ -42,7 +42,7 @@ fn equal_alternatives_are_one() {
     }
     rule.resize(2000, Element::Alternative);
     let rules = Rules::link(written(&[rule])).expect("not recursive");
-    assert_eq!(rules.alternatives[0].len(), 71);
+    assert_eq!(rules.alternatives.get(0).len(), 71);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn equal_rests_are_one_sequence() {
     let (a, b) = (Element::Class(0), Element::Class(1));
     let rule = vec![a, b, Element::Alternative, b, Element::Alternative, b, b];
     let rules = Rules::link(written(&[rule])).expect("not recursive");
-    let heads = &rules.alternatives[0];
+    let heads = rules.alternatives.get(0);
     assert_eq!(heads.len(), 3);
     // b; a b; b b; and the empty one.
     assert_eq!(rules.sequences.len(), 4);

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_AUTOMATON_STATES;
+use crate::grammar::lists::Lists;
 use crate::grammar::schema::work::{TooLarge, Work};
 
 /// First and last code point.
@@ -54,15 +55,6 @@ impl State {
         let &(first, _, next) = self.edges.get(at)?;
         (first <= code_point).then_some(next)
     }
-
-    /// The characters that lead to each of the states behind it.
-    pub fn by_target(&self) -> BTreeMap<u32, Vec<Span>> {
-        let mut targets: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
-        for &(first, last, next) in &self.edges {
-            targets.entry(next).or_default().push((first, last));
-        }
-        targets
-    }
 }
 
 /// An automaton; its first state is where a text begins.
@@ -84,12 +76,12 @@ pub fn explore<S: Clone + Eq + Hash>(
     numbers.insert(start, 0);
     let mut states: Vec<State> = Vec::new();
     let mut n_edges = 0;
+    let (mut next, mut merged) = (Vec::new(), Vec::new());
     while let Some(state) = found.get(states.len()).cloned() {
-        let mut next = Vec::new();
         edges(&state, &mut next);
         work.spend(8 * (1 + next.len()))?;
-        let mut merged: Vec<Edge> = Vec::new();
-        for (first, last, target) in next {
+        merged.clear();
+        for (first, last, target) in next.drain(..) {
             let number = match numbers.get(&target) {
                 Some(&number) => number,
                 None => {
@@ -111,7 +103,7 @@ pub fn explore<S: Clone + Eq + Hash>(
         let accepts = accepts(&state);
         states.push(State {
             accepts,
-            edges: merged,
+            edges: merged.clone(),
         });
     }
     Ok(Dfa { states })
@@ -119,6 +111,11 @@ pub fn explore<S: Clone + Eq + Hash>(
 
 /// Stands for "nowhere" in pairs.
 const NOWHERE: u32 = u32::MAX;
+/// The state there.
+static NO_STATE: State = State {
+    accepts: false,
+    edges: Vec::new(),
+};
 
 impl Dfa {
     /// The automaton of every text.
@@ -189,30 +186,28 @@ impl Dfa {
         self.states[at as usize].accepts
     }
 
-    fn pairs(
-        &self,
-        other: &Self,
+    fn pairs<'a>(
+        &'a self,
+        other: &'a Self,
         work: &Work,
         keep: impl Fn(bool, bool) -> bool,
     ) -> Result<Self, TooLarge> {
-        let state = |dfa: &Self, at: u32| dfa.states.get(at as usize).cloned();
+        let state = |dfa: &'a Self, at: u32| dfa.states.get(at as usize).unwrap_or(&NO_STATE);
         let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
         // Where one of both is nowhere, what it would accept does not change any more.
         let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
+        let mut starts: Vec<u32> = Vec::new();
         explore(
             work,
             (0, 0),
             |&(a, b)| keep(accepts(self, a), accepts(other, b)),
             |&(a, b), next| {
-                let (a, b) = (
-                    state(self, a).unwrap_or_default(),
-                    state(other, b).unwrap_or_default(),
-                );
+                let (a, b) = (state(self, a), state(other, b));
                 let n = a.edges.len() + b.edges.len();
                 if work.spend(4 * n).is_err() {
                     return;
                 }
-                let mut starts: Vec<u32> = Vec::with_capacity(2 * n);
+                starts.clear();
                 for &(first, last, _) in a.edges.iter().chain(&b.edges) {
                     starts.extend([first, last + 1]);
                 }
@@ -325,19 +320,17 @@ impl Dfa {
     /// Without the states from which no text ends.
     pub fn trimmed(self) -> Self {
         let n = self.states.len();
-        let mut before: Vec<Vec<u32>> = vec![Vec::new(); n];
-        for (at, state) in (0..).zip(&self.states) {
-            for edge in &state.edges {
-                before[edge.2 as usize].push(at);
-            }
-        }
+        let before = Lists::of(n, || {
+            let states = (0..).zip(&self.states);
+            states.flat_map(|(at, state)| state.edges.iter().map(move |edge| (edge.2, at)))
+        });
         let mut ends = vec![false; n];
         let mut to_do: Vec<u32> = (0..n as u32)
             .filter(|&at| self.states[at as usize].accepts)
             .collect();
         while let Some(at) = to_do.pop() {
             if !std::mem::replace(&mut ends[at as usize], true) {
-                to_do.append(&mut before[at as usize]);
+                to_do.extend_from_slice(before.get(at));
             }
         }
         let mut numbers = vec![NOWHERE; n];

@@ -6,6 +6,9 @@
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
+use std::cell::RefCell;
+
+use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_GROUPS, MAX_SCHEMA_PATTERN};
 use crate::grammar::schema::automaton::{ALL, Dfa, Span, explore};
 use crate::grammar::schema::work::Work;
@@ -455,6 +458,8 @@ struct Node {
 #[derive(Debug, Default)]
 struct Nodes {
     all: Vec<Node>,
+    /// Scratch: false for each of the nodes.
+    seen: RefCell<Vec<bool>>,
 }
 
 impl Nodes {
@@ -529,7 +534,8 @@ impl Nodes {
 
     /// The nodes that are reached without a character, ascending.
     fn reached(&self, from: &[u32], at_start: bool, at_end: bool) -> Vec<u32> {
-        let mut seen = vec![false; self.all.len()];
+        let mut seen = self.seen.take();
+        seen.resize(self.all.len(), false);
         let mut to_do = from.to_vec();
         let mut reached = Vec::new();
         while let Some(at) = to_do.pop() {
@@ -546,6 +552,10 @@ impl Nodes {
                 to_do.extend(&node.at_end);
             }
         }
+        for &at in &reached {
+            seen[at as usize] = false;
+        }
+        self.seen.replace(seen);
         reached.sort_unstable();
         reached
     }
@@ -580,6 +590,8 @@ impl Nodes {
                 if work.spend(4 * n).is_err() {
                     return;
                 }
+                // Many characters lead to the same nodes.
+                let mut known: Map<Vec<u32>, Vec<u32>> = Map::default();
                 for pair in starts.windows(2) {
                     let has = |spans: &[Span]| {
                         let at = spans.partition_point(|span| span.1 < pair[0]);
@@ -592,9 +604,18 @@ impl Nodes {
                         .collect();
                     targets.sort_unstable();
                     targets.dedup();
-                    if !targets.is_empty() {
-                        next.push((pair[0], pair[1] - 1, (false, settled(&targets, false))));
+                    if targets.is_empty() {
+                        continue;
                     }
+                    let settled = match known.get(&targets) {
+                        Some(known) => known.clone(),
+                        None => {
+                            let settled = settled(&targets, false);
+                            known.insert(targets, settled.clone());
+                            settled
+                        }
+                    };
+                    next.push((pair[0], pair[1] - 1, (false, settled)));
                 }
             },
         );

@@ -10,7 +10,7 @@ use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Written
 use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_SCHEMA_ELEMENTS;
 use crate::grammar::schema::automaton::{ALL, Dfa, Shared, Span};
-use crate::grammar::schema::ecma::{common, others, tidied};
+use crate::grammar::schema::ecma::common;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 
 /// Elements one after the other.
@@ -23,29 +23,97 @@ pub struct Output {
     pub written: Written,
     classes: Classes,
     n_elements: usize,
+    /// One hexadecimal digit, by a bit for each of its values.
+    digits: Map<u16, Element>,
     /// Hexadecimal digits, by their number and the values.
-    hexadecimal: Map<(u32, Vec<Span>), Element>,
-    /// The elements behind a backslash, by the characters.
-    escapes: Map<Vec<Span>, Element>,
+    hexadecimal: Map<(u32, Vec<Span>), Sequence>,
+    /// The elements behind `\u` of characters from [`HIGH`] on, by these.
+    high: Map<Vec<Span>, Element>,
+    spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
     /// Automata that were written, of strings (true) and of numbers, kept so that no other is at
     /// their address.
     automata: Map<(usize, bool), (Element, Shared)>,
 }
 
-/// Characters that a string has only as escapes: controls, and what JSON gives a meaning.
-const ESCAPED: [Span; 3] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C)];
-/// Escapes of one letter, and what they stand for.
+/// The spellings of a character of some in a string.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spellings {
+    /// As it is.
+    raw: Option<Element>,
+    /// A backslash, and what follows it.
+    escaped: Option<[Element; 2]>,
+}
+
+impl Spellings {
+    fn all(&self) -> impl Iterator<Item = &[Element]> {
+        let escaped = self.escaped.as_ref().map(<[_; 2]>::as_slice);
+        self.raw
+            .as_slice()
+            .iter()
+            .map(std::slice::from_ref)
+            .chain(escaped)
+    }
+}
+
+/// Characters that a string has as they are: all but controls, and what JSON gives a meaning.
+const RAW: [Span; 4] = [
+    (0x20, 0x21),
+    (0x23, 0x5B),
+    (0x5D, 0xD7FF),
+    (0xE000, 0x10_FFFF),
+];
+/// The first character whose four hexadecimal digits are not two zeros and two others.
+const HIGH: u32 = 0x100;
+/// Escapes of one letter, ascending, and what they stand for.
 const LETTERS: [(char, u32); 8] = [
     ('"', 0x22),
-    ('\\', 0x5C),
     ('/', 0x2F),
+    ('\\', 0x5C),
     ('b', 8),
     ('f', 12),
     ('n', 10),
     ('r', 13),
     ('t', 9),
 ];
+/// The digits of hexadecimal numbers, ascending, and their values.
+const DIGITS: [(char, u32); 22] = [
+    ('0', 0),
+    ('1', 1),
+    ('2', 2),
+    ('3', 3),
+    ('4', 4),
+    ('5', 5),
+    ('6', 6),
+    ('7', 7),
+    ('8', 8),
+    ('9', 9),
+    ('A', 10),
+    ('B', 11),
+    ('C', 12),
+    ('D', 13),
+    ('E', 14),
+    ('F', 15),
+    ('a', 10),
+    ('b', 11),
+    ('c', 12),
+    ('d', 13),
+    ('e', 14),
+    ('f', 15),
+];
+
+/// The characters of those pairs, which ascend, whose value is wanted.
+fn chosen(pairs: &[(char, u32)], is_wanted: impl Fn(u32) -> bool) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::with_capacity(pairs.len());
+    for &(character, _) in pairs.iter().filter(|pair| is_wanted(pair.1)) {
+        let code_point = u32::from(character);
+        match spans.last_mut() {
+            Some(span) if span.1 + 1 == code_point => span.1 = code_point,
+            _ => spans.push((code_point, code_point)),
+        }
+    }
+    spans
+}
 
 fn only(character: char) -> Vec<Span> {
     vec![(u32::from(character), u32::from(character))]
@@ -107,16 +175,22 @@ impl Output {
 
     /// Gives a rule its alternatives.
     pub fn define(&mut self, rule: u32, alternatives: Vec<Sequence>) -> Answer<()> {
-        let mut elements = Vec::new();
-        if alternatives.is_empty() {
-            elements.push(self.nothing()?);
-        }
-        for (i, alternative) in alternatives.into_iter().enumerate() {
+        let n: usize = alternatives.iter().map(|one| one.len() + 1).sum();
+        let mut elements = Vec::with_capacity(n.max(1));
+        for (i, alternative) in alternatives.iter().enumerate() {
             if i > 0 {
                 elements.push(Element::Alternative);
             }
-            elements.extend(alternative);
+            elements.extend_from_slice(alternative);
         }
+        if alternatives.is_empty() {
+            elements.push(self.nothing()?);
+        }
+        self.define_as(rule, elements)
+    }
+
+    /// Gives a rule its alternatives as they are written, one after the other.
+    fn define_as(&mut self, rule: u32, elements: Vec<Element>) -> Answer<()> {
         self.count(elements.len() + 1)?;
         self.written.rules[rule as usize] = elements;
         Ok(())
@@ -160,11 +234,14 @@ impl Output {
         Ok(vec![Element::Repeat(number)])
     }
 
+    /// A character, as it is.
+    fn one(&mut self, character: char) -> Answer<Element> {
+        numbered(self.classes.number_of_one(u32::from(character)))
+    }
+
     /// Characters as they are.
     pub fn raw(&mut self, text: &str) -> Answer<Sequence> {
-        text.chars()
-            .map(|character| self.class(only(character)))
-            .collect()
+        text.chars().map(|character| self.one(character)).collect()
     }
 
     /// The content of a string, each character in the spellings that programs write.
@@ -172,7 +249,7 @@ impl Output {
         text.chars()
             .map(|character| match character {
                 '"' | '\\' | '/' => self.character(only(character)),
-                ' '..='~' => self.class(only(character)),
+                ' '..='~' => self.one(character),
                 _ => self.character(only(character)),
             })
             .collect()
@@ -180,8 +257,9 @@ impl Output {
 
     /// A string with this content, in quotation marks.
     pub fn quoted(&mut self, content: Sequence) -> Answer<Sequence> {
-        let mark = self.class(only('"'))?;
-        let mut quoted = vec![mark];
+        let mark = self.one('"')?;
+        let mut quoted = Vec::with_capacity(content.len() + 2);
+        quoted.push(mark);
         quoted.extend(content);
         quoted.push(mark);
         Ok(quoted)
@@ -193,58 +271,117 @@ impl Output {
             return Ok(known);
         }
         let spellings = self.spellings(&spans)?;
-        let element = self.rule(spellings)?;
+        let element = self.rule(spellings.all().map(<[_]>::to_vec).collect())?;
         self.characters.insert(spans, element);
         Ok(element)
     }
 
-    fn spellings(&mut self, spans: &[Span]) -> Answer<Vec<Sequence>> {
-        let mut spellings = Vec::new();
-        let raw = common(spans, &others(&ESCAPED));
+    fn spellings(&mut self, spans: &[Span]) -> Answer<Spellings> {
+        if let Some(&known) = self.spellings.get(spans) {
+            return Ok(known);
+        }
+        let mut spellings = Spellings::default();
+        let raw = common(spans, &RAW);
         if !raw.is_empty() {
-            spellings.push(vec![self.class(raw)?]);
+            spellings.raw = Some(self.class(raw)?);
         }
         if !spans.is_empty() {
-            spellings.push(vec![self.class(only('\\'))?, self.escape(spans)?]);
+            spellings.escaped = Some([self.one('\\')?, self.escape(spans)?]);
         }
+        self.spellings.insert(spans.to_vec(), spellings);
         Ok(spellings)
     }
 
     /// The element of these characters behind a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
-        if let Some(&known) = self.escapes.get(spans) {
-            return Ok(known);
-        }
         let mut alternatives = Vec::new();
-        let letters = LETTERS.iter().filter(|(_, is)| is_in(spans, *is));
-        let letters = tidied(letters.flat_map(|&(letter, _)| only(letter)).collect());
+        let letters = chosen(&LETTERS, |code_point| is_in(spans, code_point));
         if !letters.is_empty() {
             alternatives.push(vec![self.class(letters)?]);
         }
-        let unit = self.class(only('u'))?;
-        let basic = common(spans, &[(0, 0xFFFF)]);
-        if !basic.is_empty() {
-            alternatives.push(vec![unit, self.hexadecimal(4, basic)?]);
+        let unit = self.one('u')?;
+        let low = self.low(spans)?;
+        if !low.is_empty() {
+            let zero = self.one('0')?;
+            alternatives.push([&[unit, zero, zero], &*low].concat());
         }
-        for (low, high) in pairs(&common(spans, &[(0x10000, 0x10_FFFF)])) {
+        let high = common(spans, &[(HIGH, 0x10_FFFF)]);
+        if !high.is_empty() {
+            alternatives.push(vec![unit, self.high(high)?]);
+        }
+        self.rule(alternatives)
+    }
+
+    /// The last two hexadecimal digits of those of the characters that are below [`HIGH`]; empty
+    /// where there is none.
+    fn low(&mut self, spans: &[Span]) -> Answer<Sequence> {
+        // The last digits, as bits, by the one before.
+        let mut last = [0_u16; 16];
+        for &(from, to) in spans.iter().take_while(|span| span.0 < HIGH) {
+            let to = to.min(HIGH - 1);
+            for (row, digits) in (0..).step_by(16).zip(&mut last) {
+                let (from, to) = (from.max(row), to.min(row + 15));
+                if from <= to {
+                    *digits |= u16::MAX >> (15 - (to - from)) << (from - row);
+                }
+            }
+        }
+        // And those before, by the last ones.
+        let mut pairs: Vec<(u16, u16)> = Vec::new();
+        for (digit, &last) in last.iter().enumerate().filter(|(_, last)| **last != 0) {
+            match pairs.iter_mut().find(|pair| pair.1 == last) {
+                Some(pair) => pair.0 |= 1 << digit,
+                None => pairs.push((1 << digit, last)),
+            }
+        }
+        let mut alternatives = Vec::with_capacity(pairs.len());
+        for (first, last) in pairs {
+            alternatives.push(vec![self.digit(first)?, self.digit(last)?]);
+        }
+        self.either(alternatives)
+    }
+
+    /// The element behind `\u` of characters that are all from [`HIGH`] on.
+    fn high(&mut self, spans: Vec<Span>) -> Answer<Element> {
+        if let Some(&known) = self.high.get(&spans) {
+            return Ok(known);
+        }
+        let mut alternatives = Vec::new();
+        let basic = common(&spans, &[(0, 0xFFFF)]);
+        if !basic.is_empty() {
+            alternatives.push(self.hexadecimal(4, basic)?);
+        }
+        for (low, high) in pairs(&common(&spans, &[(0x10000, 0x10_FFFF)])) {
             let high = self.hexadecimal(4, high)?;
             let low = self.hexadecimal(4, vec![low])?;
-            alternatives.push(vec![unit, high, self.class(only('\\'))?, unit, low]);
+            let between = [self.one('\\')?, self.one('u')?];
+            alternatives.push([&*high, &between, &*low].concat());
         }
         let element = self.rule(alternatives)?;
-        self.escapes.insert(spans.to_vec(), element);
+        self.high.insert(spans, element);
+        Ok(element)
+    }
+
+    /// A hexadecimal digit, of which the value is one of those whose bits are set.
+    fn digit(&mut self, values: u16) -> Answer<Element> {
+        if let Some(&known) = self.digits.get(&values) {
+            return Ok(known);
+        }
+        let digits = chosen(&DIGITS, |value| values >> value & 1 == 1);
+        let element = self.class(digits)?;
+        self.digits.insert(values, element);
         Ok(element)
     }
 
     /// So many hexadecimal digits of which the value is one of these.
-    fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Element> {
+    fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Sequence> {
         let key = (n, values);
-        if let Some(&known) = self.hexadecimal.get(&key) {
-            return Ok(known);
+        if let Some(known) = self.hexadecimal.get(&key) {
+            return Ok(known.clone());
         }
         let bits = 4 * (n - 1);
-        // By what may follow.
-        let mut digits: Vec<(Vec<Span>, Vec<Span>)> = Vec::new();
+        // The first digits, as bits, by what may follow.
+        let mut digits: Vec<(Vec<Span>, u16)> = Vec::new();
         let mut values = &*key.1;
         for digit in 0..16_u32 {
             let (first, last) = (digit << bits, (digit << bits) + ((1 << bits) - 1));
@@ -257,25 +394,30 @@ impl Output {
             if within.is_empty() {
                 continue;
             }
-            let letters = char::from_digit(digit, 16).into_iter();
-            let letters = letters.flat_map(|c| [c, c.to_ascii_uppercase()]);
-            let spans = letters.map(|letter| (u32::from(letter), u32::from(letter)));
             match digits.iter_mut().find(|known| known.0 == within) {
-                Some((_, all)) => all.extend(spans),
-                None => digits.push((within, spans.collect())),
+                Some((_, all)) => *all |= 1 << digit,
+                None => digits.push((within, 1 << digit)),
             }
         }
-        let mut alternatives = Vec::new();
-        for (within, letters) in digits {
-            let mut alternative = vec![self.class(tidied(letters))?];
+        let mut alternatives = Vec::with_capacity(digits.len());
+        for (within, digits) in digits {
+            let mut alternative = vec![self.digit(digits)?];
             if n > 1 {
-                alternative.push(self.hexadecimal(n - 1, within)?);
+                alternative.extend(self.hexadecimal(n - 1, within)?);
             }
             alternatives.push(alternative);
         }
-        let element = self.rule(alternatives)?;
-        self.hexadecimal.insert(key, element);
-        Ok(element)
+        let sequence = self.either(alternatives)?;
+        self.hexadecimal.insert(key, sequence.clone());
+        Ok(sequence)
+    }
+
+    /// One of these; nothing where there is none.
+    fn either(&mut self, mut alternatives: Vec<Sequence>) -> Answer<Sequence> {
+        Ok(match alternatives.len() {
+            0 | 1 => alternatives.pop().unwrap_or_default(),
+            _ => vec![self.rule(alternatives)?],
+        })
     }
 
     /// The texts of an automaton: as the content of a string, or as they are.
@@ -288,25 +430,38 @@ impl Output {
         for _ in &dfa.states {
             self.reserve();
         }
+        let (mut edges, mut spans, mut elements) = (Vec::new(), Vec::new(), Vec::new());
         for (rule, state) in (first..).zip(&dfa.states) {
-            let mut alternatives = Vec::new();
-            for (target, spans) in state.by_target() {
-                let starts = match in_string {
+            edges.clear();
+            edges.extend_from_slice(&state.edges);
+            edges.sort_by_key(|edge| edge.2);
+            elements.clear();
+            for same in edges.chunk_by(|a, b| a.2 == b.2) {
+                let target = same[0].2;
+                spans.clear();
+                spans.extend(same.iter().map(|&(first, last, _)| (first, last)));
+                let spellings = match in_string {
                     true => self.spellings(&spans)?,
-                    false => vec![vec![self.class(spans)?]],
+                    false => Spellings {
+                        raw: Some(self.class(spans.clone())?),
+                        escaped: None,
+                    },
                 };
-                let is_last = is_last(dfa, target);
-                for mut start in starts {
-                    if !is_last {
-                        start.push(Element::Rule(first + target));
+                let behind = (!is_last(dfa, target)).then_some(Element::Rule(first + target));
+                for spelling in spellings.all() {
+                    if !elements.is_empty() {
+                        elements.push(Element::Alternative);
                     }
-                    alternatives.push(start);
+                    elements.extend_from_slice(spelling);
+                    elements.extend(behind);
                 }
             }
-            if state.accepts {
-                alternatives.push(Vec::new());
+            match (elements.is_empty(), state.accepts) {
+                (true, false) => elements.push(self.nothing()?),
+                (false, true) => elements.push(Element::Alternative),
+                _ => {}
             }
-            self.define(rule, alternatives)?;
+            self.define_as(rule, elements.clone())?;
         }
         let element = Element::Rule(first);
         self.automata.insert(key, (element, Arc::clone(dfa)));

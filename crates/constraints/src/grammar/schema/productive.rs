@@ -3,6 +3,7 @@
 // In bounds: numbers of rules and repetitions are positions in the lists of them.
 
 use crate::grammar::elements::{Class, Element, Written};
+use crate::grammar::lists::Lists;
 
 /// True if a text follows the root.
 pub fn has_text(written: &Written) -> bool {
@@ -35,22 +36,20 @@ impl Productive {
             rules: vec![false; n_rules],
             repeats: vec![false; written.repeats.len()],
         };
-        // Those that wait for a rule, or, behind these, for a repetition's item.
-        let mut waiting: Vec<Vec<usize>> = vec![Vec::new(); n_rules + written.repeats.len()];
         let node = |element: &Element| match *element {
-            Element::Rule(rule) => Some(rule as usize),
-            Element::Repeat(repeat) => Some(n_rules + repeat as usize),
+            Element::Rule(rule) => Some(rule),
+            Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
             _ => None,
         };
-        for (at, rule) in written.rules.iter().enumerate() {
-            rule.iter()
-                .filter_map(node)
-                .for_each(|of| waiting[of].push(at));
-        }
-        for (at, repeat) in written.repeats.iter().enumerate() {
-            let items = repeat.item.iter().filter_map(node);
-            items.for_each(|of| waiting[of].push(n_rules + at));
-        }
+        // Those that wait for a rule, or, behind these, for a repetition's item.
+        let waiting = Lists::of(n_rules + written.repeats.len(), || {
+            let items = written.repeats.iter().map(|repeat| &repeat.item);
+            let all = (0..).zip(written.rules.iter().chain(items));
+            all.flat_map(|(at, elements)| {
+                let nodes = elements.iter().filter_map(node);
+                nodes.map(move |of| (of, at))
+            })
+        });
         let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
         while let Some(at) = to_do.pop() {
             let is_found = match at.checked_sub(n_rules) {
@@ -73,7 +72,7 @@ impl Productive {
                     None => found.rules[at] = true,
                     Some(at) => found.repeats[at] = true,
                 }
-                to_do.append(&mut waiting[at]);
+                to_do.extend(waiting.get(at as u32).iter().map(|&at| at as usize));
             }
         }
         found
@@ -89,6 +88,10 @@ pub fn prune(written: &mut Written) -> bool {
     }
     let classes = &written.classes;
     let leads_on = |element: &Element| productive.leads_on(element, classes);
+    let items = written.repeats.iter().map(|repeat| &repeat.item);
+    if written.rules.iter().chain(items).flatten().all(leads_on) {
+        return true;
+    }
     // Repetitions of what no text follows are nothing.
     let is_void: Vec<bool> = written
         .repeats

@@ -173,6 +173,9 @@ pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     Ok(reader.document)
 }
 
+/// So many members of an object are searched one by one.
+const FEW_MEMBERS: usize = 16;
+
 struct Reader<'a> {
     text: &'a str,
     at: usize,
@@ -221,7 +224,7 @@ impl<'a> Reader<'a> {
         let value = match self.peek() {
             Some(b'{') => self.object(id, depth)?,
             Some(b'[') => self.array(id, depth)?,
-            Some(b'"') => Json::String(self.string()?.into()),
+            Some(b'"') => Json::String(self.string()?),
             Some(b'-' | b'0'..=b'9') => self.number()?,
             _ => self.word()?,
         };
@@ -276,8 +279,16 @@ impl<'a> Reader<'a> {
             if self.peek() != Some(b'"') {
                 return Err(self.fault("expected a name in quotation marks"));
             }
-            let name: Rc<str> = self.string()?.into();
-            let place = *places.entry(Rc::clone(&name)).or_insert(members.len());
+            let name = self.string()?;
+            let place = match members.len() {
+                0..FEW_MEMBERS => members.iter().position(|(known, _)| *known == name),
+                _ => {
+                    let known = members.iter().skip(places.len()).zip(places.len()..);
+                    places.extend(known.map(|((name, _), place)| (Rc::clone(name), place)));
+                    places.get(&name).copied()
+                }
+            };
+            let place = place.unwrap_or(members.len());
             if place < members.len() && self.repeated == Repeated::Refused {
                 return Err(self.fault(&format!("the name \"{}\" comes twice", quoted(&*name))));
             }
@@ -333,30 +344,37 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn string(&mut self) -> Answer<String> {
+    fn string(&mut self) -> Answer<Rc<str>> {
         self.at += 1;
-        let mut text = String::new();
+        let plain = self.plain();
+        if self.eat(b'"') {
+            return Ok(plain.into());
+        }
+        let mut text = String::from(plain);
         loop {
-            let rest: &'a str = &self.text[self.at..];
-            let Some(character) = rest.chars().next() else {
-                return Err(self.fault("the string has no end"));
-            };
-            match character {
-                '"' => {
+            match self.peek() {
+                Some(b'"') => {
                     self.at += 1;
-                    return Ok(text);
+                    return Ok(text.into());
                 }
-                '\\' => {
+                Some(b'\\') => {
                     self.at += 1;
                     text.push(self.escape()?);
                 }
-                '\0'..='\x1F' => return Err(self.fault("a control character in a string")),
-                _ => {
-                    self.at += character.len_utf8();
-                    text.push(character);
-                }
+                Some(_) => return Err(self.fault("a control character in a string")),
+                None => return Err(self.fault("the string has no end")),
             }
+            text.push_str(self.plain());
         }
+    }
+
+    /// The characters up to the next that ends a string, begins an escape or may not be in one.
+    fn plain(&mut self) -> &'a str {
+        let rest: &'a str = self.text.get(self.at..).unwrap_or_default();
+        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);
+        let n = rest.bytes().take_while(is_plain).count();
+        self.at += n;
+        rest.get(..n).unwrap_or_default()
     }
 
     fn escape(&mut self) -> Answer<char> {

@@ -1,0 +1,109 @@
+//! Many lists of numbers in two arrays.
+
+/// Lists of numbers, themselves numbered from 0.
+#[derive(Debug)]
+pub struct Lists {
+    /// For each list, the end of it in `all`, behind a zero.
+    ends: Vec<u32>,
+    all: Vec<u32>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self {
+            ends: vec![0],
+            all: Vec::new(),
+        }
+    }
+}
+
+impl Lists {
+    /// Empty, with room for so many lists and numbers in all of them.
+    pub fn with_room(n_lists: usize, n: usize) -> Self {
+        let mut ends = Vec::with_capacity(n_lists + 1);
+        ends.push(0);
+        Self {
+            ends,
+            all: Vec::with_capacity(n),
+        }
+    }
+
+    /// The `n` lists of these pairs of a list and a number in it. The pairs are gone through twice;
+    /// those of other lists are left out.
+    pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
+        // Two places behind its own each list counts its numbers; then one place behind it begins.
+        let mut ends = vec![0_u32; n + 2];
+        let mut n_all = 0;
+        for (list, _) in pairs() {
+            if let Some(count) = ends.get_mut(list as usize + 2) {
+                *count += 1;
+                n_all += 1;
+            }
+        }
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += *end;
+            *end = sum;
+        }
+        let mut all = vec![0; n_all];
+        for (list, number) in pairs() {
+            if let Some(next) = ends.get_mut(list as usize + 1)
+                && let Some(place) = all.get_mut(*next as usize)
+            {
+                *place = number;
+                *next += 1;
+            }
+        }
+        ends.truncate(n + 1);
+        Self { ends, all }
+    }
+
+    /// The number of lists.
+    pub fn len(&self) -> usize {
+        self.ends.len() - 1
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The numbers of a list; none where there is no such list.
+    #[inline]
+    pub fn get(&self, list: u32) -> &[u32] {
+        let ends = self.ends.get(list as usize..).unwrap_or_default();
+        match *ends {
+            [from, to, ..] => self.all.get(from as usize..to as usize).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+
+    /// All lists, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.len() as u32).map(|list| self.get(list))
+    }
+
+    /// The numbers of the list that is not ended yet.
+    pub fn open(&self) -> &[u32] {
+        let from = self.ends.last().copied().unwrap_or(0);
+        self.all.get(from as usize..).unwrap_or_default()
+    }
+
+    /// Adds a number to the list that is not ended yet.
+    pub fn add(&mut self, number: u32) {
+        self.all.push(number);
+    }
+
+    /// Ends the list; the next one begins.
+    pub fn end(&mut self) {
+        self.ends.push(self.all.len() as u32);
+    }
+
+    /// Bytes that they occupy.
+    pub fn bytes(&self) -> usize {
+        (self.ends.len() + self.all.len()) * size_of::<u32>()
+    }
+}
+
+#[cfg(test)]
+mod tests;
