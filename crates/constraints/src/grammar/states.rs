@@ -59,7 +59,7 @@ pub struct Edge {
 }
 
 /// A set of stacks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug)]
 struct State {
     /// True if the empty stack is among them.
     may_end: bool,
@@ -92,7 +92,7 @@ pub struct States {
     /// The edges of all of them.
     n_edges: usize,
     facts: Vec<Facts>,
-    numbers: Map<State, StateId>,
+    numbers: Map<Identity, StateId>,
     counted: Counted,
     /// The most rounds that are counted: more are as good as endless ones for the texts here.
     most_rounds: u32,
@@ -190,30 +190,30 @@ impl States {
 
     /// The number of a set of stacks, whose edges ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
-        let state = State {
-            may_end,
-            edges: edges.into(),
-        };
-        if let Some(&number) = self.numbers.get(&state) {
-            self.budget.would_keep(size_of_state(edges.len()));
-            return number;
-        }
         let mut identity = Identity::of_end(may_end);
         for edge in edges {
             let (sequence, min, max) = self.told_of(grammar, edge.sequence);
             identity.add(sequence, (min, max), self.identities[edge.below as usize]);
         }
+        if let Some(&number) = self.numbers.get(&identity) {
+            let known = &self.all[number as usize];
+            if known.may_end == may_end && *known.edges == *edges {
+                self.budget.would_keep(size_of_state(edges.len()));
+                return number;
+            }
+        }
         self.grow(size_of_state(edges.len()));
-        self.add(state, identity)
+        let edges = edges.into();
+        self.add(State { may_end, edges }, identity)
     }
 
     fn add(&mut self, state: State, identity: Identity) -> StateId {
         let number = self.all.len() as StateId;
         self.n_edges += state.edges.len();
-        self.all.push(state.clone());
+        self.all.push(state);
         self.identities.push(identity);
         self.facts.push(Facts::default());
-        self.numbers.insert(state, number);
+        self.numbers.insert(identity, number);
         number
     }
 

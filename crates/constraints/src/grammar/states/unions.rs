@@ -17,6 +17,9 @@ impl States {
         grammar: &Compiled,
         edges: &[Edge],
     ) -> Result<StateId, TooMuch> {
+        if let [only] = edges {
+            return Ok(only.below);
+        }
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         if states.len() > 2 {
             // Their numbers depend on what was asked before, and which are paired may decide how
