@@ -162,7 +162,7 @@ impl Sieve {
         let convert: unsafe extern "C" fn(*const c_char, u32, *mut c_char, usize) -> usize =
             unsafe { self.function("llama_sieve_json_schema_to_gbnf") }?;
         let mut text = vec![0u8; USUAL_GRAMMAR];
-        let mut write = |text: &mut Vec<u8>| {
+        let write = |text: &mut Vec<u8>| {
             // SAFETY: a C string, and room for as many bytes as it is told of.
             unsafe { convert(schema.as_ptr(), flags, text.as_mut_ptr().cast(), text.len()) }
         };

@@ -385,8 +385,8 @@ impl Rules {
         self.may_be_empty = vec![false; n];
         let mut rule_is_empty = vec![false; self.alternatives.len()];
         let numbered = || (0..).zip(&self.sequences).skip(1);
-        // The sequences that wait for a rule, for the rest behind them, and for a repeated item; the
-        // rules that wait for an alternative.
+        // The sequences that wait for a rule, for the rest behind them, and for a repeated item;
+        // the rules that wait for an alternative.
         let waiting_for_rule = Lists::of(self.alternatives.len(), || {
             numbered().filter_map(|(number, sequence)| match sequence.item {
                 Element::Rule(rule) => Some((rule, number)),
