@@ -17,7 +17,7 @@ pub fn is_left_recursive(rules: &Rules) -> bool {
         let mut changed = false;
         for rule in 0..n {
             let is_empty = |item| matches!(item, Element::Rule(to) if empty[to as usize]);
-            let mut alternatives = rules.alternatives[rule].iter();
+            let mut alternatives = rules.alternatives.get(rule as u32).iter();
             if !empty[rule] && alternatives.any(|&head| items(head).all(is_empty)) {
                 (empty[rule], changed) = (true, true);
             }
@@ -29,7 +29,7 @@ pub fn is_left_recursive(rules: &Rules) -> bool {
     // Which rules a rule may begin with, closed.
     let mut begins = vec![vec![false; n]; n];
     for (rule, begins) in begins.iter_mut().enumerate() {
-        for &head in &rules.alternatives[rule] {
+        for &head in rules.alternatives.get(rule as u32) {
             for item in items(head) {
                 let Element::Rule(to) = item else {
                     break;
