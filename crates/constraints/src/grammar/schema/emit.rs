@@ -35,6 +35,8 @@ pub struct Emitter {
     rules: HashMap<ExprId, u32>,
     to_do: Vec<(ExprId, u32)>,
     space: Sequence,
+    /// Numbers that nothing is said of, and whole ones.
+    free_numbers: [Option<Sequence>; 2],
 }
 
 /// A member that an object names.
@@ -95,6 +97,7 @@ impl Emitter {
             rules: HashMap::default(),
             to_do: Vec::new(),
             space: Vec::new(),
+            free_numbers: Default::default(),
         };
         if !emitter.compiler.options.compact {
             let spaces = vec![(9, 10), (13, 13), (32, 32)];
@@ -215,6 +218,16 @@ impl Emitter {
     }
 
     fn free_number(&mut self, is_integer: bool) -> Answer<Sequence> {
+        let number = usize::from(is_integer);
+        if let Some(known) = &self.free_numbers[number] {
+            return Ok(known.clone());
+        }
+        let made = self.new_free_number(is_integer)?;
+        self.free_numbers[number] = Some(made.clone());
+        Ok(made)
+    }
+
+    fn new_free_number(&mut self, is_integer: bool) -> Answer<Sequence> {
         let digit = self.output.class(vec![(0x30, 0x39)])?;
         let digits = self.output.times(vec![digit], 0, None)?;
         let not_zero = self.output.class(vec![(0x31, 0x39)])?;

@@ -31,11 +31,27 @@ impl Productive {
     }
 
     fn of(written: &Written) -> Self {
+        /// After so many rounds, what is left waits for what it needs.
+        const ROUNDS: usize = 4;
         let n_rules = written.rules.len();
         let mut found = Self {
             rules: vec![false; n_rules],
             repeats: vec![false; written.repeats.len()],
         };
+        // Most refer to what was written later.
+        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).rev().collect();
+        for _ in 0..ROUNDS {
+            to_do.retain(|&at| !found.find(written, at));
+        }
+        if !to_do.is_empty() {
+            found.find_waiting(written, to_do);
+        }
+        found
+    }
+
+    /// Finds the rest, each when what it waits for is found.
+    fn find_waiting(&mut self, written: &Written, mut to_do: Vec<usize>) {
+        let n_rules = written.rules.len();
         let node = |element: &Element| match *element {
             Element::Rule(rule) => Some(rule),
             Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
@@ -50,33 +66,46 @@ impl Productive {
                 nodes.map(move |of| (of, at))
             })
         });
-        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
         while let Some(at) = to_do.pop() {
-            let is_found = match at.checked_sub(n_rules) {
-                None if found.rules[at] => false,
-                None => written.rules[at]
-                    .split(|element| *element == Element::Alternative)
-                    .any(|all| {
-                        all.iter()
-                            .all(|element| found.leads_on(element, &written.classes))
-                    }),
-                Some(at) if found.repeats[at] => false,
-                Some(at) => {
-                    let repeat = &written.repeats[at];
-                    let mut item = repeat.item.iter();
-                    repeat.min == 0 || item.all(|element| found.leads_on(element, &written.classes))
-                }
-            };
-            if is_found {
-                match at.checked_sub(n_rules) {
-                    None => found.rules[at] = true,
-                    Some(at) => found.repeats[at] = true,
-                }
+            if !self.is_found(at) && self.find(written, at) {
                 to_do.extend(waiting.get(at as u32).iter().map(|&at| at as usize));
             }
         }
-        found
     }
+
+    fn is_found(&self, at: usize) -> bool {
+        match at.checked_sub(self.rules.len()) {
+            None => self.rules[at],
+            Some(at) => self.repeats[at],
+        }
+    }
+
+    /// Marks the rule or repetition of this number, if a text follows it by what is marked so far;
+    /// true if so.
+    fn find(&mut self, written: &Written, at: usize) -> bool {
+        let lead_on = |elements: &[Element]| {
+            let mut elements = elements.iter();
+            elements.all(|element| self.leads_on(element, &written.classes))
+        };
+        match at.checked_sub(self.rules.len()) {
+            None => {
+                let mut alternatives = written.rules[at].split(is_end);
+                let is_found = alternatives.any(lead_on);
+                self.rules[at] = is_found;
+                is_found
+            }
+            Some(at) => {
+                let repeat = &written.repeats[at];
+                let is_found = repeat.min == 0 || lead_on(&repeat.item);
+                self.repeats[at] = is_found;
+                is_found
+            }
+        }
+    }
+}
+
+fn is_end(element: &Element) -> bool {
+    *element == Element::Alternative
 }
 
 /// Leaves out the alternatives that no text follows. False, with nothing changed, where no text
@@ -109,7 +138,7 @@ pub fn prune(written: &mut Written) -> bool {
     for rule in &written.rules {
         let mut elements = Vec::with_capacity(rule.len());
         let mut is_first = true;
-        for all in rule.split(|element| *element == Element::Alternative) {
+        for all in rule.split(is_end) {
             if !all.iter().all(leads_on) {
                 continue;
             }

@@ -794,16 +794,20 @@ impl Compiler {
         Ok(shape)
     }
 
+    /// The expressions of which an expression has the values of all.
+    fn parts<'a>(&'a self, expr: &'a ExprId) -> &'a [ExprId] {
+        match self.expr(*expr) {
+            Expr::Any => &[],
+            Expr::And(all) => all,
+            _ => std::slice::from_ref(expr),
+        }
+    }
+
     /// True only if all objects of `a` are of `b`, by what both say.
     fn are_within(&self, a: &Objects, b: &Objects) -> bool {
-        let parts = |expr: ExprId| match self.expr(expr) {
-            Expr::Any => Vec::new(),
-            Expr::And(all) => all.clone(),
-            _ => vec![expr],
-        };
-        let is_within = |a: ExprId, b: ExprId| {
-            let a_parts = parts(a);
-            a == NEVER || parts(b).iter().all(|part| a_parts.contains(part))
+        let is_within = |a: &ExprId, b: &ExprId| {
+            let a_parts = self.parts(a);
+            *a == NEVER || self.parts(b).iter().all(|part| a_parts.contains(part))
         };
         fn has_all<T: PartialEq>(a: &[T], b: &[T]) -> bool {
             b.iter().all(|one| a.contains(one))
@@ -817,7 +821,7 @@ impl Compiler {
             && has_all(&a.witnesses, &b.witnesses)
             && b.named.iter().all(|(name, of_b)| {
                 a.named(name)
-                    .map_or(*of_b == ANY, |of_a| is_within(of_a, *of_b))
+                    .map_or(*of_b == ANY, |of_a| is_within(&of_a, of_b))
             })
             && (b.rests.is_empty() && !self.options.closed
                 || a.named.iter().all(|(name, _)| b.named(name).is_some()))
