@@ -8,20 +8,42 @@ const koffi = require("koffi");
 
 const { errorOf, invalid } = require("./errors.cjs");
 
-/** The file of the library: LLAMA_SIEVE_LIBRARY, or the one in this folder. */
+/** The file of the library: LLAMA_SIEVE_LIBRARY, the one that was built here, or a package's. */
 function file() {
     const named = process.env.LLAMA_SIEVE_LIBRARY;
     if (named) {
         return path.resolve(named);
     }
     const built = path.join(__dirname, "libllama_sieve.so");
-    if (!fs.existsSync(built)) {
+    if (fs.existsSync(built)) {
+        return built;
+    }
+    const name = packageOfThisMachine();
+    try {
+        return require.resolve(`${name}/libllama_sieve.so`);
+    } catch {
         throw new Error(
-            `llama-sieve: ${built} is missing: run "npm run build" in the package's folder, ` +
-                "or let LLAMA_SIEVE_LIBRARY name a libllama_sieve.so",
+            `llama-sieve: the package ${name} is missing, an optional dependency that has the ` +
+                "library: install it, if there is one of that name (npm leaves it out with " +
+                "--omit=optional), or build the library from the repository: " +
+                `"npm run build" in its folder node makes ${built}. Or let LLAMA_SIEVE_LIBRARY ` +
+                "name a libllama_sieve.so",
         );
     }
-    return built;
+}
+
+/** The name of the package with the library for this system, processor and C library. */
+function packageOfThisMachine() {
+    return `@llama-sieve/${process.platform}-${process.arch}${usesMusl() ? "-musl" : ""}`;
+}
+
+/** Whether this is Linux with musl; glibc has its version in Node's report. */
+function usesMusl() {
+    if (process.platform !== "linux") {
+        return false;
+    }
+    const report = process.report?.getReport?.();
+    return report?.header !== undefined && report.header.glibcVersionRuntime === undefined;
 }
 
 const loaded = koffi.load(file());
