@@ -19,11 +19,13 @@ import sys
 import tarfile
 import zipfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "src" / "llama_sieve"
 LIBRARIES = ("libllama_sieve.so", "libllama_sieve_preload.so")
+
+LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
 # What an sdist holds besides this folder: what cargo needs to build the libraries.
 SOURCES = (
@@ -93,7 +95,7 @@ def _build_libraries(settings: Settings) -> List[Path]:
 
 
 def _platform_tag(libraries: List[Path]) -> str:
-    """The tag that says where these libraries run."""
+    """The tag that says where these libraries run: with musl, 1.2 or newer."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import _elf  # type: ignore[import-not-found]
@@ -102,8 +104,10 @@ def _platform_tag(libraries: List[Path]) -> str:
     minor = 17
     machines = set()
     portable = True
+    musl = False
     for library in libraries:
         elf = _elf.read(library)
+        musl |= "libc.so" in elf.needed
         machines.add(elf.machine)
         portable &= all(ALLOWED.fullmatch(name) for name in elf.needed)
         for version in elf.versions.get("libc.so.6", set()) | elf.versions.get("libm.so.6", set()):
@@ -111,10 +115,12 @@ def _platform_tag(libraries: List[Path]) -> str:
             portable &= numbers is not None
             minor = max(minor, int(numbers.group(1)) if numbers else 0)
     (machine,) = machines
+    if musl:
+        return f"musllinux_1_2_{machine}"
     return f"manylinux_2_{minor}_{machine}" if portable else f"linux_{machine}"
 
 
-def _metadata() -> str:
+def _metadata(licenses: Iterable[str] = LICENSES) -> str:
     """METADATA, from pyproject.toml as far as it changes, and from Cargo.toml."""
     text = (HERE / "pyproject.toml").read_text("utf-8")
 
@@ -131,7 +137,7 @@ def _metadata() -> str:
     lines = ["Metadata-Version: 2.4", f"Name: {value('name')}", f"Version: {_version()}"]
     lines.append(f"Summary: {value('description')}")
     lines.append(f"License-Expression: {value('license')}")
-    lines += [f"License-File: {name}" for name in ("LICENSE-APACHE", "LICENSE-MIT")]
+    lines += [f"License-File: {name}" for name in licenses]
     lines.append("Keywords: " + ",".join(values("keywords")))
     lines += [f"Classifier: {name}" for name in values("classifiers")]
     lines.append(f"Requires-Python: {value('requires-python')}")
@@ -142,15 +148,19 @@ def _metadata() -> str:
     return "\n".join(lines) + "\n\n" + (HERE / "README.md").read_text("utf-8")
 
 
-def _dist_info(tag: str) -> Iterator[Tuple[str, bytes]]:
+def _dist_info(
+    tag: str, licenses: Tuple[Tuple[str, bytes], ...] = ()
+) -> Iterator[Tuple[str, bytes]]:
     folder = f"llama_sieve-{_version()}.dist-info"
     wheel = f"Wheel-Version: 1.0\nGenerator: llama-sieve\nRoot-Is-Purelib: false\nTag: {tag}\n"
     scripts = "[console_scripts]\nllama-sieve = llama_sieve.__main__:main\n"
-    yield f"{folder}/METADATA", _metadata().encode()
+    own = [(name, (_repository() / name).read_bytes()) for name in LICENSES]
+    licenses = (*own, *licenses)
+    yield f"{folder}/METADATA", _metadata([name for name, _ in licenses]).encode()
     yield f"{folder}/WHEEL", wheel.encode()
     yield f"{folder}/entry_points.txt", scripts.encode()
-    for name in ("LICENSE-APACHE", "LICENSE-MIT"):
-        yield f"{folder}/licenses/{name}", (_repository() / name).read_bytes()
+    for name, content in licenses:
+        yield f"{folder}/licenses/{name}", content
 
 
 def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
@@ -162,7 +172,7 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
             entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (0o755 if path.endswith(".so") else 0o644) << 16
-            wheel.writestr(entry, content)
+            wheel.writestr(entry, content, compresslevel=9)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
             record.append(f"{path},sha256={digest.decode()},{len(content)}")
         path = f"llama_sieve-{_version()}.dist-info/RECORD"
@@ -192,11 +202,17 @@ def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
     """PEP 517."""
-    libraries = _build_libraries(config_settings)
+    return wheel_of(_build_libraries(config_settings), wheel_directory)
+
+
+def wheel_of(
+    libraries: List[Path], wheel_directory: str, licenses: Tuple[Tuple[str, bytes], ...] = ()
+) -> str:
+    """Writes the wheel that has these libraries, and further licences by name. Returns its name."""
     tag = f"py3-none-{_platform_tag(libraries)}"
     files = list(_python_files())
     files += [(f"llama_sieve/{library.name}", library.read_bytes()) for library in libraries]
-    files += list(_dist_info(tag))
+    files += list(_dist_info(tag, licenses))
     return _write_wheel(wheel_directory, tag, files)
 
 
