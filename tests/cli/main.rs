@@ -3,6 +3,7 @@
 #![cfg(target_os = "linux")]
 
 mod elves;
+mod node;
 #[path = "../preload/programs.rs"]
 mod programs;
 mod running;
