@@ -20,11 +20,25 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Callable, Dict, Iterable, List, NoReturn, Optional, Set, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    NoReturn,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from . import host
 from ._library import InvalidError, error_of, last_error, library
 from ._text import listed
+
+if TYPE_CHECKING:
+    from .extras import Constrain, Extras, Joined, Numbers
 
 _I32, _U32, _F32, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_float, ctypes.c_size_t
 
@@ -293,10 +307,17 @@ def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
 class Patch:
     """A patch of llama-cpp-python, until `undo`. Also a context manager."""
 
-    def __init__(self, module: ModuleType, kinds: Optional[Iterable[str]], verbose: bool) -> None:
+    def __init__(
+        self,
+        module: ModuleType,
+        kinds: Optional[Iterable[str]],
+        verbose: bool,
+        extras: Optional[Extras],
+    ) -> None:
         wanted = _known(kinds)
         self.module = module
         self._depth = 1
+        self._joined: Optional[Joined] = None
         self._stand_ins: Dict[str, Any] = {}
         host.bind_host(module)
         bindings = importlib.import_module(f"{module.__name__}.llama_cpp")
@@ -306,6 +327,10 @@ class Patch:
                 self._stand_ins[symbol_of(kind)] = _Constructor(kind, original, verbose)
         if self._stand_ins:
             self._stand_for_others(bindings)
+        if extras is not None:
+            from .extras import Joined
+
+            self._joined = Joined(module, extras)
         for name, stand_in in self._stand_ins.items():
             _replace(module, name, stand_in.original, stand_in)
 
@@ -335,6 +360,8 @@ class Patch:
                 _current = None
 
     def _undo(self) -> None:
+        if self._joined is not None:
+            self._joined.undo()
         for name, stand_in in self._stand_ins.items():
             # Who kept the stand-in, or wrapped it, gets the host's own from now on.
             stand_in.active = False
@@ -366,11 +393,24 @@ _changes = threading.RLock()
 _current: Optional[Patch] = None
 
 
+def _extras(*wanted: Any) -> Optional[Extras]:
+    """The further samplers that are asked for; None, and no numpy needed, where there are none."""
+    if all(extra is None for extra in wanted):
+        return None
+    from .extras import Extras
+
+    return Extras(*wanted)
+
+
 def patch(
     module: Optional[ModuleType] = None,
     *,
     kinds: Optional[Iterable[str]] = None,
     verbose: Optional[bool] = None,
+    dry: Optional[Numbers] = None,
+    xtc: Optional[Numbers] = None,
+    adaptive_p: Optional[Numbers] = None,
+    grammar: Optional[Constrain] = None,
 ) -> Patch:
     """Makes llama-cpp-python sample with ours, from the next sampler on: the same text, sooner.
 
@@ -381,11 +421,20 @@ def patch(
     patches nest, the outermost counts. What was imported by name before (`from llama_cpp import
     llama_sampler_init_top_k`) is not reached.
 
+    What `Llama` has no arguments for joins each text that it begins from then on, where llama.cpp's
+    own programs have it. `dry`, `xtc` and `adaptive_p` are mappings of the arguments that
+    `samplers` has for them, such as `dry={"multiplier": 0.8}`; seeds are the Llama's, if not given.
+    XTC, and adaptive-p in place of the draw, only where there is a temperature: with
+    `temperature=0` and mirostat the text is as without. `grammar` is a text in GBNF, or makes a
+    constraint of a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost patch may have
+    any of these.
+
     ImportError without llama-cpp-python, NoHostError where its llama.cpp is older than b4662.
     """
     global _current
     if verbose is None:
         verbose = os.environ.get("LLAMA_SIEVE_VERBOSE", "") not in ("", "0")
+    extras = _extras(dry, xtc, adaptive_p, grammar)
     with _changes:
         if module is None:
             module = _current.module if _current else importlib.import_module("llama_cpp")
@@ -396,9 +445,14 @@ def patch(
                     f"{_current.module!r} is patched, and only one can be: unpatch() before "
                     f"{module!r}"
                 )
+            if extras is not None:
+                raise InvalidError(
+                    "llama-cpp-python is patched, and dry, xtc, adaptive_p and grammar are for the "
+                    "outermost patch: unpatch() before"
+                )
             _current._depth += 1
             return _current
-        _current = Patch(module, kinds, verbose)
+        _current = Patch(module, kinds, verbose, extras)
         return _current
 
 
