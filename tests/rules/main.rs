@@ -4,6 +4,7 @@ mod layers;
 #[cfg(target_os = "linux")]
 mod skips;
 mod sources;
+mod stability;
 #[cfg(target_os = "linux")]
 #[path = "../support/toolchain.rs"]
 mod toolchain;
