@@ -28,6 +28,7 @@ static struct llama_sampler * make_eta(void)         { return llama_sieve_init_e
 static struct llama_sampler * make_p_less(void)      { return llama_sieve_init_p_less(true); }
 static struct llama_sampler * make_top_h(void)       { return llama_sieve_init_top_h(0.5f); }
 static struct llama_sampler * make_min_k(void)       { return llama_sieve_init_min_k(0.0f); }
+static struct llama_sampler * make_loop(void)        { return llama_sieve_init_loop_breaker(NULL); }
 static struct llama_sampler * make_quadratic(void) {
     return llama_sieve_init_quadratic(0.2f, 1.5f);
 }
@@ -57,6 +58,7 @@ static const struct {
     { "top-h",       make_top_h,       false },
     { "quadratic",   make_quadratic,   false },
     { "min-k",       make_min_k,       false },
+    { "loop-breaker", make_loop,       false },
 };
 enum { N_SAMPLERS = sizeof(SAMPLERS) / sizeof(SAMPLERS[0]) };
 

@@ -248,7 +248,7 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
  * 2. Samplers
  *
  * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
- * had, and seven that it never had. Each makes a sampler for the host's chain; that of a built-in
+ * had, and nine that it never had. Each makes a sampler for the host's chain; that of a built-in
  * leaves what the built-in leaves.
  * "Disabled" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
  * process, or no memory.
@@ -466,6 +466,136 @@ struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
  have it. Disabled: tau < 0.
  */
 struct llama_sampler *llama_sieve_init_min_k(float tau);
+
+/* The most texts that may be banned. */
+#define LLAMA_SIEVE_BAN_MAX_TEXTS 16384
+
+/* The most bytes of a banned text. */
+#define LLAMA_SIEVE_BAN_MAX_TEXT_BYTES 1024
+
+/* The most bytes of all banned texts together. */
+#define LLAMA_SIEVE_BAN_MAX_BYTES 262144
+
+/*
+ A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
+ Unicode's simple case folding.
+ */
+#define LLAMA_SIEVE_BAN_FOLD_CASE 1
+
+/*
+ Makes a sampler that lets no token through which would complete one of n texts, in whatever
+ tokens it comes: none of them stands in what is generated.
+
+ The text is that of the accepted tokens as hosts show it: those that control, and those that end
+ a generation, have none. flags is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
+ regular expressions, and biases in place of a ban, are not there. Nothing is banned that only
+ begins a text; llama_sieve_ban_rewind tells a host how far to go back for another sentence.
+
+ Put it before the samplers that truncate, so that there are others to choose. It never removes a
+ candidate: where every one is banned they stay, with minus infinity. llama.cpp does not have it.
+
+ vocab is asked within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
+ which text and why, where vocab, texts or one of them is NULL, one is empty or beyond
+ LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
+ LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded, and for other flags.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; texts is NULL or n pointers, each NULL or a C
+ string.
+ */
+struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *vocab,
+                                                   const char *const *texts,
+                                                   size_t n,
+                                                   uint32_t flags);
+
+/*
+ Returns how many of the newest accepted tokens hold the longest begin of a banned text of which
+ one more token would be the end; 0 if there is none.
+
+ It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
+ take so many tokens back, which removes what leads into the text, and go on from there with
+ another token. The sampler goes with them by llama_sampler_reset and by accepting the tokens
+ that are left, or as a clone that was made there. A negative error for NULL, for other samplers,
+ and where the sampler is in use or out of use.
+
+ The caller guarantees:
+ smpl is NULL or a live sampler.
+ */
+int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
+
+/* The longest period of a repetition, in tokens. */
+#define LLAMA_SIEVE_LOOP_MAX_PERIOD 1024
+
+/* The most tokens that a repetition may be asked to have. */
+#define LLAMA_SIEVE_LOOP_MAX_TOKENS 65536
+
+/* The most tokens that a loop breaker forces. */
+#define LLAMA_SIEVE_LOOP_MAX_FORCED 1024
+
+/* Action of a loop breaker: the token that would go on is banned. */
+#define LLAMA_SIEVE_LOOP_BAN 0
+
+/* Action of a loop breaker: the temperature rises until another token is chosen. */
+#define LLAMA_SIEVE_LOOP_TEMPERATURE 1
+
+/* Action of a loop breaker: the tokens of the parameters follow, such as the end of thinking. */
+#define LLAMA_SIEVE_LOOP_FORCE 2
+
+/* Action of a loop breaker: a token follows that ends the generation. */
+#define LLAMA_SIEVE_LOOP_END 3
+
+/*
+ Parameters of a loop breaker. A member that is 0 or NULL has its default: set the struct to 0,
+ and struct_size to its size.
+ */
+typedef struct llama_sieve_loop_params {
+  /* sizeof(llama_sieve_loop_params) of the caller. */
+  size_t struct_size;
+  /* LLAMA_SIEVE_LOOP_*: what ends a repetition. Default LLAMA_SIEVE_LOOP_BAN. */
+  int32_t action;
+  /* The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default. */
+  int32_t max_period;
+  /*
+   The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
+   Default 128: shorter ones are found in tables and lists that are meant so. 1: three copies
+   are enough, of a single token also.
+   */
+  int32_t min_tokens;
+  /*
+   For LLAMA_SIEVE_LOOP_TEMPERATURE: what the logits are divided by, at the next token twice,
+   and so on; above 1. Default 1.5.
+   */
+  float temperature;
+  /* For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied. */
+  const int32_t *tokens;
+  /* 1 to LLAMA_SIEVE_LOOP_MAX_FORCED. */
+  size_t n_tokens;
+  /*
+   For LLAMA_SIEVE_LOOP_END: the vocabulary; asked for the tokens that end a generation, and
+   not kept.
+   */
+  const struct llama_vocab *vocab;
+} llama_sieve_loop_params;
+
+/*
+ Makes a sampler that notices that the accepted tokens repeat, and ends that.
+
+ A repetition is a period of tokens of which the newest three copies or more are equal, with
+ min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period
+ counts. What is done then is the action's; an Info message says it, once for each. Off a
+ repetition no bit of a candidate is changed. Where a ban would leave nothing, and where an
+ earlier sampler has banned what would be forced, nothing is done. A text that is forced, or an
+ end, is put in where an earlier sampler has cut it, but not in an array of one. llama.cpp does
+ not have it; DRY makes a repetition less likely, this one ends it.
+
+ params NULL: the default of everything. NULL, and llama_sieve_last_error names the member, for
+ one that is out of its range, for an unknown struct_size, and without what the action needs.
+
+ The caller guarantees:
+ params is NULL or as long as its struct_size says; its tokens are NULL or n_tokens tokens; its
+ vocab is NULL or a vocabulary of the host.
+ */
+struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loop_params *params);
 
 /*
  Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:

@@ -258,7 +258,33 @@ export const samplers: {
     minK(tau?: number): Sampler;
     /** Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
+    /** Ends a repetition of the newest tokens as its third copy is complete. */
+    loopBreaker(options?: {
+        /** Bans what would go on; divides the logits; lets `tokens` follow; ends the generation. */
+        action?: "ban" | "temperature" | "force" | "end";
+        /** The longest period. Default 1,024. */
+        maxPeriod?: number;
+        /** The least number of tokens of all copies together. Default 128. */
+        minTokens?: number;
+        /** What "temperature" divides by, more at each token. Default 1.5. */
+        temperature?: number;
+        /** What "force" lets follow. */
+        tokens?: Iterable<number>;
+        /** What "end" asks for the tokens that end a generation. */
+        vocab?: Vocab;
+    }): Sampler;
 };
+
+/**
+ * A sampler that lets no token through which would complete one of the texts: none stands in what
+ * is generated, in whatever tokens. In a chain it comes before every sampler that truncates.
+ */
+export class BanStrings extends Sampler {
+    /** `foldCase`: letters that differ in case alone are equal. */
+    constructor(vocab: Vocab, texts: Iterable<string>, options?: { foldCase?: boolean });
+    /** How many of the newest tokens hold the begin of a text that a token would end; 0 if none. */
+    rewind(): number;
+}
 
 /**
  * A sampler that lets only tokens through with which the text can still follow a grammar. It comes

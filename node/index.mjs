@@ -1,6 +1,7 @@
 import all from "./index.cjs";
 
 export const {
+    BanStrings,
     Chain,
     Choice,
     Constraint,

@@ -13,6 +13,14 @@ const init = {
     regex: declare("init_regex", "void *", "void *", "str", "uint32_t"),
     choice: declare("init_choice", "void *", "void *", "const char **", "size_t"),
     tags: declare("init_tags", "void *", "void *", "str", "uint32_t"),
+    banStrings: declare(
+        "init_ban_strings",
+        "void *",
+        "void *",
+        "const char **",
+        "size_t",
+        "uint32_t",
+    ),
     trieSlot: declare("init_trie_slot", "void *", "void *"),
 };
 const toGbnf = declare("json_schema_to_gbnf", "size_t", "str", "uint32_t", "void *", "size_t");
@@ -174,6 +182,21 @@ function forgetVocab(vocab) {
     forget(vocabulary(vocab));
 }
 
+const banRewind = declare("ban_rewind", "int", "void *");
+
+/** A sampler that lets no token through which would complete one of the texts. */
+class BanStrings extends Sampler {
+    constructor(vocab, texts, { foldCase = false } = {}) {
+        const found = [...texts].map((value) => text(value, "text"));
+        const address = vocabulary(vocab);
+        super(init.banStrings(address, found, found.length, foldCase ? 1 : 0));
+    }
+
+    rewind() {
+        return check(banRewind(this.handle));
+    }
+}
+
 const trieSet = declare("trie_set", "int", "void *", "str", "size_t", "int");
 const trieClear = declare("trie_clear", "void", "void *");
 const trieActivate = declare("trie_activate", "int", "void *", "str");
@@ -231,6 +254,7 @@ class TokenTrie extends Sampler {
 }
 
 module.exports = {
+    BanStrings,
     Choice,
     Constraint,
     Grammar,

@@ -120,6 +120,21 @@ const native = {
     quadratic: init("quadratic", "float", "float"),
 };
 
+const LOOP_PARAMS = koffi.struct({
+    struct_size: "size_t",
+    action: "int32_t",
+    max_period: "int32_t",
+    min_tokens: "int32_t",
+    temperature: "float",
+    tokens: "int32_t *",
+    n_tokens: "size_t",
+    vocab: "void *",
+});
+const loopBreaker = init("loop_breaker", koffi.pointer(LOOP_PARAMS));
+
+/** In the order of LLAMA_SIEVE_LOOP_*. */
+const LOOP_ACTIONS = ["ban", "temperature", "force", "end"];
+
 const samplers = {
     greedy: () => native.greedy(),
     dist: (seed) => native.dist(uint32(seed, "seed")),
@@ -180,6 +195,29 @@ const samplers = {
     minK: (tau = 0) => native.minK(number(tau, "tau")),
     quadratic: (factor, curve = 1) =>
         native.quadratic(number(factor, "factor"), number(curve, "curve")),
+    loopBreaker: ({
+        action = "ban",
+        maxPeriod = 0,
+        minTokens = 0,
+        temperature = 0,
+        tokens = [],
+        vocab,
+    } = {}) => {
+        if (!LOOP_ACTIONS.includes(action)) {
+            throw invalid(`the action is one of ${LOOP_ACTIONS.join(", ")}`);
+        }
+        const forced = Array.from(tokens, (token) => int32(token, "token"));
+        return loopBreaker({
+            struct_size: koffi.sizeof(LOOP_PARAMS),
+            action: LOOP_ACTIONS.indexOf(action),
+            max_period: int32(maxPeriod, "maxPeriod"),
+            min_tokens: int32(minTokens, "minTokens"),
+            temperature: number(temperature, "temperature"),
+            tokens: forced,
+            n_tokens: forced.length,
+            vocab: vocab === undefined ? null : vocabulary(vocab),
+        });
+    },
 };
 
 const CHAIN_PARAMS = koffi.struct({ no_perf: "bool" });

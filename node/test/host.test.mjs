@@ -5,6 +5,7 @@ import { after, before, test } from "node:test";
 
 import koffi from "koffi";
 import {
+    BanStrings,
     Chain,
     Choice,
     Grammar,
@@ -131,6 +132,41 @@ test("every sampler is made, and named as llama.cpp's", () => {
     samplers.topH(0.4).close();
     samplers.minK(2).close();
     samplers.quadratic(0.3).close();
+    samplers.loopBreaker({ action: "temperature", temperature: 2 }).close();
+    samplers.loopBreaker({ action: "end", vocab: { model } }).close();
+    assert.throws(() => samplers.loopBreaker({ maxPeriod: 1025 }), /max_period/);
+});
+
+test("a loop is broken at its third copy", () => {
+    const logits = new Float32Array(50).fill(0);
+    logits[3] = 2;
+    logits[4] = 1;
+    const chain = new Chain(samplers.loopBreaker({ minTokens: 1 }), samplers.greedy());
+    chain.accept(3, 3);
+    assert.equal(chain.sample(logits), 3);
+    chain.accept(3);
+    assert.equal(chain.sample(logits), 4);
+    chain.close();
+    const forcing = samplers.loopBreaker({ action: "force", tokens: [7, 8], minTokens: 3 });
+    const other = new Chain(forcing, samplers.greedy());
+    other.accept(3, 3, 3);
+    assert.equal(other.sample(logits), 7);
+    other.accept(7);
+    assert.equal(other.sample(logits), 8);
+    other.close();
+});
+
+test("a banned text never appears", () => {
+    const ban = new BanStrings({ model }, ["the LORD", "Moses"], { foldCase: true });
+    assert.equal(ban.rewind(), 0);
+    const logits = logitsOf(2048, 5);
+    const chain = new Chain(ban, samplers.dist(1));
+    for (let i = 0; i < 50; i++) {
+        chain.accept(chain.sample(logits));
+    }
+    assert.ok(ban.rewind() >= 0);
+    chain.close();
+    assert.throws(() => new BanStrings({ model }, ["a", ""]), /text 1 is empty/);
 });
 
 test("a chain samples a context's logits, and accepts", () => {

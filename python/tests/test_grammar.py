@@ -269,3 +269,29 @@ def test_it_constrains_a_chain(llm, rng):
         tokens.append(token)
     assert llm.detokenize(tokens) in (b"Moses", b"Aaron")
     llama_sieve.forget_vocab(llm)
+
+
+def test_a_banned_text_never_appears(llm, rng):
+    texts = ["the LORD", " of ", "And ", "unto Moses"]
+    for fold_case in (False, True):
+        ban = llama_sieve.BanStrings(llm, texts, fold_case=fold_case)
+        assert ban.rewind() == 0
+        n = llm.n_vocab()
+        written, rewinds = b"", set()
+        with llama_sieve.Chain(ban, samplers.dist(1)) as chain:
+            for _ in range(400):
+                logits = np.full(n, -20, np.float32)
+                logits[rng.integers(0, n, 40)] = 0
+                wanted = texts[rng.integers(len(texts))].encode()
+                logits[tokens_of(llm, wanted)] = 5
+                token = chain.sample(logits)
+                chain.accept(token)
+                written += llm.detokenize([token], special=False)
+                rewinds.add(ban.rewind())
+        read = written.lower() if fold_case else written
+        for text in texts:
+            text = text.lower() if fold_case else text
+            assert text.encode() not in read
+        assert len(rewinds) > 1
+    with pytest.raises(llama_sieve.InvalidError, match="text 1 is empty"):
+        llama_sieve.BanStrings(llm, ["a", ""])

@@ -225,3 +225,38 @@ def test_every_public_name_is_there():
         assert getattr(llama_sieve, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         _ = llama_sieve.nothing
+
+
+def test_a_loop_is_broken_at_its_third_copy(llama_cpp, rng):
+    llama_sieve.bind_host(llama_cpp)
+    logits = rng.normal(0, 1, V).astype(np.float32)
+    logits[[3, 4, 9]] = 9, 8, 7
+    breaker = samplers.loop_breaker(min_tokens=1)
+    with llama_sieve.Chain(breaker, samplers.greedy()) as chain:
+        for token in (5, 3, 5, 3, 5):
+            chain.accept(token)
+            assert chain.sample(logits) == 3
+        chain.accept(3)
+        assert chain.sample(logits) == 3  # 5 would go on.
+        for token in (3, 3):
+            chain.accept(token)
+        assert chain.sample(logits) == 4
+    with llama_sieve.Chain(
+        samplers.loop_breaker("force", tokens=[7, 8], min_tokens=3), samplers.greedy()
+    ) as chain:
+        for token in (3, 3, 3):
+            chain.accept(token)
+        for token in (7, 8):
+            assert chain.sample(logits) == token
+            chain.accept(token)
+        assert chain.sample(logits) == 3
+    for wrong in (
+        {"action": "stop"},
+        {"max_period": 1025},
+        {"min_tokens": -1},
+        {"action": "temperature", "temperature": 0.5},
+        {"action": "force"},
+        {"action": "end"},
+    ):
+        with pytest.raises(llama_sieve.Error):
+            samplers.loop_breaker(**wrong)

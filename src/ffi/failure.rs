@@ -66,6 +66,14 @@ impl Failure {
         }
     }
 
+    /// A failure that the last error says already.
+    pub fn told_already() -> Self {
+        Self {
+            code: last_error::code(),
+            text: Text::Told,
+        }
+    }
+
     /// A failure for want of memory, even for the text of an error.
     pub fn no_memory() -> Self {
         Self {

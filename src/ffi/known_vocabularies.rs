@@ -6,13 +6,14 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::ffi::grammar::proof::found::Proofs;
-use crate::ffi::host::vocabulary::{HostVocabulary, llama_vocab};
+use crate::ffi::host::vocabulary::{HostVocabulary, host_vocabulary, llama_vocab};
 use crate::ffi::host::{Host, host_function};
 use crate::grammar::limits::MAX_VOCABULARIES;
 use crate::grammar::{VocabularyTree, cache};
+use crate::samplers::BanVocabulary;
 use crate::sync::Mutex;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
@@ -36,6 +37,31 @@ pub(super) struct Known {
     pub(super) tree: Arc<VocabularyTree>,
     /// The results of comparing the host's grammars with ours, with this vocabulary.
     pub(super) proofs: Proofs,
+    /// The texts as bans read them, with and without case; made when first asked for.
+    for_bans: [OnceLock<BanVocabulary>; 2],
+}
+
+impl Known {
+    /// Returns the texts as bans read them: letters that differ in case alone are equal if `folds`.
+    ///
+    /// # Safety
+    /// `vocab` is the vocabulary that this is known of, and lives.
+    pub(super) unsafe fn for_bans(
+        &self,
+        vocab: *const llama_vocab,
+        folds: bool,
+    ) -> Result<BanVocabulary, String> {
+        let [exact, folded] = &self.for_bans;
+        let made = if folds { folded } else { exact };
+        if let Some(made) = made.get() {
+            return Ok(made.clone());
+        }
+        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+        let vocabulary = unsafe { host_vocabulary(vocab) }?;
+        // Where two threads make it, one of the two is kept.
+        let new = BanVocabulary::new(&vocabulary, folds);
+        Ok(made.get_or_init(|| new).clone())
+    }
 }
 
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
@@ -70,6 +96,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
         samples,
         tree: Arc::new(VocabularyTree::new(&vocabulary)),
         proofs: Proofs::default(),
+        for_bans: Default::default(),
     });
     let mut all = KNOWN.lock();
     // Another thread may have been quicker.

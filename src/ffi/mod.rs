@@ -8,9 +8,11 @@
 //!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
 //!   samplers.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
-//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`seed`]: `llama_sieve_get_seed`.
+//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: that of banned
+//!   texts, [`loops`]: of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
 
 pub mod attach;
+pub mod bans;
 mod breakers;
 pub mod certificate;
 pub mod chain;
@@ -24,6 +26,7 @@ pub mod host;
 mod known_vocabularies;
 pub mod library;
 mod logits;
+pub mod loops;
 pub mod metrics;
 pub mod samplers;
 pub mod seed;

@@ -32,7 +32,7 @@ use crate::token::Token;
 /// have two addresses.
 macro_rules! vtables {
     ($($name:ident: $sampler:ident,)*) => {
-        $(static $name: Vtable = vtable::<$sampler>();)*
+        $(pub(super) static $name: Vtable = vtable::<$sampler>();)*
 
         /// All vtables of these samplers.
         pub(super) static DROP_INS: [&Vtable; [$(stringify!($name)),*].len()] = [$(&$name),*];

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod adaptive_p;
+pub(crate) mod ban_strings;
 mod disabled;
 pub(crate) mod dist;
 mod dry;
@@ -26,6 +27,7 @@ mod greedy;
 mod infill;
 mod lists;
 mod logit_bias;
+pub(crate) mod loop_breaker;
 mod min_k;
 pub(crate) mod min_p;
 mod mirostat;
@@ -50,6 +52,7 @@ mod xtc;
 
 pub use adaptive_p::AdaptiveP;
 pub(crate) use adaptive_p::Average;
+pub use ban_strings::{BanStrings, BanVocabulary};
 pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
 pub use dry::{Breakers, Dry, DryParams};
@@ -59,6 +62,7 @@ pub use eta_cutoff::EtaCutoff;
 pub use greedy::Greedy;
 pub use infill::Infill;
 pub use logit_bias::LogitBias;
+pub use loop_breaker::{LoopAction, LoopBreaker, LoopParams};
 pub use min_k::MinK;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatV2};

@@ -2,10 +2,12 @@
 
 use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Array, Shape};
-use crate::support::family::FAMILY;
+use crate::support::family::{FAMILY, vocabulary};
 use crate::support::{HostSampler, alone, fresh_rng};
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
+use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
@@ -65,7 +67,20 @@ fn others() -> Vec<HostSampler> {
         sieve::llama_sieve_init_min_k(0.0),
         sieve::llama_sieve_init_quadratic(0.2, 1.5),
     ];
-    made.map(HostSampler::new).into()
+    let texts = [c"the", c"e", c"LORD"].map(std::ffi::CStr::as_ptr);
+    let vocab = vocabulary().cast();
+    // SAFETY: a live vocabulary, and as many strings as is said; NULL is allowed.
+    let others = unsafe {
+        [
+            llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, 0),
+            llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, LLAMA_SIEVE_BAN_FOLD_CASE),
+            llama_sieve_init_loop_breaker(std::ptr::null()),
+        ]
+    };
+    made.into_iter()
+        .chain(others)
+        .map(HostSampler::new)
+        .collect()
 }
 
 /// Nor do those that llama.cpp does not have, on arrays and on logits, with a draw behind them.
@@ -80,10 +95,13 @@ fn no_other_sampler_allocates_after_warm_up() {
         let chain = HostSampler::chain(vec![sampler.clone(), dist]);
         let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];
         let arrays: Vec<Array> = shapes.map(|shape| shape.array(N, &mut rng)).into();
-        let use_all = |mut arrays: Vec<Array>, logits: &[Vec<f32>]| {
+        let mut use_all = |mut arrays: Vec<Array>, logits: &[Vec<f32>]| {
             for (array, logits) in arrays.iter_mut().zip(logits) {
                 sampler.apply(array);
                 sample_logits(&chain, logits);
+                for _ in 0..200 {
+                    sampler.accept(rng.below(2000) as i32);
+                }
             }
             arrays
         };

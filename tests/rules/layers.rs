@@ -29,7 +29,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
     ),
     (
         "crates/constraints/src",
-        &[&["quoted"], &["grammar", "trie"]],
+        &[&["quoted"], &["bans", "grammar", "trie"]],
     ),
     (
         "src",

@@ -1,9 +1,11 @@
 //! The drop-ins, each against llama.cpp's own: equality of everything.
 
+mod bans;
 mod breakers;
 mod cuts;
 mod definitions;
 mod differential;
+mod loops;
 mod oracle;
 mod orders;
 mod rounded_logits;

@@ -1,5 +1,5 @@
-//! Which tokens may follow a text: by a grammar, or by a set of sequences. The bytes of a
-//! vocabulary go in, masks come out; a model, a host or a sampler is not needed.
+//! Which tokens may follow a text: by a grammar, by a set of sequences, or without some texts. The
+//! bytes of a vocabulary go in, masks come out; a model, a host or a sampler is not needed.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -42,6 +42,7 @@
 //!
 //! - [`grammar`]: grammars in GBNF, llama.cpp's notation;
 //! - [`trie`]: sets of sequences;
+//! - [`bans`]: texts that must not appear;
 //! - [`quoted`]: what a caller has given, in messages;
 //! - [`token`]: the candidates that a mask is applied to.
 //!
@@ -62,6 +63,7 @@
     )
 )]
 
+pub mod bans;
 pub mod grammar;
 pub mod quoted;
 pub mod trie;

@@ -216,6 +216,17 @@ pub(crate) enum Maker {
     TopH(Number),
     Quadratic(Number, Number),
     MinK(Number),
+    Bans {
+        vocab: bool,
+        texts: Option<Vec<[u8; 3]>>,
+        flags: u8,
+    },
+    Loops {
+        numbers: [Whole; 3],
+        temperature: Number,
+        tokens: Option<Vec<i32>>,
+        vocab: bool,
+    },
     Trie {
         vocab: bool,
         payload: Payload,

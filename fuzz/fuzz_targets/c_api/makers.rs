@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
+use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
+use llama_sieve::ffi::loops::{llama_sieve_init_loop_breaker, llama_sieve_loop_params};
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::sieve::*;
 use llama_sieve::ffi::trie::*;
@@ -160,6 +162,51 @@ impl World {
                     may_fail = true;
                     grammar(vocab(*given), text, root, lazy.as_ref())
                 }
+                Maker::Bans {
+                    vocab: given,
+                    texts,
+                    flags,
+                } => {
+                    may_fail = true;
+                    let texts: Option<Vec<CString>> = texts.as_ref().map(|texts| {
+                        let text = |text: &[u8; 3]| {
+                            let n = text.iter().position(|&byte| byte == 0).unwrap_or(3);
+                            CString::new(&text[..n]).expect("no NUL")
+                        };
+                        texts.iter().map(text).collect()
+                    });
+                    let pointers: Option<Vec<_>> = texts
+                        .as_ref()
+                        .map(|texts| texts.iter().map(|text| text.as_ptr()).collect());
+                    let (pointer, n) = match &pointers {
+                        Some(pointers) => (pointers.as_ptr(), pointers.len()),
+                        None => (null(), 3),
+                    };
+                    let flags = u32::from(*flags);
+                    llama_sieve_init_ban_strings(vocab(*given), pointer, n, flags)
+                }
+                Maker::Loops {
+                    numbers: [action, max_period, min_tokens],
+                    temperature,
+                    tokens,
+                    vocab: given,
+                } => {
+                    may_fail = true;
+                    let (pointer, n) = match tokens {
+                        Some(tokens) => (tokens.as_ptr(), tokens.len()),
+                        None => (null(), 3),
+                    };
+                    llama_sieve_init_loop_breaker(&llama_sieve_loop_params {
+                        struct_size: size_of::<llama_sieve_loop_params>(),
+                        action: action.0,
+                        max_period: max_period.0,
+                        min_tokens: min_tokens.0,
+                        temperature: temperature.get(),
+                        tokens: pointer,
+                        n_tokens: n,
+                        vocab: vocab(*given),
+                    })
+                }
                 Maker::Schema {
                     vocab: given,
                     text,
@@ -178,7 +225,8 @@ impl World {
             assert!(may_fail);
             return assert_reason();
         }
-        self.puts_back |= is_trie || is_grammar || matches!(maker, Maker::Infill { .. });
+        let puts_back = matches!(maker, Maker::Infill { .. } | Maker::Loops { .. });
+        self.puts_back |= is_trie || is_grammar || puts_back;
         self.samplers.push(Smp {
             ptr,
             is_trie,

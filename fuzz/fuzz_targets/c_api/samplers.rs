@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use llama_sieve::TokenData;
 use llama_sieve::ffi::attach::{llama_sieve_attach, llama_sieve_detach};
+use llama_sieve::ffi::bans::llama_sieve_ban_rewind;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
@@ -78,6 +79,7 @@ impl World {
                 Call::Free(which) => self.free_sampler(*which),
                 Call::Seed(which) => {
                     llama_sieve_get_seed(self.smp(*which));
+                    llama_sieve_ban_rewind(self.smp(*which));
                 }
                 Call::Library => {
                     assert!(!llama_sieve_version().is_null() && !llama_sieve_simd().is_null());

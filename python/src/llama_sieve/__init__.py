@@ -2,8 +2,9 @@
 
 `Sieve` samples from raw logits in numpy arrays; `entropy`, `surprisal` and `Perplexity` measure
 them; `samplers` makes samplers for a chain of llama.cpp's. `JsonSchema`, `Grammar`, `Regex`,
-`Choice`, `Tags` and `TokenTrie` constrain its text. `patch()` makes llama-cpp-python sample with
-all this. `python -m llama_sieve` runs other programs with it, and tells what it would do for them.
+`Choice`, `Tags` and `TokenTrie` constrain its text, `BanStrings` keeps texts out of it. `patch()`
+makes llama-cpp-python sample with all this. `python -m llama_sieve` runs other programs with it,
+and tells what it would do for them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
         set_log,
         simd,
         version,
+    )
+    from .bans import (
+        BanStrings,
     )
     from .chain import (
         Chain,
@@ -91,6 +95,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "BanStrings",
     "BatchError",
     "BusyError",
     "CANDIDATE",
@@ -169,6 +174,7 @@ _MODULES = {
         "simd",
         "version",
     ),
+    "bans": ("BanStrings",),
     "chain": (
         "Chain",
         "sample_chains",

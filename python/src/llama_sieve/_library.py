@@ -160,6 +160,21 @@ class SieveStages(ctypes.Structure):
     ]
 
 
+class LoopParams(ctypes.Structure):
+    """struct llama_sieve_loop_params."""
+
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("action", c_int32),
+        ("max_period", c_int32),
+        ("min_tokens", c_int32),
+        ("temperature", c_float),
+        ("tokens", ctypes.POINTER(c_int32)),
+        ("n_tokens", c_size_t),
+        ("vocab", c_void_p),
+    ]
+
+
 class CacheStats(ctypes.Structure):
     """struct llama_sieve_cache_stats."""
 
@@ -230,6 +245,9 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "ppl_clone": (c_void_p, [c_void_p]),
     "ppl_free": (None, [c_void_p]),
     "get_seed": (c_uint32, [c_void_p]),
+    "init_ban_strings": (c_void_p, [c_void_p, c_void_p, c_size_t, c_uint32]),
+    "ban_rewind": (c_int, [c_void_p]),
+    "init_loop_breaker": (c_void_p, [ctypes.POINTER(LoopParams)]),
     "init_trie_slot": (c_void_p, [c_void_p]),
     "trie_set": (c_int, [c_void_p, c_char_p, c_size_t, c_int]),
     "trie_clear": (None, [c_void_p]),

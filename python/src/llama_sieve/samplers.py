@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
 from . import host
 from ._held import Held
-from ._library import BusyError, InvalidError, LogitBias, int32, library, made
+from ._library import BusyError, InvalidError, LogitBias, LoopParams, int32, library, made
 
 _Sampler = TypeVar("_Sampler", bound="Sampler")
 
@@ -333,3 +333,40 @@ def min_k(tau: float = 0.0) -> Sampler:
 def quadratic(factor: float, curve: float = 1.0) -> Sampler:
     """Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0."""
     return _new("quadratic", [c_float, c_float], factor, curve)
+
+
+_LOOP_ACTIONS = ("ban", "temperature", "force", "end")
+"""In the order of LLAMA_SIEVE_LOOP_*."""
+
+
+def loop_breaker(
+    action: str = "ban",
+    *,
+    max_period: int = 0,
+    min_tokens: int = 0,
+    temperature: float = 0.0,
+    tokens: Iterable[int] = (),
+    vocab: Any = None,
+) -> Sampler:
+    """Ends a repetition of the newest tokens as its third copy is complete.
+
+    `action`: "ban" bans the token that would go on, "temperature" divides the logits by
+    `temperature`, more at each token, "force" lets `tokens` follow, such as the end of thinking,
+    and "end" ends the generation, for which it needs the vocabulary. 0 is the default: periods of
+    up to 1,024 tokens, 128 tokens of all copies together, 1.5.
+    """
+    if action not in _LOOP_ACTIONS:
+        raise InvalidError(f"loop_breaker: the action is one of {', '.join(_LOOP_ACTIONS)}")
+    host.bound_host()
+    forced = [int32(index(token), "loop_breaker") for token in tokens]
+    params = LoopParams(
+        struct_size=ctypes.sizeof(LoopParams),
+        action=_LOOP_ACTIONS.index(action),
+        max_period=int32(index(max_period), "loop_breaker"),
+        min_tokens=int32(index(min_tokens), "loop_breaker"),
+        temperature=temperature,
+        tokens=(c_int32 * len(forced))(*forced),
+        n_tokens=len(forced),
+        vocab=None if vocab is None else host.pointer(vocab, "vocab"),
+    )
+    return Sampler(made(library.llama_sieve_init_loop_breaker(ctypes.byref(params))))

@@ -18,12 +18,14 @@ use half::{bf16, f16};
 
 use crate::chain::{check, outcome};
 use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
+use crate::ffi::bans::BANS;
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
 use crate::ffi::given::{argument, judge};
 use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::grammar::making::GRAMMAR;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::logits::{ContextFunctions, logits_of, logits_of_output};
+use crate::ffi::loops::LOOP_BREAKER;
 use crate::ffi::samplers::DROP_INS;
 use crate::ffi::sieve::SIEVE;
 use crate::ffi::trie::TOKEN_TRIE;
@@ -509,7 +511,7 @@ unsafe fn list(
     if iface.is_null() || unsafe { (*iface).apply.is_none() } || host.disabled.has(iface) {
         return Ok(());
     }
-    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED];
+    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED, &BANS, &LOOP_BREAKER];
     let own = DROP_INS.iter().chain(&others);
     // SAFETY: the caller guarantees the sampler.
     let own = own.copied().find(|vtable| unsafe { vtable.is_of(smpl) });

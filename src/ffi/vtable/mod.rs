@@ -79,6 +79,21 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.run(function, body)
     }
 
+    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use, also
+    /// when it panics.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run).
+    pub unsafe fn look<S: Sampler, T>(
+        &'static self,
+        smpl: *const llama_sampler,
+        function: &str,
+        body: impl FnOnce(&S) -> T,
+    ) -> Option<T> {
+        // SAFETY: the caller guarantees it.
+        unsafe { object::<S>(smpl) }?.look(function, body)
+    }
+
     /// Returns the vtable as a host's `llama_sampler_init` takes it. Its signature lacks the const,
     /// but no host writes there.
     fn as_iface(&'static self) -> *mut llama_sampler_i {

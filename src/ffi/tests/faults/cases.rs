@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::world::*;
 use crate::fault::armed;
 use crate::ffi::attach::{llama_sieve_attach, llama_sieve_detach};
+use crate::ffi::bans::{llama_sieve_ban_rewind, llama_sieve_init_ban_strings};
 use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
 use crate::ffi::grammar::between::*;
@@ -14,6 +15,7 @@ use crate::ffi::grammar::schema::{llama_sieve_init_json_schema, llama_sieve_json
 use crate::ffi::grammar::*;
 use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::ffi::library::*;
+use crate::ffi::loops::llama_sieve_init_loop_breaker;
 use crate::ffi::metrics::*;
 use crate::ffi::samplers::*;
 use crate::ffi::seed::*;
@@ -56,6 +58,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_grammar_rollback", Clears, |w| unsafe { llama_sieve_grammar_rollback(w.grammar, 0) }.to_string(), "0", "-3"),
         case("llama_sieve_grammar_accepts", Leaves, |w| unsafe { llama_sieve_grammar_accepts(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
         case("llama_sieve_grammar_forced", Leaves, |w| unsafe { llama_sieve_grammar_forced(w.grammar, null_mut(), 0) }.to_string(), "0", "0"),
+        case("llama_sieve_ban_rewind", Clears, |w| unsafe { llama_sieve_ban_rewind(w.bans) }.to_string(), "1", "-3"),
         case("llama_sieve_json_schema_to_gbnf", Leaves, |_| {
             unsafe { llama_sieve_json_schema_to_gbnf(c"{\"const\":1}".as_ptr(), 2, null_mut(), 0) > 0 }.to_string()
         }, "true", "false"),
@@ -263,6 +266,13 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_top_h", |w| w.sampler(llama_sieve_init_top_h(0.5)), Filter),
         ("llama_sieve_init_min_k", |w| w.sampler(llama_sieve_init_min_k(0.0)), Filter),
         ("llama_sieve_init_quadratic", |w| w.sampler(llama_sieve_init_quadratic(0.5, 1.0)), Filter),
+        // All letters but the children's, and what ends a generation.
+        ("llama_sieve_init_ban_strings", |w| w.sampler(warm(|| {
+            let letters = b"a\0d\0e\0f\0g\0h\0i\0j\0k\0l\0m\0n\0o\0";
+            let texts: Vec<_> = letters.chunks(2).map(|letter| letter.as_ptr().cast()).collect();
+            unsafe { llama_sieve_init_ban_strings(mock_host::handle(), texts.as_ptr(), texts.len(), 0) }
+        })), Masking),
+        ("llama_sieve_init_loop_breaker", |w| w.sampler(unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }), Filter),
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
         ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
         ("llama_sieve_init_trie_strings", |w| {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Once};
 use parking_lot::Mutex;
 
 use crate::fault::armed;
+use crate::ffi::bans::llama_sieve_init_ban_strings;
 use crate::ffi::chain::*;
 use crate::ffi::grammar::lazy::*;
 use crate::ffi::grammar::llama_sieve_init_grammar;
@@ -89,6 +90,7 @@ pub(super) struct World {
     pub(super) ppl: *mut llama_sieve_ppl,
     pub(super) trie: *mut llama_sampler,
     pub(super) grammar: *mut llama_sampler,
+    pub(super) bans: *mut llama_sampler,
     pub(super) dist: *mut llama_sampler,
     pub(super) chain: *mut llama_sampler,
     /// A sieve in a sampler.
@@ -111,6 +113,7 @@ impl World {
             ppl: null_mut(),
             trie: null_mut(),
             grammar: null_mut(),
+            bans: null_mut(),
             dist: null_mut(),
             chain: null_mut(),
             in_chain: null_mut(),
@@ -136,6 +139,7 @@ impl World {
             let mut state = vec![0; llama_sieve_state_size(sieve)];
             llama_sieve_state_save(sieve, state.as_mut_ptr(), state.len());
             let grammar = grammar();
+            let bans = bans();
             let dist = llama_sieve_init_dist(42);
             // What this thread keeps for chains is there before anything fails.
             let logits = logits();
@@ -145,6 +149,7 @@ impl World {
                 ppl,
                 trie,
                 grammar,
+                bans,
                 dist,
                 chain: mock_host::chain_init(ChainParams { no_perf: 1 }),
                 in_chain: llama_sieve_init_sampler(&params()),
@@ -206,6 +211,18 @@ pub(super) fn grammar() -> *mut llama_sampler {
         // SAFETY: C strings, and the host's one vocabulary.
         unsafe { llama_sieve_init_grammar(mock_host::handle(), text.as_ptr(), root.as_ptr()) }
     })
+}
+
+/// Of a ban of "bc" behind its first letter, made as [`grammar`].
+fn bans() -> *mut llama_sampler {
+    let made = warm(|| {
+        let text = c"bc".as_ptr();
+        // SAFETY: a vocabulary of the host in Rust, and a C string.
+        unsafe { llama_sieve_init_ban_strings(mock_host::handle(), &text, 1, 0) }
+    });
+    // SAFETY: it has just been made.
+    unsafe { ((*(*made).iface).accept.expect("it accepts"))(made, 1) };
+    made
 }
 
 /// Makes what `make` makes of a grammar, as [`grammar`].
@@ -297,6 +314,7 @@ impl Drop for World {
                 eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), null_mut());
                 mock_host::free(self.trie);
                 mock_host::free(self.grammar);
+                mock_host::free(self.bans);
                 mock_host::free(self.dist);
                 mock_host::free(self.chain);
                 mock_host::free(self.in_chain);

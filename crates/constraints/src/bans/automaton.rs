@@ -1,0 +1,252 @@
+//! The automaton of Aho and Corasick for banned texts, with the tokens that complete one.
+
+// In bounds: nodes, edges and ranges are positions in arrays that never change.
+
+use std::ops::Range;
+
+use super::order::Order;
+use crate::memory::{exhausted, push, with_room};
+
+/// A state: the longest begin of a banned text that stands at the end.
+pub type State = u32;
+/// The state in which nothing has begun.
+pub const ROOT: State = 0;
+
+#[derive(Debug)]
+struct Node {
+    /// The nodes behind it, in the order of their bytes.
+    children: Range<u32>,
+    /// The byte that leads here.
+    byte: u8,
+    /// The number of bytes, and of bytes that begin a character.
+    length: (u32, u32),
+    /// The node of the longest of its ends that is a node, too.
+    fail: State,
+    /// True if a banned text ends here.
+    is_end: bool,
+    /// True if one ends here, or at a node that it falls back to.
+    is_match: bool,
+    /// The ranges of tokens that complete a text of which this has begun.
+    ranges: Range<u32>,
+    /// The nearest node with ranges among those that it falls back to, itself not; the root has
+    /// none.
+    next: State,
+}
+
+impl Node {
+    fn new(byte: u8, length: (u32, u32)) -> Self {
+        Self {
+            children: 0..0,
+            byte,
+            length,
+            fail: ROOT,
+            is_end: false,
+            is_match: false,
+            ranges: 0..0,
+            next: ROOT,
+        }
+    }
+}
+
+/// The automaton.
+#[derive(Debug)]
+pub struct Automaton {
+    nodes: Vec<Node>,
+    /// The nodes behind the root by their bytes; the root where there is none.
+    first: Box<[State; 256]>,
+    /// Ranges of ranks, ascending and apart for each node.
+    ranges: Vec<Range<u32>>,
+    /// The units of the longest text.
+    longest: usize,
+    counts_characters: bool,
+}
+
+impl Automaton {
+    /// The automaton of these texts, of which none is empty, for tokens in this order.
+    pub fn new(texts: &[&[u8]], order: &Order) -> Self {
+        let mut keys: Vec<Vec<u8>> = with_room(texts.len()).unwrap_or_else(exhausted);
+        keys.extend(texts.iter().map(|text| order.key_of(text)));
+        keys.sort_unstable();
+        keys.dedup();
+        let mut automaton = Self {
+            nodes: Vec::new(),
+            first: Box::new([ROOT; 256]),
+            ranges: Vec::new(),
+            longest: 0,
+            counts_characters: order.folds(),
+        };
+        automaton.grow(&keys, order);
+        automaton.link();
+        let units = (0..automaton.nodes.len()).map(|node| automaton.units(node as State));
+        automaton.longest = units.max().unwrap_or(0);
+        automaton
+    }
+
+    /// Makes the nodes, level by level, so that the children of each stand side by side.
+    fn grow(&mut self, keys: &[Vec<u8>], order: &Order) {
+        push(&mut self.nodes, Node::new(0, (0, 0)));
+        // For each node the keys that begin with it.
+        let mut with = Vec::new();
+        push(&mut with, 0..keys.len());
+        let mut own = Vec::new();
+        let mut state = 0;
+        while state < self.nodes.len() {
+            let mut here: Range<usize> = with[state].clone();
+            let (n_bytes, n_characters) = self.nodes[state].length;
+            let depth = n_bytes as usize;
+            if keys[here.clone()]
+                .first()
+                .is_some_and(|key| key.len() == depth)
+            {
+                self.nodes[state].is_end = true;
+                here.start += 1;
+            }
+            if depth > 0 {
+                for key in &keys[here.clone()] {
+                    push(&mut own, order.beginning_with(&key[depth..]));
+                }
+                self.nodes[state].ranges = self.keep(&mut own);
+            }
+            let first = self.nodes.len() as State;
+            while !here.is_empty() {
+                let byte = keys[here.start][depth];
+                let n = keys[here.clone()].partition_point(|key| key[depth] == byte);
+                let begins = u32::from(!matches!(byte, 0x80..0xC0));
+                let length = (n_bytes + 1, n_characters + begins);
+                push(&mut with, here.start..here.start + n);
+                push(&mut self.nodes, Node::new(byte, length));
+                here.start += n;
+            }
+            self.nodes[state].children = first..self.nodes.len() as State;
+            state += 1;
+        }
+    }
+
+    /// Keeps ranges, which may lie within each other, as few that do not.
+    fn keep(&mut self, own: &mut Vec<Range<u32>>) -> Range<u32> {
+        own.retain(|range| !range.is_empty());
+        own.sort_unstable_by_key(|range| (range.start, range.end));
+        let first = self.ranges.len();
+        for range in own.drain(..) {
+            let has_own = self.ranges.len() > first;
+            match self.ranges.last_mut().filter(|_| has_own) {
+                Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+                _ => push(&mut self.ranges, range),
+            }
+        }
+        first as u32..self.ranges.len() as u32
+    }
+
+    /// Says of each node what it falls back to: nodes nearer to the root, which stand before it.
+    fn link(&mut self) {
+        for child in self.nodes[ROOT as usize].children.clone() {
+            self.first[usize::from(self.nodes[child as usize].byte)] = child;
+        }
+        for node in 0..self.nodes.len() {
+            let fail = self.nodes[node].fail;
+            for child in self.nodes[node].children.clone() {
+                let byte = self.nodes[child as usize].byte;
+                let fail = match node as State {
+                    ROOT => ROOT,
+                    _ => self.step(fail, byte),
+                };
+                let below = &self.nodes[fail as usize];
+                let next = match below.ranges.is_empty() {
+                    true => below.next,
+                    false => fail,
+                };
+                let is_match = below.is_match;
+                let node = &mut self.nodes[child as usize];
+                (node.fail, node.next) = (fail, next);
+                node.is_match = node.is_end || is_match;
+            }
+        }
+    }
+
+    /// The state behind `state` and a byte.
+    #[inline]
+    pub fn step(&self, mut state: State, byte: u8) -> State {
+        loop {
+            if state == ROOT {
+                return self.first[usize::from(byte)];
+            }
+            let node = &self.nodes[state as usize];
+            let children = &self.nodes[node.children.start as usize..node.children.end as usize];
+            let found = match children {
+                [] => None,
+                [only] => (only.byte == byte).then_some(0),
+                _ => children
+                    .binary_search_by_key(&byte, |child| child.byte)
+                    .ok(),
+            };
+            match found {
+                Some(place) => return node.children.start + place as u32,
+                None => state = node.fail,
+            }
+        }
+    }
+
+    /// The state behind `state` and some bytes.
+    #[inline]
+    pub fn run(&self, state: State, bytes: &[u8]) -> State {
+        bytes
+            .iter()
+            .fold(state, |state, &byte| self.step(state, byte))
+    }
+
+    /// True if a banned text ends in this state.
+    #[inline]
+    pub fn is_match(&self, state: State) -> bool {
+        self.nodes[state as usize].is_match
+    }
+
+    /// Returns the units of the longest text that ends in this state; `None` if none does.
+    pub fn ended(&self, mut state: State) -> Option<usize> {
+        if !self.is_match(state) {
+            return None;
+        }
+        while !self.nodes[state as usize].is_end {
+            state = self.nodes[state as usize].fail;
+        }
+        Some(self.units(state))
+    }
+
+    /// True if a banned text lies within `key`.
+    pub fn has_match(&self, key: &[u8]) -> bool {
+        let mut state = ROOT;
+        key.iter().any(|&byte| {
+            state = self.step(state, byte);
+            self.is_match(state)
+        })
+    }
+
+    /// Returns how much has begun in this state: bytes, or characters where texts are folded.
+    pub fn units(&self, state: State) -> usize {
+        let (bytes, characters) = self.nodes[state as usize].length;
+        match self.counts_characters {
+            true => characters as usize,
+            false => bytes as usize,
+        }
+    }
+
+    /// Returns the units of the longest text.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Returns the begins of texts that stand at the end in this state and that a token would
+    /// complete, the longest first: how many units each has, and the ranks of those tokens.
+    #[inline]
+    pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
+        let of = |state: State| (state != ROOT).then_some(state);
+        std::iter::successors(of(state), move |&state| of(self.nodes[state as usize].next))
+            .filter_map(|state| {
+                let ranges = self.nodes[state as usize].ranges.clone();
+                let ranges = &self.ranges[ranges.start as usize..ranges.end as usize];
+                (!ranges.is_empty()).then(|| (self.units(state), ranges))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,191 @@
+//! The place of a text among banned ones.
+
+use std::collections::VecDeque;
+
+use super::Bans;
+use super::automaton::{ROOT, State};
+use super::fold::Pending;
+use crate::kernels::bitmap::has;
+use crate::memory::{claim, exhausted};
+use crate::token::Token;
+
+/// Units of a token that begin in it, and how many tokens they are: it and those behind it in which
+/// none begins.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    units: usize,
+    tokens: u32,
+}
+
+/// How much of banned texts stands at the end of what was written.
+#[derive(Debug)]
+pub struct Cursor {
+    state: State,
+    pending: Pending,
+    /// The newest tokens, as many as the longest text can reach back.
+    taken: VecDeque<Taken>,
+}
+
+impl Clone for Cursor {
+    fn clone(&self) -> Self {
+        let mut copy = Self::with_room(self.taken.capacity());
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        (self.state, self.pending) = (source.state, source.pending);
+        self.taken.clone_from(&source.taken);
+    }
+}
+
+impl Cursor {
+    /// The place at which nothing was written.
+    pub fn new(bans: &Bans) -> Self {
+        Self::with_room(bans.automaton().longest() + 1)
+    }
+
+    fn with_room(room: usize) -> Self {
+        let mut taken = VecDeque::new();
+        claim(room * size_of::<Taken>())
+            .and_then(|()| taken.try_reserve_exact(room))
+            .unwrap_or_else(exhausted);
+        Self {
+            state: ROOT,
+            pending: Pending::default(),
+            taken,
+        }
+    }
+
+    /// Goes back to where nothing was written.
+    pub fn reset(&mut self) {
+        (self.state, self.pending) = (ROOT, Pending::default());
+        self.taken.clear();
+    }
+
+    /// Goes on with a token. One that the vocabulary does not have has no text.
+    pub fn accept(&mut self, bans: &Bans, token: Token) {
+        let mut begun = 0;
+        if bans.order().rank(token).is_some() {
+            begun += usize::from(!self.pending.is_empty());
+            let (automaton, mut units) = (bans.automaton(), 0);
+            let state = &mut self.state;
+            bans.order().feed(token, &mut self.pending, |unit| {
+                *state = automaton.run(*state, unit);
+                units += 1;
+            });
+            units += usize::from(!self.pending.is_empty());
+            begun = units - begun.min(units);
+        }
+        self.take(begun, bans.automaton().longest());
+    }
+
+    fn take(&mut self, units: usize, most: usize) {
+        if units == 0 {
+            if let Some(last) = self.taken.back_mut() {
+                last.tokens = last.tokens.saturating_add(1);
+            }
+            return;
+        }
+        if self.taken.len() > most {
+            self.taken.pop_front();
+        }
+        self.taken.push_back(Taken { units, tokens: 1 });
+    }
+
+    /// Returns the newest tokens whose texts have `units` units at least.
+    fn tokens_of(&self, units: usize) -> usize {
+        let (mut left, mut tokens) = (units, 0);
+        for taken in self.taken.iter().rev() {
+            if left == 0 {
+                break;
+            }
+            left = left.saturating_sub(taken.units);
+            tokens += taken.tokens as usize;
+        }
+        tokens
+    }
+
+    /// Returns how many tokens back the longest text has begun that a token would complete here; 0
+    /// if none has begun.
+    pub fn rewind(&self, bans: &Bans) -> usize {
+        let units = match self.pending.is_empty() {
+            true => bans
+                .automaton()
+                .begun(self.state)
+                .map(|(units, _)| units)
+                .next(),
+            false => {
+                let continues = bans.order().continues().iter();
+                continues
+                    .filter_map(|&token| self.before(bans, token))
+                    .max()
+            }
+        };
+        self.tokens_of(units.unwrap_or(0))
+    }
+
+    /// Returns how many units of the longest text that `token` completes stand before it; `None` if
+    /// it completes none. For a token that completes a character.
+    fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
+        let (mut state, mut pending) = (self.state, self.pending);
+        let (automaton, mut units) = (bans.automaton(), 0);
+        let mut longest = None;
+        bans.order().feed(token, &mut pending, |unit| {
+            state = automaton.run(state, unit);
+            if let Some(length) = automaton.ended(state) {
+                // The first of them has begun before the token.
+                longest = longest.max(Some(length.saturating_sub(units)));
+            }
+            units += 1;
+        });
+        longest
+    }
+
+    /// True if `token` would complete a banned text.
+    pub fn bans(&self, bans: &Bans, token: Token) -> bool {
+        let Some(rank) = bans.order().rank(token) else {
+            return false;
+        };
+        if !has(bans.others(), token) {
+            return true;
+        }
+        if !self.pending.is_empty() {
+            let continues = matches!(bans.order().text(token).first(), Some(0x80..0xC0));
+            return continues && self.before(bans, token).is_some();
+        }
+        bans.automaton().begun(self.state).any(|(_, ranges)| {
+            let place = ranges.partition_point(|range| range.end <= rank);
+            ranges.get(place).is_some_and(|range| range.contains(&rank))
+        })
+    }
+
+    /// Returns at least as many tokens as [`each`](Self::each) gives.
+    pub fn count(&self, bans: &Bans) -> usize {
+        if !self.pending.is_empty() {
+            return bans.order().continues().len();
+        }
+        let begun = bans.automaton().begun(self.state);
+        let ranges = begun.flat_map(|(_, ranges)| ranges);
+        ranges.map(|range| range.len()).sum()
+    }
+
+    /// Gives `ban` the tokens that would complete a text that has begun, some perhaps twice.
+    pub fn each(&self, bans: &Bans, mut ban: impl FnMut(Token)) {
+        let order = bans.order();
+        if !self.pending.is_empty() {
+            let continues = order.continues().iter().copied();
+            return continues
+                .filter(|&token| self.before(bans, token).is_some())
+                .for_each(ban);
+        }
+        for (_, ranges) in bans.automaton().begun(self.state) {
+            for range in ranges {
+                order
+                    .tokens(range.clone())
+                    .iter()
+                    .for_each(|&token| ban(token));
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Unicode's simple case folding: characters that differ in case alone become one of them.
+//!
+//! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them: a
+//! character for a character, so that "ß" is not "ss", and no language has its own rule. Each
+//! becomes the first of its class. It stands for the class alone and is shown to nobody.
+
+use std::sync::LazyLock;
+
+use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
+
+use crate::memory::push;
+
+/// Behind the last character that has a case.
+const CASES_END: u32 = 0x2_0000;
+
+/// The characters that are not the first of their class, each with that one, ascending.
+static OTHERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
+    let mut others = Vec::new();
+    for character in (0..CASES_END).filter_map(char::from_u32) {
+        let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
+        if class.try_case_fold_simple().is_err() {
+            continue;
+        }
+        match class.ranges().first().map(ClassUnicodeRange::start) {
+            Some(first) if first != character => push(&mut others, (character, first)),
+            _ => {}
+        }
+    }
+    others
+});
+
+/// Returns the first character of those that differ from this one in case alone.
+pub fn folded(character: char) -> char {
+    if character.is_ascii() {
+        return character.to_ascii_uppercase();
+    }
+    match OTHERS.binary_search_by_key(&character, |&(other, _)| other) {
+        Ok(place) => OTHERS.get(place).map_or(character, |&(_, first)| first),
+        Err(_) => character,
+    }
+}
+
+/// The bytes at the end of a text that may yet become a character.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    bytes: [u8; 4],
+    length: u8,
+}
+
+impl Pending {
+    /// True if there are none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    /// Goes on with `text`. Gives `each` the bytes of every character that is complete, folded, and
+    /// those that are no character as they are.
+    pub fn feed(&mut self, text: &[u8], mut each: impl FnMut(&[u8])) {
+        for &byte in text {
+            if self.length == 0 && byte.is_ascii() {
+                each(&[byte.to_ascii_uppercase()]);
+            } else {
+                self.push(byte, &mut each);
+            }
+        }
+    }
+
+    // In bounds: four bytes are a character or begin with what is none, so that there are never
+    // more than three.
+    fn push(&mut self, byte: u8, each: &mut impl FnMut(&[u8])) {
+        self.bytes[usize::from(self.length)] = byte;
+        self.length += 1;
+        while self.length > 0 {
+            let bytes = &self.bytes[..usize::from(self.length)];
+            let taken = match std::str::from_utf8(bytes) {
+                Ok(text) => {
+                    for character in text.chars() {
+                        each(folded(character).encode_utf8(&mut [0; 4]).as_bytes());
+                    }
+                    bytes.len()
+                }
+                Err(error) => match error.error_len() {
+                    Some(n) => {
+                        each(&bytes[..n]);
+                        n
+                    }
+                    None => return,
+                },
+            };
+            self.bytes.copy_within(taken..usize::from(self.length), 0);
+            self.length -= taken as u8;
+        }
+    }
+}
+
+/// Writes `text` with each character folded to `to`. Bytes at its end that only begin a character
+/// are written as they are.
+pub fn fold(text: &[u8], to: &mut Vec<u8>) {
+    let mut pending = Pending::default();
+    pending.feed(text, |bytes| to.extend_from_slice(bytes));
+    to.extend_from_slice(
+        pending
+            .bytes
+            .get(..usize::from(pending.length))
+            .unwrap_or_default(),
+    );
+}
+
+#[cfg(test)]
+mod tests;

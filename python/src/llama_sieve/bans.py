@@ -1,0 +1,45 @@
+"""Texts that must not appear."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_char_p, c_void_p
+from typing import Any, Iterable
+
+from . import host
+from ._library import check, library, made
+from .grammar import Text, _text, _vocabulary
+from .samplers import Sampler
+
+_FOLD_CASE = 1
+"""LLAMA_SIEVE_BAN_FOLD_CASE."""
+
+
+class BanStrings(Sampler):
+    """A sampler that lets no token through which would complete one of the texts.
+
+    In whatever tokens it comes, no text stands in what is generated. `fold_case`: letters that
+    differ in case alone are equal, by Unicode's simple case folding. `vocab` is a llama_vocab, or
+    what has one as `vocab`, or a llama_model as `model`: a llama_cpp.Llama. In a chain it comes
+    before every sampler that truncates.
+    """
+
+    _kind = "ban"
+
+    def __init__(self, vocab: Any, texts: Iterable[Text], fold_case: bool = False) -> None:
+        host.bound_host()
+        found = [_text(text, "ban") for text in texts]
+        array = (c_char_p * len(found))(*found)
+        flags = _FOLD_CASE if fold_case else 0
+        pointer = ctypes.cast(array, c_void_p)
+        create = library.llama_sieve_init_ban_strings
+        super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
+
+    def rewind(self) -> int:
+        """How many of the newest accepted tokens hold the begin of a text that a token would end.
+
+        0 if none has begun. A host that can rewind its cache takes so many back for another
+        sentence.
+        """
+        with self._used() as pointer:
+            return check(library.llama_sieve_ban_rewind(pointer))

@@ -1,0 +1,151 @@
+//! Banned texts for C.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use llama_sieve_constraints::bans;
+
+use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_PARAMS};
+use crate::ffi::failure::{Failure, answer, made, usable};
+use crate::ffi::given::{Argument, argument, c_bytes_within};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::known_vocabularies::known;
+use crate::ffi::samplers::DISABLED;
+use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::memory;
+use crate::sampler::Sampler;
+use crate::samplers::{BanStrings, Disabled};
+
+/// The most texts that may be banned.
+pub const LLAMA_SIEVE_BAN_MAX_TEXTS: usize = 16_384;
+const _: () = assert!(LLAMA_SIEVE_BAN_MAX_TEXTS == bans::MAX_TEXTS);
+/// The most bytes of a banned text.
+pub const LLAMA_SIEVE_BAN_MAX_TEXT_BYTES: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_BAN_MAX_TEXT_BYTES == bans::MAX_TEXT_BYTES);
+/// The most bytes of all banned texts together.
+pub const LLAMA_SIEVE_BAN_MAX_BYTES: usize = 262_144;
+const _: () = assert!(LLAMA_SIEVE_BAN_MAX_BYTES == bans::MAX_BYTES);
+
+/// A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
+/// Unicode's simple case folding.
+pub const LLAMA_SIEVE_BAN_FOLD_CASE: u32 = 1;
+
+pub(super) static BANS: Vtable = vtable::<BanStrings>();
+
+/// The name of one that bans nothing.
+const OFF: &CStr = c"?ban-strings";
+
+const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
+
+/// Bytes that are taken for each byte of a text, about, and for each text.
+const PER_BYTE: usize = 128;
+
+/// Makes a sampler that lets no token through which would complete one of `n` texts, in whatever
+/// tokens it comes: none of them stands in what is generated.
+///
+/// The text is that of the accepted tokens as hosts show it: those that control, and those that end
+/// a generation, have none. `flags` is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
+/// regular expressions, and biases in place of a ban, are not there. Nothing is banned that only
+/// begins a text; llama_sieve_ban_rewind tells a host how far to go back for another sentence.
+///
+/// Put it before the samplers that truncate, so that there are others to choose. It never removes a
+/// candidate: where every one is banned they stay, with minus infinity. llama.cpp does not have it.
+///
+/// `vocab` is asked within this call only. Disabled: `n` 0. NULL, and llama_sieve_last_error says
+/// which text and why, where `vocab`, `texts` or one of them is NULL, one is empty or beyond
+/// LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
+/// LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded, and for other `flags`.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `texts` is NULL or `n` pointers, each NULL or a C
+/// string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_ban_strings(
+    vocab: *const llama_vocab,
+    texts: *const *const c_char,
+    n: usize,
+    flags: u32,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_ban_strings", || {
+        if flags & !LLAMA_SIEVE_BAN_FOLD_CASE != 0 {
+            let text = format!(
+                "flags is {flags:#x}; the only flag is {LLAMA_SIEVE_BAN_FOLD_CASE} \
+                 (LLAMA_SIEVE_BAN_FOLD_CASE)"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+        // SAFETY: the caller guarantees the pointers.
+        let texts = unsafe { texts_of(texts, n) }?;
+        if texts.is_empty() {
+            return Ok(into_host(&DISABLED, Disabled::new(OFF)));
+        }
+        usable("the vocabulary", vocab.cast::<u8>())?;
+        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+        let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+        let folds = flags & LLAMA_SIEVE_BAN_FOLD_CASE != 0;
+        // SAFETY: as above.
+        let vocabulary = unsafe { known.for_bans(vocab, folds) }.map_err(Failure::no_host)?;
+        match BanStrings::new(&texts, &vocabulary)? {
+            Some(bans) => Ok(into_host(&BANS, bans)),
+            None => Ok(into_host(&DISABLED, Disabled::new(OFF))),
+        }
+    })
+}
+
+/// The texts, each with one byte more than it may have at most.
+///
+/// # Safety
+/// `texts` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.
+unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a [u8]>, Failure> {
+    // SAFETY: the caller guarantees the pointers.
+    let pointers = unsafe { TEXTS.slice(texts, n) }?;
+    let mut texts = memory::with_room(n)?;
+    for (i, &pointer) in pointers.iter().enumerate() {
+        if pointer.is_null() {
+            return Err(Failure::null(&format!("text {i}")));
+        }
+        // SAFETY: not NULL, and the caller guarantees the string.
+        texts.push(unsafe { c_bytes_within(pointer, LLAMA_SIEVE_BAN_MAX_TEXT_BYTES + 1) });
+    }
+    let bytes: usize = texts.iter().map(|text: &&[u8]| text.len() + 1).sum();
+    memory::room(PER_BYTE * bytes.min(2 * LLAMA_SIEVE_BAN_MAX_BYTES))?;
+    Ok(texts)
+}
+
+/// Returns how many of the newest accepted tokens hold the longest begin of a banned text of which
+/// one more token would be the end; 0 if there is none.
+///
+/// It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
+/// take so many tokens back, which removes what leads into the text, and go on from there with
+/// another token. The sampler goes with them by llama_sampler_reset and by accepting the tokens
+/// that are left, or as a clone that was made there. A negative error for NULL, for other samplers,
+/// and where the sampler is in use or out of use.
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_ban_rewind(smpl: *const llama_sampler) -> c_int {
+    answer("llama_sieve_ban_rewind", || {
+        usable("the sampler", smpl)?;
+        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it
+        // is believed.
+        let name = unsafe {
+            match DISABLED.is_of(smpl) {
+                true => DISABLED.look(smpl, "rewind", Disabled::name),
+                false => None,
+            }
+        };
+        if name == Some(OFF) {
+            return Ok(0);
+        }
+        // SAFETY: as above.
+        if !unsafe { BANS.is_of(smpl) } {
+            let text = "the sampler bans no texts: make it with llama_sieve_init_ban_strings";
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
+        }
+        // SAFETY: as above; the vtable is that of `BanStrings`.
+        let tokens = unsafe { BANS.look(smpl, "rewind", BanStrings::rewind) };
+        let tokens = tokens.ok_or_else(Failure::told_already)?;
+        Ok(c_int::try_from(tokens).unwrap_or(c_int::MAX))
+    })
+}

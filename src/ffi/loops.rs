@@ -1,0 +1,164 @@
+//! The loop breaker for C.
+
+use std::sync::Arc;
+
+use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
+use crate::ffi::failure::{Failure, made, struct_size, usable};
+use crate::ffi::given::{Argument, argument};
+use crate::ffi::host::llama_h::llama_sampler;
+use crate::ffi::host::vocabulary::{host_vocabulary, llama_vocab};
+use crate::ffi::vtable::{Vtable, into_host, vtable};
+use crate::memory;
+use crate::samplers::loop_breaker::{MAX_FORCED, MAX_LENGTH, MAX_PERIOD};
+use crate::samplers::{LoopAction, LoopBreaker, LoopParams};
+use crate::token::Token;
+use crate::vocabulary::Vocabulary;
+
+/// The longest period of a repetition, in tokens.
+pub const LLAMA_SIEVE_LOOP_MAX_PERIOD: i32 = 1024;
+const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_PERIOD as usize == MAX_PERIOD);
+/// The most tokens that a repetition may be asked to have.
+pub const LLAMA_SIEVE_LOOP_MAX_TOKENS: i32 = 65_536;
+const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_TOKENS as usize == MAX_LENGTH);
+/// The most tokens that a loop breaker forces.
+pub const LLAMA_SIEVE_LOOP_MAX_FORCED: usize = 1024;
+const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_FORCED == MAX_FORCED);
+
+/// Action of a loop breaker: the token that would go on is banned.
+pub const LLAMA_SIEVE_LOOP_BAN: i32 = 0;
+/// Action of a loop breaker: the temperature rises until another token is chosen.
+pub const LLAMA_SIEVE_LOOP_TEMPERATURE: i32 = 1;
+/// Action of a loop breaker: the tokens of the parameters follow, such as the end of thinking.
+pub const LLAMA_SIEVE_LOOP_FORCE: i32 = 2;
+/// Action of a loop breaker: a token follows that ends the generation.
+pub const LLAMA_SIEVE_LOOP_END: i32 = 3;
+
+/// Parameters of a loop breaker. A member that is 0 or NULL has its default: set the struct to 0,
+/// and struct_size to its size.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct llama_sieve_loop_params {
+    /// sizeof(llama_sieve_loop_params) of the caller.
+    pub struct_size: usize,
+    /// LLAMA_SIEVE_LOOP_*: what ends a repetition. Default LLAMA_SIEVE_LOOP_BAN.
+    pub action: i32,
+    /// The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default.
+    pub max_period: i32,
+    /// The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
+    /// Default 128: shorter ones are found in tables and lists that are meant so. 1: three copies
+    /// are enough, of a single token also.
+    pub min_tokens: i32,
+    /// For LLAMA_SIEVE_LOOP_TEMPERATURE: what the logits are divided by, at the next token twice,
+    /// and so on; above 1. Default 1.5.
+    pub temperature: f32,
+    /// For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied.
+    pub tokens: *const Token,
+    /// 1 to LLAMA_SIEVE_LOOP_MAX_FORCED.
+    pub n_tokens: usize,
+    /// For LLAMA_SIEVE_LOOP_END: the vocabulary; asked for the tokens that end a generation, and
+    /// not kept.
+    pub vocab: *const llama_vocab,
+}
+
+pub(super) static LOOP_BREAKER: Vtable = vtable::<LoopBreaker>();
+
+const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FORCED);
+
+/// Makes a sampler that notices that the accepted tokens repeat, and ends that.
+///
+/// A repetition is a period of tokens of which the newest three copies or more are equal, with
+/// min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period
+/// counts. What is done then is the action's; an Info message says it, once for each. Off a
+/// repetition no bit of a candidate is changed. Where a ban would leave nothing, and where an
+/// earlier sampler has banned what would be forced, nothing is done. A text that is forced, or an
+/// end, is put in where an earlier sampler has cut it, but not in an array of one. llama.cpp does
+/// not have it; DRY makes a repetition less likely, this one ends it.
+///
+/// `params` NULL: the default of everything. NULL, and llama_sieve_last_error names the member, for
+/// one that is out of its range, for an unknown struct_size, and without what the action needs.
+///
+/// # Safety
+/// `params` is NULL or as long as its struct_size says; its tokens are NULL or n_tokens tokens; its
+/// vocab is NULL or a vocabulary of the host.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_loop_breaker(
+    params: *const llama_sieve_loop_params,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_loop_breaker", || {
+        let params = match params.is_null() {
+            true => LoopParams::default(),
+            // SAFETY: not NULL, and the caller guarantees the parameters.
+            false => unsafe { params_of(params) }?,
+        };
+        memory::room(32 * MAX_PERIOD)?;
+        let breaker = LoopBreaker::new(params);
+        let breaker = breaker.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))?;
+        Ok(into_host(&LOOP_BREAKER, breaker))
+    })
+}
+
+/// # Safety
+/// As for [`llama_sieve_init_loop_breaker`]; `params` is not NULL.
+unsafe fn params_of(params: *const llama_sieve_loop_params) -> Result<LoopParams, Failure> {
+    let known = [size_of::<llama_sieve_loop_params>()];
+    // SAFETY: the caller guarantees the parameters.
+    unsafe { struct_size("params", "llama_sieve_loop_params", params, &known) }?;
+    // SAFETY: neither NULL nor misaligned, and as long as its size says.
+    let params = unsafe { params.read() };
+    let number = |what: &str, number: i32, default: usize| match usize::try_from(number) {
+        Ok(0) => Ok(default),
+        Ok(number) => Ok(number),
+        Err(_) => Err(wrong(format!("{what} is {number}; it must be above 0"))),
+    };
+    // SAFETY: the caller guarantees tokens and vocabulary.
+    let action = unsafe { action_of(&params) }?;
+    Ok(LoopParams {
+        max_period: number("max_period", params.max_period, MAX_PERIOD)?,
+        min_tokens: number("min_tokens", params.min_tokens, LoopParams::MIN_TOKENS)?,
+        action,
+    })
+}
+
+/// # Safety
+/// As for [`llama_sieve_init_loop_breaker`].
+unsafe fn action_of(params: &llama_sieve_loop_params) -> Result<LoopAction, Failure> {
+    const RISE: f32 = 1.5;
+    match params.action {
+        LLAMA_SIEVE_LOOP_BAN => Ok(LoopAction::Ban),
+        LLAMA_SIEVE_LOOP_TEMPERATURE if params.temperature == 0.0 => {
+            Ok(LoopAction::Temperature(RISE))
+        }
+        LLAMA_SIEVE_LOOP_TEMPERATURE => Ok(LoopAction::Temperature(params.temperature)),
+        LLAMA_SIEVE_LOOP_FORCE => {
+            // SAFETY: the caller guarantees the tokens.
+            let tokens = unsafe { TOKENS.slice(params.tokens, params.n_tokens) }?;
+            Ok(LoopAction::Force(tokens.into()))
+        }
+        LLAMA_SIEVE_LOOP_END => {
+            usable("vocab", params.vocab.cast::<u8>())?;
+            // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+            let vocabulary = unsafe { host_vocabulary(params.vocab) }.map_err(Failure::no_host)?;
+            Ok(LoopAction::End(ends(&vocabulary)))
+        }
+        action => Err(wrong(format!(
+            "action is {action}; it must be one of LLAMA_SIEVE_LOOP_*, 0 to {LLAMA_SIEVE_LOOP_END}"
+        ))),
+    }
+}
+
+fn wrong(text: String) -> Failure {
+    Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
+}
+
+/// The tokens that end a generation, that of a turn first: it is put in where there is none.
+fn ends(vocabulary: &dyn Vocabulary) -> Arc<[Token]> {
+    let first = vocabulary.end_token();
+    let all = 0..Token::try_from(vocabulary.n_tokens()).unwrap_or(Token::MAX);
+    let others = all.filter(|&token| vocabulary.is_eog(token) && Some(token) != first);
+    let mut ends = Vec::new();
+    for token in first.into_iter().chain(others) {
+        memory::push(&mut ends, token);
+    }
+    ends.into()
+}

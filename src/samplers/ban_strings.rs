@@ -1,0 +1,266 @@
+//! Banned texts: no token is chosen that would complete one, in whatever tokens it comes.
+//!
+//! The search is that of [`bans`](llama_sieve_constraints::bans): where nothing has begun that one
+//! token could complete, only the tokens are banned in which a whole text lies.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use llama_sieve_constraints::bans::cursor::Cursor;
+use llama_sieve_constraints::bans::order::{Order, ShownTexts};
+use llama_sieve_constraints::bans::{Bans, MAX_BYTES, MAX_TEXT_BYTES, MAX_TEXTS, clear};
+
+use crate::algorithms::Scratch;
+use crate::algorithms::scratch::Room;
+use crate::candidates::Candidates;
+use crate::fault;
+use crate::memory;
+use crate::per_thread::lent_per_thread;
+use crate::pool::Pool;
+use crate::quoted::quoted;
+use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
+use crate::token::Token;
+use crate::vocabulary::Vocabulary;
+
+/// Bans texts.
+#[derive(Debug)]
+pub struct BanStrings {
+    bans: Arc<Bans>,
+    ends: Arc<[Token]>,
+    cursor: Cursor,
+    /// False once a call has failed: the place may be any then, and only the end is allowed.
+    is_sound: bool,
+    words: Scratch<Words>,
+}
+
+clone_by_field!(BanStrings {
+    bans,
+    ends,
+    cursor,
+    is_sound,
+    words
+});
+
+/// A bitmap of tokens.
+#[derive(Debug, Default)]
+struct Words {
+    allowed: Vec<u64>,
+}
+
+lent_per_thread!(Words);
+
+impl Room for Words {
+    fn warm_up(&mut self, n: usize) {
+        self.allowed.warm_up(n.div_ceil(64));
+    }
+}
+
+/// The texts of a vocabulary as they are shown, in the order of their bytes, with the tokens that
+/// end a generation. Made once per vocabulary.
+#[derive(Clone, Debug)]
+pub struct BanVocabulary {
+    order: Arc<Order>,
+    ends: Arc<[Token]>,
+}
+
+impl BanVocabulary {
+    /// The texts of `vocabulary`; where `folds`, letters that differ in case alone are equal.
+    pub fn new(vocabulary: &dyn Vocabulary, folds: bool) -> Self {
+        let n = vocabulary.n_tokens();
+        let mut ends = Vec::new();
+        for token in (0..n as Token).filter(|&token| vocabulary.is_eog(token)) {
+            memory::push(&mut ends, token);
+        }
+        Self {
+            order: Arc::new(Order::new(&Shown(vocabulary), folds)),
+            ends: ends.into(),
+        }
+    }
+}
+
+struct Shown<'a>(&'a dyn Vocabulary);
+
+impl ShownTexts for Shown<'_> {
+    fn n_tokens(&self) -> usize {
+        self.0.n_tokens()
+    }
+
+    fn shown(&self, token: Token, text: &mut Vec<u8>) {
+        match self.0.is_eog(token) {
+            true => text.clear(),
+            false => self.0.piece(token, text),
+        }
+    }
+}
+
+/// Says what is wrong with texts to ban, if anything is.
+fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
+    if texts.len() > MAX_TEXTS {
+        let n = texts.len();
+        return Some(format!("there are {n} texts; {MAX_TEXTS} may be banned"));
+    }
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if bytes > MAX_BYTES {
+        return Some(format!(
+            "the texts have {bytes} bytes; all together may have {MAX_BYTES}"
+        ));
+    }
+    for (i, text) in texts.iter().enumerate() {
+        if text.is_empty() {
+            return Some(format!(
+                "text {i} is empty, and stands everywhere; leave it out"
+            ));
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Some(format!(
+                "text {i}, \"{}\", has more than {MAX_TEXT_BYTES} bytes",
+                quoted(text)
+            ));
+        }
+        if folds && std::str::from_utf8(text).is_err() {
+            return Some(format!(
+                "text {i}, \"{}\", is not UTF-8, so that its letters have no case",
+                quoted(text)
+            ));
+        }
+    }
+    None
+}
+
+impl BanStrings {
+    /// Bans `texts` in a text of this vocabulary. `None` if there are none.
+    ///
+    /// # Errors
+    /// With a text for the caller: one of them is empty or too long, they are too many or too much,
+    /// or letters are folded and one is not UTF-8.
+    pub fn new(texts: &[&[u8]], vocabulary: &BanVocabulary) -> Result<Option<Self>, String> {
+        if let Some(why) = refused(texts, vocabulary.order.folds()) {
+            return Err(why);
+        }
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let bans = Bans::new(texts, &vocabulary.order);
+        Ok(Some(Self {
+            cursor: Cursor::new(&bans),
+            bans: Arc::new(bans),
+            ends: Arc::clone(&vocabulary.ends),
+            is_sound: true,
+            words: Scratch::default(),
+        }))
+    }
+
+    /// Returns how many accepted tokens there are since the longest text has begun of which one
+    /// more token would be the end; 0 if none has begun.
+    pub fn rewind(&self) -> usize {
+        self.cursor.rewind(&self.bans)
+    }
+
+    /// True if a token may follow.
+    fn allows(&self, token: Token) -> bool {
+        match self.is_sound {
+            true => !self.cursor.bans(&self.bans, token),
+            false => self.ends.binary_search(&token).is_ok(),
+        }
+    }
+
+    fn mask_each(&self, candidates: &mut Candidates<'_>) {
+        let mut masked = false;
+        for candidate in candidates.as_mut_slice() {
+            if !self.allows(candidate.id) {
+                candidate.logit = f32::NEG_INFINITY;
+                masked = true;
+            }
+        }
+        if masked {
+            candidates.set_sorted(false);
+        }
+    }
+
+    /// Gives `ban` each token that is banned here, some perhaps twice.
+    fn each(&self, mut ban: impl FnMut(Token)) {
+        self.bans.whole().iter().for_each(|&token| ban(token));
+        self.cursor.each(&self.bans, ban);
+    }
+}
+
+/// The most tokens that are banned one by one. Each takes longer than looking at some candidates.
+const FEW: usize = 64;
+
+impl Sampler for BanStrings {
+    const KIND: Kind = Kind::Constraint;
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"ban-strings"
+    }
+
+    // In bounds: `index_in_place` gives places of the array.
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        fault::point();
+        let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);
+        if n_banned == 0 && self.is_sound {
+            return;
+        }
+        if !self.is_sound || n_banned > candidates.len() {
+            return self.mask_each(candidates);
+        }
+        let (mut all_in_place, mut masked) = (true, false);
+        self.each(|token| match candidates.index_in_place(token) {
+            Some(i) => {
+                candidates.as_mut_slice()[i].logit = f32::NEG_INFINITY;
+                masked = true;
+            }
+            None => all_in_place = false,
+        });
+        if masked {
+            candidates.set_sorted(false);
+        }
+        if !all_in_place {
+            self.mask_each(candidates);
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        if !pool.is_whole() || !self.is_sound {
+            return pool.apply(|candidates| self.apply(candidates));
+        }
+        let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);
+        if n_banned <= FEW {
+            self.each(|token| pool.expect(token));
+            return self.each(|token| pool.edit(token, |_| f32::NEG_INFINITY));
+        }
+        if self.cursor.count(&self.bans) == 0 {
+            return pool.mask(self.bans.others());
+        }
+        let allowed = &mut self.words.allowed;
+        allowed.clear();
+        allowed.extend_from_slice(self.bans.others());
+        self.cursor.each(&self.bans, |token| clear(allowed, token));
+        pool.mask(allowed);
+    }
+
+    fn accept(&mut self, token: Token) {
+        self.is_sound = false;
+        self.cursor.accept(&self.bans, token);
+        fault::point();
+        self.is_sound = true;
+    }
+
+    fn reset(&mut self) {
+        self.cursor.reset();
+        self.is_sound = true;
+    }
+
+    /// Leaves the tokens that end the generation.
+    fn salvage(&mut self, candidates: &mut Candidates<'_>) {
+        self.is_sound = false;
+        self.mask_each(candidates);
+    }
+
+    scratch!(words);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! Loop breaker: notices that the newest tokens repeat for the third time, and ends that.
+//!
+//! A repetition is a period of 1 to 1,024 tokens of which the newest three copies or more are
+//! equal, with so many tokens in all that it is none of those that texts have on purpose. Off a
+//! repetition nothing is changed. Where nothing else could be chosen nothing is changed, either.
+
+mod repetitions;
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use crate::candidates::Candidates;
+use crate::log;
+use crate::pool::Pool;
+use crate::sampler::{Sampler, clone_by_field};
+use crate::samplers::temp::{scale, scale_pool};
+use crate::token::{Token, TokenData, comparable};
+pub(crate) use repetitions::{MAX_LENGTH, MAX_PERIOD};
+use repetitions::{Repetition, Repetitions};
+
+/// The most tokens of a text that is forced.
+pub(crate) const MAX_FORCED: usize = 1024;
+
+/// The way in which a repetition is ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoopAction {
+    /// The token that would go on is banned.
+    Ban,
+    /// The logits are divided by this number, at the next token by its square, and so on, until
+    /// another token is chosen.
+    Temperature(f32),
+    /// These tokens follow, such as those that end thinking.
+    Force(Arc<[Token]>),
+    /// One of these tokens follows: those that end a generation.
+    End(Arc<[Token]>),
+}
+
+/// Parameters of a loop breaker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoopParams {
+    /// The longest period, 1 to 1,024.
+    pub max_period: usize,
+    /// The least number of tokens of all copies together, at most 65,536.
+    pub min_tokens: usize,
+    /// The action.
+    pub action: LoopAction,
+}
+
+impl Default for LoopParams {
+    fn default() -> Self {
+        Self {
+            max_period: MAX_PERIOD,
+            min_tokens: Self::MIN_TOKENS,
+            action: LoopAction::Ban,
+        }
+    }
+}
+
+impl LoopParams {
+    /// The least number of tokens of all copies together, unless it is chosen.
+    pub const MIN_TOKENS: usize = 128;
+
+    fn refused(&self) -> Option<String> {
+        let Self {
+            max_period,
+            min_tokens,
+            action,
+        } = self;
+        if !(1..=MAX_PERIOD).contains(max_period) {
+            return Some(format!(
+                "max_period is {max_period}; it may be 1 to {MAX_PERIOD}"
+            ));
+        }
+        if *min_tokens > MAX_LENGTH {
+            return Some(format!(
+                "min_tokens is {min_tokens}; it may be {MAX_LENGTH} at most"
+            ));
+        }
+        match action {
+            LoopAction::Temperature(t) if !(*t > 1.0 && *t <= MOST_HEAT) => Some(format!(
+                "temperature is {t}; it must be above 1, and {MOST_HEAT} at most"
+            )),
+            LoopAction::Force(tokens) if tokens.is_empty() => {
+                Some("there are no tokens to force".to_owned())
+            }
+            LoopAction::Force(tokens) if tokens.len() > MAX_FORCED => {
+                let n = tokens.len();
+                Some(format!(
+                    "there are {n} tokens to force; {MAX_FORCED} may be"
+                ))
+            }
+            LoopAction::End(tokens) if tokens.is_empty() => {
+                Some("the vocabulary has no token that ends a generation".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The largest number that logits are divided by.
+const MOST_HEAT: f32 = 1e6;
+
+/// Ends repetitions.
+#[derive(Debug)]
+pub struct LoopBreaker {
+    action: LoopAction,
+    repetitions: Repetitions,
+    found: Option<Repetition>,
+    /// The number that logits are divided by, while there is a repetition.
+    heat: f32,
+    /// How many tokens were forced, while some are.
+    forced: Option<usize>,
+}
+
+clone_by_field!(LoopBreaker {
+    action,
+    repetitions,
+    found,
+    heat,
+    forced
+});
+
+impl LoopBreaker {
+    /// A breaker of loops.
+    ///
+    /// # Errors
+    /// With a text for the caller, where a parameter is out of its range.
+    pub fn new(params: LoopParams) -> Result<Self, String> {
+        if let Some(why) = params.refused() {
+            return Err(why);
+        }
+        Ok(Self {
+            repetitions: Repetitions::new(params.max_period, params.min_tokens),
+            action: params.action,
+            found: None,
+            heat: 1.0,
+            forced: None,
+        })
+    }
+
+    /// Says what is done about a repetition that was just found.
+    fn say(&self, found: Repetition) {
+        let Repetition {
+            period,
+            length,
+            next,
+        } = found;
+        let done = match &self.action {
+            LoopAction::Ban => format!("token {next} is banned while it would go on"),
+            LoopAction::Temperature(_) => "the temperature rises until it ends".to_owned(),
+            LoopAction::Force(tokens) => format!("{} tokens are forced", tokens.len()),
+            LoopAction::End(_) => "the generation is ended".to_owned(),
+        };
+        let text = format!(
+            "loop-breaker: the last {length} tokens repeat with a period of {period}; {done}"
+        );
+        log::log(log::Level::Info, &text);
+    }
+
+    fn found(&mut self, found: Option<Repetition>) {
+        if let (Some(found), None) = (found, self.found) {
+            self.say(found);
+        }
+        self.found = found;
+        match (&self.action, found) {
+            (LoopAction::Temperature(t), Some(_)) => self.heat = (self.heat * t).min(MOST_HEAT),
+            (LoopAction::Force(_), Some(_)) => self.forced = Some(0),
+            _ => self.heat = 1.0,
+        }
+    }
+
+    /// Forgets what was repeated, so that it counts from here.
+    fn begin_anew(&mut self) {
+        self.repetitions.clear();
+        (self.found, self.heat, self.forced) = (None, 1.0, None);
+    }
+
+    /// The tokens of which one must follow, and the one that is put in where all are absent.
+    fn wanted(&self) -> Option<&[Token]> {
+        match (&self.action, self.forced, self.found) {
+            (LoopAction::Force(tokens), Some(n), _) => tokens.get(n..=n),
+            (LoopAction::End(ends), _, Some(_)) => Some(ends),
+            _ => None,
+        }
+    }
+}
+
+fn is_there(candidate: &TokenData) -> bool {
+    comparable(candidate.logit) > f32::NEG_INFINITY
+}
+
+/// Bans `token`, unless nothing else is left.
+fn ban(candidates: &mut Candidates<'_>, token: Token) {
+    let others = |candidate: &TokenData| candidate.id != token && is_there(candidate);
+    if !candidates.as_slice().iter().any(others) {
+        return;
+    }
+    let banned = candidates.as_mut_slice().iter_mut();
+    for candidate in banned.filter(|candidate| candidate.id == token) {
+        candidate.logit = f32::NEG_INFINITY;
+    }
+    candidates.set_sorted(false);
+}
+
+/// Leaves `wanted` alone. Where none of them is among several candidates, the first takes the place
+/// of one; where somebody else has banned them nothing is done, and neither to one candidate, by
+/// which a host asks whether it is allowed.
+fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
+    let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
+    let slice = candidates.as_mut_slice();
+    if slice.len() < 2 {
+        return;
+    }
+    let (mut is_among, mut is_free) = (false, false);
+    for candidate in slice.iter().filter(|candidate| is_wanted(candidate)) {
+        is_among = true;
+        is_free |= is_there(candidate);
+    }
+    if is_among && !is_free {
+        return;
+    }
+    if let (false, [first, ..], Some(&id)) = (is_among, &mut *slice, wanted.first()) {
+        (first.id, first.logit) = (id, 0.0);
+    }
+    for candidate in slice.iter_mut().filter(|candidate| !is_wanted(candidate)) {
+        candidate.logit = f32::NEG_INFINITY;
+    }
+    candidates.set_sorted(false);
+}
+
+impl Sampler for LoopBreaker {
+    const ACCEPTS: bool = true;
+    const RESETS: bool = true;
+
+    fn name(&self) -> &'static CStr {
+        c"loop-breaker"
+    }
+
+    fn apply(&mut self, candidates: &mut Candidates<'_>) {
+        if let Some(wanted) = self.wanted() {
+            return leave_alone(candidates, wanted);
+        }
+        let Some(found) = self.found else {
+            return;
+        };
+        match self.action {
+            LoopAction::Ban => ban(candidates, found.next),
+            LoopAction::Temperature(_) => scale(candidates, self.heat),
+            LoopAction::Force(_) | LoopAction::End(_) => {}
+        }
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        let Some(found) = self.found else {
+            if self.forced.is_some() {
+                pool.apply(|candidates| self.apply(candidates));
+            }
+            return;
+        };
+        match self.action {
+            LoopAction::Ban if pool.is_whole() => {
+                let mut before = None;
+                pool.edit(found.next, |logit| {
+                    before = Some(logit);
+                    f32::NEG_INFINITY
+                });
+                if let (f32::NEG_INFINITY, Some(before)) = (pool.max(), before) {
+                    pool.edit(found.next, |_| before);
+                }
+            }
+            LoopAction::Temperature(_) => scale_pool(pool, self.heat),
+            _ => pool.apply(|candidates| self.apply(candidates)),
+        }
+    }
+
+    fn accept(&mut self, token: Token) {
+        let Some(n) = self.forced else {
+            let found = self.repetitions.accept(token);
+            return self.found(found);
+        };
+        let LoopAction::Force(tokens) = &self.action else {
+            return;
+        };
+        match tokens.get(n) == Some(&token) && n + 1 < tokens.len() {
+            true => self.forced = Some(n + 1),
+            false => self.begin_anew(),
+        }
+    }
+
+    fn reset(&mut self) {
+        self.begin_anew();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+//! The shortest period in which the newest tokens repeat.
+//!
+//! For each period the number of tokens is kept that equal the one a period before them, without a
+//! break. A token is compared with all that may be a period back at once, side by side in memory:
+//! some registers' work, which needs no hash and is exact.
+
+use crate::memory::{exhausted, with_room};
+use crate::token::Token;
+
+/// The longest period.
+pub(crate) const MAX_PERIOD: usize = 1024;
+/// The most tokens that may be asked for of a repetition.
+pub(crate) const MAX_LENGTH: usize = 65_536;
+
+/// A repetition: the newest `length` tokens repeat with `period`, three times or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Repetition {
+    pub(super) period: usize,
+    pub(super) length: usize,
+    /// The token that would go on.
+    pub(super) next: Token,
+}
+
+/// The newest tokens with their runs.
+#[derive(Debug)]
+pub(super) struct Repetitions {
+    /// The newest tokens, the last one last; as many as the longest period are kept at least.
+    tokens: Vec<Token>,
+    /// By falling period: how many tokens equal the one a period before.
+    runs: Vec<i32>,
+    /// The run at which there is a repetition.
+    enough: Vec<i32>,
+}
+
+crate::sampler::clone_by_field!(Repetitions {
+    tokens,
+    runs,
+    enough
+});
+
+impl Repetitions {
+    /// Looks for periods of at most `max_period`, of which three copies have `min_tokens` tokens or
+    /// more, or else as many copies as have.
+    pub(super) fn new(max_period: usize, min_tokens: usize) -> Self {
+        let zeros = |n: usize| {
+            let mut zeros = with_room(n).unwrap_or_else(exhausted);
+            zeros.resize(n, 0);
+            zeros
+        };
+        let mut enough = zeros(max_period);
+        for (enough, period) in enough.iter_mut().zip((1..=max_period).rev()) {
+            *enough = (2 * period).max(min_tokens.saturating_sub(period)) as i32;
+        }
+        Self {
+            tokens: with_room(2 * max_period).unwrap_or_else(exhausted),
+            runs: zeros(max_period),
+            enough,
+        }
+    }
+
+    /// Forgets all tokens.
+    pub(super) fn clear(&mut self) {
+        self.tokens.clear();
+        self.runs.fill(0);
+    }
+
+    /// Goes on with a token.
+    // In bounds: the longest period is the length of `runs`, which `known` does not exceed, and
+    // there are as many tokens at least.
+    pub(super) fn accept(&mut self, token: Token) -> Option<Repetition> {
+        let max_period = self.runs.len();
+        let known = self.tokens.len().min(max_period);
+        let before = &self.tokens[self.tokens.len() - known..];
+        let runs = &mut self.runs[max_period - known..];
+        let enough = &self.enough[max_period - known..];
+        let mut is_found = false;
+        for ((run, &enough), &before) in runs.iter_mut().zip(enough).zip(before) {
+            *run = if before == token {
+                run.wrapping_add(1)
+            } else {
+                0
+            };
+            is_found |= *run >= enough;
+        }
+        let full = self.tokens.len() == 2 * max_period;
+        if full {
+            self.tokens.copy_within(max_period.., 0);
+            self.tokens.truncate(max_period);
+        }
+        self.tokens.push(token);
+        is_found.then(|| self.shortest()).flatten()
+    }
+
+    // In bounds: a run is of a period that there are tokens for.
+    fn shortest(&self) -> Option<Repetition> {
+        let runs = self.runs.iter().zip(&self.enough);
+        let place = runs.rev().position(|(run, enough)| run >= enough)?;
+        let period = place + 1;
+        let run = self.runs[self.runs.len() - period];
+        Some(Repetition {
+            period,
+            length: run as usize + period,
+            next: self.tokens[self.tokens.len() - period],
+        })
+    }
+}
