@@ -727,6 +727,37 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  struct llama_token_data *out,
                                  size_t cap);
 
+/*
+ Receives a line of the trace: len bytes of JSON, without an end of line or a NUL, valid during
+ the call, and the pointer that was registered with it. Called from any thread that samples,
+ perhaps from several at once.
+ */
+typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *user);
+
+/*
+ Hands a line of JSON to callback for each token that is sampled straight from the logits, by a
+ chain or a sieve: what each stage has removed or changed, and why. The lines, and what else may
+ come between those of tokens, are described in docs/trace.md and docs/trace.schema.json. The
+ tokens are the same with and without it. NULL ends the trace, also one that the environment
+ variable LLAMA_SIEVE_TRACE has begun; there is one at a time.
+
+ options is NULL or a list with commas: n=10, the number of most probable candidates that are
+ followed, at most 100; text=off, to leave out texts, numbers of tokens, and the length of what
+ was repeated.
+
+ The callback may call the library; what it samples itself is not traced. It must not throw or
+ long-jump. When this function returns, no call of an earlier callback is running any more, unless
+ one takes longer than ten seconds, or this is called from within one.
+
+ Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
+ changes.
+
+ The caller guarantees:
+ callback is NULL or a function as described, user whatever it expects, and options NULL or
+ a string.
+ */
+int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const char *options);
+
 /* -------------------------------------------------------------------------------------------------
  * 4. The sieve
  *

@@ -82,6 +82,7 @@ pub mod sampler;
 pub mod samplers;
 pub mod sieve;
 pub mod sync;
+pub mod trace;
 pub mod trie;
 pub mod vocabulary;
 

@@ -36,7 +36,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-use crate::kernels::layout::CHUNK;
+use std::cmp::Ordering;
+
+use crate::algorithms::kth_largest::nearly_kth_largest;
+use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::token::{Token, TokenData, comparable};
@@ -86,6 +89,44 @@ impl Summary {
             summary.add(Logits::F32(logits), &mut []);
         }
         summary
+    }
+
+    /// Sums up `logits`, and writes the `n` most probable of them into `top` in descending order,
+    /// of equals the lower token first, fewer if fewer have a probability. Their `p` is left open.
+    /// One pass, without the sum for the entropy if that is not `measured`, and a sort of `n`.
+    // In bounds: each block of the vocabulary has a maximum.
+    pub(crate) fn with_most_probable(
+        logits: Logits<'_>,
+        n: usize,
+        measured: bool,
+        top: &mut Vec<TokenData>,
+    ) -> Self {
+        let (mut all, mut maxima) = (Self::default(), vec![0.0; logits.len().div_ceil(GROUP)]);
+        for start in (0..logits.len()).step_by(CHUNK) {
+            let part = logits.part(start, logits.len().min(start + CHUNK));
+            let maxima = &mut maxima[start / GROUP..][..part.len().div_ceil(GROUP)];
+            match measured {
+                true => all.add(part, maxima),
+                false => all.add_mass(part, maxima),
+            }
+        }
+        top.clear();
+        if !all.is_defined() {
+            return all;
+        }
+        // As many blocks reach it as are asked for, and each with a token at least.
+        let threshold = nearly_kth_largest(&maxima, n.max(1)).unwrap_or(f32::MIN);
+        logits.collect(&maxima, 0, threshold, top);
+        let descending = |a: &TokenData, b: &TokenData| {
+            let by_logit = b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal);
+            by_logit.then(a.id.cmp(&b.id))
+        };
+        if n < top.len() {
+            top.select_nth_unstable_by(n, descending);
+            top.truncate(n);
+        }
+        top.sort_unstable_by(descending);
+        all
     }
 
     /// Adds the next logits of a stream that is cut at multiples of [`CHUNK`]; the largest of each

@@ -22,6 +22,20 @@ pub enum Kind {
     Constraint,
 }
 
+/// The question that a trace asks a sampler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// Its parameters, by the names that llama.h gives them.
+    Parameters,
+    /// The numbers that decide its next call: the one that it will draw, a running target.
+    Next,
+    /// The numbers for which its last call has changed the logit of this token.
+    Token(Token),
+}
+
+/// Receives a number of a sampler by its name.
+pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
+
 /// A sampler: parameters, state, and what it does to the candidates of one token position.
 ///
 /// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time,
@@ -96,6 +110,9 @@ pub trait Sampler: Clone + Send + 'static {
     fn built_in(&self) -> Option<BuiltIn> {
         None
     }
+
+    /// Tells the numbers that a trace asks for.
+    fn tell(&self, _about: About, _to: Tell<'_>) {}
 
     /// The seed of the stream in use, of the samplers whose built-in counterpart tells it.
     fn seed(&self) -> Option<u32> {

@@ -234,10 +234,12 @@ impl Entered {
 
     /// The host has returned this token. True if it is to be called once more.
     pub fn finish(self, token: Token) -> bool {
-        let finished = with_call(|call| Some((call.entry, call.finish(token))));
-        let Some((entry, (again, difference))) = finished else {
+        let finished = with_call(|call| Some((call.ctx, call.entry, call.finish(token))));
+        let Some((ctx, entry, (again, difference))) = finished else {
             return false;
         };
+        // SAFETY: the context of the call that ends here.
+        unsafe { in_front::traced(ctx, (!again).then_some(token)) };
         if let Some(difference) = difference {
             proof::refuse(entry, difference);
         }

@@ -9,14 +9,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::ffi::CStr;
 use std::fmt;
 
 use crate::instruction_set;
 use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::pool::{Buffers, Left, Pool};
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::token::{Token, TokenData};
+use crate::trace::{self, Off, Sequence, Watch};
 
 /// Why a chain gives no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,8 @@ pub fn check(n: usize) -> Result<(), ChainError> {
 /// A sampler whose type is not known.
 trait Member: Send {
     fn narrow(&mut self, pool: &mut Pool<'_>);
+    fn name(&self) -> &'static CStr;
+    fn tell(&self, about: About, to: Tell<'_>);
     fn accept(&mut self, token: Token);
     fn reset(&mut self);
     fn cloned(&self) -> Box<dyn Member>;
@@ -89,6 +93,14 @@ impl<S: Sampler> Member for S {
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         Sampler::narrow(self, pool);
         self.rest();
+    }
+
+    fn name(&self) -> &'static CStr {
+        Sampler::name(self)
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        Sampler::tell(self, about, to);
     }
 
     fn accept(&mut self, token: Token) {
@@ -128,6 +140,7 @@ pub struct Chain {
     buffers: Buffers,
     /// The state in which the last call left the pool.
     left: Option<Left>,
+    sequence: Sequence,
 }
 
 impl fmt::Debug for Chain {
@@ -144,6 +157,7 @@ impl Clone for Chain {
             members: self.members.iter().map(|m| m.cloned()).collect(),
             buffers: Buffers::default(),
             left: None,
+            sequence: Sequence::default(),
         }
     }
 }
@@ -152,6 +166,7 @@ impl Chain {
     /// Returns a chain without members.
     pub fn new() -> Self {
         instruction_set::choose();
+        trace::from_environment();
         Self::default()
     }
 
@@ -188,11 +203,27 @@ impl Chain {
         check(logits.len())?;
         let room = self.buffers.try_reserve(logits.len());
         room.unwrap_or_else(memory::exhausted);
+        let Some(mut observer) = trace::begin(logits) else {
+            return self.run(logits, &mut Off);
+        };
+        let token = self.run(logits, &mut *observer);
+        observer.deliver(self.sequence.number(), &trace::no_pieces, None);
+        token
+    }
+
+    /// Runs the members, of which `watch` is told.
+    fn run(&mut self, logits: Logits<'_>, watch: &mut impl Watch) -> Result<Token, ChainError> {
         let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         for member in &mut self.members {
+            watch.before(&|about, to| member.tell(about, to));
             member.narrow(&mut pool);
+            let name = || member.name().to_string_lossy();
+            watch.after(name, &mut pool, &|about, to| member.tell(about, to));
         }
         let token = outcome(&pool);
+        if let Ok(token) = token {
+            watch.chosen(token, logits, &mut pool);
+        }
         self.left = Some(pool.leave());
         token
     }

@@ -50,6 +50,18 @@ impl ContextFunctions {
         })
     }
 
+    /// The vocabulary of a context, and its size.
+    ///
+    /// # Safety
+    /// `ctx` is a live context of this host.
+    pub(super) unsafe fn vocabulary(&self, ctx: *mut llama_context) -> (*const llama_vocab, i32) {
+        // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
+        unsafe {
+            let vocab = (self.get_vocab)((self.get_model)(ctx));
+            (vocab, (self.n_tokens)(vocab))
+        }
+    }
+
     /// The logits of an output, NULL where the context has none, and the vocabulary's size.
     ///
     /// # Safety
@@ -57,8 +69,8 @@ impl ContextFunctions {
     pub(super) unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
         // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
         unsafe {
-            let vocab = (self.get_vocab)((self.get_model)(ctx));
-            ((self.logits_ith)(ctx, idx), (self.n_tokens)(vocab))
+            let (_, n_tokens) = self.vocabulary(ctx);
+            ((self.logits_ith)(ctx, idx), n_tokens)
         }
     }
 }

@@ -10,6 +10,7 @@
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: that of banned
 //!   texts, [`loops`]: of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
+//! - [`trace`][]: the record of tokens, to a function of C.
 
 pub mod attach;
 pub mod bans;
@@ -33,5 +34,6 @@ pub mod seed;
 pub mod sieve;
 #[cfg(test)]
 mod tests;
+pub mod trace;
 pub mod trie;
 pub mod vtable;

@@ -13,6 +13,7 @@
 mod buffers;
 mod contenders;
 mod in_order;
+mod observed;
 #[cfg(test)]
 mod tests;
 mod whole;

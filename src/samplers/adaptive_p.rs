@@ -21,7 +21,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::kernels::{self, Curve};
 use crate::pool::{Pool, Weights};
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler, scratch};
+use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::token::{Token, TokenData, comparable};
 
 /// Selects near a target probability.
@@ -206,6 +206,22 @@ impl Sampler for AdaptiveP {
 
     fn name(&self) -> &'static CStr {
         c"adaptive-p"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => {
+                to("target", f64::from(self.target));
+                to("decay", f64::from(self.decay));
+                to("seed", f64::from(self.rng.current_seed()));
+            }
+            About::Next => {
+                to("weighted_sum", f64::from(self.weighted_sum));
+                to("total_weight", f64::from(self.total_weight));
+                to("draw", self.rng.stream.clone().uniform());
+            }
+            About::Token(_) => {}
+        }
     }
 
     // In bounds: there is a candidate: asked above; `original` has a value for each, and

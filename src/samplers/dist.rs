@@ -24,7 +24,7 @@ use crate::host_profile::HostProfile;
 use crate::kernels::{self, compact::pick, scan::position_of};
 use crate::pool::{First, InOrder, Part, Pool, Weights};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
-use crate::sampler::{Kind, Sampler, scratch};
+use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::token::{Token, TokenData};
 
 /// Draws from the distribution and writes the probabilities.
@@ -211,6 +211,14 @@ impl Sampler for Dist {
 
     fn name(&self) -> &'static CStr {
         c"dist"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => to("seed", f64::from(self.rng.current_seed())),
+            About::Next => to("draw", self.rng.stream.clone().uniform()),
+            About::Token(_) => {}
+        }
     }
 
     fn copy_state(&mut self, source: &Self) {

@@ -22,7 +22,7 @@ use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory::{claim, exhausted, table_bytes};
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
 
@@ -245,6 +245,23 @@ impl Sampler for Dry {
 
     fn name(&self) -> &'static CStr {
         c"dry"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => {
+                to("multiplier", f64::from(self.params.multiplier));
+                to("base", f64::from(self.params.base));
+                to("allowed_length", f64::from(self.params.allowed_length));
+                to("last_n", f64::from(self.params.last_n));
+            }
+            About::Next => {}
+            About::Token(token) => {
+                if let Some(&length) = self.longest.get(&token) {
+                    to("run", f64::from(length));
+                }
+            }
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -24,6 +24,10 @@ impl EpsilonCutoff {
 impl Rule for Epsilon {
     const NAME: &'static CStr = c"epsilon-cutoff";
 
+    fn parameter(&self) -> (&'static str, f64) {
+        ("epsilon", f64::from(self.epsilon))
+    }
+
     fn threshold(&self, _of: &Distribution) -> f64 {
         f64::from(self.epsilon)
     }

@@ -27,6 +27,10 @@ impl Rule for Eta {
     const NAME: &'static CStr = c"eta-cutoff";
     const ENTROPY: bool = true;
 
+    fn parameter(&self) -> (&'static str, f64) {
+        ("eta", f64::from(self.eta))
+    }
+
     fn threshold(&self, of: &Distribution) -> f64 {
         let eta = f64::from(self.eta);
         eta.min(eta.sqrt() * (-of.entropy).exp())

@@ -12,7 +12,7 @@ use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::token::Token;
 
 /// Adds to logits.
@@ -69,6 +69,12 @@ impl Sampler for LogitBias {
 
     fn name(&self) -> &'static CStr {
         c"logit-bias"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("n", self.biases.len() as f64);
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

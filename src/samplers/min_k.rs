@@ -15,7 +15,7 @@ use crate::algorithms::Scratch;
 use crate::candidates::Candidates;
 use crate::kernels::layout::GROUP;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::comparable;
 
 /// Keeps the candidates in front of the steepest fall.
@@ -130,6 +130,12 @@ impl MinK {
 impl Sampler for MinK {
     fn name(&self) -> &'static CStr {
         c"min-k"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("tau", f64::from(self.tau));
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -15,7 +15,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::{InOrder, Part, Pool};
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::ln;
 use crate::token::TokenData;
 
@@ -126,6 +126,13 @@ impl Sampler for MinP {
 
     fn name(&self) -> &'static CStr {
         c"min-p"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("p", f64::from(self.p));
+            to("min_keep", self.min_keep as f64);
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

@@ -20,7 +20,7 @@ use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
+use crate::sampler::{About, Kind, Sampler, Tell, clone_by_field, scratch};
 use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
@@ -132,6 +132,17 @@ impl Feedback {
             false => self.mu - self.eta * error,
         };
         candidates.select(Some(chosen));
+    }
+
+    fn tell_parameters(&self, to: Tell<'_>) {
+        to("tau", f64::from(self.tau));
+        to("eta", f64::from(self.eta));
+        to("seed", f64::from(self.rng.current_seed()));
+    }
+
+    fn tell_next(&self, to: Tell<'_>) {
+        to("mu", f64::from(self.mu));
+        to("draw", self.rng.stream.clone().uniform());
     }
 
     scratch!(work, kept);
@@ -299,6 +310,17 @@ impl Sampler for Mirostat {
         c"mirostat"
     }
 
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => {
+                self.feedback.tell_parameters(&mut *to);
+                to("m", f64::from(self.m));
+            }
+            About::Next => self.feedback.tell_next(to),
+            About::Token(_) => {}
+        }
+    }
+
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if candidates.is_empty() {
             return candidates.select(None);
@@ -450,6 +472,14 @@ impl Sampler for MirostatV2 {
 
     fn name(&self) -> &'static CStr {
         c"mirostat-v2"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => self.feedback.tell_parameters(to),
+            About::Next => self.feedback.tell_next(to),
+            About::Token(_) => {}
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

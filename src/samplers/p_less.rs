@@ -28,6 +28,10 @@ impl Rule for Collision {
     const NAME: &'static CStr = c"p-less";
     const COLLISION: bool = true;
 
+    fn parameter(&self) -> (&'static str, f64) {
+        ("normalised", f64::from(u8::from(self.normalised)))
+    }
+
     fn threshold(&self, of: &Distribution) -> f64 {
         if !self.normalised {
             return of.collision;

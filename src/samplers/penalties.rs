@@ -18,7 +18,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::token::{Token, TokenData};
 
 /// Repetition, frequency and presence penalty, applied in this order.
@@ -180,6 +180,18 @@ pub(crate) struct Penalised<'a> {
 }
 
 impl Penalised<'_> {
+    pub(crate) fn tell(self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => {
+                to("repeat", f64::from(self.factors.repeat));
+                to("freq", f64::from(self.factors.freq));
+                to("present", f64::from(self.factors.present));
+            }
+            About::Next => {}
+            About::Token(token) => to("count", f64::from(self.history.count(token))),
+        }
+    }
+
     pub(crate) fn apply(self, candidates: &mut Candidates<'_>) {
         match fuses(Fused::Penalty) {
             true => self.penalise_all_fused(candidates),
@@ -277,6 +289,13 @@ impl Sampler for Penalties {
 
     fn name(&self) -> &'static CStr {
         c"penalties"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("last_n", self.history.nominal() as f64);
+        }
+        self.penalised().tell(about, to);
     }
 
     fn copy_state(&mut self, source: &Self) {

@@ -11,7 +11,7 @@ use std::ffi::CStr;
 use crate::candidates::Candidates;
 use crate::kernels::{self, Cubic};
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 
 /// Bends the logits.
 #[derive(Clone, Debug)]
@@ -47,6 +47,13 @@ impl Quadratic {
 impl Sampler for Quadratic {
     fn name(&self) -> &'static CStr {
         c"quadratic"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("square", f64::from(self.square));
+            to("cube", f64::from(self.cube));
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

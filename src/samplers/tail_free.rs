@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::{Sampler, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 use crate::token::TokenData;
 
 /// Cuts the flat tail of the distribution.
@@ -77,6 +77,13 @@ fn bend(triple: &[TokenData]) -> f64 {
 impl Sampler for TailFree {
     fn name(&self) -> &'static CStr {
         c"tail-free"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("z", f64::from(self.z));
+            to("min_keep", self.min_keep as f64);
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

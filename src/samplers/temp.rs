@@ -9,7 +9,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 
 /// Sharpens (`t < 1`) or flattens (`t > 1`) the distribution.
 #[derive(Clone, Debug)]
@@ -63,6 +63,12 @@ impl Sampler for Temp {
 
     fn name(&self) -> &'static CStr {
         c"temp"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("t", f64::from(self.t));
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

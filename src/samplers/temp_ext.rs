@@ -17,7 +17,7 @@ use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::pool::{Pool, division_keeps_order};
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
 
@@ -125,6 +125,14 @@ impl Sampler for TempExt {
 
     fn name(&self) -> &'static CStr {
         c"temp-ext"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("t", f64::from(self.t));
+            to("delta", f64::from(self.delta));
+            to("exponent", f64::from(self.exponent));
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

@@ -20,7 +20,7 @@ use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::metrics::Summary;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::{TokenData, comparable};
 
@@ -49,6 +49,9 @@ pub trait Rule: Clone + Debug + Send + 'static {
     /// Returns the threshold. It does not fall where the largest probability or the sum of the
     /// squares rises, and does not rise with the entropy.
     fn threshold(&self, of: &Distribution) -> f64;
+
+    /// Returns the rule's parameter, by its name.
+    fn parameter(&self) -> (&'static str, f64);
 }
 
 /// Keeps the candidates whose probability is at or above the threshold of a rule.
@@ -115,6 +118,13 @@ impl<R: Rule> Threshold<R> {
 impl<R: Rule> Sampler for Threshold<R> {
     fn name(&self) -> &'static CStr {
         R::NAME
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            let (name, value) = self.rule.parameter();
+            to(name, value);
+        }
     }
 
     // In bounds: a chunk has at most `CHUNK` candidates; places are those of candidates.

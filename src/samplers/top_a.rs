@@ -24,6 +24,10 @@ impl TopA {
 impl Rule for Square {
     const NAME: &'static CStr = c"top-a";
 
+    fn parameter(&self) -> (&'static str, f64) {
+        ("a", f64::from(self.a))
+    }
+
     fn threshold(&self, of: &Distribution) -> f64 {
         f64::from(self.a) * of.largest.powi(2)
     }

@@ -20,7 +20,7 @@ use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
 use crate::metrics::Summary;
 use crate::pool::{First, Pool};
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
 
@@ -160,6 +160,12 @@ fn sort_by_logit(candidates: &mut Candidates<'_>) {
 impl Sampler for TopH {
     fn name(&self) -> &'static CStr {
         c"top-h"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("alpha", f64::from(self.alpha));
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

@@ -10,7 +10,7 @@ use crate::algorithms::host_order::{HostOrder, are_coarse};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
 /// Keeps the `k` most probable candidates.
@@ -45,6 +45,12 @@ impl Sampler for TopK {
 
     fn name(&self) -> &'static CStr {
         c"top-k"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("k", self.k as f64);
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

@@ -11,7 +11,7 @@ use crate::algorithms::Scratch;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 
 /// Masks what lies far below the largest logit.
 #[derive(Debug)]
@@ -35,6 +35,12 @@ impl TopNSigma {
 impl Sampler for TopNSigma {
     fn name(&self) -> &'static CStr {
         c"top-n-sigma"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("n", f64::from(self.n));
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

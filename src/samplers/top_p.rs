@@ -28,7 +28,7 @@ use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::kernels::scan::count_at_least;
 use crate::pool::{First, Pool};
-use crate::sampler::{Sampler, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
 /// Keeps the nucleus, sorted, with probabilities.
@@ -366,6 +366,13 @@ impl Sampler for TopP {
 
     fn name(&self) -> &'static CStr {
         c"top-p"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("p", f64::from(self.p));
+            to("min_keep", self.min_keep as f64);
+        }
     }
 
     fn built_in(&self) -> Option<BuiltIn> {

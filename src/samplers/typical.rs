@@ -32,7 +32,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::kernels::layout::binade;
 use crate::pool::Pool;
-use crate::sampler::{Sampler, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 
@@ -477,6 +477,13 @@ fn flushes_to_zero() -> bool {
 impl Sampler for Typical {
     fn name(&self) -> &'static CStr {
         c"typical"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if about == About::Parameters {
+            to("p", f64::from(self.cut.p));
+            to("min_keep", self.cut.min_keep as f64);
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

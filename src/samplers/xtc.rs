@@ -13,7 +13,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::rng::SeededMt19937;
-use crate::sampler::{Sampler, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 
 /// Removes the most probable candidates, sometimes.
 #[derive(Debug)]
@@ -86,6 +86,18 @@ impl Sampler for Xtc {
 
     fn name(&self) -> &'static CStr {
         c"xtc"
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        match about {
+            About::Parameters => {
+                to("probability", f64::from(self.probability));
+                to("threshold", f64::from(self.threshold));
+                to("min_keep", self.min_keep as f64);
+            }
+            About::Next => to("draw", f64::from(self.rng.stream.clone().uniform_f32())),
+            About::Token(_) => {}
+        }
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {

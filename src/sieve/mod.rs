@@ -58,6 +58,7 @@ use crate::instruction_set;
 use crate::memory::{self, reserve};
 use crate::metrics::Summary;
 use crate::token::{Token, TokenData};
+use crate::trace::{self, Off, Sequence, Watch};
 use biases::Biases;
 use generator::Generator;
 use pipeline::{Around, Pipeline};
@@ -81,6 +82,7 @@ pub struct Sieve {
     gathered: Vec<f32>,
     measured: bool,
     stats: Stats,
+    sequence: Sequence,
 }
 
 /// A sieve with the [default parameters](Params), and so a random seed.
@@ -103,6 +105,7 @@ impl Sieve {
     /// Makes a sieve of checked parameters; `biases` has room for theirs.
     fn with(params: &Params, mut biases: Biases) -> Self {
         instruction_set::choose();
+        trace::from_environment();
         biases.set(&params.bias);
         let bias = memory::copied(&params.bias);
         Self {
@@ -116,6 +119,7 @@ impl Sieve {
             gathered: Vec::new(),
             measured: false,
             stats: Stats::default(),
+            sequence: Sequence::default(),
         }
     }
 
@@ -255,7 +259,13 @@ impl Sieve {
     /// none above minus infinity after bias and penalties; the random stream then stays where it
     /// is. Fails also where the token that is drawn is one of minus infinity.
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
-        self.run(logits.into(), None)
+        let logits = logits.into();
+        let Some(mut observer) = trace::begin(logits) else {
+            return self.run(logits, None, &mut Off);
+        };
+        let token = self.run(logits, None, &mut *observer);
+        observer.deliver(self.sequence.number(), &trace::no_pieces, None);
+        token
     }
 
     /// Chooses one of the candidates of a chain and selects it. They are replaced by the candidates
@@ -265,7 +275,7 @@ impl Sieve {
         gathered.clear();
         reserve(&mut gathered, candidates.len());
         gathered.extend(candidates.as_slice().iter().map(|c| c.logit));
-        let chosen = self.run(Logits::F32(&gathered), Some(candidates));
+        let chosen = self.run(Logits::F32(&gathered), Some(candidates), &mut Off);
         self.gathered = gathered;
         chosen?;
         candidates.replace(self.candidates());
@@ -274,9 +284,14 @@ impl Sieve {
         Ok(())
     }
 
-    /// Runs all stages on `raw` logits, which are those of `given`, candidates of a chain, if there
-    /// are any.
-    fn run(&mut self, raw: Logits<'_>, given: Option<&Candidates<'_>>) -> Result<Token, Error> {
+    /// Runs all stages, of which `watch` is told, on `raw` logits, which are those of `given`,
+    /// candidates of a chain, if there are any.
+    fn run(
+        &mut self,
+        raw: Logits<'_>,
+        given: Option<&Candidates<'_>>,
+        watch: &mut impl Watch,
+    ) -> Result<Token, Error> {
         self.stats = Stats {
             n_vocab: raw.len(),
             accepted: self.accepted,
@@ -294,7 +309,7 @@ impl Sieve {
             accepted: self.accepted,
             stats: &mut self.stats,
         };
-        let token = self.pipeline.sample(raw, given, around)?;
+        let token = self.pipeline.sample(raw, given, around, watch)?;
         if self.measured {
             let place = given.map(|given| given.as_slice().iter().position(|c| c.id == token));
             let index = place.map_or(token as usize, Option::unwrap_or_default);

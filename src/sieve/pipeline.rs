@@ -20,7 +20,7 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::samplers::dist;
 use crate::samplers::penalties::Penalised;
 use crate::samplers::{Breakers, Dist, Xtc};
@@ -32,6 +32,7 @@ use crate::sieve::stages::{Stages, warm_up};
 use crate::sieve::stats::Stats;
 use crate::sieve::{Error, Sieve};
 use crate::token::{Token, TokenData};
+use crate::trace::Watch;
 
 mod members;
 mod remembered;
@@ -142,13 +143,19 @@ impl Pipeline {
         logits: Logits<'_>,
         given: Option<&Candidates<'_>>,
         mut around: Around<'_>,
+        watch: &mut impl Watch,
     ) -> Result<Token, Error> {
         self.left = None;
         self.buffers.try_reserve(logits.len())?;
         let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
+        watch.before(&|_, _| {});
         match given {
             Some(candidates) => around.biases.add_to_candidates(candidates, &mut pool),
             None => around.biases.add_to_pool(&mut pool),
+        }
+        if !around.params.bias.is_empty() {
+            let ask = |about, to: Tell<'_>| tell_bias(around.params, about, to);
+            watch.after(|| "logit-bias".into(), &mut pool, &ask);
         }
         let order = match (&self.order, around.params.order) {
             (Some(stages), _) => stages,
@@ -163,6 +170,7 @@ impl Pipeline {
             around: &mut around,
             pool: &mut pool,
             unmasked: None,
+            watch,
         };
         running.run(first);
         match largest(running.pool) {
@@ -182,6 +190,7 @@ impl Pipeline {
         if given.is_none() && pool.is_banned() {
             return Err(Error::NoCandidate);
         }
+        watch.chosen(token, logits, &mut pool);
         self.left = Some(pool.leave_alone());
         Ok(token)
     }
@@ -276,15 +285,16 @@ fn largest(pool: &mut Pool<'_>) -> f32 {
 }
 
 /// A pipeline at work on one token.
-struct Running<'r, 's, 'p> {
+struct Running<'r, 's, 'p, W> {
     members: &'r mut Members,
     around: &'r mut Around<'s>,
     pool: &'r mut Pool<'p>,
     /// How many candidates have a probability, since the last stage that may have changed that.
     unmasked: Option<usize>,
+    watch: &'r mut W,
 }
 
-impl Running<'_, '_, '_> {
+impl<W: Watch> Running<'_, '_, '_, W> {
     /// Returns the random number for this token, if it is taken from the sieve's own generator.
     fn draw(&mut self) -> Option<Draw> {
         let Around {
@@ -323,8 +333,11 @@ impl Running<'_, '_, '_> {
             members,
             around,
             pool,
+            watch,
             ..
         } = self;
+        let pool = &mut **pool;
+        let watch = &mut **watch;
         let stages = &mut *around.stages;
         match stage {
             Stage::Penalties => {
@@ -332,39 +345,52 @@ impl Running<'_, '_, '_> {
                 let history = around.history;
                 let penalised = factors.map(|factors| Penalised { history, factors });
                 penalised.is_some_and(|penalised| {
+                    watch.before(&|_, _| {});
                     penalised.narrow(pool);
+                    let ask = |about, to: Tell<'_>| penalised.tell(about, to);
+                    watch.after(|| "penalties".into(), pool, &ask);
                     true
                 })
             }
-            Stage::Dry(dry) => !dry.are_disabled() && narrow(members.dry.as_mut(), pool),
-            Stage::TopK => narrow(stages.top_k.as_mut(), pool),
-            Stage::Typical => narrow(stages.typical.as_mut(), pool),
-            Stage::TopP => narrow(stages.top_p.as_mut(), pool),
-            Stage::MinP => narrow(stages.min_p.as_mut(), pool),
-            Stage::TopNSigma => narrow(stages.top_n_sigma.as_mut(), pool),
+            Stage::Dry(dry) => !dry.are_disabled() && narrow(members.dry.as_mut(), pool, watch),
+            Stage::TopK => narrow(stages.top_k.as_mut(), pool, watch),
+            Stage::Typical => narrow(stages.typical.as_mut(), pool, watch),
+            Stage::TopP => narrow(stages.top_p.as_mut(), pool, watch),
+            Stage::MinP => narrow(stages.min_p.as_mut(), pool, watch),
+            Stage::TopNSigma => narrow(stages.top_n_sigma.as_mut(), pool, watch),
             Stage::Xtc {
                 probability,
                 threshold,
             } => {
                 !Xtc::is_disabled(probability, threshold)
-                    && narrow(members.xtc.as_deref_mut(), pool)
+                    && narrow(members.xtc.as_deref_mut(), pool, watch)
             }
-            Stage::Temperature => narrow(stages.temp.as_mut(), pool),
-            Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool),
+            Stage::Temperature => narrow(stages.temp.as_mut(), pool, watch),
+            Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool, watch),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
         }
     }
 
     /// Draws the token.
     fn choose(&mut self, draw: Option<Draw>, dist: &mut Dist) {
-        let pool = &mut *self.pool;
+        let (pool, watch) = (&mut *self.pool, &mut *self.watch);
         if let Some(selector) = &mut self.members.selector {
             self.unmasked = None;
-            return selector.narrow(pool);
+            watch.before(&|about, to| selector.tell(about, to));
+            selector.narrow(pool);
+            let name = || selector.name().to_string_lossy();
+            return watch.after(name, pool, &|about, to| selector.tell(about, to));
         }
         let Some(draw) = draw else {
             return;
         };
+        let seed = self.around.generator.seed();
+        let ask = |about, to: Tell<'_>| match about {
+            About::Parameters => to("seed", seed as f64),
+            About::Next => to("draw", draw.uniform),
+            About::Token(_) => {}
+        };
+        watch.before(&ask);
         match self.around.params.method {
             Method::Cdf => {
                 dist.narrow_by(pool, draw.uniform);
@@ -372,6 +398,11 @@ impl Running<'_, '_, '_> {
             }
             Method::Gumbel => pool.apply(|candidates| gumbel(candidates, draw)),
         }
+        let name = match self.around.params.method {
+            Method::Cdf => "dist",
+            Method::Gumbel => "gumbel",
+        };
+        watch.after(|| name.into(), pool, &ask);
     }
 
     /// Writes into the statistics, for each filter that is not among the stages, how many
@@ -407,12 +438,22 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
 
 /// Applies a stage, if it is on, and says whether it is. Its buffers are the thread's, for the next
 /// stage or sampler.
-fn narrow(stage: Option<&mut impl Sampler>, pool: &mut Pool<'_>) -> bool {
+fn narrow(stage: Option<&mut impl Sampler>, pool: &mut Pool<'_>, watch: &mut impl Watch) -> bool {
     let Some(stage) = stage else {
         return false;
     };
+    watch.before(&|about, to| stage.tell(about, to));
     members::apply(stage, pool);
+    let name = || stage.name().to_string_lossy();
+    watch.after(name, pool, &|about, to| stage.tell(about, to));
     true
+}
+
+/// Tells of the bias that comes before all stages.
+fn tell_bias(params: &Params, about: About, to: Tell<'_>) {
+    if about == About::Parameters {
+        to("n", params.bias.len() as f64);
+    }
 }
 
 fn gumbel(candidates: &mut Candidates<'_>, draw: Draw) {

@@ -1,9 +1,6 @@
 //! Functions that need no sieve: the token with the largest logit, and the most probable tokens.
 
-use std::cmp::Ordering;
-
-use crate::algorithms::kth_largest::nearly_kth_largest;
-use crate::kernels::layout::{CHUNK, GROUP};
+use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
 use crate::metrics::Summary;
 use crate::sieve::Error;
@@ -40,7 +37,6 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
 ///
 /// Fewer if fewer have a probability. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 /// Of plus infinite logits the first has probability 1, all others 0.
-// In bounds: each block of the vocabulary has a maximum.
 pub fn top_candidates<'l>(
     logits: impl Into<Logits<'l>>,
     n: usize,
@@ -48,29 +44,10 @@ pub fn top_candidates<'l>(
 ) -> Result<(), Error> {
     let logits = logits.into();
     check(logits.len())?;
-    top.clear();
-    let mut all = Summary::default();
-    let mut maxima = vec![0.0; logits.len().div_ceil(GROUP)];
-    for start in (0..logits.len()).step_by(CHUNK) {
-        let part = logits.part(start, logits.len().min(start + CHUNK));
-        let blocks = part.len().div_ceil(GROUP);
-        all.add_mass(part, &mut maxima[start / GROUP..][..blocks]);
-    }
+    let all = Summary::with_most_probable(logits, n, false, top);
     if !all.is_defined() {
         return Err(Error::NoCandidate);
     }
-    // As many blocks reach it as are asked for, and each with a token at least.
-    let threshold = nearly_kth_largest(&maxima, n.max(1)).unwrap_or(f32::MIN);
-    logits.collect(&maxima, 0, threshold, top);
-    let descending = |a: &TokenData, b: &TokenData| {
-        let by_logit = b.logit.partial_cmp(&a.logit).unwrap_or(Ordering::Equal);
-        by_logit.then(a.id.cmp(&b.id))
-    };
-    if n < top.len() {
-        top.select_nth_unstable_by(n, descending);
-        top.truncate(n);
-    }
-    top.sort_unstable_by(descending);
     for (i, candidate) in top.iter_mut().enumerate() {
         candidate.p = match all.max() == f32::INFINITY {
             true => f32::from(u8::from(i == 0)),

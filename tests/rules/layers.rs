@@ -41,6 +41,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
             &[
                 "built_in", "grammar", "metrics", "sampler", "samplers", "trie",
             ],
+            &["trace"],
             &["chain"],
             &["sieve"],
             &["ffi"],

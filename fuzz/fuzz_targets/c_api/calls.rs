@@ -162,6 +162,10 @@ pub(crate) enum Call {
     LogSet {
         null: bool,
     },
+    Trace {
+        null: bool,
+        options: u8,
+    },
     SetStages {
         which: u8,
         in_sampler: bool,

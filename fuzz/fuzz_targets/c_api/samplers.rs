@@ -9,6 +9,7 @@ use llama_sieve::ffi::bans::llama_sieve_ban_rewind;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::seed::llama_sieve_get_seed;
+use llama_sieve::ffi::trace::llama_sieve_trace;
 use llama_sieve::ffi::trie::handles::*;
 use vendor_llama_cpp::sys;
 
@@ -20,6 +21,47 @@ use crate::{MOST_OBJECTS, Smp, World};
 
 /// The address that the log's callback is registered with.
 static LOG: u8 = 0;
+
+/// A line of a trace: JSON, of a kind that is documented.
+unsafe extern "C" fn told(json: *const c_char, len: usize, user: *mut c_void) {
+    assert!(user.cast_const() == (&raw const LOG).cast());
+    // SAFETY: the library gives so many bytes.
+    let line = unsafe { std::slice::from_raw_parts(json.cast::<u8>(), len) };
+    let line = std::str::from_utf8(line).expect("UTF-8");
+    assert!(
+        line.starts_with("{\"kind\":\"") && line.ends_with('}'),
+        "{line}"
+    );
+}
+
+fn trace(null: bool, options: u8) {
+    let all = [
+        c"",
+        c"n=0",
+        c"n=100,text=off",
+        c" n = 3 ,",
+        c"n=101",
+        c"n",
+        c"text=maybe",
+    ];
+    let options = all[options as usize % all.len()];
+    let known = all[..4].contains(&options);
+    let callback = (!null).then_some(told as unsafe extern "C" fn(_, _, _));
+    // SAFETY: NULL, or a function that takes this pointer; a string.
+    let code =
+        unsafe { llama_sieve_trace(callback, &raw const LOG as *mut c_void, options.as_ptr()) };
+    assert_eq!(
+        code,
+        if known {
+            LLAMA_SIEVE_OK
+        } else {
+            LLAMA_SIEVE_ERROR_PARAMS
+        }
+    );
+    if !known {
+        assert_reason();
+    }
+}
 
 /// Any message: a C string of a documented level, which asks the library in its turn.
 unsafe extern "C" fn heard(level: c_int, text: *const c_char, user: *mut c_void) {
@@ -91,6 +133,7 @@ impl World {
                     assert_reason();
                 }
                 Call::LogSet { null } => self.log_set(*null),
+                Call::Trace { null, options } => trace(*null, *options),
                 Call::Certify(name) => certify(name),
                 other => self.call_trie(other),
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::host::{Functions, SamplingFunctions};
 use super::workspace::{Taken, Workspace};
-use super::{Member, list, members_of, prepare, run, selected_of_array};
+use super::{Member, list, members_of, prepare, run, selected_of_array, traced};
 use crate::chain::selected;
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::grammar::hosted::HOSTED;
@@ -18,6 +18,7 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::pool::Pool;
 use crate::token::{Token, TokenData};
+use crate::trace;
 
 const CALL: &str = "sampling in front of llama.cpp";
 
@@ -128,6 +129,7 @@ pub unsafe fn sample<'a>(
         .ok()?;
         drop(workspace);
         (host.accept)(chain, token);
+        traced::deliver(ctx, Some(token));
         Some(Sampled::Token(token))
     }
 }
@@ -159,6 +161,7 @@ pub unsafe fn narrow<T>(
         let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
         let edited = Edited::by(before, logits)?;
         let logits = Logits::F32(edited.of(logits));
+        let (refused, sequence) = traced_before(&workspace);
         let taken = |pool: &mut Pool<'_>| Ok(take(left_of(pool)));
         let taken = run(
             &CALL,
@@ -170,6 +173,7 @@ pub unsafe fn narrow<T>(
             taken,
         )
         .ok();
+        traced::again(sequence, refused, before.grammar.is_some());
         if let Edited::Others(_) = edited {
             // They are gone in a moment.
             workspace.last = None;
@@ -194,15 +198,35 @@ pub unsafe fn rehearse<T>(
     unsafe {
         let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
         let edited = Edited::by(before, logits)?;
+        let (refused, sequence) = traced_before(&workspace);
         let copies = Copies::of(&workspace.members)?;
         workspace.members.copy_from_slice(&copies.members);
         let begins = edited.of(logits);
         let taken = |pool: &mut Pool<'_>| Ok(take(logits, begins, left_of(pool)));
         let all = Logits::F32(begins);
         let taken = run(&CALL, &host, &mut workspace, chain, all, LEAVES_NAN, taken).ok();
+        traced::again(sequence, refused, before.grammar.is_some());
         // It was not this chain that left them.
         workspace.last = None;
         taken
+    }
+}
+
+/// Writes the line of the record, if there is one, of a call in which [`narrow`] or [`rehearse`]
+/// ran, and which is over with this token. `None`: there is no token.
+///
+/// # Safety
+/// `ctx` is NULL or a live context of the bound host.
+pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
+    // SAFETY: the caller guarantees the context.
+    unsafe { traced::deliver(ctx, token) };
+}
+
+/// The token of a run before in the same call, and the number of the chain, for the record.
+fn traced_before(workspace: &Workspace) -> (Option<traced::Refused>, u64) {
+    match trace::is_on() {
+        true => (traced::before(), traced::sequence_of(&workspace.members)),
+        false => (None, 0),
     }
 }
 

@@ -9,10 +9,12 @@ mod batch;
 mod disabled;
 pub(in crate::ffi) mod host;
 pub mod in_front;
+pub(in crate::ffi) mod traced;
 mod workspace;
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::fmt::Display;
+use std::ptr::null_mut;
 
 use half::{bf16, f16};
 
@@ -34,7 +36,9 @@ use crate::kernels::logits::Logits;
 use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;
+use crate::sampler::{About, Tell};
 use crate::token::{Token, TokenData};
+use crate::trace::{self, Name, Off, Watch};
 use batch::Batch;
 #[cfg(test)]
 pub(crate) use host::ChainParams;
@@ -106,6 +110,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
         )?;
         drop(workspace);
         (host.accept)(chain, token);
+        traced::deliver(ctx, Some(token));
         Ok(token)
     };
     sampled().unwrap_or_else(|code: c_int| code)
@@ -301,7 +306,11 @@ unsafe fn sample(
     // SAFETY: the caller guarantees chain and logits.
     unsafe {
         let mut workspace = members_of(call, host, chain)?;
-        run(call, host, &mut workspace, chain, logits, BANS_NAN, chosen)
+        let token = run(call, host, &mut workspace, chain, logits, BANS_NAN, chosen);
+        drop(workspace);
+        let token = token?;
+        traced::deliver(null_mut(), Some(token));
+        Ok(token)
     }
 }
 
@@ -358,9 +367,11 @@ unsafe fn run<T>(
     if bans_nan {
         pool = pool.banning_nan();
     }
-    for member in &*members {
+    match trace::begin(logits) {
         // SAFETY: the caller guarantees the chain, and a chain its members.
-        unsafe { member.run(call, host, &mut pool) }?;
+        None => unsafe { run_members(call, host, members, &mut pool, &mut Off) }?,
+        // SAFETY: as above.
+        Some(observer) => unsafe { traced::run(call, host, members, &mut pool, observer) }?,
     }
     let value = part(call, || then(&mut pool))?;
     let left = pool.leave();
@@ -370,6 +381,27 @@ unsafe fn run<T>(
         left,
     });
     Ok(value)
+}
+
+/// Runs these members, one after the other, of which `watch` is told.
+///
+/// # Safety
+/// They are alive, and of the host that `host` is of.
+unsafe fn run_members(
+    call: &dyn Display,
+    host: &Functions,
+    members: &[Member],
+    pool: &mut Pool<'_>,
+    watch: &mut impl Watch,
+) -> Result<(), c_int> {
+    for member in members {
+        watch.before(&|about, to| member.tell(about, to));
+        // SAFETY: the caller guarantees the members.
+        unsafe { member.run(call, host, pool) }?;
+        let name = || member.name();
+        watch.after(name, pool, &|about, to| member.tell(about, to));
+    }
+    Ok(())
 }
 
 /// A sampler of a chain.
@@ -396,6 +428,29 @@ impl Member {
             let name = (*self.smpl).iface.as_ref().and_then(|iface| iface.name);
             name.is_some_and(|name| name(self.smpl).cast::<u8>().as_ref() == Some(&b'+'))
         }
+    }
+
+    /// Tells the numbers that a trace asks for; none of a sampler that is not ours. The sampler is
+    /// alive, as members are while they are run.
+    fn tell(&self, about: About, to: Tell<'_>) {
+        if let Some(vtable) = self.own {
+            // SAFETY: a member that is alive; `list` has compared the vtables.
+            unsafe { vtable.tell(self.smpl, about, to) };
+        }
+    }
+
+    /// Returns the name that the sampler tells.
+    fn name(&self) -> Name {
+        // SAFETY: a member that is alive, with a vtable: `list` has looked at that.
+        let name = unsafe { (*self.smpl).iface.as_ref() }.and_then(|iface| iface.name);
+        // SAFETY: as above.
+        let name = name.map(|name| unsafe { name(self.smpl) });
+        let Some(name) = name.filter(|name| !name.is_null()) else {
+            return "?".into();
+        };
+        // SAFETY: a sampler's name is a string.
+        let name = unsafe { CStr::from_ptr(name) };
+        name.to_string_lossy().into_owned().into()
     }
 
     /// # Safety

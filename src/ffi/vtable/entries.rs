@@ -10,7 +10,7 @@ use crate::ffi::host::built_ins::{Recipe, give_way};
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{About, Kind, Sampler, Tell};
 use crate::token::Token;
 
 use super::array::*;
@@ -227,6 +227,22 @@ pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonN
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     Some(NonNull::from(&object.note))
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn sequence<S: Sampler>(smpl: *const llama_sampler) -> Option<u64> {
+    // SAFETY: the caller guarantees it.
+    Some(unsafe { object::<S>(smpl) }?.sequence.number())
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, to: Tell<'_>) {
+    // SAFETY: the caller guarantees it.
+    if let Some(object) = unsafe { object::<S>(smpl) } {
+        object.look("trace", |sampler| sampler.tell(about, to));
+    }
 }
 
 /// # Safety

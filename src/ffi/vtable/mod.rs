@@ -30,7 +30,7 @@ use crate::ffi::host::built_ins::Recipe;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::token::Token;
 
 use entries::*;
@@ -52,6 +52,10 @@ pub struct Vtable {
     twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
     /// Returns a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
+    /// Returns the number that the sampler, as a member of a chain, gives it in a trace.
+    sequence: unsafe fn(*const llama_sampler) -> Option<u64>,
+    /// Tells the numbers that a trace asks for.
+    tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
 }
 
 impl Vtable {
@@ -157,6 +161,25 @@ impl Vtable {
         unsafe { (self.narrow)(smpl, pool) }
     }
 
+    /// The number by which a trace knows the chain that has this sampler: no other sampler of the
+    /// process has it, also after this one was freed.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn sequence_of(&'static self, smpl: *const llama_sampler) -> Option<u64> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.sequence)(smpl) }
+    }
+
+    /// Tells the numbers that a trace asks for.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn tell(&'static self, smpl: *const llama_sampler, about: About, to: Tell<'_>) {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.tell)(smpl, about, to) }
+    }
+
     /// A word that lives as long as the sampler, and that this library does not look at.
     ///
     /// # Safety
@@ -194,6 +217,8 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         narrow: narrow::<S>,
         twin: twin::<S>,
         note: note::<S>,
+        sequence: sequence::<S>,
+        tell: tell::<S>,
     }
 }
 

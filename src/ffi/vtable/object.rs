@@ -16,6 +16,7 @@ use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use crate::last_error;
 use crate::log;
 use crate::sampler::{Kind, Sampler};
+use crate::trace;
 
 /// The object that `ctx` points to.
 pub(super) struct Object<S> {
@@ -31,6 +32,8 @@ pub(super) struct Object<S> {
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
     pub(super) note: AtomicU64,
+    /// See [`Vtable::sequence_of`](super::Vtable::sequence_of).
+    pub(super) sequence: trace::Sequence,
 }
 
 /// The name of a sampler, which changes where a copy makes one that is switched off another.
@@ -75,6 +78,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } el
 
 impl<S: Sampler> Object<S> {
     pub(super) fn new(host: Host, name: &'static CStr, sampler: Option<S>) -> Self {
+        trace::from_environment();
         Self {
             host,
             iface: AtomicPtr::new(null_mut()),
@@ -82,6 +86,7 @@ impl<S: Sampler> Object<S> {
             shared: sampler.as_ref().and_then(Sampler::shared),
             state: Exclusive::new(sampler),
             note: AtomicU64::new(0),
+            sequence: trace::Sequence::default(),
         }
     }
 

@@ -1,12 +1,13 @@
 //! The stages that only a pipeline has, with what they remember from token to token.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use super::Stage;
 use crate::memory;
 use crate::pool::Pool;
 use crate::rng::{SeededMt19937, mix};
-use crate::sampler::Sampler;
+use crate::sampler::{About, Sampler, Tell};
 use crate::samplers::{AdaptiveP, Breakers, Dry, Mirostat, MirostatV2, TempExt, Xtc};
 use crate::sieve::Error;
 use crate::sieve::params::Params;
@@ -65,6 +66,14 @@ impl Selector {
             s.set_n_vocab(i32::try_from(pool.n_vocab()).unwrap_or(i32::MAX));
         }
         each!(self, s => apply(s, pool));
+    }
+
+    pub(super) fn name(&self) -> &'static CStr {
+        each!(self, s => s.name())
+    }
+
+    pub(super) fn tell(&self, about: About, to: Tell<'_>) {
+        each!(self, s => s.tell(about, to));
     }
 
     pub(super) fn rng(&self) -> &SeededMt19937 {

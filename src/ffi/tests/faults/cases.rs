@@ -21,6 +21,7 @@ use crate::ffi::samplers::*;
 use crate::ffi::seed::*;
 use crate::ffi::sieve::*;
 use crate::ffi::tests::mock_host;
+use crate::ffi::trace::llama_sieve_trace;
 use crate::ffi::trie::handles::*;
 use crate::ffi::trie::*;
 use crate::log;
@@ -185,6 +186,8 @@ pub(super) fn cases() -> Vec<Case> {
             log::set_sink(before);
             if changed { "another" } else { "as it was" }.to_owned()
         }, "another", "as it was"),
+        // As for the log: what other tests sample is not to be traced.
+        case("llama_sieve_trace", Clears, |_| unsafe { llama_sieve_trace(None, null_mut(), null_mut()) }.to_string(), "0", "-3"),
         // There is no shared library to attach to.
         case("llama_sieve_attach", Clears, |_| llama_sieve_attach(0).to_string(), "-2", "-3"),
         case("llama_sieve_detach", Clears, |_| llama_sieve_detach().to_string(), "0", "-3"),

@@ -28,6 +28,7 @@ macro_rules! tests_of {
 tests_of! {
     EXPORTS, a_fault_gives_the_documented_answer_of, faults_in_export:
     llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_last_error_code llama_sieve_log_set
+    llama_sieve_trace
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
     llama_sieve_trie_allowed
     llama_sieve_trie_cache_stats llama_sieve_trie_get_stats

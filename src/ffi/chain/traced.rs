@@ -1,0 +1,219 @@
+//! The record of chains: of each token that is sampled with one.
+//!
+//! A token is observed while its chain runs, and the line is written once the call that asked for
+//! it has it: a host may run the chain again, behind a grammar that has refused the first.
+
+use std::cell::Cell;
+use std::ffi::{c_char, c_int};
+use std::fmt::Display;
+
+use super::host::Functions;
+use super::{Member, run_members};
+use crate::ffi::guard::guard;
+use crate::ffi::host::llama_h::llama_context;
+use crate::ffi::host::per_host::PerHost;
+use crate::ffi::host::vocabulary::llama_vocab;
+use crate::ffi::host::{Host, host_function};
+use crate::ffi::logits::ContextFunctions;
+use crate::kernels::logits::Logits;
+use crate::per_thread::PerThread;
+use crate::pool::Pool;
+use crate::token::Token;
+use crate::trace::{self, Ask, Name, Observer, Watch};
+
+const CALL: &str = "the trace";
+
+/// The most bytes of a token's text.
+const LONGEST: usize = 1 << 16;
+
+/// A token whose line is not yet written.
+struct Waiting {
+    observer: Box<Observer>,
+    sequence: u64,
+    refused: Option<Token>,
+}
+
+thread_local! {
+    static WAITING: PerThread<Cell<Option<Box<Waiting>>>> = const { PerThread::new() };
+}
+
+fn take() -> Option<Box<Waiting>> {
+    PerThread::with(&WAITING, Cell::take).flatten()
+}
+
+fn put(waiting: Box<Waiting>) {
+    let _ = PerThread::with(&WAITING, |place| place.set(Some(waiting)));
+}
+
+/// An observer inside the guard.
+struct Guarded(Box<Observer>);
+
+impl Watch for Guarded {
+    fn before(&mut self, ask: Ask<'_>) {
+        guard(CALL, || (), || self.0.before(ask));
+    }
+
+    fn after(&mut self, name: impl FnOnce() -> Name, pool: &mut Pool<'_>, ask: Ask<'_>) {
+        guard(CALL, || (), || self.0.after(name, pool, ask));
+    }
+
+    fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>) {
+        guard(CALL, || (), || self.0.chosen(token, logits, pool));
+    }
+}
+
+/// Runs the members of a chain, and keeps what was observed for [`deliver`].
+///
+/// # Safety
+/// As for [`run_members`].
+#[cold]
+pub(super) unsafe fn run(
+    call: &dyn Display,
+    host: &Functions,
+    members: &[Member],
+    pool: &mut Pool<'_>,
+    observer: Box<Observer>,
+) -> Result<(), c_int> {
+    let mut watch = Guarded(observer);
+    // SAFETY: the caller guarantees the members.
+    unsafe { run_members(call, host, members, pool, &mut watch) }?;
+    if let Some(token) = pool.token() {
+        let logits = pool.logits();
+        watch.chosen(token, logits, pool);
+        put(Box::new(Waiting {
+            observer: watch.0,
+            sequence: sequence_of(members),
+            refused: None,
+        }));
+    }
+    Ok(())
+}
+
+/// The number of the chain that has these members: that of its last. The first may be a grammar's
+/// that comes before the chain.
+pub(super) fn sequence_of(members: &[Member]) -> u64 {
+    let number = |member: &Member| {
+        // SAFETY: a member that is alive; `list` has compared the vtables.
+        unsafe { member.own?.sequence_of(member.smpl) }
+    };
+    // One of others alone is known by where its last member is.
+    let place = || members.last().map_or(0, |member| member.smpl as u64);
+    members.iter().rev().find_map(number).unwrap_or_else(place)
+}
+
+/// The token of the last run that waits. It is to be given to [`again`].
+pub(super) fn before() -> Option<Refused> {
+    let waiting = trace::is_on().then(take).flatten()?;
+    let token = waiting.observer.token();
+    Some(Refused {
+        before: waiting.refused,
+        token,
+    })
+}
+
+/// The token that was chosen before, and the one that was refused before that.
+pub(super) struct Refused {
+    before: Option<Token>,
+    token: Option<Token>,
+}
+
+/// Notes of the token that waits the number of its chain, and the token that a grammar has refused.
+pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: bool) {
+    let Some(mut waiting) = take() else {
+        return;
+    };
+    waiting.sequence = sequence;
+    waiting.refused = match refused {
+        Some(refused) if behind_grammar => refused.before.or(refused.token),
+        _ => None,
+    };
+    put(waiting);
+}
+
+/// Writes the line of the token that waits, if it is `token`; otherwise that it is another.
+///
+/// # Safety
+/// `ctx` is NULL or a live context of the bound host.
+pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
+    if !trace::is_on() {
+        return;
+    }
+    let Some(waiting) = take() else {
+        return;
+    };
+    let Some(token) = token else {
+        return;
+    };
+    // SAFETY: the caller guarantees the context.
+    let texts = unsafe { Texts::of(ctx) };
+    let pieces = |token: Token, bytes: &mut Vec<u8>| {
+        let written = texts.as_ref().and_then(|texts| texts.write(token, bytes));
+        written.is_some()
+    };
+    let Waiting {
+        observer,
+        sequence,
+        refused,
+    } = *waiting;
+    guard(
+        CALL,
+        || (),
+        || match observer.token() == Some(token) {
+            true => observer.deliver(sequence, &pieces, refused),
+            false => observer.deliver_other(sequence, &pieces, token),
+        },
+    );
+}
+
+type TokenToPiece =
+    unsafe extern "C" fn(*const llama_vocab, Token, *mut c_char, i32, i32, bool) -> i32;
+
+/// The texts of a context's tokens.
+struct Texts {
+    vocab: *const llama_vocab,
+    n_tokens: i32,
+    write: TokenToPiece,
+}
+
+impl Texts {
+    /// `None` without a context, or where the host does not tell.
+    ///
+    /// # Safety
+    /// `ctx` is NULL or a live context of the bound host.
+    unsafe fn of(ctx: *mut llama_context) -> Option<Self> {
+        static PIECE: PerHost<TokenToPiece> = PerHost::new();
+        fn piece(host: &Host) -> Result<TokenToPiece, String> {
+            Ok(host_function!(host, c"llama_token_to_piece", TokenToPiece))
+        }
+        if ctx.is_null() {
+            return None;
+        }
+        let write = PIECE.of_host(piece).ok()?;
+        let functions = ContextFunctions::of_host().ok()?;
+        // SAFETY: the caller guarantees the context.
+        let (vocab, n_tokens) = unsafe { functions.vocabulary(ctx) };
+        Some(Self {
+            vocab,
+            n_tokens,
+            write,
+        })
+    }
+
+    fn write(&self, token: Token, bytes: &mut Vec<u8>) -> Option<()> {
+        if !(0..self.n_tokens).contains(&token) {
+            return None;
+        }
+        bytes.resize(64, 0);
+        for _ in 0..2 {
+            let (to, room) = (bytes.as_mut_ptr().cast(), bytes.len() as i32);
+            // SAFETY: a token of the vocabulary, which lives as long as the context; there is room.
+            let length = unsafe { (self.write)(self.vocab, token, to, room, 0, true) };
+            if let Ok(length) = usize::try_from(length) {
+                bytes.truncate(length);
+                return Some(());
+            }
+            bytes.resize((length.unsigned_abs() as usize).min(LONGEST), 0);
+        }
+        None
+    }
+}

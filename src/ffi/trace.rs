@@ -1,0 +1,78 @@
+//! The record of tokens, to a C function.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::ffi::failure::{Failure, answer};
+use crate::trace::{self, Options};
+
+/// Receives a line of the trace: `len` bytes of JSON, without an end of line or a NUL, valid during
+/// the call, and the pointer that was registered with it. Called from any thread that samples,
+/// perhaps from several at once.
+#[allow(non_camel_case_types)]
+pub type llama_sieve_trace_callback =
+    Option<unsafe extern "C" fn(json: *const c_char, len: usize, user: *mut c_void)>;
+
+/// Hands a line of JSON to `callback` for each token that is sampled straight from the logits, by a
+/// chain or a sieve: what each stage has removed or changed, and why. The lines, and what else may
+/// come between those of tokens, are described in docs/trace.md and docs/trace.schema.json. The
+/// tokens are the same with and without it. NULL ends the trace, also one that the environment
+/// variable LLAMA_SIEVE_TRACE has begun; there is one at a time.
+///
+/// `options` is NULL or a list with commas: `n=10`, the number of most probable candidates that are
+/// followed, at most 100; `text=off`, to leave out texts, numbers of tokens, and the length of what
+/// was repeated.
+///
+/// The callback may call the library; what it samples itself is not traced. It must not throw or
+/// long-jump. When this function returns, no call of an earlier callback is running any more,
+/// unless one takes longer than ten seconds, or this is called from within one.
+///
+/// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
+/// changes.
+///
+/// # Safety
+/// `callback` is NULL or a function as described, `user` whatever it expects, and `options` NULL or
+/// a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_trace(
+    callback: llama_sieve_trace_callback,
+    user: *mut c_void,
+    options: *const c_char,
+) -> c_int {
+    answer("llama_sieve_trace", || {
+        let options = match options.is_null() {
+            true => Options::default(),
+            // SAFETY: the caller guarantees the string.
+            false => options_of(unsafe { CStr::from_ptr(options) })?,
+        };
+        let Some(callback) = callback else {
+            trace::stop();
+            return Ok(LLAMA_SIEVE_OK);
+        };
+        let user = User(user);
+        let function = Arc::new(move |line: &[u8]| {
+            let user = &user;
+            let text = line.trim_ascii_end();
+            // SAFETY: the caller of llama_sieve_trace guarantees the callback.
+            unsafe { callback(text.as_ptr().cast(), text.len(), user.0) }
+        });
+        trace::to_function(function, options).map_err(unfit)?;
+        Ok(LLAMA_SIEVE_OK)
+    })
+}
+
+fn options_of(text: &CStr) -> Result<Options, Failure> {
+    Options::parse(&text.to_string_lossy()).map_err(unfit)
+}
+
+fn unfit(text: String) -> Failure {
+    Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
+}
+
+/// The pointer that a callback was registered with.
+struct User(*mut c_void);
+// SAFETY: it is only handed back to the callback, which is documented to be called from any thread.
+unsafe impl Send for User {}
+// SAFETY: as above.
+unsafe impl Sync for User {}

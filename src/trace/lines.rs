@@ -1,0 +1,349 @@
+//! The lines of the record, as `docs/trace.schema.json` describes them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use super::observer::{Change, Followed, Numbers, Observer, Stage};
+use super::{Options, Pieces, VERSION};
+use crate::host_profile::HostProfile;
+use crate::simd;
+use crate::token::Token;
+
+/// A number as short as it can be read back. What is not finite becomes `null`.
+#[derive(Clone, Copy)]
+struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(x) = *self;
+        let single = x as f32;
+        if x.fract() == 0.0 && x.abs() < 1e15 {
+            to.serialize_i64(x as i64)
+        } else if f64::from(single) == x {
+            to.serialize_f32(single)
+        } else {
+            to.serialize_f64(x)
+        }
+    }
+}
+
+/// A number of which the digits of a `float` are enough.
+fn rounded(x: f64) -> Number {
+    Number(f64::from(x as f32))
+}
+
+fn micros(time: Duration) -> Number {
+    Number((time.as_nanos() as f64 / 10.0).round() / 100.0)
+}
+
+/// Numbers as members of an object.
+struct Members<'a>(&'a Numbers, Options);
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        for &(name, value) in self.0 {
+            // The length of a repetition is a part of the text.
+            if self.1.text || name != "run" {
+                map.serialize_entry(name, &Number(value))?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// A token: its number and its text, or the bytes of that where they are no UTF-8.
+#[derive(Serialize)]
+struct Piece {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Token>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<Vec<u8>>,
+}
+
+impl Piece {
+    fn of(token: Token, options: Options, pieces: Pieces<'_>) -> Self {
+        let mut piece = Self {
+            id: options.text.then_some(token),
+            text: None,
+            bytes: None,
+        };
+        let mut bytes = Vec::new();
+        if options.text && pieces(token, &mut bytes) {
+            match String::from_utf8(bytes) {
+                Ok(text) => piece.text = Some(text),
+                Err(error) => piece.bytes = Some(error.into_bytes()),
+            }
+        }
+        piece
+    }
+}
+
+/// The first line.
+#[derive(Serialize)]
+struct Start<'a> {
+    kind: &'a str,
+    version: u32,
+    library: &'a str,
+    program: String,
+    pid: u32,
+    simd: &'a str,
+    profile: String,
+    started: u64,
+    n: usize,
+    text: bool,
+}
+
+pub(super) fn start(options: Options) -> Vec<u8> {
+    let program = std::env::current_exe();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    line(&Start {
+        kind: "start",
+        version: VERSION,
+        library: env!("CARGO_PKG_VERSION"),
+        program: program.map_or_else(
+            |_| String::new(),
+            |path| path.to_string_lossy().into_owned(),
+        ),
+        pid: std::process::id(),
+        simd: simd::instruction_set().to_str().unwrap_or_default(),
+        profile: HostProfile::current().to_string(),
+        started: since.map_or(0, |since| since.as_millis() as u64),
+        n: options.n,
+        text: options.text,
+    })
+}
+
+/// The line before the first token of a sequence, and wherever its stages or their parameters
+/// change.
+#[derive(Serialize)]
+struct Sequence<'a> {
+    kind: &'a str,
+    sequence: u64,
+    n_vocab: usize,
+    stages: Vec<Named<'a>>,
+}
+
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    parameters: Members<'a>,
+}
+
+pub(super) fn sequence(sequence: u64, of: &Observer) -> Vec<u8> {
+    line(&Sequence {
+        kind: "sequence",
+        sequence,
+        n_vocab: of.n_vocab,
+        stages: of
+            .stages
+            .iter()
+            .map(|stage| named(stage, of.options))
+            .collect(),
+    })
+}
+
+fn named(stage: &Stage, options: Options) -> Named<'_> {
+    Named {
+        name: &stage.name,
+        parameters: Members(&stage.parameters, options),
+    }
+}
+
+/// The line of a token.
+#[derive(Serialize)]
+struct Line<'a> {
+    kind: &'a str,
+    sequence: u64,
+    position: u64,
+    /// Milliseconds since the first line.
+    ms: Number,
+    /// Microseconds of all stages together, and of the observation.
+    us: Number,
+    trace_us: Number,
+    token: Chosen,
+    log_sum_exp: Number,
+    entropy: [Number; 2],
+    stages: Vec<StageLine<'a>>,
+    top: Vec<Candidate<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Piece>,
+}
+
+#[derive(Serialize)]
+struct Chosen {
+    #[serde(flatten)]
+    piece: Piece,
+    rank: usize,
+    logit: Number,
+    /// Raw and final.
+    surprisal: [Number; 2],
+}
+
+#[derive(Serialize)]
+struct StageLine<'a> {
+    name: &'a str,
+    us: Number,
+    before: usize,
+    after: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Number>,
+    largest: Number,
+    log_sum_exp: Number,
+    #[serde(flatten)]
+    numbers: Members<'a>,
+}
+
+#[derive(Serialize)]
+struct Candidate<'a> {
+    #[serde(flatten)]
+    piece: Piece,
+    logit: Number,
+    p: Number,
+    /// Its probability at the end; 0 if it was removed.
+    #[serde(rename = "final")]
+    last: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    removed_by: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    changes: Vec<ChangeLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChangeLine<'a> {
+    stage: usize,
+    logit: Number,
+    #[serde(flatten)]
+    numbers: Members<'a>,
+}
+
+/// The place of a line in the record.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub sequence: u64,
+    pub position: u64,
+    pub since: Duration,
+    /// The token that a grammar has refused before.
+    pub refused: Option<Token>,
+}
+
+/// The line of the token that was chosen; empty if none was.
+pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> {
+    let Some(chosen) = of.chosen else {
+        return Vec::new();
+    };
+    let piece = |token| Piece::of(token, of.options, pieces);
+    let surprisal = |summary: &crate::metrics::Summary, logit: Option<f32>| {
+        let nats = logit.and_then(|logit| summary.surprisal(logit));
+        rounded(nats.unwrap_or(f64::NAN))
+    };
+    let entropy =
+        |summary: &crate::metrics::Summary| rounded(summary.entropy().unwrap_or(f64::NAN));
+    let mut before = of.raw.unmasked();
+    let stages = of.stages.iter().map(|stage| {
+        let line = stage_line(stage, before, of.options);
+        before = stage.left;
+        line
+    });
+    line(&Line {
+        kind: "token",
+        sequence: place.sequence,
+        position: place.position,
+        ms: Number((place.since.as_micros() as f64) / 1000.0),
+        us: micros(of.spent),
+        trace_us: micros(of.began.elapsed().saturating_sub(of.spent)),
+        token: Chosen {
+            piece: piece(chosen.token),
+            rank: chosen.rank,
+            logit: Number(f64::from(chosen.raw)),
+            surprisal: [
+                surprisal(&of.raw, Some(chosen.raw)),
+                surprisal(&of.last, chosen.logit),
+            ],
+        },
+        log_sum_exp: Number(of.raw.log_sum_exp()),
+        entropy: [entropy(&of.raw), entropy(&of.last)],
+        stages: stages.collect(),
+        top: of
+            .followed
+            .iter()
+            .map(|f| candidate(f, of, &piece))
+            .collect(),
+        refused: place.refused.map(piece),
+    })
+}
+
+/// The line of a token that the host has chosen otherwise.
+#[derive(Serialize)]
+struct Other<'a> {
+    kind: &'a str,
+    sequence: u64,
+    position: u64,
+    ms: Number,
+    token: Piece,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refused: Option<Piece>,
+}
+
+/// The line of a token that is the host's in place of the one that was observed.
+pub(super) fn other(place: Place, token: Token, options: Options, pieces: Pieces<'_>) -> Vec<u8> {
+    let piece = |token| Piece::of(token, options, pieces);
+    line(&Other {
+        kind: "other",
+        sequence: place.sequence,
+        position: place.position,
+        ms: Number((place.since.as_micros() as f64) / 1000.0),
+        token: piece(token),
+        refused: place.refused.map(piece),
+    })
+}
+
+fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
+    StageLine {
+        name: &stage.name,
+        us: micros(stage.took),
+        before,
+        after: stage.left,
+        kept: stage.kept.map(rounded),
+        largest: rounded(stage.largest),
+        log_sum_exp: rounded(stage.log_sum_exp),
+        numbers: Members(&stage.numbers, options),
+    }
+}
+
+fn candidate<'a>(
+    followed: &'a Followed,
+    of: &Observer,
+    piece: &dyn Fn(Token) -> Piece,
+) -> Candidate<'a> {
+    let p = |summary: &crate::metrics::Summary, logit: Option<f32>| {
+        let nats = logit.and_then(|logit| summary.surprisal(logit));
+        rounded(nats.map_or(0.0, |nats| (-nats).exp()))
+    };
+    let change = |change: &'a Change| ChangeLine {
+        stage: change.stage,
+        logit: Number(f64::from(change.logit)),
+        numbers: Members(&change.numbers, of.options),
+    };
+    Candidate {
+        piece: piece(followed.token),
+        logit: Number(f64::from(followed.raw)),
+        p: p(&of.raw, Some(followed.raw)),
+        last: p(&of.last, followed.logit),
+        removed_by: followed.out,
+        changes: followed.changes.iter().map(change).collect(),
+    }
+}
+
+/// One line of JSON; empty if there is no memory for it.
+fn line(of: &impl Serialize) -> Vec<u8> {
+    let mut text = serde_json::to_vec(of).unwrap_or_default();
+    if !text.is_empty() {
+        text.push(b'\n');
+    }
+    text
+}

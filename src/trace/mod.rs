@@ -1,0 +1,105 @@
+//! A record of each token that is sampled straight from the logits: which stage of its chain
+//! removed or changed which candidate, and why.
+//!
+//! While it is on, the pool is looked at between two samplers ([`Observer`]). The samplers do what
+//! they do without it, so that the tokens are the same. While it is off, a token costs one look at
+//! a flag. A line of JSON for each token goes to a file or to a function: `docs/trace.md`.
+//!
+//! It is turned on by [`to_file`] or [`to_function`], or by the environment variables
+//! `LLAMA_SIEVE_TRACE`, the name of a file, and `LLAMA_SIEVE_TRACE_OPTIONS`.
+
+mod file;
+mod lines;
+mod observer;
+mod options;
+mod sink;
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::environment;
+use crate::kernels::logits::Logits;
+use crate::log;
+use crate::token::Token;
+
+pub use observer::{Ask, Name, Observer, Off, Watch};
+pub use options::{MOST_FOLLOWED, Options};
+pub use sink::{Function, stop, to_file, to_function};
+
+/// The version of the lines: it rises when a field changes its meaning.
+pub const VERSION: u32 = 1;
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Returns an observer of the next token of these logits, if there is a record.
+#[inline]
+pub fn begin(logits: Logits<'_>) -> Option<Box<Observer>> {
+    match ON.load(Ordering::Relaxed) {
+        true => sink::observer(logits),
+        false => None,
+    }
+}
+
+/// True if there is a record.
+#[inline]
+pub fn is_on() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
+/// The number of a sequence in the record: of the chain or sieve that samples it. A clone has
+/// another.
+#[derive(Debug, Default)]
+pub struct Sequence(AtomicU64);
+
+impl Clone for Sequence {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl Sequence {
+    /// The number, given out when it is first asked for.
+    pub fn number(&self) -> u64 {
+        let known = self.0.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
+        let new = next_number();
+        let ours = self
+            .0
+            .compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+        ours.map_or_else(|known| known, |_| new)
+    }
+}
+
+/// A number that no other sequence of this process has.
+pub fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Writes the bytes of a token's text; false if they are not known.
+pub type Pieces<'a> = &'a dyn Fn(Token, &mut Vec<u8>) -> bool;
+
+/// The texts where there is no vocabulary.
+pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
+    false
+}
+
+/// Begins the record that the environment asks for, the first time that it is called.
+pub fn from_environment() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let Some(file) = environment::variable("LLAMA_SIEVE_TRACE") else {
+            return;
+        };
+        let options = environment::variable("LLAMA_SIEVE_TRACE_OPTIONS").unwrap_or_default();
+        let begun = Options::parse(&options).and_then(|options| to_file(&file, options));
+        if let Err(text) = begun {
+            log::log(
+                log::Level::Warn,
+                &format!("LLAMA_SIEVE_TRACE: {text}; there is no trace"),
+            );
+        }
+    });
+}

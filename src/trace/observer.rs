@@ -1,0 +1,301 @@
+//! Looks at the candidates of one token between the stages of its chain.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use super::options::Options;
+use crate::kernels::layout::CHUNK;
+use crate::kernels::logits::Logits;
+use crate::kernels::scan::count_at_least;
+use crate::metrics::Summary;
+use crate::pool::Pool;
+use crate::sampler::{About, Tell};
+use crate::token::{Token, TokenData, comparable};
+
+/// The samplers that let only some tokens through, whatever their logits are.
+pub(super) const CONSTRAINTS: [&str; 2] = ["grammar", "token-trie"];
+
+/// The samplers that remove candidates for their logits, which they leave as they are.
+pub(super) const TRUNCATIONS: [&str; 15] = [
+    "top-k",
+    "top-p",
+    "min-p",
+    "typical",
+    "top-n-sigma",
+    "xtc",
+    "tail-free",
+    "top-a",
+    "epsilon-cutoff",
+    "eta-cutoff",
+    "p-less",
+    "top-h",
+    "min-k",
+    "mirostat",
+    "mirostat-v2",
+];
+
+/// A question to the stage that is looked at.
+pub type Ask<'a> = &'a dyn Fn(About, Tell<'_>);
+
+/// The name of a stage.
+pub type Name = Cow<'static, str>;
+
+/// Whoever is told of each stage of a token.
+pub trait Watch {
+    /// The stage is about to run.
+    fn before(&mut self, ask: Ask<'_>);
+
+    /// The stage has run, and left this pool.
+    fn after(&mut self, name: impl FnOnce() -> Name, pool: &mut Pool<'_>, ask: Ask<'_>);
+
+    /// The token is chosen, from what is left in the pool; `logits` are those that it all began
+    /// with.
+    fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>);
+}
+
+/// Nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Off;
+
+impl Watch for Off {
+    #[inline(always)]
+    fn before(&mut self, _: Ask<'_>) {}
+
+    #[inline(always)]
+    fn after(&mut self, _: impl FnOnce() -> Name, _: &mut Pool<'_>, _: Ask<'_>) {}
+
+    #[inline(always)]
+    fn chosen(&mut self, _: Token, _: Logits<'_>, _: &mut Pool<'_>) {}
+}
+
+/// Numbers by name.
+pub(super) type Numbers = Vec<(&'static str, f64)>;
+
+/// The way of one token through the stages.
+#[derive(Debug)]
+pub struct Observer {
+    pub(super) options: Options,
+    /// When the observation began.
+    pub(super) began: Instant,
+    /// The time that the stages took.
+    pub(super) spent: Duration,
+    stage_began: Instant,
+    /// The distribution of the model.
+    pub(super) raw: Summary,
+    /// The distribution that the last stage has left.
+    pub(super) last: Summary,
+    pub(super) n_vocab: usize,
+    pub(super) followed: Vec<Followed>,
+    tokens: Vec<Token>,
+    found: Vec<Option<f32>>,
+    pub(super) stages: Vec<Stage>,
+    /// What the stage at work has told of itself.
+    next: Numbers,
+    pub(super) chosen: Option<Chosen>,
+}
+
+/// A stage of the chain.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub name: Name,
+    pub parameters: Numbers,
+    pub numbers: Numbers,
+    pub took: Duration,
+    /// The candidates above minus infinity that it has left.
+    pub left: usize,
+    /// The share of the probabilities that those have which it has left, where it removed some and
+    /// is one that changes none.
+    pub kept: Option<f64>,
+    /// The largest probability before it.
+    pub largest: f64,
+    /// That of the logits that it has left.
+    pub log_sum_exp: f64,
+}
+
+/// One of the most probable candidates.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub token: Token,
+    pub raw: f32,
+    /// `None`: removed.
+    pub logit: Option<f32>,
+    /// The stage that removed it.
+    pub out: Option<usize>,
+    pub changes: Vec<Change>,
+}
+
+/// A stage that changed a logit.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub stage: usize,
+    pub logit: f32,
+    pub numbers: Numbers,
+}
+
+/// The token that the chain ends with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    pub token: Token,
+    pub raw: f32,
+    /// The number of tokens with a larger logit.
+    pub rank: usize,
+    /// Its logit among the candidates that are left.
+    pub logit: Option<f32>,
+}
+
+impl Observer {
+    pub(super) fn new(logits: Logits<'_>, options: Options) -> Self {
+        let began = Instant::now();
+        let mut top: Vec<TokenData> = Vec::new();
+        let raw = Summary::with_most_probable(logits, options.n, true, &mut top);
+        let followed = top.iter().map(|candidate| Followed {
+            token: candidate.id,
+            raw: candidate.logit,
+            logit: Some(candidate.logit),
+            out: None,
+            changes: Vec::new(),
+        });
+        let followed: Vec<Followed> = followed.take(options.n).collect();
+        let tokens: Vec<Token> = followed.iter().map(|followed| followed.token).collect();
+        Self {
+            options,
+            began,
+            spent: Duration::ZERO,
+            stage_began: began,
+            raw,
+            last: raw,
+            n_vocab: logits.len(),
+            found: vec![None; tokens.len()],
+            followed,
+            tokens,
+            stages: Vec::new(),
+            next: Numbers::new(),
+            chosen: None,
+        }
+    }
+
+    /// The token that was chosen.
+    pub fn token(&self) -> Option<Token> {
+        self.chosen.map(|chosen| chosen.token)
+    }
+
+    fn rank(&self, raw: f32, logits: Logits<'_>) -> usize {
+        let larger = |followed: &&Followed| followed.raw > raw;
+        let before = self.followed.iter().filter(larger).count();
+        match before < self.followed.len() {
+            true => before,
+            false => count_above(logits, raw),
+        }
+    }
+
+    /// The distribution that is left in the pool.
+    fn summary(&self, name: &str, pool: &mut Pool<'_>) -> Summary {
+        if pool.is_untouched() {
+            return self.raw;
+        }
+        // They choose, and leave the logits as they are.
+        if matches!(name, "dist" | "greedy") {
+            return self.last;
+        }
+        let mut left = Summary::default();
+        pool.visit_logits(|logits| left.add(Logits::F32(logits), &mut []));
+        left
+    }
+}
+
+/// Counts the logits that are larger than this one.
+fn count_above(logits: Logits<'_>, logit: f32) -> usize {
+    let (n, mut chunk) = (logits.len(), [0.0f32; CHUNK]);
+    let of_chunk = |start| {
+        let part = chunk.get_mut(..CHUNK.min(n - start)).unwrap_or_default();
+        logits.widen(start, part);
+        count_at_least(part, logit.next_up())
+    };
+    (0..n).step_by(CHUNK).map(of_chunk).sum()
+}
+
+impl Watch for Observer {
+    fn before(&mut self, ask: Ask<'_>) {
+        let next = &mut self.next;
+        next.clear();
+        ask(About::Next, &mut |name, value| next.push((name, value)));
+        self.stage_began = Instant::now();
+    }
+
+    fn after(&mut self, name: impl FnOnce() -> Name, pool: &mut Pool<'_>, ask: Ask<'_>) {
+        let took = self.stage_began.elapsed();
+        let name = name();
+        self.spent += took;
+        let index = self.stages.len();
+        pool.find(&self.tokens, &mut self.found);
+        let mut are_same = true;
+        for (followed, found) in self.followed.iter_mut().zip(&self.found) {
+            let found = found.filter(|&logit| comparable(logit) > f32::NEG_INFINITY);
+            let changed = match (followed.logit, found) {
+                (None, None) => continue,
+                // A constraint may put back what others have removed.
+                (None, Some(logit)) => Some(logit),
+                (Some(_), None) => None,
+                (Some(before), Some(now)) => (before != now).then_some(now),
+            };
+            if found.is_none() {
+                followed.out = Some(index);
+            } else if followed.logit.is_none() {
+                followed.out = None;
+            }
+            if let Some(logit) = changed {
+                are_same = false;
+                let mut numbers = Numbers::new();
+                ask(About::Token(followed.token), &mut |name, value| {
+                    numbers.push((name, value));
+                });
+                followed.changes.push(Change {
+                    stage: index,
+                    logit,
+                    numbers,
+                });
+            }
+            followed.logit = found;
+        }
+        let left = self.summary(&name, pool);
+        let keeps = CONSTRAINTS
+            .iter()
+            .chain(&TRUNCATIONS)
+            .any(|known| *known == name);
+        let removes = left.unmasked() < self.last.unmasked() && are_same && keeps;
+        let mut parameters = Numbers::new();
+        ask(About::Parameters, &mut |name, value| {
+            parameters.push((name, value))
+        });
+        self.stages.push(Stage {
+            name,
+            parameters,
+            numbers: std::mem::take(&mut self.next),
+            took,
+            left: left.unmasked(),
+            kept: removes.then(|| {
+                (left.log_sum_exp() - self.last.log_sum_exp())
+                    .exp()
+                    .min(1.0)
+            }),
+            largest: 1.0 / self.last.mass(),
+            log_sum_exp: left.log_sum_exp(),
+        });
+        self.last = left;
+    }
+
+    fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>) {
+        let mut logit = [None];
+        pool.find(&[token], &mut logit);
+        let place = usize::try_from(token)
+            .ok()
+            .filter(|&place| place < logits.len());
+        let raw = place.map_or(f32::NEG_INFINITY, |place| comparable(logits.at(place)));
+        self.chosen = Some(Chosen {
+            token,
+            raw,
+            rank: self.rank(raw, logits),
+            logit: logit[0],
+        });
+    }
+}

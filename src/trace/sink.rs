@@ -1,0 +1,299 @@
+//! The destination of the lines: a file or a function, of one process.
+//!
+//! A forked child has a copy of everything, and perhaps of a lock that a thread held which it does
+//! not have. So it takes no lock of its parent's: it makes a destination of its own, or stops.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::process;
+use std::ptr::{self, NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use super::file::{LineFile, is_of_process, of_process};
+use super::lines::{self, Place};
+use super::observer::{Numbers, Observer, Stage};
+use super::{ON, Options, Pieces};
+use crate::kernels::logits::Logits;
+use crate::log::{self, Level};
+use crate::sync::Mutex;
+use crate::token::Token;
+
+/// Receives the lines, each with its end of line. It is called with no lock held.
+pub type Function = Arc<dyn Fn(&[u8]) + Send + Sync>;
+
+/// The sequences of which it is known how far they are. Beyond so many the oldest are forgotten.
+const SEQUENCES: usize = 4096;
+
+/// The time for which [`stop`] waits for calls of the function.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A destination. It is never freed: a thread may be about to look at it. What it holds is.
+struct Sink {
+    process: u32,
+    options: Options,
+    began: Instant,
+    pattern: Option<String>,
+    state: Mutex<State>,
+    /// The one before, so that nothing is lost track of.
+    _before: Option<NonNull<Sink>>,
+}
+
+// SAFETY: the pointer is only there to be kept.
+unsafe impl Send for Sink {}
+// SAFETY: as above.
+unsafe impl Sync for Sink {}
+
+#[derive(Default)]
+struct State {
+    file: Option<LineFile>,
+    function: Option<Function>,
+    sequences: BTreeMap<u64, Known>,
+}
+
+/// What is known of a sequence.
+struct Known {
+    stages: Vec<(String, Numbers)>,
+    n_vocab: usize,
+    position: u64,
+}
+
+static CURRENT: AtomicPtr<Sink> = AtomicPtr::new(null_mut());
+
+thread_local! {
+    /// True in a call of the function, whose own tokens are not recorded.
+    static DELIVERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Begins a record in a file, in whose name `%p` stands for the number of the process. It is for
+/// this user alone, and is emptied. Fails, with the reason, for a link, for what is no file, for a
+/// file of somebody else's, and for one that is being written.
+pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
+    begin(Some(pattern), None, options)
+}
+
+/// Begins a record that is handed to a function line by line, in place of the one that there is.
+pub fn to_function(function: Function, options: Options) -> Result<(), String> {
+    begin(None, Some(function), options)
+}
+
+/// Ends the record. Returns when no call of its function is running any more, unless it is called
+/// from within one, or such a call takes very long.
+pub fn stop() {
+    ON.store(false, Ordering::Relaxed);
+    let Some(sink) = current().filter(|sink| sink.process == process::id()) else {
+        return;
+    };
+    let function = {
+        let mut state = sink.state.lock();
+        state.file = None;
+        state.sequences = BTreeMap::new();
+        state.function.take()
+    };
+    let Some(function) = function else {
+        return;
+    };
+    let started = Instant::now();
+    while !DELIVERS.get() && Arc::strong_count(&function) > 1 && started.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn current() -> Option<&'static Sink> {
+    // SAFETY: NULL, or leaked.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
+fn begin(
+    pattern: Option<&str>,
+    function: Option<Function>,
+    options: Options,
+) -> Result<(), String> {
+    stop();
+    let process = process::id();
+    let file = pattern.map(|pattern| LineFile::open(&of_process(pattern, process)));
+    let state = State {
+        file: file.transpose()?,
+        function,
+        sequences: BTreeMap::new(),
+    };
+    let before = CURRENT.load(Ordering::Acquire);
+    let sink = Box::leak(Box::new(Sink {
+        process,
+        options,
+        began: Instant::now(),
+        pattern: pattern.map(str::to_owned),
+        state: Mutex::new(state),
+        _before: NonNull::new(before),
+    }));
+    CURRENT.store(ptr::from_mut(sink), Ordering::Release);
+    sink.send(lines::start(options));
+    ON.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Returns an observer of a token; `None` where nothing is recorded.
+#[cold]
+pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
+    if DELIVERS.get() {
+        return None;
+    }
+    let sink = of_this_process()?;
+    Some(Box::new(Observer::new(logits, sink.options)))
+}
+
+/// The destination, which a forked child makes anew.
+fn of_this_process() -> Option<&'static Sink> {
+    let sink = current()?;
+    if sink.process == process::id() {
+        return Some(sink);
+    }
+    // This is a child with one thread at first, and the parent's lock may be taken for good.
+    let Some(pattern) = sink
+        .pattern
+        .as_deref()
+        .filter(|pattern| is_of_process(pattern))
+    else {
+        ON.store(false, Ordering::Relaxed);
+        return None;
+    };
+    let own = LineFile::open(&of_process(pattern, process::id()));
+    let file = match own {
+        Ok(file) => Some(file),
+        Err(text) => {
+            ON.store(false, Ordering::Relaxed);
+            log::log(
+                Level::Warn,
+                &format!("the trace of a forked process ends: {text}"),
+            );
+            return None;
+        }
+    };
+    let own = Box::into_raw(Box::new(Sink {
+        process: process::id(),
+        options: sink.options,
+        began: Instant::now(),
+        pattern: sink.pattern.clone(),
+        state: Mutex::new(State {
+            file,
+            ..State::default()
+        }),
+        _before: NonNull::new(ptr::from_ref(sink).cast_mut()),
+    }));
+    let was = ptr::from_ref(sink).cast_mut();
+    let exchanged = CURRENT.compare_exchange(was, own, Ordering::AcqRel, Ordering::Acquire);
+    if exchanged.is_err() {
+        // SAFETY: just made, and nobody knows of it.
+        drop(unsafe { Box::from_raw(own) });
+        return current();
+    }
+    let sink = current()?;
+    sink.send(lines::start(sink.options));
+    Some(sink)
+}
+
+impl Observer {
+    /// Writes the lines of the token that was [chosen](super::Watch::chosen), if there is one.
+    /// `refused`: the one that a grammar has refused before it.
+    pub fn deliver(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, refused: Option<Token>) {
+        let Some((sink, place)) = self.place(sequence, refused) else {
+            return;
+        };
+        sink.send(lines::token(place, &self, pieces));
+    }
+
+    /// Writes that the host has taken `token` in place of the one that was chosen.
+    pub fn deliver_other(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, token: Token) {
+        let Some((sink, place)) = self.place(sequence, self.token()) else {
+            return;
+        };
+        sink.send(lines::other(place, token, self.options, pieces));
+    }
+
+    /// Returns the place of the next line of this sequence, whose own line is written before it
+    /// where that is new.
+    fn place(&self, sequence: u64, refused: Option<Token>) -> Option<(&'static Sink, Place)> {
+        let sink = of_this_process().filter(|_| self.chosen.is_some())?;
+        let (position, is_new) = sink.advance(sequence, self);
+        if is_new {
+            sink.send(lines::sequence(sequence, self));
+        }
+        let since = sink.began.elapsed();
+        let place = Place {
+            sequence,
+            position,
+            since,
+            refused,
+        };
+        Some((sink, place))
+    }
+}
+
+impl Sink {
+    /// Returns the position of this token in its sequence, and whether the sequence is new or has
+    /// other stages than before.
+    fn advance(&self, sequence: u64, of: &Observer) -> (u64, bool) {
+        let mut state = self.state.lock();
+        let known = state.sequences.get_mut(&sequence);
+        if let Some(known) = known {
+            let position = known.position;
+            known.position += 1;
+            if known.is_of(of) {
+                return (position, false);
+            }
+            *known = Known::of(of, position + 1);
+            return (position, true);
+        }
+        if state.sequences.len() >= SEQUENCES {
+            state.sequences.pop_first();
+        }
+        state.sequences.insert(sequence, Known::of(of, 1));
+        (0, true)
+    }
+
+    /// Writes a line. The function is called without the lock.
+    fn send(&self, line: Vec<u8>) {
+        if line.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        let function = state.function.clone();
+        let written = state.file.as_mut().map(|file| file.write(&line));
+        if let Some(Err(error)) = written {
+            state.file = None;
+            drop(state);
+            ON.store(false, Ordering::Relaxed);
+            let text = format!("the trace ends here, its file cannot be written: {error}");
+            return log::log(Level::Warn, &text);
+        }
+        drop(state);
+        if let Some(function) = function {
+            let within = DELIVERS.replace(true);
+            function(&line);
+            DELIVERS.set(within);
+        }
+    }
+}
+
+impl Known {
+    fn of(of: &Observer, position: u64) -> Self {
+        let stages = of.stages.iter();
+        Self {
+            stages: stages
+                .map(|stage| (stage.name.to_string(), stage.parameters.clone()))
+                .collect(),
+            n_vocab: of.n_vocab,
+            position,
+        }
+    }
+
+    fn is_of(&self, of: &Observer) -> bool {
+        let same = |(known, stage): (&(String, Numbers), &Stage)| {
+            known.0 == stage.name && known.1 == stage.parameters
+        };
+        self.n_vocab == of.n_vocab
+            && self.stages.len() == of.stages.len()
+            && self.stages.iter().zip(&of.stages).all(same)
+    }
+}

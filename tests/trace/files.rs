@@ -1,0 +1,292 @@
+//! The file of a record: whose it is, what happens to it where it cannot be written, and in forked
+//! processes.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use llama_sieve::Chain;
+use llama_sieve::samplers::{Dist, MinP, Temp, TopK, TopP};
+use llama_sieve::sieve::{Params, Sieve};
+use llama_sieve::trace::{self, Options};
+use serde_json::Value;
+
+use crate::record::{Lines, Schema, tokens};
+use crate::support::{alone, fresh_rng};
+
+/// A folder of one test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("llama-sieve-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).expect("a new folder");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn chain() -> Chain {
+    Chain::new()
+        .with(TopK::new(40))
+        .with(TopP::new(0.95, 1))
+        .with(MinP::new(0.05, 1))
+        .with(Temp::new(0.8))
+        .with(Some(Dist::new(42)))
+}
+
+fn logits() -> Vec<f32> {
+    let mut rng = fresh_rng("logits of a trace");
+    (0..1000).map(|_| 2.0 * rng.normal()).collect()
+}
+
+fn lines_of(path: impl AsRef<Path>) -> Vec<Value> {
+    let text = fs::read_to_string(path).expect("the file is there");
+    assert!(text.ends_with('\n'), "{text:?}");
+    let lines = text.lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+fn sample(chain: &mut Chain, n: usize) -> Vec<i32> {
+    let logits = logits();
+    let token = |_| {
+        let token = chain.sample(&logits[..]).expect("a token");
+        chain.accept(token);
+        token
+    };
+    (0..n).map(token).collect()
+}
+
+#[test]
+fn a_file_has_all_lines_and_is_for_its_user_alone() {
+    let _alone = alone();
+    let folder = Folder::new("all");
+    let path = folder.file("trace.jsonl");
+    let expected = sample(&mut chain(), 20);
+    trace::to_file(&path, Options::default()).expect("a new file");
+    assert_eq!(sample(&mut chain(), 20), expected);
+    trace::stop();
+    sample(&mut chain(), 1);
+    let lines = lines_of(&path);
+    let schema = Schema::new();
+    lines.iter().for_each(|line| schema.check(line));
+    let kinds: Vec<&Value> = lines.iter().map(|line| &line["kind"]).collect();
+    assert_eq!(kinds[..3], ["start", "sequence", "token"]);
+    let ids: Vec<&Value> = tokens(&lines).iter().map(|t| &t["token"]["id"]).collect();
+    assert_eq!(ids, expected);
+    let mode = fs::metadata(&path)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Another record takes its place.
+    trace::to_file(&path, Options::default()).expect("the same file");
+    trace::stop();
+    assert_eq!(lines_of(&path).len(), 1);
+}
+
+#[test]
+fn a_sieve_tells_its_stages_as_a_chain_does() {
+    let _alone = alone();
+    let logits = logits();
+    let params = Params {
+        seed: 42,
+        ..Params::default()
+    };
+    let mut sieve = Sieve::new(&params).expect("parameters");
+    let mut plain = sieve.clone();
+    let lines = Lines::begin("");
+    let token = sieve.sample(&logits).expect("a token");
+    sieve.accept(token);
+    let second = sieve.sample(&logits).expect("a token");
+    trace::stop();
+    let lines = lines.take();
+    let schema = Schema::new();
+    lines.iter().for_each(|line| schema.check(line));
+    assert_eq!(plain.sample(&logits), Ok(token));
+    plain.accept(token);
+    assert_eq!(plain.sample(&logits), Ok(second));
+    let names = |line: &Value| -> Vec<String> {
+        let stages = line["stages"].as_array().expect("stages");
+        stages
+            .iter()
+            .map(|s| s["name"].as_str().expect("a name").to_owned())
+            .collect()
+    };
+    let token = tokens(&lines)[0];
+    assert_eq!(names(token), ["top-k", "top-p", "min-p", "temp", "dist"]);
+    let from_chain = Lines::begin("");
+    sample(&mut chain(), 1);
+    trace::stop();
+    let from_chain = from_chain.take();
+    let chains = tokens(&from_chain)[0];
+    for field in ["token", "top", "entropy", "log_sum_exp"] {
+        assert_eq!(token[field], chains[field], "{field}");
+    }
+}
+
+#[test]
+fn without_texts_no_token_can_be_told() {
+    let _alone = alone();
+    let lines = Lines::begin("n=3,text=off");
+    sample(&mut chain(), 2);
+    trace::stop();
+    let lines = lines.take();
+    let schema = Schema::new();
+    lines.iter().for_each(|line| schema.check(line));
+    let token = tokens(&lines)[1];
+    assert_eq!(token["top"].as_array().map(Vec::len), Some(3));
+    for piece in [&token["token"], &token["top"][0]] {
+        for secret in ["id", "text", "bytes"] {
+            assert_eq!(piece.get(secret), None, "{piece}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_of_ones_own_is_refused_with_the_reason() {
+    let _alone = alone();
+    let folder = Folder::new("refused");
+    let plain = folder.file("plain");
+    fs::write(&plain, "kept").expect("a new file");
+    symlink(&plain, folder.file("link")).expect("a new link");
+    fs::hard_link(&plain, folder.file("second")).expect("a second name");
+    for (name, reason) in [
+        ("link", "link"),
+        ("second", "several names"),
+        (".", "director"),
+        ("missing/file", "No such file"),
+    ] {
+        let refused = trace::to_file(&folder.file(name), Options::default());
+        let text = refused.expect_err(name);
+        assert!(text.contains(reason), "{text}");
+    }
+    assert_eq!(fs::read_to_string(&plain).expect("it is there"), "kept");
+    // One that another process writes.
+    let own = folder.file("own");
+    trace::to_file(&own, Options::default()).expect("a new file");
+    let locked = fs::OpenOptions::new()
+        .write(true)
+        .open(&own)
+        .expect("it is there");
+    trace::stop();
+    locked.lock().expect("nobody has it");
+    let text = trace::to_file(&own, Options::default()).expect_err("it is taken");
+    assert!(text.contains("%p"), "{text}");
+    for (options, word) in [("n=101", "100"), ("n=x", "100"), ("txt=off", "text=off")] {
+        let text = Options::parse(options).expect_err(options);
+        assert!(text.contains(word), "{text}");
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_record_and_nothing_else() {
+    let _alone = alone();
+    let folder = Folder::new("full");
+    let path = folder.file("trace.jsonl");
+    let expected = sample(&mut chain(), 50);
+    // A process may write no more than this into a file.
+    // SAFETY: only sets what this process may write, and takes it back.
+    let limit = |bytes| unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+        let mut limit = std::mem::zeroed::<libc::rlimit>();
+        libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit);
+        let before = std::mem::replace(&mut limit.rlim_cur, bytes);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
+        before
+    };
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let to = heard.clone();
+    llama_sieve::log::set_sink(Some(Arc::new(move |_, text| {
+        to.lock().expect("one thread").push(text.to_owned());
+    })));
+    let before = limit(10_000);
+    trace::to_file(&path, Options::default()).expect("a new file");
+    let tokens = sample(&mut chain(), 50);
+    limit(before);
+    llama_sieve::log::set_sink(None);
+    trace::stop();
+    assert_eq!(tokens, expected);
+    let heard = heard.lock().expect("one thread");
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].contains("cannot be written"), "{heard:?}");
+    let lines = lines_of(&path);
+    assert!((2..30).contains(&lines.len()), "{}", lines.len());
+}
+
+/// Runs `body` in a forked process, which is to end with success within a time.
+fn forked(body: impl FnOnce()) -> u32 {
+    // SAFETY: the child runs what is tested here, and ends without what the parent would do.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(20);
+            let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            libc::_exit(i32::from(ran.is_err()));
+        }
+        let mut status = -1;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert_eq!(status, 0, "the child has failed or hung");
+        child as u32
+    }
+}
+
+#[test]
+fn a_forked_process_has_its_own_file_or_none() {
+    let _alone = alone();
+    let folder = Folder::new("forked");
+    let shared = folder.file("shared.jsonl");
+    trace::to_file(&shared, Options::default()).expect("a new file");
+    let mut parents = chain();
+    sample(&mut parents, 2);
+    forked(|| {
+        sample(&mut chain(), 2);
+        assert!(!trace::is_on());
+    });
+    sample(&mut parents, 1);
+    trace::stop();
+    assert_eq!(tokens(&lines_of(&shared)).len(), 3);
+
+    trace::to_file(&folder.file("own-%p-%%.jsonl"), Options::default()).expect("a new file");
+    sample(&mut parents, 2);
+    let child = forked(|| {
+        sample(&mut chain(), 4);
+    });
+    trace::stop();
+    let of = |pid: u32| lines_of(folder.file(&format!("own-{pid}-%.jsonl")));
+    assert_eq!(tokens(&of(std::process::id())).len(), 2);
+    let childs = of(child);
+    assert_eq!(childs[0]["pid"], child);
+    assert_eq!(tokens(&childs).len(), 4);
+}
+
+#[test]
+fn a_function_may_sample_and_end_the_record() {
+    let _alone = alone();
+    let logits = logits();
+    let heard = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = heard.clone();
+    let function = move |_: &[u8]| {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        chain().sample(&logits[..]).expect("a token");
+        trace::stop();
+    };
+    trace::to_function(Arc::new(function), Options::default()).expect("it cannot fail");
+    sample(&mut chain(), 3);
+    trace::stop();
+    assert!(!trace::is_on());
+    assert_eq!(heard.load(std::sync::atomic::Ordering::Relaxed), 1);
+}

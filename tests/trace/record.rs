@@ -1,0 +1,70 @@
+//! Records lines, and holds them against the schema.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use llama_sieve::trace::{self, Options};
+use serde_json::Value;
+use test_crates::boon::{Compiler, SchemaIndex, Schemas};
+
+/// The lines that a record has so far.
+#[derive(Clone, Default)]
+pub struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    /// Begins a record.
+    pub fn begin(options: &str) -> Self {
+        let lines = Self::default();
+        let to = lines.clone();
+        let push = move |line: &[u8]| {
+            let line = String::from_utf8(line.to_vec()).expect("UTF-8");
+            to.0.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(line);
+        };
+        let options = Options::parse(options).expect("known options");
+        trace::to_function(Arc::new(push), options).expect("nothing that can fail");
+        lines
+    }
+
+    /// Takes the lines that came since the last call.
+    pub fn take(&self) -> Vec<Value> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *lines)
+            .iter()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect()
+    }
+}
+
+/// The committed schema.
+pub struct Schema {
+    schemas: Schemas,
+    index: SchemaIndex,
+}
+
+impl Schema {
+    pub fn new() -> Self {
+        let text = include_str!("../../docs/trace.schema.json");
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let schema = serde_json::from_str(text).expect("JSON");
+        compiler
+            .add_resource("trace.json", schema)
+            .expect("a schema");
+        let index = compiler
+            .compile("trace.json", &mut schemas)
+            .expect("a schema");
+        Self { schemas, index }
+    }
+
+    pub fn check(&self, line: &Value) {
+        if let Err(error) = self.schemas.validate(line, self.index) {
+            panic!("{line}: {error:#}");
+        }
+    }
+}
+
+/// The lines of tokens.
+pub fn tokens(lines: &[Value]) -> Vec<&Value> {
+    let of_tokens = lines.iter().filter(|line| line["kind"] == "token");
+    of_tokens.collect()
+}

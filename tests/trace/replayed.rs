@@ -1,0 +1,239 @@
+//! Random chains of ours are sampled straight from the logits, with and without a record. What the
+//! record says is held against llama.cpp's own samplers, which are applied one after the other to
+//! the array of all candidates.
+
+use std::collections::BTreeMap;
+
+use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+use serde_json::Value;
+
+use crate::record::{Lines, Schema};
+use crate::support::arrays::{Grid, Rng};
+use crate::support::family::FAMILY;
+use crate::support::{Array, HostSampler, alone, both, fresh_rng, number_from_env, replay};
+
+const STEPS: usize = 12;
+const N_VOCAB: i32 = 2048;
+const FOLLOWED: usize = 10;
+
+/// Three chains of equal parameters: two of ours, and one of built-ins.
+struct Chains {
+    label: String,
+    traced: HostSampler,
+    plain: HostSampler,
+    theirs: HostSampler,
+    len: usize,
+}
+
+impl Chains {
+    fn new(rng: &mut Rng) -> Self {
+        let mut chains = Self {
+            label: String::new(),
+            traced: HostSampler::chain(vec![]),
+            plain: HostSampler::chain(vec![]),
+            theirs: HostSampler::chain(vec![]),
+            len: 0,
+        };
+        for _ in 0..1 + rng.below(6) {
+            let member = &FAMILY[rng.below(FAMILY.len())];
+            if member.name == "infill" {
+                continue;
+            }
+            let mut again = rng.clone();
+            let pair = (member.make)(rng, N_VOCAB, false);
+            let second = (member.make)(&mut again, N_VOCAB, false);
+            chains.label += &format!("\n  {}", pair.label);
+            chains.add(pair.ours, second.ours, pair.theirs);
+        }
+        let seed = rng.next() as u32 & 0xFFFF;
+        let [ours, theirs] = both!(llama_sieve_init_dist, llama_sampler_init_dist; seed);
+        let [second, _] = both!(llama_sieve_init_dist, llama_sampler_init_dist; seed);
+        chains.add(ours, second, theirs);
+        chains
+    }
+
+    fn add(&mut self, traced: HostSampler, plain: HostSampler, theirs: HostSampler) {
+        self.traced.add(traced);
+        self.plain.add(plain);
+        self.theirs.add(theirs);
+        self.len += 1;
+    }
+
+    fn accept(&self, token: i32) {
+        for chain in [&self.traced, &self.plain, &self.theirs] {
+            chain.accept(token);
+        }
+    }
+}
+
+fn sample(chain: &HostSampler, logits: &[f32]) -> i32 {
+    let chain = chain.as_ptr().cast::<llama_sampler>();
+    // SAFETY: the chain lives, and there are so many logits.
+    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), logits.len() as i32) }
+}
+
+/// The candidates above minus infinity, by token.
+type Left = BTreeMap<i32, f32>;
+
+fn left(array: &Array) -> Left {
+    let candidates = array.data.iter();
+    let some = candidates.filter(|c| c.logit > f32::NEG_INFINITY);
+    some.map(|c| (c.id, c.logit)).collect()
+}
+
+fn log_sum_exp(of: &Left) -> f64 {
+    let max = of.values().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = of.values().map(|&x| f64::from(x - max).exp()).sum();
+    f64::from(max) + sum.ln()
+}
+
+fn near(found: &Value, expected: f64) -> bool {
+    let Some(found) = found.as_f64() else {
+        return !expected.is_finite();
+    };
+    (found - expected).abs() <= 2e-5 * expected.abs().max(1.0)
+}
+
+/// The candidates before the first and after each of the built-ins, with the name of each; `None`
+/// where one meets or makes what built-ins are undefined on.
+fn by_built_ins(chains: &Chains, logits: &[f32]) -> Option<(Vec<(String, Left)>, i32)> {
+    let mut array = Array::of_logits(logits.iter().copied());
+    let mut all = vec![(String::new(), left(&array))];
+    for i in 0..chains.len {
+        if array.data.is_empty() || array.data.iter().any(|c| c.logit.is_nan()) {
+            return None;
+        }
+        chains.theirs.apply_member(i, &mut array);
+        // SAFETY: this is a chain, and has so many.
+        let member = unsafe {
+            vendor_llama_cpp::sys::llama_sampler_chain_get(chains.theirs.as_ptr(), i as i32)
+        };
+        let name = std::mem::ManuallyDrop::new(HostSampler::new(member)).name();
+        all.push((name, left(&array)));
+    }
+    let selected = usize::try_from(array.selected).ok()?;
+    Some((all, array.data.get(selected)?.id))
+}
+
+/// Holds a line against the built-ins. Stages that are switched off may be left out of it.
+fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize, String> {
+    let stages = line["stages"].as_array().ok_or("no stages")?;
+    let mut kept = vec![0];
+    let mut next = 1;
+    for (index, stage) in stages.iter().enumerate() {
+        while all
+            .get(next)
+            .is_some_and(|(name, _)| *name != stage["name"])
+        {
+            if !all[next].0.starts_with('?') {
+                return Err(format!("{} is not told", all[next].0));
+            }
+            next += 1;
+        }
+        let (_, after) = all.get(next).ok_or(format!("stage {index} is none"))?;
+        let before = &all[*kept.last().expect("the first")].1;
+        if (&stage["before"], &stage["after"]) != (&before.len().into(), &after.len().into()) {
+            return Err(format!(
+                "stage {index}: {stage}, but {} and {}",
+                before.len(),
+                after.len()
+            ));
+        }
+        let removes = stage.get("kept").is_some();
+        let mass = after
+            .keys()
+            .filter_map(|id| before.get(id))
+            .map(|&x| f64::from(x));
+        let of_before = log_sum_exp(before);
+        let mass: f64 = mass.map(|x| (x - of_before).exp()).sum();
+        if removes && !near(&stage["kept"], mass) {
+            return Err(format!("stage {index}: {stage}, but kept {mass}"));
+        }
+        kept.push(next);
+        next += 1;
+    }
+    let raw = log_sum_exp(&all[0].1);
+    let last = log_sum_exp(&all[*kept.last().expect("the first")].1);
+    let told: Vec<&Left> = kept.iter().map(|&place| &all[place].1).collect();
+    let mut removed = 0;
+    for candidate in line["top"].as_array().ok_or("no candidates")? {
+        let id = candidate["id"].as_i64().ok_or("no number")? as i32;
+        let mut by = None;
+        let mut changes = Vec::new();
+        for stage in 0..stages.len() {
+            match (told[stage].get(&id), told[stage + 1].get(&id)) {
+                (Some(_), None) => by = Some(stage),
+                (Some(before), Some(after)) if before != after => changes.push((stage, *after)),
+                _ => {}
+            }
+        }
+        let found: Vec<(usize, f32)> = candidate["changes"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default()
+            .iter()
+            .map(|c| {
+                let stage = c["stage"].as_u64().expect("a number") as usize;
+                (stage, c["logit"].as_f64().expect("a number") as f32)
+            })
+            .collect();
+        let found_by = candidate["removed_by"].as_u64().map(|by| by as usize);
+        if (found_by, &found) != (by, &changes) {
+            return Err(format!("{candidate}: but removed by {by:?}, {changes:?}"));
+        }
+        removed += usize::from(by.is_some());
+        let final_logit = told.last().and_then(|left| left.get(&id));
+        let p = final_logit.map_or(0.0, |&x| (f64::from(x) - last).exp());
+        let model = (f64::from(logits[id as usize]) - raw).exp();
+        if !near(&candidate["final"], p) || !near(&candidate["p"], model) {
+            return Err(format!("{candidate}: but {model} and {p}"));
+        }
+    }
+    Ok(removed)
+}
+
+#[test]
+fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
+    let _alone = alone();
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let schema = Schema::new();
+    let mut rng = fresh_rng("replayed");
+    let (mut compared, mut removed) = (0, 0);
+    for i in 0..number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400) {
+        let chains = Chains::new(&mut rng);
+        let grid = rng.pick(&Grid::ALL);
+        for step in 0..STEPS {
+            let n = rng.pick(&[3, 40, 200, 2048]);
+            let scale = rng.pick(&[1.0, 4.0]);
+            let logits: Vec<f32> = (0..n).map(|_| grid.round(scale * rng.normal())).collect();
+            let lines = Lines::begin(&format!("n={FOLLOWED}"));
+            let token = sample(&chains.traced, &logits);
+            llama_sieve::trace::stop();
+            let lines = lines.take();
+            lines.iter().for_each(|line| schema.check(line));
+            let at = || format!("{}, chain {i}, step {step}{}", replay(), chains.label);
+            assert_eq!(token, sample(&chains.plain, &logits), "{}", at());
+            if token < 0 {
+                // None is left, or the one that is selected is banned.
+                break;
+            }
+            let expected = by_built_ins(&chains, &logits);
+            // Where a built-in was not asked, its stream is not where ours is.
+            let Some((all, chosen)) = &expected else {
+                break;
+            };
+            assert_eq!(token, *chosen, "{}", at());
+            let line = lines.last().expect("a line");
+            assert_eq!(line["token"]["id"], token, "{}", at());
+            match compare(line, all, &logits) {
+                Ok(n) => removed += n,
+                Err(text) => panic!("{}\n{text}\n{line}", at()),
+            }
+            compared += 1;
+            chains.accept(token);
+        }
+    }
+    println!("{compared} tokens, {removed} candidates removed");
+    assert!(compared > 100 && removed > 100, "{compared}, {removed}");
+}
