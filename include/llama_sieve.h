@@ -746,8 +746,8 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
  was repeated.
 
  The callback may call the library; what it samples itself is not traced. It must not throw or
- long-jump. When this function returns, no call of an earlier callback is running any more, unless
- one takes longer than ten seconds, or this is called from within one.
+ long-jump. When this function returns, no call of an earlier callback is running any more,
+ unless one takes longer than ten seconds, or this is called from within one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
  changes.

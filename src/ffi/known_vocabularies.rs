@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::ffi::grammar::proof::found::Proofs;
 use crate::ffi::host::vocabulary::{HostVocabulary, host_vocabulary, llama_vocab};
@@ -14,7 +14,7 @@ use crate::ffi::host::{Host, host_function};
 use crate::grammar::limits::MAX_VOCABULARIES;
 use crate::grammar::{VocabularyTree, cache};
 use crate::samplers::BanVocabulary;
-use crate::sync::Mutex;
+use crate::sync::{Mutex, OnceLock};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 

@@ -14,12 +14,12 @@ mod observer;
 mod options;
 mod sink;
 
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::environment;
 use crate::kernels::logits::Logits;
 use crate::log;
+use crate::sync::OnceLock;
 use crate::token::Token;
 
 pub use observer::{Ask, Name, Observer, Off, Watch};
@@ -88,18 +88,20 @@ pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
 
 /// Begins the record that the environment asks for, the first time that it is called.
 pub fn from_environment() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
+    static BEGUN: OnceLock<Result<(), String>> = OnceLock::new();
+    static REPORTED: AtomicBool = AtomicBool::new(false);
+    let begun = BEGUN.get_or_init(|| {
         let Some(file) = environment::variable("LLAMA_SIEVE_TRACE") else {
-            return;
+            return Ok(());
         };
         let options = environment::variable("LLAMA_SIEVE_TRACE_OPTIONS").unwrap_or_default();
-        let begun = Options::parse(&options).and_then(|options| to_file(&file, options));
-        if let Err(text) = begun {
-            log::log(
-                log::Level::Warn,
-                &format!("LLAMA_SIEVE_TRACE: {text}; there is no trace"),
-            );
-        }
+        Options::parse(&options).and_then(|options| to_file(&file, options))
     });
+    // Not while beginning: who receives the warning may call us.
+    if let Err(text) = begun
+        && !REPORTED.swap(true, Ordering::Relaxed)
+    {
+        let text = format!("LLAMA_SIEVE_TRACE: {text}; there is no trace");
+        log::log(log::Level::Warn, &text);
+    }
 }

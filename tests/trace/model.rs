@@ -1,7 +1,6 @@
 //! The record of a model's text: with its texts, straight from a context.
 
 use llama_sieve::ffi::chain::llama_sieve_chain_sample;
-use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler};
 use llama_sieve::ffi::samplers::*;
 use vendor_llama_cpp::{Context, Model};
 
@@ -30,9 +29,7 @@ fn generate(model: &Model) -> Vec<i32> {
     for _ in 0..TOKENS {
         let (sampler, ctx) = (chain.as_ptr().cast(), context.as_ptr().cast());
         // SAFETY: both live, and the context has logits.
-        let token = unsafe {
-            llama_sieve_chain_sample(sampler as *mut llama_sampler, ctx as *mut llama_context, -1)
-        };
+        let token = unsafe { llama_sieve_chain_sample(sampler, ctx, -1) };
         all.push(token);
         context.decode(&[token]).expect("it decodes");
     }

@@ -83,8 +83,8 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.run(function, body)
     }
 
-    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use, also
-    /// when it panics.
+    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use,
+    /// also when it panics.
     ///
     /// # Safety
     /// As for [`run`](Self::run).

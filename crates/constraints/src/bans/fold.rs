@@ -4,8 +4,7 @@
 //! character for a character, so that "ß" is not "ss", and no language has its own rule. Each
 //! becomes the first of its class. It stands for the class alone and is shown to nobody.
 
-use std::sync::LazyLock;
-
+use llama_sieve_kernels::sync::OnceLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use crate::memory::push;
@@ -13,8 +12,13 @@ use crate::memory::push;
 /// Behind the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
-/// The characters that are not the first of their class, each with that one, ascending.
-static OTHERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
+/// Returns the characters that are not the first of their class, each with that one, ascending.
+fn others() -> &'static [(char, char)] {
+    static OTHERS: OnceLock<Vec<(char, char)>> = OnceLock::new();
+    OTHERS.get_or_init(find_others)
+}
+
+fn find_others() -> Vec<(char, char)> {
     let mut others = Vec::new();
     for character in (0..CASES_END).filter_map(char::from_u32) {
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);
@@ -27,15 +31,16 @@ static OTHERS: LazyLock<Vec<(char, char)>> = LazyLock::new(|| {
         }
     }
     others
-});
+}
 
 /// Returns the first character of those that differ from this one in case alone.
 pub fn folded(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_uppercase();
     }
-    match OTHERS.binary_search_by_key(&character, |&(other, _)| other) {
-        Ok(place) => OTHERS.get(place).map_or(character, |&(_, first)| first),
+    let others = others();
+    match others.binary_search_by_key(&character, |&(other, _)| other) {
+        Ok(place) => others.get(place).map_or(character, |&(_, first)| first),
         Err(_) => character,
     }
 }
