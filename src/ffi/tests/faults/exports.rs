@@ -199,8 +199,8 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     assert_eq!(answer, case.failed, "{at}");
     assert!(told.contains(armed::TEXT), "{at}: {told}");
     assert_eq!(code, LLAMA_SIEVE_ERROR_INTERNAL, "{at}");
-    // Asked for its seed or how far to go back, a sampler fails under its own name; that it is still in use is seen
-    // below.
+    // Asked for its seed or how far to go back, a sampler fails under its own name; that it is
+    // still in use is seen below.
     let in_sampler = ["dist: seed: ", "ban-strings: rewind: "];
     let in_sampler = points > 0 && in_sampler.iter().any(|begin| told.starts_with(begin));
     assert!(told.starts_with(export) || in_sampler, "{at}: {told}");
