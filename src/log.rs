@@ -231,13 +231,28 @@ fn write(level: Level, text: &str) {
     write_to_stderr(format_args!("llama-sieve: {label}: {text}"));
 }
 
-/// Writes a line to stderr, in one piece: lines of several threads stay whole.
+/// Writes a line to stderr, in one piece where there is memory for it: lines of several threads
+/// stay whole.
 pub fn write_to_stderr(line: fmt::Arguments<'_>) {
-    let line = format!("{line}\n");
+    struct Length(usize);
+    impl fmt::Write for Length {
+        fn write_str(&mut self, part: &str) -> fmt::Result {
+            self.0 += part.len();
+            Ok(())
+        }
+    }
+    let (mut length, mut whole) = (Length(1), String::new());
+    let is_whole = fmt::write(&mut length, line).is_ok()
+        && whole.try_reserve_exact(length.0).is_ok()
+        && fmt::write(&mut whole, format_args!("{line}\n")).is_ok();
     // The standard library locks stderr, and no child may be made while it is locked.
     let _section = Section::enter();
+    let mut stderr = std::io::stderr();
     // Not eprintln!, which panics where stderr is closed.
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let _ = match is_whole {
+        true => stderr.write_all(whole.as_bytes()),
+        false => writeln!(stderr, "{line}"),
+    };
 }
 
 #[cfg(test)]
