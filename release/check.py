@@ -1,0 +1,378 @@
+"""Looks at what is in dist/, and installs it where nothing can be compiled: `ci/release-check`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+from build import LIBRARY, PRELOAD, PROGRAM, TARGETS, Target
+from common import DIST, ROOT, WORK, fail, fresh, install_tools, run, said, soname, tool, version
+
+sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
+import _elf  # noqa: E402
+
+HERE = Path(__file__).resolve().parent
+# What users of npm and PyPI are asked to download at most.
+MOST = 4_200_000
+TARGET_ROOTS = WORK.parent / "roots"
+TOKENS = "739 240 529 330 589 405 499 450"
+OLDEST_GLIBC = (2, 17)
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="ci/release-check", description="checks dist/")
+    parser.add_argument(
+        "--ordinary", action="store_true", help="dist/ was made by ci/release --ordinary"
+    )
+    parser.add_argument(
+        "--root", action="append", default=[], help="install in a Debian of this name: bullseye"
+    )
+    given = parser.parse_args()
+    install_tools([] if given.ordinary else ["auditwheel", "ziglang"])
+    sums()
+    targets = [target for target in TARGETS.values() if archive_of(target).is_file()]
+    if not targets:
+        fail("dist/ has no archive: ci/release makes it")
+    for target in targets:
+        contents(target)
+        debian_contents(target)
+        if not given.ordinary:
+            sizes(target)
+            no_paths(target)
+        libraries(target, given.ordinary)
+        wheel_is_accepted(target, given.ordinary)
+    contents_of("npm", npm_of("llama-sieve"), None)
+    print("dist/: sums, contents, sizes, symbols, exports and paths are as expected")
+    for target in targets:
+        for root in given.root or [""]:
+            Installation(target, root, given.ordinary).check()
+
+
+# What is in them
+
+
+def sums() -> None:
+    """SHA256SUMS is right, and leaves out nothing."""
+    listed: Dict[str, str] = {}
+    for line in (DIST / "SHA256SUMS").read_text("utf-8").splitlines():
+        digest, name = line.split("  ")
+        listed[name] = digest
+    found = {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}
+    if found != set(listed):
+        fail(f"SHA256SUMS and dist/ differ in {sorted(found ^ set(listed))}")
+    for name, digest in listed.items():
+        if hashlib.sha256((DIST / name).read_bytes()).hexdigest() != digest:
+            fail(f"{name} has another SHA-256 than SHA256SUMS says")
+
+
+def archive_of(target: Target) -> Path:
+    """The archive of a target."""
+    return DIST / f"llama-sieve-{version()}-{target.triple}.tar.gz"
+
+
+def npm_of(name: str) -> Path:
+    """An npm package, as `npm pack` names its file."""
+    return DIST / f"{name}-{version()}.tgz"
+
+
+def npm_platform(target: Target) -> Path:
+    """The npm package that has a target's libraries."""
+    return npm_of(f"llama-sieve-{target.npm}")
+
+
+def wheel_of(target: Target) -> Path:
+    """The wheel of a target, which its tag tells."""
+    name = f"llama_sieve-{version()}-py3-none-manylinux_2_*_{target.machine}.whl"
+    found = list(DIST.glob(name))
+    if len(found) != 1:
+        fail(f"{target.triple}: one wheel was expected, and there is {found or 'none'}")
+    return found[0]
+
+
+def files_in(package: Path) -> Iterator[Tuple[str, bytes]]:
+    """Name and content of each file and link of an archive, a wheel or an npm package."""
+    if package.suffix == ".whl":
+        with zipfile.ZipFile(package) as wheel:
+            for name in wheel.namelist():
+                yield name, wheel.read(name)
+        return
+    content = package.read_bytes()
+    if package.suffix == ".deb":
+        content = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", str(package)])
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        for entry in archive:
+            if entry.issym():
+                yield f"{entry.name} -> {entry.linkname}", b""
+            elif entry.isfile():
+                file = archive.extractfile(entry)
+                assert file is not None
+                yield entry.name, file.read()
+
+
+def contents(target: Target) -> None:
+    """All packages of a target have the files that are listed."""
+    contents_of("archive", archive_of(target), target)
+    for kind, package in (("wheel", wheel_of(target)), ("npm-platform", npm_platform(target))):
+        contents_of(kind, package, target)
+
+
+def sizes(target: Target) -> None:
+    """The wheel and the npm package of a target have no more bytes than allowed."""
+    for package in (wheel_of(target), npm_platform(target)):
+        if package.stat().st_size > MOST:
+            fail(f"{package.name} has {package.stat().st_size} bytes, more than {MOST}")
+
+
+def contents_of(kind: str, package: Path, target: Optional[Target]) -> None:
+    """The files of a package are those that contents/KIND.txt lists."""
+    found = {name for name, _ in files_in(package)} - _optional(target)
+    _same(package.name, found, _listed(kind, target))
+
+
+def _listed(kind: str, target: Optional[Target]) -> Set[str]:
+    """The lines of a list of contents, with the names that a target has there."""
+    text = (HERE / "contents" / f"{kind}.txt").read_text("utf-8")
+    text = text.replace("VERSION", version()).replace("SONAME", soname())
+    if target is not None:
+        text = text.replace("TARGET", target.triple).replace("MACHINE", target.machine)
+    return set(text.split("\n")) - {""}
+
+
+def _optional(target: Optional[Target]) -> Set[str]:
+    """The command line program, which a package has where the workspace has its crate."""
+    if target is None:
+        return set()
+    return {f"llama-sieve-{version()}-{target.triple}/bin/{PROGRAM}", f"./usr/bin/{PROGRAM}"}
+
+
+def _same(what: str, found: Set[str], expected: Set[str]) -> None:
+    if found != expected:
+        missing, more = sorted(expected - found), sorted(found - expected)
+        fail(f"{what} lacks {missing}, and has {more}, of what release/contents lists")
+
+
+def no_paths(target: Target) -> None:
+    """No file in a target's packages names a folder of the machine that made it."""
+    packages = [archive_of(target), wheel_of(target), npm_platform(target)]
+    for package in packages + debian_packages(target):
+        for name, content in files_in(package):
+            for path in (str(ROOT), str(Path.home()), ".cargo/"):
+                if path.encode() in content:
+                    fail(f"{package.name}: {name} has a path of this machine: {path}")
+
+
+def debian_packages(target: Target) -> List[Path]:
+    """The Debian packages of a target."""
+    return sorted(DIST.glob(f"*_{version()}-1_{target.debian}.deb"))
+
+
+def debian_contents(target: Target) -> None:
+    """The Debian packages of a target have the files that are listed."""
+    found = set()
+    for package in debian_packages(target):
+        name = package.name.split("_")[0]
+        files = {file for file, _ in files_in(package)} - _optional(target)
+        found |= {f"{name}: {file}" for file in files}
+    _same(f"{target.triple}: Debian's packages", found, _listed("deb", target))
+
+
+def libraries(target: Target, ordinary: bool) -> None:
+    """The libraries in all packages of a target are the same, and what they should be."""
+    folder = fresh(WORK / "check" / "libraries")
+    seen: Dict[str, Set[bytes]] = {}
+    for package in (archive_of(target), wheel_of(target), npm_platform(target)):
+        for name, content in files_in(package):
+            base = Path(name).name.replace(f".so.{version()}", ".so")
+            if base in (LIBRARY, PRELOAD) and content:
+                seen.setdefault(base, set()).add(content)
+    for name, exports in ((LIBRARY, "tests/exports.txt"), (PRELOAD, "preload/exports.txt")):
+        (content,) = seen[name]
+        path = folder / name
+        path.write_bytes(content)
+        library(path, target, set((ROOT / exports).read_text("utf-8").split()), ordinary)
+
+
+def library(path: Path, target: Target, exports: Set[str], ordinary: bool) -> None:
+    """One library: machine, exports, what it needs, and that it stays once it is loaded."""
+    elf = _elf.read(path)
+    if elf.machine != target.machine:
+        fail(f"{path.name} is for {elf.machine}, not {target.machine}")
+    if elf.exports != exports:
+        fail(f"{path.name}: exports differ in {sorted(elf.exports ^ exports)}")
+    if elf.soname != (soname() if path.name == LIBRARY else PRELOAD):
+        fail(f"{path.name} calls itself {elf.soname}")
+    if "libgcc_s.so.1" not in elf.needed:
+        fail(f"{path.name} has an unwinder of its own: it needs {elf.needed}")
+    if "NODELETE" not in said(["readelf", "-d", path]):
+        fail(f"{path.name} can be unloaded: -z nodelete is missing")
+    if ordinary:
+        return
+    for name in sorted(set().union(*elf.versions.values())):
+        found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(\.\d+)*", name)
+        if found and (int(found[1]), int(found[2])) > OLDEST_GLIBC:
+            fail(f"{path.name} needs {name}")
+
+
+def wheel_is_accepted(target: Target, ordinary: bool) -> None:
+    """auditwheel finds that the wheel runs where its name says."""
+    wheel = wheel_of(target)
+    if ordinary:
+        return
+    text = said([tool("auditwheel"), "show", wheel])
+    if f"manylinux_2_17_{target.machine}" not in text or "manylinux_2_17" not in wheel.name:
+        fail(f"{wheel.name}: auditwheel says\n{text}")
+
+
+# Where they are installed
+
+
+class Installation:
+    """A place without a compiler: a Debian of that name, or a folder of programs as the PATH."""
+
+    def __init__(self, target: Target, debian: str, ordinary: bool) -> None:
+        self._target = target
+        self._ordinary = ordinary
+        self._debian = debian
+        self._root = Path("/")
+        if debian:
+            self._root = TARGET_ROOTS / debian
+            _make_root(self._root, debian)
+            self._folder = fresh(self._root / "try")
+        else:
+            self._folder = fresh(WORK / "check" / "try")
+            self._path = fresh(WORK / "check" / "bin")
+            for name in ("python3", "node", "npm", "sh", "tar", "gzip", "mv", "env", "dirname"):
+                found = shutil.which(name)
+                if found is None:
+                    fail(f"{name} is needed")
+                (self._path / name).symlink_to(os.path.realpath(found))
+
+    def check(self) -> None:
+        """Each kind of package leads to a token."""
+        kinds = [self._archive, self._preload, self._wheel, self._npm]
+        for kind in kinds + ([self._debian_packages] if self._debian else []):
+            kind()
+            where = self._debian or "a PATH without a compiler"
+            print(f"installed in {where}: {kind.__name__.lstrip('_')}")
+
+    def _run(self, command: str, **more: str) -> str:
+        """What a shell says there."""
+        environment = {"HOME": str(self._inside()), **more}
+        if self._debian:
+            environment["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
+            whole = ["chroot", str(self._root), "sh", "-c", f"cd {self._inside()} && {command}"]
+        else:
+            environment["PATH"] = str(self._path)
+            whole = ["sh", "-c", f"cd {self._inside()} && {command}"]
+        for compiler in ("cc", "gcc", "cargo", "rustc"):
+            if shutil.which(compiler, path=self._search()) is not None:
+                fail(f"{self._search()} has {compiler}, and was to have no compiler")
+        made = subprocess.run(whole, env=environment, stdout=-1, stderr=-2, check=False)
+        if made.returncode != 0:
+            fail(f"failed: {command}\n{made.stdout.decode()}")
+        return made.stdout.decode()
+
+    def _search(self) -> str:
+        if self._debian:
+            return f"{self._root}/usr/bin:{self._root}/bin"
+        return str(self._path)
+
+    def _inside(self) -> Path:
+        """The folder of this try, as those see it who are there."""
+        return Path("/", self._folder.relative_to(self._root))
+
+    def _expect(self, text: str, expected: str) -> None:
+        if expected not in text:
+            fail(f"{expected!r} was expected, not:\n{text}")
+
+    def _archive(self) -> None:
+        """A program that was compiled elsewhere with the archive's header finds the library."""
+        archive = archive_of(self._target)
+        shutil.copy(archive, self._folder)
+        inside = archive.name[: -len(".tar.gz")]
+        self._run(f"tar -xzf {archive.name} && mv {inside} unpacked")
+        unpacked = self._folder / "unpacked"
+        compiler: List[object] = ["cc"]
+        if not self._ordinary:
+            compiler = [tool("python"), "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17"]
+        command = [*compiler, ROOT / "examples" / "minimal.c", f"-I{unpacked}/include"]
+        command += [f"-L{unpacked}/lib", "-Wl,-rpath,$ORIGIN/unpacked/lib", "-lllama_sieve"]
+        run([*command, "-o", self._folder / "minimal"])
+        self._expect(self._run("./minimal"), TOKENS)
+
+    def _preload(self) -> None:
+        """The preload library is loaded into a program, and says so."""
+        said_there = self._run(
+            "python3 -c 1",
+            LD_PRELOAD=str(self._inside() / "unpacked" / "lib" / PRELOAD),
+            LLAMA_SIEVE_VERBOSE="1",
+        )
+        self._expect(said_there, f"preload library {version()}")
+
+    def _debian_packages(self) -> None:
+        """`dpkg -i`: the program finds the library where the loader looks."""
+        names = []
+        for package in debian_packages(self._target):
+            shutil.copy(package, self._folder)
+            names.append(package.name)
+        self._run("rm -r unpacked && ! ./minimal && dpkg -i " + " ".join(names))
+        self._expect(self._run("./minimal"), TOKENS)
+        self._run("dpkg -P libllama-sieve-dev llama-sieve-tools libllama-sieve0")
+
+    def _wheel(self) -> None:
+        """`pip install` of the wheel, and of numpy from a folder."""
+        numpy = fresh(self._folder / "wheels")
+        shutil.copy(wheel_of(self._target), numpy)
+        shutil.copy(ROOT / "examples" / "minimal.py", self._folder)
+        show = "import sys; print('%d.%d' % sys.version_info[:2])"
+        python = self._run(f'python3 -c "{show}"').strip()
+        pip = [tool("python"), "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+        pip += ["--platform", f"manylinux2014_{self._target.machine}", "--python-version", python]
+        run([*pip, "--dest", numpy, "numpy<2.3"])
+        install = "v/bin/pip install --quiet --no-index --find-links wheels llama-sieve"
+        self._run(f"python3 -m venv v && {install}")
+        self._expect(self._run("v/bin/python minimal.py"), TOKENS)
+        self._expect(self._run("v/bin/llama-sieve --help"), "doctor")
+
+    def _npm(self) -> None:
+        """`npm install` of the packages; npm's registry has koffi."""
+        folder = fresh(self._folder / "app")
+        packages = [npm_of("llama-sieve"), npm_platform(self._target)]
+        for package in packages:
+            shutil.copy(package, folder)
+        shutil.copy(ROOT / "examples" / "minimal.mjs", folder)
+        (folder / "package.json").write_text('{"private": true}\n')
+        files = [f"./{package.name}" for package in packages]
+        run(["npm", "install", "--silent", "--no-audit", "--no-fund", *files], folder)
+        if self._debian:
+            shutil.copy(os.path.realpath(shutil.which("node") or ""), self._folder / "node")
+            self._expect(self._run("cd app && ../node minimal.mjs"), TOKENS)
+        else:
+            self._expect(self._run("cd app && node minimal.mjs"), TOKENS)
+
+
+def _make_root(folder: Path, debian: str) -> None:
+    """A fresh Debian with Python's venv, and no compiler, where it is not there yet."""
+    if (folder / "usr" / "bin" / "python3").exists():
+        return
+    if shutil.which("debootstrap") is None:
+        run([ROOT / "ci" / "packages", "debootstrap"])
+    mirror = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+    fresh(folder)
+    command = ["debootstrap", "--variant=minbase", "--include=python3-venv", debian]
+    run([*command, folder, mirror])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Packs Debian packages: the library, what compiling against it needs, and the tools."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, List
+
+import archive
+from build import LIBRARY, PRELOAD, Built
+from common import DIST, ROOT, WORK, epoch, fresh, said, soname, version
+
+MAINTAINER = "The llama-sieve maintainers <maintainers@llama-sieve.invalid>"
+LIBC = "libc6 (>= 2.17), libgcc-s1 | libgcc1"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One package: what it is called, what it needs, and which installed files are its."""
+
+    name: str
+    section: str
+    depends: str
+    summary: str
+    text: str
+    takes: Callable[[Path], bool]
+
+
+def packages(lib: str) -> List[Package]:
+    """All of them; `lib` is the folder of libraries, which differs by architecture."""
+    number = soname().rsplit(".", 1)[1]
+    library = f"libllama-sieve{number}"
+    same = f"{library} (= {version()}-1)"
+    preload = f"{lib}/{PRELOAD}"
+    return [
+        Package(
+            library,
+            "libs",
+            LIBC,
+            "samplers for llama.cpp with the same tokens, faster",
+            "The shared library. It works in processes with and without llama.cpp.",
+            lambda path: str(path).startswith(f"{lib}/{LIBRARY}."),
+        ),
+        Package(
+            "libllama-sieve-dev",
+            "libdevel",
+            same,
+            "samplers for llama.cpp with the same tokens, faster: headers",
+            "The headers, and what the linker, pkg-config and CMake look for.",
+            lambda path: not str(path).startswith((f"{lib}/{LIBRARY}.", preload, "bin/")),
+        ),
+        Package(
+            "llama-sieve-tools",
+            "utils",
+            LIBC,
+            "samplers for llama.cpp with the same tokens, faster: tools",
+            "The preload library, for programs with a shared libllama that nobody recompiles.",
+            lambda path: str(path) == preload or str(path).startswith("bin/"),
+        ),
+    ]
+
+
+def pack(built: Built, licences: str) -> None:
+    """Makes the packages of one target."""
+    architecture = built.target.debian
+    lib = f"lib/{built.target.machine}-linux-gnu"
+    tree = archive.installed(built, "/usr", lib)
+    shutil.rmtree(tree / "share")
+    if built.program is not None:
+        (tree / "bin").mkdir()
+        shutil.copy(built.program, tree / "bin" / built.program.name)
+    for package in packages(lib):
+        folder = fresh(WORK / "debian" / package.name)
+        for path in archive.entries(tree):
+            relative = path.relative_to(tree)
+            if (path.is_symlink() or path.is_file()) and package.takes(relative):
+                into = folder / "usr" / relative
+                into.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(path, into, follow_symlinks=False)
+        _write_copyright(folder / "usr" / "share" / "doc" / package.name, licences)
+        _write_control(folder, package, architecture)
+        _set_modes(folder)
+        name = f"{package.name}_{version()}-1_{architecture}.deb"
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", "--build", folder, DIST / name]
+        said(["env", f"SOURCE_DATE_EPOCH={epoch()}", *command])
+
+
+def _write_copyright(folder: Path, licences: str) -> None:
+    folder.mkdir(parents=True)
+    own = [(ROOT / name).read_text("utf-8") for name in ("LICENSE-MIT", "LICENSE-APACHE")]
+    first = "llama-sieve is licensed under either of these, as you like.\n"
+    (folder / "copyright").write_text("\n".join([first, *own, licences]))
+
+
+def _write_control(folder: Path, package: Package, architecture: str) -> None:
+    control = folder / "DEBIAN"
+    files = [path for path in archive.entries(folder) if path.is_file() and not path.is_symlink()]
+    size = sum(path.stat().st_size for path in files) // 1024 + 1
+    sums = [
+        f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n"
+        for path in files
+    ]
+    control.mkdir()
+    (control / "control").write_text(
+        f"Package: {package.name}\nSource: llama-sieve\nVersion: {version()}-1\n"
+        f"Architecture: {architecture}\nMulti-Arch: same\nMaintainer: {MAINTAINER}\n"
+        f"Installed-Size: {size}\nDepends: {package.depends}\nSection: {package.section}\n"
+        f"Priority: optional\nDescription: {package.summary}\n {package.text}\n"
+    )
+    (control / "md5sums").write_text("".join(sums))
+    if package.section == "libs":
+        number = soname().rsplit(".", 1)[1]
+        needs = f"{package.name} (>= {version()})"
+        (control / "shlibs").write_text(f"libllama_sieve {number} {needs}\n")
+        (control / "triggers").write_text("activate-noawait ldconfig\n")
+
+
+def _set_modes(folder: Path) -> None:
+    """Modes as Debian has them: a library that is not run is no program."""
+    folder.chmod(0o755)
+    for path in archive.entries(folder):
+        if not path.is_symlink():
+            program = path.is_dir() or path.parent.name == "bin"
+            path.chmod(0o755 if program else 0o644)

@@ -1,0 +1,81 @@
+"""Fills dist/ with packages: see `ci/release`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import List
+
+import archive
+import debian
+import materials
+import npm
+from build import ORDINARY, TARGETS, Built, Target, build, build_ordinary, chosen, installed_targets
+from common import DIST, ROOT, epoch, fresh, install_tools, version
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="ci/release", description="fills dist/ with packages")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help="by default all")
+    parser.add_argument(
+        "--ordinary", action="store_true", help="pack this machine's own build, to try the packing"
+    )
+    given = parser.parse_args()
+    fresh(DIST)
+    if given.ordinary:
+        install_tools(["cmake"])
+        targets = [TARGETS[ORDINARY]]
+        pack(build_ordinary(targets[0]))
+    else:
+        targets = chosen(given.targets)
+        install_tools(["cargo-zigbuild", "cmake", "ziglang"])
+        installed_targets(targets)
+        with ThreadPoolExecutor(os.cpu_count()) as threads:
+            for built in threads.map(build, targets):
+                pack(built)
+    npm.pack_main()
+    write_bill(targets)
+    write_sums()
+    for path in sorted(DIST.iterdir()):
+        print(f"{path.stat().st_size:>9} {path.relative_to(ROOT)}")
+
+
+def pack(built: Built) -> None:
+    """All packages of one target."""
+    licences = materials.licences(materials.linked(built.target.triple))
+    archive.pack(built, licences)
+    wheel(built, licences)
+    npm.pack_platform(built, licences)
+    debian.pack(built, licences)
+
+
+def wheel(built: Built, licences: str) -> None:
+    """The wheel, by the build backend that `pip install ./python` uses."""
+    sys.path.insert(0, str(ROOT / "python"))
+    import build_backend
+
+    third_party = ("THIRD-PARTY-LICENSES.txt", licences.encode())
+    build_backend.wheel_of(built.libraries, str(DIST), (third_party,))
+
+
+def write_bill(targets: List[Target]) -> None:
+    """The bill of materials, of all that one of the targets needs."""
+    crates = {crate.url: crate for target in targets for crate in materials.linked(target.triple)}
+    bill = materials.bill([crates[url] for url in sorted(crates)], epoch())
+    (DIST / f"llama-sieve-{version()}.cdx.json").write_text(bill)
+
+
+def write_sums() -> None:
+    """SHA256SUMS, as sha256sum checks it."""
+    lines = []
+    for path in sorted(DIST.iterdir()):
+        lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
+    (DIST / "SHA256SUMS").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()

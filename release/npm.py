@@ -1,0 +1,78 @@
+"""Packs the npm packages: llama-sieve, and one per platform, which has the libraries."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List
+
+from build import TARGETS, Built
+from common import DIST, ROOT, WORK, fresh, said, version
+
+NODE = ROOT / "node"
+LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"]
+
+
+def platform_package(target_name: str) -> str:
+    """The name of the package for a platform, in a scope: whoever has it, has all these names."""
+    return f"@llama-sieve/{target_name}"
+
+
+def pack_platform(built: Built, licences: str) -> None:
+    """Makes the package that has one platform's libraries."""
+    target = built.target
+    system, processor = target.npm.split("-")
+    name = platform_package(target.npm)
+    folder = fresh(WORK / "npm" / target.npm)
+    for library in built.libraries:
+        shutil.copy(library, folder / library.name)
+    described = _package() | {
+        "name": name,
+        "description": f"The libraries of llama-sieve for {target.triple}",
+        "os": [system],
+        "cpu": [processor],
+        "libc": ["glibc"],
+        "files": [library.name for library in built.libraries] + ["THIRD-PARTY-LICENSES.txt"],
+    }
+    (folder / "README.md").write_text(
+        f"# {name}\n\nThe libraries of [llama-sieve](https://www.npmjs.com/package/llama-sieve) "
+        f"for {target.triple}. npm installs this package with llama-sieve, where it fits.\n"
+    )
+    (folder / "THIRD-PARTY-LICENSES.txt").write_text(licences)
+    _pack(folder, described)
+
+
+def pack_main() -> None:
+    """Makes llama-sieve, without a library, for the packages of all platforms."""
+    folder = fresh(WORK / "npm" / "llama-sieve")
+    described = json.loads((NODE / "package.json").read_text("utf-8"))
+    for name in described["files"]:
+        for path in [NODE / name] if (NODE / name).is_file() else sorted((NODE / name).iterdir()):
+            if path.suffix != ".so":
+                copied = folder / path.relative_to(NODE)
+                copied.parent.mkdir(exist_ok=True)
+                shutil.copy(path, copied)
+    # What builds and tests it stays in the repository.
+    for name in ("private", "scripts", "devDependencies"):
+        described.pop(name)
+    names = [platform_package(target.npm) for target in TARGETS.values()]
+    described["optionalDependencies"] = {name: version() for name in sorted(names)}
+    if described["version"] != version():
+        raise SystemExit("release: node/package.json and Cargo.toml differ in the version")
+    _pack(folder, described)
+
+
+def _package() -> Dict[str, Any]:
+    """What all packages say alike."""
+    described = json.loads((NODE / "package.json").read_text("utf-8"))
+    return {name: described[name] for name in ("version", "license", "engines")}
+
+
+def _pack(folder: Path, described: Dict[str, Any]) -> None:
+    described["files"] += LICENCES
+    (folder / "package.json").write_text(json.dumps(described, indent=2) + "\n")
+    for name in LICENCES:
+        shutil.copy(ROOT / name, folder / name)
+    command: List[object] = ["npm", "pack", "--silent", "--ignore-scripts"]
+    said([*command, "--pack-destination", DIST], folder)
