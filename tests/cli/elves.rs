@@ -16,8 +16,9 @@ const SHT_NOTE: u32 = 7;
 const SHT_STRTAB: u32 = 3;
 const SHT_SYMTAB_SHNDX: u32 = 18;
 
-/// A header of ELF, 64 bits, with these numbers of sections and their size, behind it.
-fn header(sections: u16, size: u16) -> Vec<u8> {
+/// A header of ELF, 64 bits, with these numbers of sections and their size, behind it. The names of
+/// sections are in the section of that index.
+fn header(sections: u16, size: u16, names: u16) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(64, 0);
     bytes[16] = 3;
@@ -26,6 +27,7 @@ fn header(sections: u16, size: u16) -> Vec<u8> {
     bytes[54..56].copy_from_slice(&56u16.to_le_bytes());
     bytes[58..60].copy_from_slice(&size.to_le_bytes());
     bytes[60..62].copy_from_slice(&sections.to_le_bytes());
+    bytes[62..64].copy_from_slice(&names.to_le_bytes());
     bytes
 }
 
@@ -42,9 +44,13 @@ fn section(kind: u32, offset: u64, size: u64, link: u32) -> Vec<u8> {
 fn many(kind: u32) -> Vec<u8> {
     let n = u16::MAX - 1;
     let length = 64 + 64 * u64::from(n);
-    let mut bytes = header(n, 64);
-    for _ in 0..n {
-        bytes.extend(section(kind, 0, length, 1));
+    let mut bytes = header(n, 64, 1);
+    bytes.extend(section(0, 0, 0, 0));
+    bytes.extend(section(SHT_STRTAB, 0, length, 0));
+    for i in 2..n {
+        // None is the same as another, so that none is read from a cache; whole symbols.
+        let size = length - 24 * u64::from(i % 8192);
+        bytes.extend(section(kind, 0, size / 24 * 24, 1));
     }
     bytes
 }
@@ -52,9 +58,10 @@ fn many(kind: u32) -> Vec<u8> {
 /// A table of symbols whose names are all the rest of a long text.
 fn long_names() -> Vec<u8> {
     let (symbols, names) = (200_000u64, 8_000_000u64);
-    let mut bytes = header(2, 64);
-    bytes.extend(section(SHT_DYNSYM, 192, 24 * symbols, 1));
-    bytes.extend(section(SHT_STRTAB, 192 + 24 * symbols, names, 0));
+    let mut bytes = header(3, 64, 2);
+    bytes.extend(section(0, 0, 0, 0));
+    bytes.extend(section(SHT_DYNSYM, 256, 24 * symbols, 2));
+    bytes.extend(section(SHT_STRTAB, 256 + 24 * symbols, names, 0));
     for i in 0..symbols {
         let mut symbol = [0; 24];
         symbol[..4].copy_from_slice(&(6 * i as u32).to_le_bytes());
@@ -71,16 +78,16 @@ fn what_pretends_to_be_a_library_is_answered_at_once() {
     installed();
     let cases = [
         ("nothing", Vec::new()),
-        ("a header alone", header(0, 64)),
-        ("sections of no size", header(65_535, 0)),
-        ("sections behind the end", header(65_535, 64)),
+        ("a header alone", header(0, 64, 0)),
+        ("sections of no size", header(65_535, 0, 1)),
+        ("sections behind the end", header(65_535, 64, 1)),
         ("many tables of symbols", many(SHT_DYNSYM)),
         ("many notes", many(SHT_NOTE)),
         ("many tables of indices", many(SHT_SYMTAB_SHNDX)),
         ("names without an end", long_names()),
         (
             "numbers of ones",
-            [&header(0, 64)[..16], &[0xFF; 80][..]].concat(),
+            [&header(0, 64, 0)[..16], &[0xFF; 80][..]].concat(),
         ),
     ];
     for (name, bytes) in cases {
