@@ -114,23 +114,29 @@ impl Identity {
         Self([u64::from(may_end), 0])
     }
 
-    /// Adds a member. Members may come in any order.
-    pub fn add(&mut self, sequence: u32, counts: (u32, u32), below: Self) {
+    /// That of a set with these members, in any order, and perhaps an end. A member is a sequence,
+    /// two counts, and the set below it.
+    pub fn of(may_end: bool, members: impl Iterator<Item = (u32, (u32, u32), Self)>) -> Self {
         let Keys([state, key]) = Keys::default();
+        let mixed = mix(key);
         let hashers = [
             Folded { state, key },
             Folded {
-                state: mix(key),
-                key: mix(state ^ mix(key)),
+                state: mixed,
+                key: mix(state ^ mixed),
             },
         ];
-        for (sum, mut hasher) in self.0.iter_mut().zip(hashers) {
-            hasher.write_u64(u64::from(sequence) << 32 | u64::from(counts.0));
-            hasher.write_u32(counts.1);
-            hasher.write_u64(below.0[0]);
-            hasher.write_u64(below.0[1]);
-            *sum = sum.wrapping_add(hasher.finish());
+        let Self(mut sums) = Self::of_end(may_end);
+        for (sequence, counts, below) in members {
+            for (sum, mut hasher) in sums.iter_mut().zip(hashers) {
+                hasher.write_u64(u64::from(sequence) << 32 | u64::from(counts.0));
+                hasher.write_u32(counts.1);
+                hasher.write_u64(below.0[0]);
+                hasher.write_u64(below.0[1]);
+                *sum = sum.wrapping_add(hasher.finish());
+            }
         }
+        Self(sums)
     }
 }
 

@@ -190,11 +190,11 @@ impl States {
 
     /// The number of a set of stacks, whose edges ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
-        let mut identity = Identity::of_end(may_end);
-        for edge in edges {
+        let members = edges.iter().map(|edge| {
             let (sequence, min, max) = self.told_of(grammar, edge.sequence);
-            identity.add(sequence, (min, max), self.identities[edge.below as usize]);
-        }
+            (sequence, (min, max), self.identities[edge.below as usize])
+        });
+        let identity = Identity::of(may_end, members);
         if let Some(&number) = self.numbers.get(&identity) {
             let known = &self.all[number as usize];
             if known.may_end == may_end && *known.edges == *edges {
