@@ -163,6 +163,10 @@ def _dist_info(
         yield f"{folder}/licenses/{name}", content
 
 
+OWN = {".py", ".html"}
+"""What files of the package are called, beside the mark of its types."""
+
+
 def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
     name = f"llama_sieve-{_version()}-{tag}.whl"
     record = []
@@ -183,7 +187,7 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
 
 def _python_files() -> Iterator[Tuple[str, bytes]]:
     for path in sorted(PACKAGE.rglob("*")):
-        if path.suffix == ".py" or path.name == "py.typed":
+        if path.suffix in OWN or path.name == "py.typed":
             yield str(path.relative_to(PACKAGE.parent)), path.read_bytes()
 
 
@@ -237,7 +241,7 @@ def _source_files() -> Iterator[Tuple[str, Path]]:
         yield name, HERE / name
     for folder in ("src", "tests"):
         for path in sorted((HERE / folder).rglob("*")):
-            if path.suffix == ".py" or path.name == "py.typed":
+            if path.suffix in OWN or path.name == "py.typed":
                 yield str(path.relative_to(HERE)), path
     repository = _repository()
     for source in SOURCES:

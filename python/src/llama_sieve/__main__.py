@@ -1,4 +1,4 @@
-"""The command line: `python -m llama_sieve run` and `python -m llama_sieve doctor`."""
+"""The command line: `python -m llama_sieve run`, `doctor` and `trace`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import sys
 from typing import List, Optional
 
-from . import _elf, doctor, launch
+from . import _elf, _trace, doctor, launch
 from ._library import simd, version
 from ._text import printable
 
@@ -49,6 +49,15 @@ def _parser() -> argparse.ArgumentParser:
         help="number of a process, or a library or program; without it, this Python's "
         "llama-cpp-python",
     )
+
+    trace = commands.add_parser(
+        "trace",
+        help="make a page of a trace, which shows what each stage did to each token",
+        description="Makes one HTML page of what LLAMA_SIEVE_TRACE has written; with two files it "
+        "shows both beside each other, from the first token on that differs.",
+    )
+    trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, or two")
+    trace.add_argument("--output", "-o", metavar="PAGE", help="its name; otherwise FILE.html")
     return parser
 
 
@@ -79,10 +88,26 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if report.helps else 1
 
 
+def _page(options: argparse.Namespace) -> int:
+    files: List[str] = options.files
+    if len(files) > 2:
+        print("llama-sieve: trace: one file or two, no more", file=sys.stderr)
+        return 2
+    to = options.output or f"{files[0]}.html"
+    try:
+        _trace.write(files, to)
+    except (OSError, _trace.NoTrace) as error:
+        print(f"llama-sieve: trace: {printable(error)}", file=sys.stderr)
+        return 2
+    print(printable(to))
+    return 0
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     """Returns the exit status."""
     options = _parser().parse_args(arguments)
-    return _run(options) if options.command == "run" else _doctor(options)
+    commands = {"run": _run, "doctor": _doctor, "trace": _page}
+    return commands[options.command](options)
 
 
 if __name__ == "__main__":

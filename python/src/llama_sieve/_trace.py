@@ -1,0 +1,85 @@
+"""The page that shows a trace: `python -m llama_sieve trace FILE`.
+
+The page is one file that asks for nothing else. It is the template beside this module with the
+lines of the trace in it, in which nothing can end the element that holds them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import os
+import re
+from typing import Iterator, Sequence
+
+VERSION = 1
+"""The version of the lines that the page can show."""
+
+
+PART = 1 << 18
+"""The number of characters after which a new element begins."""
+
+
+class NoTrace(ValueError):
+    """A file that the page cannot show, and why."""
+
+
+def page(paths: Sequence[str]) -> str:
+    """Returns the page for one trace, or for two beside each other. Raises NoTrace for what is no
+    trace, and OSError for what cannot be read."""
+    blocks = [block for run, path in enumerate(paths) for block in _blocks(path, run)]
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "_trace.html"), encoding="utf-8") as file:
+        template = file.read()
+    # The policy names the only script and the only style that may take effect.
+    for kind in ("style", "script"):
+        text = re.search(rf"<{kind}>(.*?)</{kind}>", template, re.DOTALL)
+        assert text is not None, kind
+        digest = hashlib.sha256(text.group(1).encode()).digest()
+        name = "sha256-" + base64.b64encode(digest).decode()
+        template = template.replace(f"{kind.upper()}_HASH", name, 1)
+    template = template.replace('data-runs="RUNS"', f'data-runs="{len(paths)}"', 1)
+    return template.replace("<!--RECORDS-->", "\n".join(blocks), 1)
+
+
+def _blocks(path: str, run: int) -> Iterator[str]:
+    """The elements that hold the lines of a trace: the page reads each as soon as it has come."""
+    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+        text = file.read()
+    _check(path, text.split("\n", 1)[0])
+    # Within the strings of JSON it is the same character, and none stands elsewhere.
+    safe = text.replace("<", "\\u003c")
+    name = html.escape(os.path.basename(path), quote=True)
+    start = 0
+    while start < len(safe):
+        end = safe.find("\n", start + PART) + 1 or len(safe)
+        yield (
+            f'<script type="application/x-ndjson" class="record" data-run="{run}" '
+            f'data-name="{name}">\n{safe[start:end]}</script>'
+        )
+        start = end
+
+
+def _check(path: str, first: str) -> None:
+    try:
+        start = json.loads(first)
+    except ValueError:
+        start = None
+    if not isinstance(start, dict) or start.get("kind") != "start":
+        raise NoTrace(f"{path}: is no trace: it does not begin with the line of one")
+    version = start.get("version")
+    if version != VERSION:
+        raise NoTrace(
+            f"{path}: is a trace of version {version}, and this llama-sieve reads version "
+            f"{VERSION}: use the one that wrote it"
+        )
+
+
+def write(paths: Sequence[str], to: str) -> None:
+    """Writes the page for one trace or two to a file that only this user can read."""
+    text = page(paths)
+    handle = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)

@@ -1,0 +1,211 @@
+"""The page of a trace: what it is made of, and its functions, in node."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from llama_sieve import _trace
+from llama_sieve.__main__ import main
+
+START = {
+    "kind": "start",
+    "version": 1,
+    "library": "0.1.0",
+    "program": "p",
+    "pid": 1,
+    "simd": "scalar",
+    "profile": "",
+    "started": 0,
+    "n": 2,
+    "text": True,
+}
+SEQUENCE = {
+    "kind": "sequence",
+    "sequence": 1,
+    "n_vocab": 4,
+    "stages": [
+        {"name": "penalties", "parameters": {"last_n": 64, "repeat": 2}},
+        {"name": "min-p", "parameters": {"p": 0.05, "min_keep": 1}},
+        {"name": "dist", "parameters": {"seed": 7}},
+    ],
+}
+
+
+def token(text, position=0, removed="<b>x</b>"):
+    return {
+        "kind": "token",
+        "sequence": 1,
+        "position": position,
+        "ms": 1,
+        "us": 20,
+        "trace_us": 30,
+        "token": {"id": 3, "text": text, "rank": 0, "logit": 5, "surprisal": [0.1, 0]},
+        "log_sum_exp": 5.1,
+        "entropy": [0.3, 0],
+        "stages": [
+            {
+                "name": "penalties",
+                "us": 1,
+                "before": 4,
+                "after": 4,
+                "largest": 0.9,
+                "log_sum_exp": 5.05,
+            },
+            {
+                "name": "min-p",
+                "us": 1,
+                "before": 4,
+                "after": 1,
+                "kept": 0.95,
+                "largest": 0.95,
+                "log_sum_exp": 5,
+            },
+            {
+                "name": "dist",
+                "us": 1,
+                "before": 1,
+                "after": 1,
+                "largest": 1,
+                "log_sum_exp": 5,
+                "draw": 0.25,
+            },
+        ],
+        "top": [
+            {"id": 3, "text": text, "logit": 5, "p": 0.9, "final": 1},
+            {
+                "id": 2,
+                "text": removed,
+                "logit": 2,
+                "p": 0.05,
+                "final": 0,
+                "removed_by": 1,
+                "changes": [{"stage": 0, "logit": 1, "count": 3}],
+            },
+        ],
+    }
+
+
+def written(tmp_path, lines, name="run.jsonl", end="\n"):
+    path = tmp_path / name
+    path.write_text("\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + end)
+    return str(path)
+
+
+HOSTILE = "</script><script>alert(1)</script><!--\u202e\u0000\x1b\u2028"
+
+
+def test_a_text_cannot_end_the_element_that_holds_it(tmp_path):
+    path = written(tmp_path, [START, SEQUENCE, token(HOSTILE)], name='"><script>.jsonl')
+    text = _trace.page([path])
+    # One script that runs, and one that is data.
+    assert text.count("<script") == 2 and text.count("</script>") == 2
+    assert "<!--" not in text
+    assert "alert(1)\\u003c/script>" in text
+    assert 'data-name="&quot;&gt;&lt;script&gt;.jsonl"' in text
+
+
+def test_the_policy_allows_this_script_and_style_alone(tmp_path):
+    import base64
+    import hashlib
+
+    text = _trace.page([written(tmp_path, [START])])
+    policy = re.search(r'Policy" content="([^"]*)"', text).group(1)
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "http" not in policy
+    for kind in ("style", "script"):
+        body = re.search(rf"<{kind}>(.*?)</{kind}>", text, re.DOTALL).group(1)
+        digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
+        assert f"{kind}-src 'sha256-{digest}'" in policy
+    assert "innerHTML" not in text and "eval(" not in text and "src=" not in text
+
+
+def test_what_is_no_trace_is_told(tmp_path, capsys):
+    old = written(tmp_path, [dict(START, version=0)], name="old")
+    other = written(tmp_path, [{"a": 1}], name="other")
+    half = written(tmp_path, ["x"], name="half", end="")
+    for path, word in [(old, "version 0"), (other, "no trace"), (half, "no trace"), ("/no", "No")]:
+        assert main(["trace", path]) == 2
+        assert word in capsys.readouterr().err
+    run = written(tmp_path, [START])
+    assert main(["trace", run, run, run]) == 2
+    assert main(["trace", run]) == 0
+    assert os.stat(run + ".html").st_mode & 0o777 == 0o600
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    """Evaluates an expression over the functions of the page."""
+    node = shutil.which("node")
+    assert node, "the page's functions are tested in node"
+    folder = tmp_path_factory.mktemp("page")
+    run = written(folder, [START])
+    script = re.search(r"<script>(.*?)</script>", _trace.page([run]), re.DOTALL).group(1)
+    (folder / "page.js").write_text(script)
+
+    def evaluate(expression, given=None):
+        program = (
+            "const p = require('./page.js'); const given = JSON.parse(process.argv[1]);"
+            f"console.log(JSON.stringify({expression}))"
+        )
+        done = subprocess.run(
+            [node, "-e", program, json.dumps(given)], cwd=folder, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return evaluate
+
+
+def test_what_cannot_be_seen_is_shown_as_a_sign(functions):
+    shown = functions("p.shown(given)", "a\n\tb\x00\x1b\u202e\u200b\u0301\x9b")
+    assert shown == "a\u23ce\u21e5b\u2400\u241b⟨U+202E⟩⟨U+200B⟩⟨U+301⟩⟨U+9B⟩"
+    assert functions("p.shown(given)", "héé 日本 <b>") == "héé 日本 <b>"
+    pieces = [{"id": 1, "text": "x"}, {"id": 1, "bytes": [226, 9]}, {"id": 7}, {}]
+    assert functions("given.map(p.textOf)", pieces) == ["x", "⟨e2⟩⟨09⟩", "⟨7⟩", "▪"]
+
+
+def test_rows_hold_so_many_columns(functions):
+    texts = ["aaa", "bb", "cc", "x\n", "yyyyyyyyyy", "z"]
+    assert functions("p.rowsOf(given, 5)", texts) == [0, 2, 4, 5]
+    assert functions("p.rowsOf([], 5)") == [0]
+
+
+def test_runs_are_aligned_at_the_first_token_that_differs(functions):
+    assert functions("p.firstDifference(['a', 'b'], ['a', 'c'])") == 1
+    assert functions("p.firstDifference(['a'], ['a', 'c'])") == 1
+
+
+def test_loops_are_seen(functions):
+    assert functions("p.loopsAt([...'xabababab'], 9)") is True
+    assert functions("p.loopsAt([...'xabababac'], 9)") is False
+    assert functions("p.loopsAt([], 0)") is False
+
+
+def test_the_way_of_a_candidate_is_told_in_words(functions):
+    line = token("x")
+    course = functions("given.top.map((c) => p.course(given, c))", line)
+    assert [now and round(now["p"], 3) for now in course[1]] == [0.017, None, None]
+    stages = SEQUENCE["stages"]
+    min_p, penalties = [line, stages[1]["parameters"]], [line, stages[0]["parameters"]]
+    why = functions("p.reason(...given, 1, {p: 0.0171}, null)", min_p)
+    assert why == "its probability of 0.0171 is below 0.05 times the largest, 0.95"
+    change = functions("p.reason(...given, 0, null, {count: 3})", penalties)
+    assert change == "it stands 3 times among the last 64 tokens"
+
+
+def test_a_record_is_read_up_to_its_half_line(functions):
+    lines = [json.dumps(line) for line in (START, SEQUENCE, token("a"), token("b", 1))]
+    lines.append(lines[-1][:100])
+    read = (
+        "(() => { const run = new p.Run('r'); given.forEach((l) => run.add(l));"
+        " const of = run.of(1); const next = (text, from) => p.findNext(of, text, from);"
+        " return [of.texts, run.bad, next('<b>', 0), next('b', 1), next('zzz', 0),"
+        " p.shapeAt(of, 1).stages.length] })()"
+    )
+    assert functions(read, lines) == [["a", "b"], 1, 0, 1, -1, 3]
+    wrong = "(() => { try { new p.Run('r').add(given) } catch (e) { return e.message } })()"
+    assert "version 9" in functions(wrong, json.dumps(dict(START, version=9)))
+    assert "first line" in functions(wrong, json.dumps(token("a")))
