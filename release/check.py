@@ -271,7 +271,9 @@ class Installation:
         environment = {"HOME": str(self._inside()), **more}
         if self._debian:
             environment["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
-            whole = ["chroot", str(self._root), "sh", "-c", f"cd {self._inside()} && {command}"]
+            # With /proc, where a process finds its own file, and our library its host.
+            whole = ["unshare", "--pid", "--fork", f"--mount-proc={self._root}/proc", "chroot"]
+            whole += [str(self._root), "sh", "-c", f"cd {self._inside()} && {command}"]
         else:
             environment["PATH"] = str(self._path)
             whole = ["sh", "-c", f"cd {self._inside()} && {command}"]
