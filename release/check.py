@@ -40,6 +40,8 @@ def main() -> None:
     )
     given = parser.parse_args()
     install_tools([] if given.ordinary else ["auditwheel", "ziglang"])
+    if not (DIST / "SHA256SUMS").is_file():
+        fail("dist/ is empty, or not complete: ci/release fills it")
     sums()
     targets = [target for target in TARGETS.values() if archive_of(target).is_file()]
     if not targets:

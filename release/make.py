@@ -25,13 +25,12 @@ def main() -> None:
         "--ordinary", action="store_true", help="pack this machine's own build, to try the packing"
     )
     given = parser.parse_args()
+    targets = [TARGETS[ORDINARY]] if given.ordinary else chosen(given.targets)
     fresh(DIST)
     if given.ordinary:
         install_tools(["cmake"])
-        targets = [TARGETS[ORDINARY]]
         pack(build_ordinary(targets[0]))
     else:
-        targets = chosen(given.targets)
         install_tools(["cargo-zigbuild", "cmake", "ziglang"])
         installed_targets(targets)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
