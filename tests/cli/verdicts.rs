@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -105,10 +104,7 @@ fn the_doctor_tries_a_library() {
         "[\"infill\",\"grammar\"]"
     );
     assert!(host["since"].as_u64() >= Some(10_394), "{host}");
-    let (_, notes) = (
-        0,
-        succeed(Command::new("readelf").arg("-n").arg(libllama())),
-    );
+    let notes = succeed(Command::new("readelf").arg("-n").arg(libllama()));
     match host["build_id"].as_str() {
         Some(id) => assert!(notes.contains(&format!("Build ID: {id}\n")), "{notes}"),
         None => assert!(!notes.contains("Build ID"), "{notes}"),
@@ -183,6 +179,5 @@ fn the_doctor_looks_at_a_process() {
         assert_eq!(report["hosts"][0]["path"], libllama());
         let remark = report["remarks"][0].as_str().unwrap_or_default();
         assert!(remark.contains(says), "{remark}");
-        assert!(Path::new(&libllama()).is_file());
     }
 }
