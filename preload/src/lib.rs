@@ -25,6 +25,7 @@
 //! - `choice`: ours or the host's; `callers`: who asks.
 //! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
 //!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
+//! - `extra`: members that the user wants in every chain.
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: those that the host has given out.
 //! - `presence`: what is told of the library itself.
@@ -63,6 +64,7 @@ mod calls;
 mod choice;
 mod columns;
 mod constructors;
+mod extra;
 mod grammars;
 mod host_constructors;
 mod presence;

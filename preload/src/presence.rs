@@ -14,6 +14,7 @@ use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
 use llama_sieve::log;
 use llama_sieve::quoted::escaped;
 
+use crate::extra::announce;
 use crate::host_constructors::path_of_any;
 use crate::settings::{settings, verbose};
 
@@ -68,6 +69,7 @@ extern "C" fn at_load() {
         "at_load",
         || (),
         || {
+            announce();
             if !verbose() {
                 return;
             }

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `LLAMA_SIEVE_PRELOAD` | `off`: every sampler is llama.cpp's own; a list of names as `llama_sampler_name` reports them, or with underscores (`top-k,dist`): only these are ours, and with `sample` among them tokens are sampled straight from the logits; unset, empty, `on` or `all`: all. Words that restrict nothing, alone or with any of these: `verify`, with which llama.cpp samples every token, and ours is compared; `large-grammars`, with which texts are read that llama.cpp refuses for the number of their repetitions |
 //! | `LLAMA_SIEVE_HOST` | llama.cpp's build number (`10300` or `b10300`) or release (`0.6.0` or `v0.6.0`), where it does not tell it: which argument list is tried first |
+//! | `LLAMA_SIEVE_EXTRA` | members that every chain gets, with semicolons between: see `extra` |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end for the tokens, or if there was no sampler |
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +16,7 @@ use llama_sieve::quoted::{listed, quoted};
 use llama_sieve::sync::OnceLock;
 
 use crate::constructors::{ALL, Constructor};
+use crate::extra::{self, Extra};
 
 /// The name, in a list, of sampling straight from the logits.
 const SAMPLE: &str = "sample";
@@ -34,7 +36,7 @@ enum Selection {
     Only(Vec<&'static str>),
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub large_grammars: bool,
     /// True if every sampler is reported.
     pub verbose: bool,
+    /// The members that every chain gets.
+    pub extras: Vec<Extra>,
 }
 
 impl Settings {
@@ -82,6 +86,7 @@ impl Settings {
             large_grammars,
             host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
             verbose: is_set(&text(VERBOSE)),
+            extras: Vec::new(),
         };
         (settings, warnings)
     }
@@ -154,7 +159,12 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
 pub fn settings() -> &'static Settings {
     static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
-    let (settings, warnings) = PARSED.get_or_init(|| Settings::parse(environment::variable));
+    let (settings, warnings) = PARSED.get_or_init(|| {
+        let (mut settings, warnings) = Settings::parse(environment::variable);
+        // What is wrong with them was told at load.
+        settings.extras = extra::from_environment().0;
+        (settings, warnings)
+    });
     // Not while parsing: who receives the warning may call us.
     if !REPORTED.load(Ordering::Relaxed) && !REPORTED.swap(true, Ordering::Relaxed) {
         for warning in warnings {

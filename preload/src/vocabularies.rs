@@ -1,6 +1,7 @@
 //! The vocabularies that a llama.cpp has given out: what a call passes as one is asked only if it
 //! is among them.
 
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::null;
@@ -20,6 +21,24 @@ static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECENT];
 
 const N_RECENT: usize = 16;
+
+thread_local! {
+    /// The one that this thread was given last.
+    static LAST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the vocabulary that this thread was given last, or else the only one; `None` if that
+/// says nothing of which it works with.
+pub fn of_this_thread() -> Option<*const llama_vocab> {
+    let last = LAST.get();
+    if is_one(last) {
+        return Some(last as *const llama_vocab);
+    }
+    match GIVEN_OUT.lock().as_slice() {
+        &[(_, only)] => Some(only as *const llama_vocab),
+        _ => None,
+    }
+}
 
 /// The place that a vocabulary has among the recent ones.
 fn recent(vocab: usize) -> Option<&'static AtomicUsize> {
@@ -80,6 +99,7 @@ pub unsafe extern "C-unwind" fn llama_model_get_vocab(
         (model),
         null()
     );
+    LAST.set(vocab.addr());
     if !vocab.is_null() && !is_recent(vocab.addr()) {
         let keep = || keep(model.addr(), vocab.addr());
         guard("llama_model_get_vocab", || (), keep);

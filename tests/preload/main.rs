@@ -23,6 +23,11 @@ mod dropin_header;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod extra;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod grammars;
 #[cfg(all(
     target_env = "gnu",

@@ -96,6 +96,7 @@ impl<'a> Run<'a> {
             "LLAMA_SIEVE_PRELOAD",
             "LLAMA_SIEVE_HOST",
             "LLAMA_SIEVE_VERBOSE",
+            "LLAMA_SIEVE_EXTRA",
         ] {
             command.env_remove(name);
         }

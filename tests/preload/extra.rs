@@ -1,0 +1,100 @@
+//! Members that the environment gives every chain of a program.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::preloaded::preloaded;
+use crate::programs::{Run, Said, build, model, source};
+use crate::toolchain::{Build, Link, empty_folder};
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Build::new("preload_extra", &source("generate.cpp"));
+        build(program.with_llama(Link::Shared))
+    })
+}
+
+fn run(program: Run<'_>) -> Said {
+    program.arg(model()).arg(1).arg(2).said()
+}
+
+/// The texts that the program has generated.
+fn texts(said: &Said) -> Vec<&str> {
+    let lines = said.out.lines();
+    lines.filter_map(|line| line.strip_prefix("  ")).collect()
+}
+
+/// The names of the members of each chain that tells them.
+fn chains(said: &Said) -> Vec<Vec<&str>> {
+    let heads = said.out.lines().filter(|line| line.contains(", seed 1 ("));
+    heads
+        .map(|line| {
+            let names = line.split_once("):").expect("members").1;
+            let names = names.split(' ').filter_map(|word| word.split_once('['));
+            names.map(|(name, _)| name).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn every_chain_has_bans_first_and_the_rest_in_front_of_its_last_member() {
+    const BANNED: [&str; 4] = [" the ", " of", "and ", "LORD"];
+    let file = empty_folder("extra").join("texts");
+    std::fs::write(&file, BANNED.join("\n")).expect("it can be written");
+    let extra = format!("ban_strings={};loop_breaker=20;top_h=0.9", file.display());
+    let usual = run(preloaded(program()));
+    let program = preloaded(program()).env("LLAMA_SIEVE_EXTRA", extra);
+    let ours = run(program.env("LLAMA_SIEVE_VERBOSE", 1));
+    assert_eq!(texts(&ours).len(), 40, "{}", ours.out);
+    for text in texts(&ours) {
+        assert!(!BANNED.iter().any(|banned| text.contains(banned)), "{text}");
+    }
+    let with = texts(&usual)
+        .into_iter()
+        .filter(|text| BANNED.iter().any(|banned| text.contains(banned)));
+    assert!(with.count() > 20, "{}", usual.out);
+    let (before, after) = (chains(&usual), chains(&ours));
+    assert_eq!(before.len(), after.len());
+    assert!(before.len() > 15);
+    for (before, after) in before.iter().zip(&after) {
+        let mut expected = before.clone();
+        let last = expected.len() - 1;
+        expected.splice(last..last, ["loop-breaker", "top-h"]);
+        expected.insert(0, "ban-strings");
+        assert_eq!(after, &expected);
+    }
+    // Said at load; and each chain once, though each is copied halfway.
+    assert!(
+        ours.err
+            .contains("every chain gets ban-strings, loop-breaker, top-h")
+    );
+    let n_chains = 2 * before.len();
+    let added = ours.err.matches("loop-breaker(): added to a chain").count();
+    assert_eq!(added, n_chains, "{}", ours.err);
+    assert!(!usual.err.contains("LLAMA_SIEVE_EXTRA"), "{}", usual.err);
+}
+
+#[test]
+fn what_is_wrong_is_told_and_left_out() {
+    let usual = run(preloaded(program()));
+    let wrong = preloaded(program()).env("LLAMA_SIEVE_EXTRA", "loop_braker;ban_strings=/nowhere");
+    let wrong = run(wrong);
+    assert_eq!(wrong.out, usual.out);
+    assert!(
+        wrong
+            .err
+            .contains("\"loop_braker\": known are loop_breaker"),
+        "{}",
+        wrong.err
+    );
+    assert!(
+        wrong.err.contains("the file cannot be read"),
+        "{}",
+        wrong.err
+    );
+    // Where the samplers are the host's own, chains are, too.
+    let off = preloaded(program()).env("LLAMA_SIEVE_EXTRA", "top_h=0.1");
+    let off = run(off.env("LLAMA_SIEVE_PRELOAD", "off"));
+    assert_eq!(off.out, usual.out);
+}
