@@ -728,6 +728,22 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  size_t cap);
 
 /*
+ Tells what makes no sense in a chain: a second selector, a sampler behind a selector, a
+ constraint behind one that truncates, xtc behind a temperature of 0, top-k behind min-p, a
+ sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
+ out, with a line end between them and a NUL at the end, cut off where cap bytes are full;
+ out may be NULL.
+
+ Returns how many there are: 0 for a chain in which all has a purpose, or a negative error: chain
+ NULL, cap too large, no host. An exception that a member throws passes through.
+
+ The caller guarantees:
+ chain is NULL or a live sampler of the host's, used by no other thread during the call; out
+ is NULL or has room for cap bytes.
+ */
+int llama_sieve_chain_check(const struct llama_sampler *chain, char *out, size_t cap);
+
+/*
  Receives a line of the trace: len bytes of JSON, without an end of line or a NUL, valid during
  the call, and the pointer that was registered with it. Called from any thread that samples,
  perhaps from several at once.

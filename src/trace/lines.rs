@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
+use super::linter::{Link, findings};
 use super::observer::{Change, Followed, Numbers, Observer, Stage};
 use super::{Options, Pieces, VERSION};
 use crate::host_profile::HostProfile;
@@ -126,6 +127,9 @@ struct Sequence<'a> {
     sequence: u64,
     n_vocab: usize,
     stages: Vec<Named<'a>>,
+    /// The findings of the linter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    findings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -144,7 +148,15 @@ pub(super) fn sequence(sequence: u64, of: &Observer) -> Vec<u8> {
             .iter()
             .map(|stage| named(stage, of.options))
             .collect(),
+        findings: findings(&of.stages.iter().map(link).collect::<Vec<_>>()),
     })
+}
+
+fn link(stage: &Stage) -> Link {
+    Link {
+        name: stage.name.to_string(),
+        parameters: stage.parameters.clone(),
+    }
 }
 
 fn named(stage: &Stage, options: Options) -> Named<'_> {

@@ -10,6 +10,7 @@
 
 mod file;
 mod lines;
+mod linter;
 mod observer;
 mod options;
 mod sink;
@@ -22,7 +23,8 @@ use crate::log;
 use crate::sync::OnceLock;
 use crate::token::Token;
 
-pub use observer::{Ask, Name, Observer, Off, Watch};
+pub use linter::{Link, findings};
+pub use observer::{Ask, Name, Numbers, Observer, Off, Watch};
 pub use options::{MOST_FOLLOWED, Options};
 pub use sink::{Function, stop, to_file, to_function};
 

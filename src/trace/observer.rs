@@ -69,7 +69,7 @@ impl Watch for Off {
 }
 
 /// Numbers by name.
-pub(super) type Numbers = Vec<(&'static str, f64)>;
+pub type Numbers = Vec<(&'static str, f64)>;
 
 /// The way of one token through the stages.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ pub struct Observer {
     tokens: Vec<Token>,
     found: Vec<Option<f32>>,
     pub(super) stages: Vec<Stage>,
-    /// What the stage at work has told of itself.
+    /// The numbers that the stage at work has told of itself.
     next: Numbers,
     pub(super) chosen: Option<Chosen>,
 }

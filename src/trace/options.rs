@@ -1,4 +1,4 @@
-//! What is recorded, as a text says it.
+//! The extent of the record, as a text says it.
 
 use crate::quoted::quoted;
 

@@ -52,7 +52,7 @@ struct State {
     sequences: BTreeMap<u64, Known>,
 }
 
-/// What is known of a sequence.
+/// The stages and the position of a sequence.
 struct Known {
     stages: Vec<(String, Numbers)>,
     n_vocab: usize,

@@ -1,6 +1,7 @@
 //! The record of tokens: its lines are what the schema says, the tokens are the same with and
 //! without it, and it says of each candidate what llama.cpp's own samplers do with it.
 
+mod checked;
 mod files;
 mod model;
 mod record;

@@ -85,6 +85,10 @@ unsafe fn chain_sample(
             assert!(token < 0);
         }
         candidates(chain, (token >= 0).then_some(token), cap);
+        assert_eq!(
+            llama_sieve_chain_check(chain, null_mut(), cap) < 0,
+            chain.is_null()
+        );
         if other != chain {
             assert!(llama_sieve_chain_candidates(other, null_mut(), 0) <= 0);
             assert_reason();

@@ -12,7 +12,7 @@ pub mod in_front;
 pub(in crate::ffi) mod traced;
 mod workspace;
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
 use std::ptr::null_mut;
 
@@ -38,7 +38,7 @@ use crate::memory;
 use crate::pool::Pool;
 use crate::sampler::{About, Tell};
 use crate::token::{Token, TokenData};
-use crate::trace::{self, Name, Off, Watch};
+use crate::trace::{self, Link, Name, Off, Watch};
 use batch::Batch;
 #[cfg(test)]
 pub(crate) use host::ChainParams;
@@ -264,6 +264,74 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
         workspace.last = Some(Last { left, ..last });
         Ok(n as c_int)
     })
+}
+
+/// Tells what makes no sense in a chain: a second selector, a sampler behind a selector, a
+/// constraint behind one that truncates, xtc behind a temperature of 0, top-k behind min-p, a
+/// sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
+/// `out`, with a line end between them and a NUL at the end, cut off where `cap` bytes are full;
+/// `out` may be NULL.
+///
+/// Returns how many there are: 0 for a chain in which all has a purpose, or a negative error: chain
+/// NULL, `cap` too large, no host. An exception that a member throws passes through.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the host's, used by no other thread during the call; `out`
+/// is NULL or has room for `cap` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn llama_sieve_chain_check(
+    chain: *const llama_sampler,
+    out: *mut c_char,
+    cap: usize,
+) -> c_int {
+    const CALL: &str = "llama_sieve_chain_check";
+    // SAFETY: the caller guarantees chain and room.
+    let checked = || unsafe {
+        begin(CALL)?;
+        let host = prepare(CALL, chain.cast_mut())?;
+        let mut links = Vec::new();
+        list_links(&host, chain.cast_mut(), &mut links);
+        part(CALL, || {
+            let room = argument!("out", "cap").room_or_none(out.cast::<u8>(), cap)?;
+            let found = trace::findings(&links);
+            let text = found.join("\n");
+            if let Some((end, to)) = room.split_last_mut() {
+                let mut ends = (0..=to.len().min(text.len())).rev();
+                let n = ends.find(|&n| text.is_char_boundary(n)).unwrap_or(0);
+                let (to, rest) = to.split_at_mut(n);
+                to.copy_from_slice(text.as_bytes().get(..n).unwrap_or_default());
+                *rest.first_mut().unwrap_or(end) = 0;
+            }
+            Ok(c_int::try_from(found.len()).unwrap_or(c_int::MAX))
+        })
+    };
+    checked().unwrap_or_else(|code: c_int| code)
+}
+
+/// Appends the names and parameters of the members of a chain, those that do nothing included.
+///
+/// # Safety
+/// `smpl` is a live sampler of the host that `host` is of.
+unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Link>) {
+    // SAFETY: the caller guarantees the sampler.
+    if let Some(members) = unsafe { host.chains.members(smpl) } {
+        for member in members {
+            // SAFETY: a chain's members live as long as it.
+            unsafe { list_links(host, member, to) };
+        }
+        return;
+    }
+    // SAFETY: as above.
+    let own = unsafe { own_of(smpl) };
+    let member = Member { smpl, own };
+    let mut parameters = Vec::new();
+    member.tell(About::Parameters, &mut |name, value| {
+        parameters.push((name, value));
+    });
+    to.push(Link {
+        name: member.name().into_owned(),
+        parameters,
+    });
 }
 
 /// # Safety
@@ -566,12 +634,21 @@ unsafe fn list(
     if iface.is_null() || unsafe { (*iface).apply.is_none() } || host.disabled.has(iface) {
         return Ok(());
     }
-    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED, &BANS, &LOOP_BREAKER];
-    let own = DROP_INS.iter().chain(&others);
     // SAFETY: the caller guarantees the sampler.
-    let own = own.copied().find(|vtable| unsafe { vtable.is_of(smpl) });
+    let own = unsafe { own_of(smpl) };
     part(call, || {
         memory::push(to, Member { smpl, own });
         Ok(())
     })
+}
+
+/// The vtable of a sampler that is ours.
+///
+/// # Safety
+/// `smpl` is a live sampler.
+unsafe fn own_of(smpl: *const llama_sampler) -> Option<&'static Vtable> {
+    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED, &BANS, &LOOP_BREAKER];
+    let own = DROP_INS.iter().chain(&others);
+    // SAFETY: the caller guarantees the sampler.
+    own.copied().find(|vtable| unsafe { vtable.is_of(smpl) })
 }

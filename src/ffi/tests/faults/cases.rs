@@ -89,6 +89,7 @@ pub(super) fn cases() -> Vec<Case> {
             unsafe { llama_sieve_chain_sample_batch(&w.chain, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) }.to_string()
         }, "-4", "-3"),
         // Of this chain nothing was sampled, which is no error number but told.
+        case("llama_sieve_chain_check", Clears, |w| unsafe { llama_sieve_chain_check(w.chain, null_mut(), 0) }.min(0).to_string(), "0", "-3"),
         case("llama_sieve_chain_candidates", Clears, |w| format!("- {}", unsafe { llama_sieve_chain_candidates(w.chain, null_mut(), 0) }), "- 0", "- -3"),
         case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
         case("llama_sieve_new", Clears, |w| w.keep(unsafe { llama_sieve_new(&w.params) }, Made::Sieve), "an object", "NULL"),
