@@ -231,8 +231,10 @@ const candidatesOf = declare("chain_candidates", "int", "void *", "void *", "siz
 
 /** A llama_sampler_chain, which owns its members. */
 class Chain extends Sampler {
-    // The candidates may be computed again from it.
+    // The array of the last token, and its length: the candidates may be computed from it again.
     #logits = null;
+    #n = 0;
+    #kind = "f32";
 
     constructor(...members) {
         if (new Set(members).size < members.length) {
@@ -256,6 +258,8 @@ class Chain extends Sampler {
         this.#logits = null;
         const token = check(sample[found.kind](this.handle, logits, found.n));
         this.#logits = logits;
+        this.#n = found.n;
+        this.#kind = found.kind;
         return token;
     }
 
@@ -268,6 +272,10 @@ class Chain extends Sampler {
     candidates() {
         if (this.#logits === null) {
             throw invalid("the chain has sampled no array yet");
+        }
+        // A buffer that was handed to another thread has no elements any more.
+        if (logitsOf(this.#logits, this.#kind).n !== this.#n) {
+            throw invalid("the array of logits was resized or transferred; keep it as it was");
         }
         const n = check(candidatesOf(this.handle, null, 0));
         if (n === 0) {

@@ -238,6 +238,7 @@ def test_bad_arguments_are_errors_in_words(llm):
         (lambda: constraint.mask([np.uint32(0)] * 64), "list"),
         (lambda: constraint.mask_logits(np.zeros(8193, np.uint8)[1:].view(np.float32)), "aligned"),
         (lambda: constraint.mask_logits(np.zeros(4)), "float32"),
+        (lambda: constraint.mask_logits([np.float32(1)] * 2048), "a list would be copied"),
     ):
         with pytest.raises(llama_sieve.InvalidError, match=match):
             call()

@@ -339,3 +339,27 @@ late += [lambda it=it: refused(it.reset) for it in objects]
     )
     kinds = ["sampler", "chain", "perplexity", "sieve"]
     assert isolated(program).splitlines() == [f"the {kind} is closed" for kind in kinds]
+
+
+def test_a_thread_that_goes_on_sampling_behind_the_end_of_the_program():
+    program = """
+import threading, time
+import llama_cpp
+import numpy as np
+import llama_sieve
+from llama_sieve import samplers
+
+llama_sieve.bind_host(llama_cpp)
+chain = llama_sieve.Chain(samplers.top_p(0.95), samplers.typical(0.9), samplers.dist(1))
+logits = np.random.default_rng(0).normal(0, 3, 128_256).astype(np.float32)
+
+def work():
+    while True:
+        chain.sample(logits)
+
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.1)
+print("the end")
+"""
+    for _ in range(3):
+        assert isolated(program) == "the end\n"

@@ -1,4 +1,4 @@
-//! What makes no sense in a host's chain is told.
+//! The linter names each member of a host's chain that makes no sense there.
 
 use std::ffi::{CStr, c_char};
 

@@ -25,6 +25,8 @@ def vector(array: Any, what: str = "logits") -> NDArray[Any]:
 
     Nothing is ever copied: an array that would have to be is an error that says so.
     """
+    if isinstance(array, (list, tuple)):
+        raise InvalidError(f"{what}: a {type(array).__name__} would be copied; give an array")
     view = np.asarray(array)
     if view.ndim != 1:
         raise InvalidError(f"{what}: an array of one dimension is needed, this has {view.ndim}")

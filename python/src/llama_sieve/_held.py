@@ -28,6 +28,8 @@ class Held:
         self._address = address
         self._lock = threading.Lock()
         self._free = weakref.finalize(self, free, address)
+        # A thread may still be using it when the interpreter ends, and the memory ends with that.
+        self._free.atexit = False
 
     def _take(self) -> int:
         """The address, for this thread alone until the lock is released."""

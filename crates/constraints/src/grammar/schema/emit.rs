@@ -659,12 +659,9 @@ impl Emitter {
         let content = self.in_order(&members, at)?;
         all.push(self.enclosed(["{", "}"], content)?);
         // Or first those that there must be, in the order in which the schema requires them.
-        let place = |member: &Member| {
-            objects
-                .required
-                .iter()
-                .position(|name| *name == member.name)
-        };
+        let required = objects.required.iter().enumerate();
+        let places: HashMap<&Rc<str>, usize> = required.map(|(at, name)| (name, at)).collect();
+        let place = |member: &Member| places.get(&member.name).copied();
         let mut named = members.named.clone();
         named.sort_by_key(|member| place(member).unwrap_or(usize::MAX));
         if !named
@@ -681,7 +678,9 @@ impl Emitter {
     /// The members of an object; `None` where one that there must be cannot.
     fn members(&mut self, objects: &Objects, at: JsonId) -> Answer<Option<Members>> {
         let mut all: Vec<Member> = Vec::new();
-        let is_required = |name: &Rc<str>| objects.required.contains(name);
+        let required: HashSet<&Rc<str>> = objects.required.iter().collect();
+        let is_required = |name: &Rc<str>| required.contains(name);
+        let named: HashSet<&Rc<str>> = objects.named.iter().map(|(name, _)| name).collect();
         for (name, value) in &objects.named {
             all.push(Member {
                 name: Rc::clone(name),
@@ -692,7 +691,7 @@ impl Emitter {
         let is_closed =
             self.compiler.options.closed && objects.rests.is_empty() && !objects.named.is_empty();
         for name in &objects.required {
-            if objects.named(name).is_none() {
+            if !named.contains(name) {
                 let value = match is_closed {
                     true => NEVER,
                     false => self.compiler.unnamed(objects, name),

@@ -4,6 +4,8 @@ use std::mem;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use llama_sieve_kernels::random::HashSet;
+
 use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::ecma::found_in;
@@ -531,10 +533,11 @@ impl Compiler {
             named.push((Rc::clone(name), self.all_of([expr].into_iter().chain(more))));
         }
         let mut required: Vec<Rc<str>> = Vec::new();
+        let mut known = HashSet::default();
         for &id in self.list(at, "required")?.iter().flat_map(|all| all.iter()) {
             let name = self.text(id);
             let name = name.ok_or_else(|| self.expected(at, "required", "names"))?;
-            if !required.contains(&name) {
+            if known.insert(Rc::clone(&name)) {
                 required.push(name);
             }
         }
@@ -555,8 +558,10 @@ impl Compiler {
                             more.push((lang, ANY));
                         }
                     }
+                    let mut known: HashSet<Rc<str>> =
+                        named.iter().map(|(name, _)| Rc::clone(name)).collect();
                     for name in evaluated.names {
-                        if !named.iter().any(|(other, _)| *other == name) {
+                        if known.insert(Rc::clone(&name)) {
                             named.push((Rc::clone(&name), self.all_of(matching(self, &name))));
                         }
                     }

@@ -5,6 +5,7 @@
 //! intersection, `not` a difference, and a reference that leads back to itself is an expression
 //! with a number.
 
+use std::hash::Hash;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -347,22 +348,40 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-fn both<T: Clone + PartialEq>(a: &[T], b: &[T]) -> Vec<T> {
+/// The length up to which a list is searched as it is.
+const FEW: usize = 16;
+
+/// Returns what is in one of the lists, each once, if the first has each once.
+fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     let mut all = a.to_vec();
-    for one in b {
-        if !all.contains(one) {
-            all.push(one.clone());
+    if a.len() + b.len() <= FEW {
+        for one in b {
+            if !all.contains(one) {
+                all.push(one.clone());
+            }
         }
+        return all;
     }
+    let mut known: HashSet<&T> = a.iter().collect();
+    all.extend(b.iter().filter(|one| known.insert(one)).cloned());
     all
 }
 
 /// Only what is in both lists; all of one where the other is none.
-fn lists<T: Clone + PartialEq>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option<Vec<T>> {
-    match (a, b) {
-        (None, list) | (list, None) => list.clone(),
-        (Some(a), Some(b)) => Some(a.iter().filter(|one| b.contains(one)).cloned().collect()),
+fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option<Vec<T>> {
+    let (Some(a), Some(b)) = (a, b) else {
+        return a.as_ref().or(b.as_ref()).cloned();
+    };
+    if b.len() <= FEW {
+        return Some(a.iter().filter(|one| b.contains(one)).cloned().collect());
     }
+    let known: HashSet<&T> = b.iter().collect();
+    Some(
+        a.iter()
+            .filter(|one| known.contains(one))
+            .cloned()
+            .collect(),
+    )
 }
 
 impl Compiler {

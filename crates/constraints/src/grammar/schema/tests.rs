@@ -568,6 +568,17 @@ fn work_on_a_schema_is_bounded() {
         said.to_string().contains("LLAMA_SIEVE_JSON_MAX_WAYS"),
         "{said}"
     );
+    // Names are found by their hashes: by comparing each with all this would take minutes.
+    let names: Vec<String> = (0..500_000).map(|n| format!("\"r{n}\"")).collect();
+    let names = names.join(",");
+    for schema in [
+        format!(r#"{{"required":[{names}]}}"#),
+        format!(r#"{{"not":{{"enum":[{names}]}}}}"#),
+        format!(r#"{{"propertyNames":{{"not":{{"enum":[{names}]}}}}}}"#),
+    ] {
+        let said = compile(schema.as_bytes(), Options::default()).expect_err("names");
+        assert!(said.to_string().contains("LLAMA_SIEVE_JSON_MAX_STATES"));
+    }
     let counts = r#"{"type":"string","pattern":"^(ab|c)+$","maxLength":100000}"#;
     let said = compile(counts.as_bytes(), Options::default())
         .expect_err("long")
