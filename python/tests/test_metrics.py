@@ -63,7 +63,8 @@ def test_what_is_masked_has_no_probability():
     [
         (lambda: llama_sieve.entropy(np.full(4, -np.inf, np.float32)), "no distribution"),
         (lambda: llama_sieve.entropy(np.empty(0, np.float32)), "llama_sieve_entropy"),
-        (lambda: llama_sieve.entropy([1.0, 2.0]), "float64"),
+        (lambda: llama_sieve.entropy([1.0, 2.0]), "a list would be copied"),
+        (lambda: llama_sieve.entropy(np.zeros(8)), "float64"),
         (lambda: llama_sieve.entropy(np.zeros((2, 2), np.float32)), "dimension"),
         (lambda: llama_sieve.entropy(np.zeros(8, np.float32)[::2]), "contiguous"),
         (lambda: llama_sieve.entropy(np.zeros(8, ">f4")), "float32 is needed"),

@@ -37,7 +37,6 @@ class Held:
             raise BusyError(
                 f"the {self._kind} is in use by another thread, or twice in one call", -10
             )
-        # Not where it was closed, nor behind the end of the interpreter, which frees everything.
         if not self._free.alive:
             self._lock.release()
             raise InvalidError(f"the {self._kind} is closed")
