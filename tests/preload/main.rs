@@ -78,6 +78,11 @@ mod toolchain;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
+mod traced;
+#[cfg(all(
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+))]
 mod watched;
 #[cfg(all(
     target_env = "gnu",
