@@ -24,10 +24,11 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use once_cell::sync::OnceCell;
 
 /// A lock for mutual exclusion; a panic does not poison it.
 #[derive(Debug, Default)]
@@ -102,8 +103,9 @@ impl<T> RwLock<T> {
 }
 
 /// A value that is made once, by whoever asks first.
+// Not the standard library's, whose synchronisation a thread sanitizer does not see.
 #[derive(Debug)]
-pub struct OnceLock<T>(sync::OnceLock<T>);
+pub struct OnceLock<T>(OnceCell<T>);
 
 impl<T> Default for OnceLock<T> {
     fn default() -> Self {
@@ -114,7 +116,7 @@ impl<T> Default for OnceLock<T> {
 impl<T> OnceLock<T> {
     /// Makes a place without a value.
     pub const fn new() -> Self {
-        Self(sync::OnceLock::new())
+        Self(OnceCell::new())
     }
 
     /// Returns the value, if it was made.
