@@ -6,12 +6,13 @@ use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, made, usable, value};
 use crate::ffi::given::{Argument, argument};
 use crate::ffi::grammar::making::invalid;
-use crate::ffi::grammar::pattern::constructed;
+use crate::ffi::grammar::pattern::{PER_BYTE, constructed};
 use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::{c_bytes, llama_vocab};
 use crate::grammar::schema::{Options, Refusal, to_gbnf};
 use crate::grammar::{Grammar, limits};
 use crate::log;
+use crate::memory;
 
 /// The language of llama.cpp's own converter from JSON Schema, which llama-server's "json_schema"
 /// has: what it leaves out of a schema is left out, and what it refuses is refused. No other flag
@@ -99,6 +100,7 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
         usable("schema", schema)?;
         // SAFETY: not NULL, and the caller guarantees the string.
         let text = unsafe { c_bytes(schema) };
+        room_for(text)?;
         let grammar = |tree: &_| {
             let (grammar, left_out) = Grammar::of_schema(text, options, tree)?;
             warn_of(&left_out);
@@ -107,6 +109,16 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
         // SAFETY: the caller guarantees the vocabulary.
         unsafe { constructed(vocab, grammar) }
     })
+}
+
+/// Bytes that any schema takes, for which there must be room before it is read.
+const READER: usize = 1 << 20;
+
+/// Checks that there is room to read a schema, as far as its length tells.
+fn room_for(schema: &[u8]) -> Result<(), Failure> {
+    Ok(memory::room(
+        READER + PER_BYTE * schema.len().min(READER / 16),
+    )?)
 }
 
 const OUT: Argument = argument!("out", "cap");
@@ -134,6 +146,7 @@ pub unsafe extern "C" fn llama_sieve_json_schema_to_gbnf(
         usable("schema", schema)?;
         // SAFETY: the caller guarantees the string and the room.
         let (text, room) = unsafe { (c_bytes(schema), OUT.room_or_none(out.cast::<u8>(), cap)?) };
+        room_for(text)?;
         let (mut gbnf, left_out) =
             to_gbnf(text, options).map_err(|refusal| invalid(refusal.to_string()))?;
         warn_of(&left_out);
