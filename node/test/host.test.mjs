@@ -101,7 +101,9 @@ test("candidates are not computed from an array that is not there any more", () 
     const chain = new Chain(samplers.dist(7));
     const resized = (buffer) => buffer.resize(4);
     const transferred = (buffer) => structuredClone(buffer, { transfer: [buffer] });
-    for (const change of [resized, transferred]) {
+    // No buffer can be resized before Node 20.
+    const all = "resize" in ArrayBuffer.prototype ? [resized, transferred] : [transferred];
+    for (const change of all) {
         const buffer = new ArrayBuffer(4000, { maxByteLength: 4000 });
         chain.sample(new Float32Array(buffer));
         change(buffer);
