@@ -20,10 +20,10 @@ use llama_sieve::ffi::samplers::*;
 use llama_sieve::last_error;
 use llama_sieve::log;
 use llama_sieve::quoted::quoted;
+use llama_sieve::sync::OnceLock;
 
 use crate::choice::{self, say};
 use crate::routes::Function;
-use crate::settings::settings;
 use crate::vocabularies;
 
 /// The variable that names them.
@@ -137,12 +137,14 @@ fn texts(
     }
 }
 
-/// The members that the environment names.
-pub fn from_environment() -> (Vec<Extra>, Vec<String>) {
-    match environment::variable(VARIABLE) {
+/// Returns the members that the environment names, and what is wrong with others. They are read
+/// once, so that what was announced is what chains get.
+fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
+    static READ: OnceLock<(Vec<Extra>, Vec<String>)> = OnceLock::new();
+    READ.get_or_init(|| match environment::variable(VARIABLE) {
         Some(text) => parse(&text, |path| std::fs::read(path)),
         None => (Vec::new(), Vec::new()),
-    }
+    })
 }
 
 impl Extra {
@@ -215,7 +217,7 @@ impl Extra {
 pub fn announce() {
     let (extras, warnings) = from_environment();
     for warning in warnings {
-        log::warn(&warning);
+        log::warn(warning);
     }
     if !extras.is_empty() {
         let names = names(extras.iter().map(Extra::name));
@@ -354,7 +356,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_chain_add(
 ) {
     type Add = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_sampler);
     static HOSTS: Function = Function::new(c"llama_sampler_chain_add");
-    let extras = &settings().extras;
+    let (extras, _) = from_environment();
     let theirs = match choice::other(&HOSTS) {
         choice::Other::Ours(theirs) if !extras.is_empty() => theirs,
         choice::Other::Ours(theirs) | choice::Other::Theirs(theirs) => {

@@ -16,7 +16,6 @@ use llama_sieve::quoted::{listed, quoted};
 use llama_sieve::sync::OnceLock;
 
 use crate::constructors::{ALL, Constructor};
-use crate::extra::{self, Extra};
 
 /// The name, in a list, of sampling straight from the logits.
 const SAMPLE: &str = "sample";
@@ -36,7 +35,7 @@ enum Selection {
     Only(Vec<&'static str>),
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
@@ -47,8 +46,6 @@ pub struct Settings {
     pub large_grammars: bool,
     /// True if every sampler is reported.
     pub verbose: bool,
-    /// The members that every chain gets.
-    pub extras: Vec<Extra>,
 }
 
 impl Settings {
@@ -86,7 +83,6 @@ impl Settings {
             large_grammars,
             host_build: host_build(&text("LLAMA_SIEVE_HOST"), &mut warnings),
             verbose: is_set(&text(VERBOSE)),
-            extras: Vec::new(),
         };
         (settings, warnings)
     }
@@ -159,12 +155,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
 pub fn settings() -> &'static Settings {
     static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
-    let (settings, warnings) = PARSED.get_or_init(|| {
-        let (mut settings, warnings) = Settings::parse(environment::variable);
-        // What is wrong with them was told at load.
-        settings.extras = extra::from_environment().0;
-        (settings, warnings)
-    });
+    let (settings, warnings) = PARSED.get_or_init(|| Settings::parse(environment::variable));
     // Not while parsing: who receives the warning may call us.
     if !REPORTED.load(Ordering::Relaxed) && !REPORTED.swap(true, Ordering::Relaxed) {
         for warning in warnings {
