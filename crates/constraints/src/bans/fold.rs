@@ -7,10 +7,18 @@
 use llama_sieve_kernels::sync::OnceLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
-use crate::memory::push;
+use crate::memory::{exhausted, push, room};
 
 /// Behind the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
+
+/// Bytes that finding the classes takes at most: the table, and one class at a time.
+const FINDING: usize = 64 * 1024;
+
+/// Finds the classes, if nobody has: a constructor calls this, so that no token waits for them.
+pub fn make_ready() {
+    others();
+}
 
 /// Returns the characters that are not the first of their class, each with that one, ascending.
 fn others() -> &'static [(char, char)] {
@@ -19,6 +27,8 @@ fn others() -> &'static [(char, char)] {
 }
 
 fn find_others() -> Vec<(char, char)> {
+    // `regex-syntax` does not ask whether there is room.
+    room(FINDING).unwrap_or_else(exhausted);
     let mut others = Vec::new();
     for character in (0..CASES_END).filter_map(char::from_u32) {
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(character, character)]);

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::fold::{Pending, fold};
+use super::fold::{self, Pending, fold};
 use crate::memory::{exhausted, push, reserve_exact, with_room};
 use crate::token::Token;
 
@@ -74,6 +74,9 @@ pub struct Order {
 impl Order {
     /// The order of a vocabulary's texts; of folded ones if `folds`.
     pub fn new(vocabulary: &dyn ShownTexts, folds: bool) -> Self {
+        if folds {
+            fold::make_ready();
+        }
         let n = vocabulary.n_tokens();
         let mut texts = Texts::with_room(n);
         let mut folded = folds.then(|| Texts::with_room(n));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::world::*;
 use crate::fault::armed;
 use crate::ffi::attach::{llama_sieve_attach, llama_sieve_detach};
-use crate::ffi::bans::{llama_sieve_ban_rewind, llama_sieve_init_ban_strings};
+use crate::ffi::bans::*;
 use crate::ffi::certificate::{llama_sieve_certify, llama_sieve_certify_build};
 use crate::ffi::chain::*;
 use crate::ffi::grammar::between::*;
@@ -274,7 +274,7 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_ban_strings", |w| w.sampler(warm(|| {
             let letters = b"a\0d\0e\0f\0g\0h\0i\0j\0k\0l\0m\0n\0o\0";
             let texts: [_; 13] = std::array::from_fn(|i| letters[2 * i..].as_ptr().cast());
-            unsafe { llama_sieve_init_ban_strings(mock_host::handle(), texts.as_ptr(), texts.len(), 0) }
+            unsafe { llama_sieve_init_ban_strings(mock_host::handle(), texts.as_ptr(), texts.len(), LLAMA_SIEVE_BAN_FOLD_CASE) }
         })), Masking),
         ("llama_sieve_init_loop_breaker", |w| w.sampler(unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }), Filter),
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
