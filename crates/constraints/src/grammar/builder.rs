@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::grammar::elements::{
-    Class, Classes, ENDLESS, Element, Repeat, Rules, TooManySequences, Written,
+    Class, Classes, ENDLESS, Element, Repeat, Rules, TooManySequences, Written, WrittenRules,
 };
 use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RULES};
 
@@ -49,7 +49,7 @@ impl From<TooManySequences> for TooLarge {
 #[derive(Debug, Default)]
 pub struct Builder {
     classes: Classes,
-    rules: Vec<Vec<Element>>,
+    rules: WrittenRules,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
 }
@@ -79,16 +79,13 @@ impl Builder {
         if self.rules.len() >= MAX_RULES {
             return Err(TooLarge::Rules);
         }
-        self.rules.push(Vec::new());
-        Ok(self.rules.len() as u32 - 1)
+        Ok(self.rules.declare())
     }
 
     /// Writes a rule that was declared.
     pub fn define(&mut self, rule: u32, elements: Vec<Element>) -> Result<(), TooLarge> {
         self.grow(elements.len())?;
-        if let Some(place) = self.rules.get_mut(rule as usize) {
-            *place = elements;
-        }
+        self.rules.define(rule, &elements);
         Ok(())
     }
 
@@ -213,8 +210,8 @@ impl Builder {
             Element::Repeat(repeat) => Element::Repeat(first_repeat + repeat),
             Element::Token(_) | Element::TokenNot(_) | Element::Alternative => element,
         };
-        let all = |elements: Vec<Element>| elements.into_iter().map(moved).collect();
-        for elements in written.rules {
+        let all = |elements: &[Element]| elements.iter().copied().map(moved).collect();
+        for elements in written.rules.iter() {
             let rule = self.declare()?;
             self.define(rule, all(elements))?;
         }
@@ -223,7 +220,7 @@ impl Builder {
             if self.repeats.len() >= MAX_RULES {
                 return Err(TooLarge::Rules);
             }
-            let item = all(item);
+            let item = all(&item);
             self.repeats.push(Repeat { item, min, max });
         }
         Ok(vec![Element::Rule(first_rule + written.root)])

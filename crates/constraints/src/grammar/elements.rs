@@ -162,7 +162,7 @@ pub struct Sequence {
 impl Written {
     /// Puts what a rule says in the place of its name, if that is one element.
     fn replace_names(&mut self) {
-        let content = |rule: &Vec<Element>| match **rule {
+        let content = |rule: &[Element]| match *rule {
             [Element::Alternative] => None,
             [element] => Some(element),
             _ => None,
@@ -185,9 +185,9 @@ impl Written {
             }
             element
         };
-        let rules = self.rules.iter_mut();
-        let items = self.repeats.iter_mut().map(|repeat| &mut repeat.item);
-        for element in rules.chain(items).flatten() {
+        let items = self.repeats.iter_mut();
+        let items = items.flat_map(|repeat| &mut repeat.item);
+        for element in self.rules.elements.iter_mut().chain(items) {
             *element = replaced(*element);
         }
     }
@@ -208,13 +208,72 @@ pub struct Repeat<Item> {
 /// The number of rounds that has no bound.
 pub const ENDLESS: u32 = u32::MAX;
 
+/// The elements of rules, in one array: a grammar has hundreds of short ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WrittenRules {
+    elements: Vec<Element>,
+    /// The first of each rule's elements, and the one behind its last.
+    places: Vec<(usize, usize)>,
+}
+
+impl WrittenRules {
+    /// Adds a rule without elements. Returns its number.
+    pub fn declare(&mut self) -> u32 {
+        self.places.push((0, 0));
+        self.places.len() as u32 - 1
+    }
+
+    /// Gives a rule its elements; one that is not declared gets none.
+    pub fn define(&mut self, rule: u32, elements: &[Element]) {
+        let Some(place) = self.places.get_mut(rule as usize) else {
+            return;
+        };
+        let first = self.elements.len();
+        self.elements.extend_from_slice(elements);
+        *place = (first, self.elements.len());
+    }
+
+    /// Returns the number of rules.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Returns the elements of a rule; `None` where there is no such rule.
+    #[inline]
+    pub fn get(&self, rule: usize) -> Option<&[Element]> {
+        let &(first, end) = self.places.get(rule)?;
+        self.elements.get(first..end)
+    }
+
+    /// Returns the elements of each rule, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &[Element]> {
+        (0..self.len()).map(|rule| self.get(rule).unwrap_or_default())
+    }
+}
+
+impl<E: AsRef<[Element]>> FromIterator<E> for WrittenRules {
+    fn from_iter<I: IntoIterator<Item = E>>(rules: I) -> Self {
+        let mut all = Self::default();
+        for elements in rules {
+            let rule = all.declare();
+            all.define(rule, elements.as_ref());
+        }
+        all
+    }
+}
+
 /// Rules as they are written, groups as rules of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The character classes, by number.
     pub classes: Vec<Class>,
     /// The elements of each rule.
-    pub rules: Vec<Vec<Element>>,
+    pub rules: WrittenRules,
     /// The counted repetitions.
     pub repeats: Vec<Repeat<Vec<Element>>>,
     /// The rule that a text must follow.
@@ -272,6 +331,12 @@ pub struct Classes {
 }
 
 impl Classes {
+    /// Makes room for so many classes.
+    pub fn reserve(&mut self, n: usize) {
+        self.all.reserve(n);
+        self.numbers.reserve(n);
+    }
+
     /// The number of `class`; `None` if there are too many.
     pub fn number(&mut self, class: Class) -> Option<u32> {
         if let Some(&number) = self.numbers.get(&class) {
@@ -321,7 +386,7 @@ impl Rules {
             item: Element::Alternative,
             rest: EMPTY,
         };
-        let n_elements: usize = rules.iter().map(Vec::len).sum();
+        let n_elements = rules.elements.len();
         let mut linked = Self {
             sequences: Vec::with_capacity(1 + n_elements.min(MOST_RESERVED)),
             alternatives: Lists::with_room(rules.len(), rules.len()),
@@ -332,7 +397,7 @@ impl Rules {
         let mut numbers = Map::default();
         numbers.reserve(n_elements.min(MOST_RESERVED));
         let mut seen = Set::default();
-        for rule in rules {
+        for rule in rules.iter() {
             seen.clear();
             for alternative in rule.split(is_end) {
                 let head = linked.sequence(alternative, &mut numbers)?;
@@ -379,53 +444,42 @@ impl Rules {
     }
 
     /// Finds the sequences that match the empty text, beginning with the empty one: from those to
-    /// the sequences that waited for them, until none is found any more.
+    /// the sequences and rules that waited for them, until none is found any more.
     fn find_empty(&mut self) {
         let n = self.sequences.len();
+        let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        let mut rule_is_empty = vec![false; self.alternatives.len()];
-        let numbered = || (0..).zip(&self.sequences).skip(1);
-        // The sequences that wait for a rule, for the rest behind them, and for a repeated item;
-        // the rules that wait for an alternative.
-        let waiting_for_rule = Lists::of(self.alternatives.len(), || {
-            numbered().filter_map(|(number, sequence)| match sequence.item {
-                Element::Rule(rule) => Some((rule, number)),
-                _ => None,
-            })
-        });
-        let waiting_for_rest = Lists::of(n, || {
-            numbered().map(|(number, sequence)| (sequence.rest, number))
-        });
-        let waiting_for_item = Lists::of(n, || {
-            numbered().filter_map(|(number, sequence)| match sequence.item {
+        // A node is a sequence, or, behind these, a rule. Those that begin with a character wait
+        // for nothing.
+        let waiting = Lists::of(n + n_rules, || {
+            let sequences = (0..).zip(&self.sequences).skip(1);
+            let for_item = sequences.filter_map(|(number, sequence)| match sequence.item {
+                Element::Rule(rule) => Some((n as u32 + rule, sequence.rest, number)),
                 Element::Repeat(repeat) => {
                     let repeat = self.repeats.get(repeat as usize)?;
-                    Some((repeat.item, number))
+                    Some((repeat.item, sequence.rest, number))
                 }
                 _ => None,
-            })
+            });
+            let for_both =
+                for_item.flat_map(|(item, rest, number)| [(item, number), (rest, number)]);
+            let rules = (n as u32..).zip(self.alternatives.iter());
+            for_both
+                .chain(rules.flat_map(|(rule, heads)| heads.iter().map(move |&head| (head, rule))))
         });
-        let heads = Lists::of(n, || {
-            let rules = (0..).zip(self.alternatives.iter());
-            rules.flat_map(|(rule, heads)| heads.iter().map(move |&head| (head, rule)))
-        });
-        let (mut found, mut to_check) = (vec![EMPTY], Vec::new());
-        while let Some(sequence) = found.pop() {
-            let Some(is_empty @ false) = self.may_be_empty.get_mut(sequence as usize) else {
+        let mut rule_is_empty = vec![false; n_rules];
+        let mut found = vec![EMPTY];
+        while let Some(node) = found.pop() {
+            let is_empty = match (node as usize).checked_sub(n) {
+                None => self.may_be_empty.get_mut(node as usize),
+                Some(rule) => rule_is_empty.get_mut(rule),
+            };
+            let Some(is_empty @ false) = is_empty else {
                 continue;
             };
             *is_empty = true;
-            to_check.clear();
-            to_check.extend_from_slice(waiting_for_rest.get(sequence));
-            to_check.extend_from_slice(waiting_for_item.get(sequence));
-            for &rule in heads.get(sequence) {
-                if let Some(is_empty @ false) = rule_is_empty.get_mut(rule as usize) {
-                    *is_empty = true;
-                    to_check.extend_from_slice(waiting_for_rule.get(rule));
-                }
-            }
-            for &number in &to_check {
-                let is_empty = self.first(number).is_some_and(|first| {
+            for &waiting in waiting.get(node) {
+                let is_empty = self.first(waiting).is_none_or(|first| {
                     self.may_be_empty(first.rest)
                         && match first.item {
                             Element::Rule(rule) => rule_is_empty.get(rule as usize) == Some(&true),
@@ -434,7 +488,7 @@ impl Rules {
                         }
                 });
                 if is_empty {
-                    found.push(number);
+                    found.push(waiting);
                 }
             }
         }

@@ -30,7 +30,7 @@ struct Gbnf<'a>(&'a Written);
 
 impl Gbnf<'_> {
     fn write(&self, f: &mut Bounded) -> fmt::Result {
-        let rules = (0..).zip(&self.0.rules);
+        let rules = (0..).zip(self.0.rules.iter());
         let (root, others): (Vec<_>, Vec<_>) = rules.partition(|(rule, _)| *rule == self.0.root);
         for (rule, elements) in root.into_iter().chain(others) {
             self.name(f, rule)?;

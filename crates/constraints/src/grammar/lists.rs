@@ -34,26 +34,27 @@ impl Lists {
         // Two places behind its own each list counts its numbers; then one place behind it begins.
         let mut ends = vec![0_u32; n + 2];
         let mut n_all = 0;
-        for (list, _) in pairs() {
+        // By `for_each`, which chained and flattened iterators are quicker with.
+        pairs().for_each(|(list, _)| {
             if let Some(count) = ends.get_mut(list as usize + 2) {
                 *count += 1;
                 n_all += 1;
             }
-        }
+        });
         let mut sum = 0;
         for end in &mut ends {
             sum += *end;
             *end = sum;
         }
         let mut all = vec![0; n_all];
-        for (list, number) in pairs() {
+        pairs().for_each(|(list, number)| {
             if let Some(next) = ends.get_mut(list as usize + 1)
                 && let Some(place) = all.get_mut(*next as usize)
             {
                 *place = number;
                 *next += 1;
             }
-        }
+        });
         ends.truncate(n + 1);
         Self { ends, all }
     }

@@ -256,9 +256,9 @@ impl Making<'_> {
             (None, Some(grammar), None) => {
                 let written = unlinked(grammar.as_bytes(), ROOT, Repetitions::Many, self.of_text);
                 let written = written.map_err(|error| format!("\"grammar\": {error}"))?;
-                let items = written.repeats.iter().map(|repeat| &repeat.item);
-                let mut elements = written.rules.iter().chain(items).flatten();
-                if elements.any(|element| matches!(element, Element::TokenNot(_))) {
+                let items = written.repeats.iter().map(|repeat| &*repeat.item);
+                let is_not = |element: &Element| matches!(element, Element::TokenNot(_));
+                if written.rules.iter().chain(items).flatten().any(is_not) {
                     // A mask allows it in the midst of a token, where it is then not accepted: so
                     // does llama.cpp in a grammar of its own.
                     return Err(

@@ -2,7 +2,7 @@ use super::*;
 
 fn written(rules: &[Vec<Element>]) -> Written {
     Written {
-        rules: rules.to_vec(),
+        rules: rules.iter().collect(),
         ..Written::default()
     }
 }

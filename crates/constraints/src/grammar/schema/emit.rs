@@ -93,7 +93,7 @@ impl Emitter {
     pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
         let mut emitter = Self {
             compiler,
-            output: Output::default(),
+            output: Output::new(),
             rules: HashMap::default(),
             to_do: Vec::new(),
             space: Vec::new(),

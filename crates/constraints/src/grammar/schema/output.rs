@@ -23,6 +23,8 @@ pub struct Output {
     pub written: Written,
     classes: Classes,
     n_elements: usize,
+    /// The elements of one rule, scratch.
+    elements: Sequence,
     /// One hexadecimal digit, by a bit for each of its values.
     digits: Map<u16, Element>,
     /// Hexadecimal digits, by their number and the values.
@@ -119,6 +121,13 @@ fn only(character: char) -> Vec<Span> {
     vec![(u32::from(character), u32::from(character))]
 }
 
+/// Ends the alternatives before this one, if there are any.
+fn begin_alternative(elements: &mut Sequence) {
+    if !elements.is_empty() {
+        elements.push(Element::Alternative);
+    }
+}
+
 fn is_in(spans: &[Span], code_point: u32) -> bool {
     spans
         .iter()
@@ -126,6 +135,15 @@ fn is_in(spans: &[Span], code_point: u32) -> bool {
 }
 
 impl Output {
+    /// An empty one, with room for what most schemas take.
+    pub fn new() -> Self {
+        const MOST: usize = 112;
+        let mut new = Self::default();
+        new.classes.reserve(MOST);
+        new.spellings.reserve(MOST / 2);
+        new
+    }
+
     fn count(&mut self, n: usize) -> Answer<()> {
         self.room_for(n)?;
         self.n_elements += n;
@@ -169,14 +187,13 @@ impl Output {
 
     /// A rule whose alternatives follow.
     pub fn reserve(&mut self) -> u32 {
-        self.written.rules.push(Vec::new());
-        self.written.rules.len() as u32 - 1
+        self.written.rules.declare()
     }
 
     /// Gives a rule its alternatives.
     pub fn define(&mut self, rule: u32, alternatives: Vec<Sequence>) -> Answer<()> {
-        let n: usize = alternatives.iter().map(|one| one.len() + 1).sum();
-        let mut elements = Vec::with_capacity(n.max(1));
+        let mut elements = std::mem::take(&mut self.elements);
+        elements.clear();
         for (i, alternative) in alternatives.iter().enumerate() {
             if i > 0 {
                 elements.push(Element::Alternative);
@@ -186,13 +203,15 @@ impl Output {
         if alternatives.is_empty() {
             elements.push(self.nothing()?);
         }
-        self.define_as(rule, elements)
+        self.define_as(rule, &elements)?;
+        self.elements = elements;
+        Ok(())
     }
 
     /// Gives a rule its alternatives as they are written, one after the other.
-    fn define_as(&mut self, rule: u32, elements: Vec<Element>) -> Answer<()> {
+    fn define_as(&mut self, rule: u32, elements: &[Element]) -> Answer<()> {
         self.count(elements.len() + 1)?;
-        self.written.rules[rule as usize] = elements;
+        self.written.rules.define(rule, elements);
         Ok(())
     }
 
@@ -294,22 +313,31 @@ impl Output {
 
     /// The element of these characters behind a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
-        let mut alternatives = Vec::new();
+        let mut elements = Vec::with_capacity(12);
         let letters = chosen(&LETTERS, |code_point| is_in(spans, code_point));
         if !letters.is_empty() {
-            alternatives.push(vec![self.class(letters)?]);
+            elements.push(self.class(letters)?);
         }
         let unit = self.one('u')?;
         let low = self.low(spans)?;
         if !low.is_empty() {
             let zero = self.one('0')?;
-            alternatives.push([&[unit, zero, zero], &*low].concat());
+            begin_alternative(&mut elements);
+            elements.extend([unit, zero, zero]);
+            elements.extend(low);
         }
         let high = common(spans, &[(HIGH, 0x10_FFFF)]);
         if !high.is_empty() {
-            alternatives.push(vec![unit, self.high(high)?]);
+            let high = self.high(high)?;
+            begin_alternative(&mut elements);
+            elements.extend([unit, high]);
         }
-        self.rule(alternatives)
+        if elements.is_empty() {
+            elements.push(self.nothing()?);
+        }
+        let rule = self.reserve();
+        self.define_as(rule, &elements)?;
+        Ok(Element::Rule(rule))
     }
 
     /// The last two hexadecimal digits of those of the characters that are below [`HIGH`]; empty
@@ -327,18 +355,28 @@ impl Output {
             }
         }
         // And those before, by the last ones.
-        let mut pairs: Vec<(u16, u16)> = Vec::new();
-        for (digit, &last) in last.iter().enumerate().filter(|(_, last)| **last != 0) {
-            match pairs.iter_mut().find(|pair| pair.1 == last) {
-                Some(pair) => pair.0 |= 1 << digit,
-                None => pairs.push((1 << digit, last)),
+        let mut elements = Vec::new();
+        for at in 0..last.len() {
+            let last_digits = std::mem::take(&mut last[at]);
+            if last_digits == 0 {
+                continue;
             }
+            let mut first = 1 << at;
+            for (other, digits) in last.iter_mut().enumerate().skip(at + 1) {
+                if *digits == last_digits {
+                    *digits = 0;
+                    first |= 1 << other;
+                }
+            }
+            begin_alternative(&mut elements);
+            elements.extend([self.digit(first)?, self.digit(last_digits)?]);
         }
-        let mut alternatives = Vec::with_capacity(pairs.len());
-        for (first, last) in pairs {
-            alternatives.push(vec![self.digit(first)?, self.digit(last)?]);
+        if elements.len() <= 2 {
+            return Ok(elements);
         }
-        self.either(alternatives)
+        let rule = self.reserve();
+        self.define_as(rule, &elements)?;
+        Ok(vec![Element::Rule(rule)])
     }
 
     /// The element behind `\u` of characters that are all from [`HIGH`] on.
@@ -449,9 +487,7 @@ impl Output {
                 };
                 let behind = (!is_last(dfa, target)).then_some(Element::Rule(first + target));
                 for spelling in spellings.all() {
-                    if !elements.is_empty() {
-                        elements.push(Element::Alternative);
-                    }
+                    begin_alternative(&mut elements);
                     elements.extend_from_slice(spelling);
                     elements.extend(behind);
                 }
@@ -461,7 +497,7 @@ impl Output {
                 (false, true) => elements.push(Element::Alternative),
                 _ => {}
             }
-            self.define_as(rule, elements.clone())?;
+            self.define_as(rule, &elements)?;
         }
         let element = Element::Rule(first);
         self.automata.insert(key, (element, Arc::clone(dfa)));

@@ -2,7 +2,7 @@
 
 // In bounds: numbers of rules and repetitions are positions in the lists of them.
 
-use crate::grammar::elements::{Class, Element, Written};
+use crate::grammar::elements::{Class, Element, Written, WrittenRules};
 use crate::grammar::lists::Lists;
 
 /// True if a text follows the root.
@@ -59,7 +59,7 @@ impl Productive {
         };
         // Those that wait for a rule, or, behind these, for a repetition's item.
         let waiting = Lists::of(n_rules + written.repeats.len(), || {
-            let items = written.repeats.iter().map(|repeat| &repeat.item);
+            let items = written.repeats.iter().map(|repeat| &*repeat.item);
             let all = (0..).zip(written.rules.iter().chain(items));
             all.flat_map(|(at, elements)| {
                 let nodes = elements.iter().filter_map(node);
@@ -80,6 +80,14 @@ impl Productive {
         }
     }
 
+    /// True if a text follows each.
+    fn has_all(&self) -> bool {
+        self.rules
+            .iter()
+            .chain(&self.repeats)
+            .all(|&is_found| is_found)
+    }
+
     /// Marks the rule or repetition of this number, if a text follows it by what is marked so far;
     /// true if so.
     fn find(&mut self, written: &Written, at: usize) -> bool {
@@ -89,7 +97,8 @@ impl Productive {
         };
         match at.checked_sub(self.rules.len()) {
             None => {
-                let mut alternatives = written.rules[at].split(is_end);
+                let rule = written.rules.get(at).unwrap_or_default();
+                let mut alternatives = rule.split(is_end);
                 let is_found = alternatives.any(lead_on);
                 self.rules[at] = is_found;
                 is_found
@@ -117,8 +126,8 @@ pub fn prune(written: &mut Written) -> bool {
     }
     let classes = &written.classes;
     let leads_on = |element: &Element| productive.leads_on(element, classes);
-    let items = written.repeats.iter().map(|repeat| &repeat.item);
-    if written.rules.iter().chain(items).flatten().all(leads_on) {
+    let mut classes_alone = (0..classes.len() as u32).map(Element::Class);
+    if productive.has_all() && classes_alone.all(|class| leads_on(&class)) {
         return true;
     }
     // Repetitions of what no text follows are nothing.
@@ -134,9 +143,9 @@ pub fn prune(written: &mut Written) -> bool {
         Element::Repeat(repeat) => !is_void[repeat as usize],
         _ => true,
     };
-    let mut kept = Vec::with_capacity(written.rules.len());
-    for rule in &written.rules {
-        let mut elements = Vec::with_capacity(rule.len());
+    let (mut kept, mut elements) = (WrittenRules::default(), Vec::new());
+    for rule in written.rules.iter() {
+        elements.clear();
         let mut is_first = true;
         for all in rule.split(is_end) {
             if !all.iter().all(leads_on) {
@@ -147,7 +156,8 @@ pub fn prune(written: &mut Written) -> bool {
             }
             elements.extend(all.iter().copied().filter(keep));
         }
-        kept.push(elements);
+        let rule = kept.declare();
+        kept.define(rule, &elements);
     }
     let mut items: Vec<Vec<Element>> = Vec::with_capacity(is_void.len());
     for repeat in &written.repeats {

@@ -51,7 +51,7 @@ impl Writer<'_> {
                 self.output.define(rule, alternatives)?;
                 break;
             }
-            if self.output.written.rules[rule as usize] == content {
+            if self.output.written.rules.get(rule as usize) == Some(&*content) {
                 break;
             }
             next = format!("{base}{n}").into();

@@ -94,7 +94,7 @@ impl<'a> Writer<'a> {
             document,
             nodes,
             work,
-            output: Output::default(),
+            output: Output::new(),
             names: Names::default(),
             places: HashMap::default(),
             place: document.root,
