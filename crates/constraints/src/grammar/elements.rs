@@ -4,9 +4,10 @@
 //! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
 //! rests of alternatives thereby are one, however often a repetition has written them down.
 
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
-use crate::grammar::hash::{Map, Set};
+use crate::grammar::hash::{Keys, Map, Set};
 use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
 use crate::grammar::lists::Lists;
 use crate::token::Token;
@@ -325,7 +326,9 @@ pub struct About {
 pub struct Classes {
     /// The classes, by number.
     pub all: Vec<Class>,
-    numbers: Map<Class, u32>,
+    /// Their numbers, by their hashes. Of two with one hash the first alone is in it.
+    numbers: Map<u64, u32>,
+    hash: Keys,
     /// The numbers of the classes that are one character of ASCII.
     ascii: Vec<Option<u32>>,
 }
@@ -339,16 +342,23 @@ impl Classes {
 
     /// The number of `class`; `None` if there are too many.
     pub fn number(&mut self, class: Class) -> Option<u32> {
-        if let Some(&number) = self.numbers.get(&class) {
-            return Some(number);
+        let n = self.all.len() as u32;
+        let number = *self.numbers.entry(self.hash.hash_one(&class)).or_insert(n);
+        if number != n {
+            if self.all.get(number as usize) == Some(&class) {
+                return Some(number);
+            }
+            // Another class of the same hash: a chance in 2^64.
+            let same = self.all.iter().position(|other| *other == class);
+            if let Some(number) = same {
+                return Some(number as u32);
+            }
         }
         if self.all.len() >= MAX_CLASSES {
             return None;
         }
-        let number = self.all.len() as u32;
-        self.all.push(class.clone());
-        self.numbers.insert(class, number);
-        Some(number)
+        self.all.push(class);
+        Some(n)
     }
 
     /// The number of the class that is this character; `None` if there are too many.

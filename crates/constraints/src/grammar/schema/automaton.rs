@@ -5,7 +5,6 @@
 
 // In bounds: numbers of states are positions in a list that only grows.
 
-use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -117,6 +116,61 @@ static NO_STATE: State = State {
     edges: Vec::new(),
 };
 
+/// A state of the tree of some texts.
+#[derive(Default)]
+struct Branch {
+    is_text: bool,
+    /// The characters that go on, ascending, and the states behind them.
+    edges: Vec<(u32, u32)>,
+}
+
+/// The tree of these texts, whose ends are one state, but for those that others begin with.
+fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>, TooLarge> {
+    // In the order of their characters, so that the last edge of a state is the one that goes on.
+    let mut texts: Vec<&str> = texts.into_iter().collect();
+    texts.sort_unstable();
+    let mut tree = vec![Branch::default()];
+    for text in texts {
+        let mut at = 0;
+        for character in text.chars() {
+            let (code_point, n) = (u32::from(character), tree.len() as u32);
+            at = match tree[at].edges.last() {
+                Some(&(last, to)) if last == code_point => to as usize,
+                _ => {
+                    tree[at].edges.push((code_point, n));
+                    tree.push(Branch::default());
+                    n as usize
+                }
+            };
+        }
+        tree[at].is_text = true;
+        if tree.len() > MAX_AUTOMATON_STATES {
+            return Err(TooLarge);
+        }
+    }
+    let is_end = |branch: &Branch| branch.is_text && branch.edges.is_empty();
+    let end = tree.iter().position(is_end);
+    let (mut numbers, mut n_kept) = (Vec::with_capacity(tree.len()), 0);
+    for (at, branch) in tree.iter().enumerate() {
+        let is_another = is_end(branch) && end != Some(at);
+        numbers.push(if is_another { NOWHERE } else { n_kept });
+        n_kept += u32::from(!is_another);
+    }
+    let end = end.map_or(0, |end| numbers[end]);
+    let mut kept = 0;
+    tree.retain(|_| {
+        kept += 1;
+        numbers[kept - 1] != NOWHERE
+    });
+    for edge in tree.iter_mut().flat_map(|branch| &mut branch.edges) {
+        edge.1 = match numbers[edge.1 as usize] {
+            NOWHERE => end,
+            number => number,
+        };
+    }
+    Ok(tree)
+}
+
 impl Dfa {
     /// The automaton of every text.
     pub fn all() -> Self {
@@ -129,49 +183,50 @@ impl Dfa {
 
     /// The automaton of these texts.
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, TooLarge> {
-        let mut states: Vec<(bool, BTreeMap<u32, u32>)> = vec![Default::default()];
-        for text in texts {
-            let mut at = 0;
-            for character in text.chars() {
-                let n = states.len() as u32;
-                let next = *states[at].1.entry(u32::from(character)).or_insert(n);
-                if next == n {
-                    states.push(Default::default());
-                }
-                at = next as usize;
-            }
-            states[at].0 = true;
-            if states.len() > MAX_AUTOMATON_STATES {
-                return Err(TooLarge);
-            }
-        }
-        // Texts end in one state, but for those that others begin with.
-        let is_end = |state: &(bool, BTreeMap<u32, u32>)| state.0 && state.1.is_empty();
-        let end = states.iter().position(is_end);
-        let mut numbers = Vec::with_capacity(states.len());
-        let mut n_kept = 0;
-        for (at, state) in states.iter().enumerate() {
-            let is_another = is_end(state) && end != Some(at);
-            numbers.push(if is_another { NOWHERE } else { n_kept });
-            n_kept += u32::from(!is_another);
-        }
-        let end = end.map_or(0, |end| numbers[end]);
-        let number = |at: u32| match numbers[at as usize] {
-            NOWHERE => end,
-            number => number,
-        };
-        let kept = states.iter().zip(&numbers);
-        let kept = kept.filter(|&(_, &number)| number != NOWHERE);
-        let state = |(accepts, edges): &(bool, BTreeMap<u32, u32>)| State {
-            accepts: *accepts,
-            edges: edges
-                .iter()
-                .map(|(&at, &to)| (at, at, number(to)))
-                .collect(),
+        let branches = branches(texts)?;
+        let state = |branch: &Branch| State {
+            accepts: branch.is_text,
+            edges: branch.edges.iter().map(|&(at, to)| (at, at, to)).collect(),
         };
         Ok(Self {
-            states: kept.map(|(one, _)| state(one)).collect(),
+            states: branches.iter().map(state).collect(),
         })
+    }
+
+    /// The automaton of all texts but these.
+    pub fn all_but<'a>(
+        texts: impl IntoIterator<Item = &'a str>,
+        work: &Work,
+    ) -> Result<Self, TooLarge> {
+        let branches = branches(texts)?;
+        let all = branches.len() as u32;
+        let mut states = Vec::with_capacity(branches.len() + 1);
+        for branch in &branches {
+            work.spend(8 * (1 + branch.edges.len()))?;
+            let mut edges = Vec::with_capacity(ALL.len() + 2 * branch.edges.len());
+            let mut known = branch.edges.iter().peekable();
+            for (mut from, last) in ALL {
+                while let Some(&(at, to)) = known.next_if(|&&(at, _)| at <= last) {
+                    if from < at {
+                        edges.push((from, at - 1, all));
+                    }
+                    edges.push((at, at, to));
+                    from = at + 1;
+                }
+                if from <= last {
+                    edges.push((from, last, all));
+                }
+            }
+            states.push(State {
+                accepts: !branch.is_text,
+                edges,
+            });
+        }
+        states.push(State {
+            accepts: true,
+            edges: ALL.map(|(first, last)| (first, last, all)).to_vec(),
+        });
+        Ok(Self { states })
     }
 
     /// True if a text is one of the automaton's.

@@ -811,10 +811,12 @@ impl Emitter {
     ) -> Answer<Option<Sequence>> {
         let texts = named.iter().map(|member| &*member.name);
         let regions = (|| {
-            let mut dfa = names.cloned().unwrap_or_else(Dfa::all);
-            if !named.is_empty() {
-                dfa = dfa.minus(&Dfa::of_texts(texts)?, &self.compiler.work)?;
-            }
+            let work = &self.compiler.work;
+            let dfa = match names {
+                _ if named.is_empty() => names.cloned().unwrap_or_else(Dfa::all),
+                Some(names) => names.minus(&Dfa::of_texts(texts)?, work)?,
+                None => Dfa::all_but(texts, work)?,
+            };
             let mut regions = vec![(dfa, Vec::new())];
             for rest in &objects.rests {
                 let mut next = Vec::new();
