@@ -509,8 +509,8 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
                                                    uint32_t flags);
 
 /*
- Returns how many of the newest accepted tokens hold the longest begin of a banned text of which
- one more token would be the end; 0 if there is none.
+ Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
+ one more token would complete; 0 if there is none.
 
  It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
  take so many tokens back, which removes what leads into the text, and go on from there with
@@ -2048,8 +2048,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
  The syntax is that of the crate regex: Unicode classes, flags such as
  (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
  same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
- elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and
- back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
+ elsewhere, a word boundary (\b), the beginning or end of a line ((?m)^), look-ahead, look-behind
+ and back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
  flags is 0.
 
  The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
@@ -2335,7 +2335,7 @@ float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
 size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
 
 /*
- Forgets all tokens. NULL is allowed, and an error.
+ Forgets all tokens. For NULL nothing happens, but the last error is set.
 
  The caller guarantees:
  ppl is NULL or alive, and used by no other thread during the call.

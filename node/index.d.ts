@@ -282,7 +282,7 @@ export const samplers: {
 export class BanStrings extends Sampler {
     /** `foldCase`: letters that differ in case alone are equal. */
     constructor(vocab: Vocab, texts: Iterable<string>, options?: { foldCase?: boolean });
-    /** How many of the newest tokens hold the begin of a text that a token would end; 0 if none. */
+    /** How many of the newest tokens begin a text that one more would complete; 0 if none do. */
     rewind(): number;
 }
 

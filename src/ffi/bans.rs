@@ -112,8 +112,8 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
     Ok(texts)
 }
 
-/// Returns how many of the newest accepted tokens hold the longest begin of a banned text of which
-/// one more token would be the end; 0 if there is none.
+/// Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
+/// one more token would complete; 0 if there is none.
 ///
 /// It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
 /// take so many tokens back, which removes what leads into the text, and go on from there with

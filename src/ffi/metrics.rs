@@ -212,7 +212,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> u
     })
 }
 
-/// Forgets all tokens. NULL is allowed, and an error.
+/// Forgets all tokens. For NULL nothing happens, but the last error is set.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and used by no other thread during the call.

@@ -132,7 +132,7 @@ impl TopP {
             for share in SHARES {
                 let mut threshold = self.threshold(logits, of, share);
                 if threshold >= too_high {
-                    // The sample has met the largest, as at the begin of a sorted array.
+                    // The sample has met the largest, as at the beginning of a sorted array.
                     threshold = self.sample.next_below(too_high);
                 }
                 too_high = threshold;

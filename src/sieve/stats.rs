@@ -2,7 +2,7 @@
 
 /// The number of candidates that each stage left, and how uncertain model and draw were.
 ///
-/// Masked tokens, which have probability 0, are not counted. In the order of the parameters the
+/// Masked tokens, which have probability 0, are not counted. In the default order of stages the
 /// counts never rise from one stage to the next, and a disabled stage leaves them unchanged. With
 /// [stages of its own](crate::sieve::Sieve::set_stages) each count is taken after the stage of that
 /// name, or, if that is absent, of the candidates that were drawn from. A temperature that counts
@@ -31,7 +31,7 @@ pub struct Stats {
     pub after_top_p: usize,
     /// Candidates after min-p.
     pub after_min_p: usize,
-    /// Candidates after top-n-sigma: in the order of the parameters, those that were drawn from.
+    /// Candidates after top-n-sigma. In the default order of stages the token was drawn from these.
     pub after_top_n_sigma: usize,
 }
 

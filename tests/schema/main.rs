@@ -214,7 +214,7 @@ fn texts_of_a_format_are_what_a_validator_takes_for_it() {
     let mut rng = fresh_rng("formats");
     let mut below = |n: usize| rng.below(n);
     let bytes = tree();
-    // The validator takes the "?" of a template's "{?name}" for the begin of a query.
+    // The validator takes the "?" of a template's "{?name}" for the beginning of a query.
     for format in ENFORCED
         .into_iter()
         .filter(|&format| format != "uri-template")

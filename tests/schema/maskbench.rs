@@ -55,7 +55,7 @@ impl Tally {
     }
 }
 
-/// Why a schema is refused, without what is its own: the keyword, and the begin of the reason.
+/// Why a schema is refused, without what is its own: the keyword, and the beginning of the reason.
 fn reason(message: &str) -> String {
     let reason = message.split_once("keyword ").map_or(message, |all| all.1);
     let mut is_quoted = false;

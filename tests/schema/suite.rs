@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{accepts, grammar, tree};
 
-/// Cases that are not as the suite says, by file and the begin of what they are called.
+/// Cases that are not as the suite says, by file and the beginning of what they are called.
 const LISTED: [(&str, &str, &str); 2] = [
     ("format.json", "", "formats are enforced: users expect it"),
     (

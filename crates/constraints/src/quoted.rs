@@ -16,7 +16,7 @@ pub struct Escaped<'a> {
     most: usize,
 }
 
-/// The text for a message, between whatever quotation marks that has; of a long one, the begin.
+/// The text for a message, between whatever quotation marks that has; of a long one, the beginning.
 pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         most: MOST,

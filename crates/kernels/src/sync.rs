@@ -114,7 +114,7 @@ impl<T> Default for OnceLock<T> {
 }
 
 impl<T> OnceLock<T> {
-    /// Makes a place without a value.
+    /// Creates an empty cell.
     pub const fn new() -> Self {
         Self(OnceCell::new())
     }

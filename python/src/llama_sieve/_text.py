@@ -9,7 +9,7 @@ _MOST_NAMES = 8
 
 
 def quoted(thing: object) -> str:
-    """What ascii() gives of the thing; of a long text, the begin."""
+    """What ascii() gives of the thing; of a long text, the beginning."""
     if isinstance(thing, (str, bytes)) and len(thing) > _MOST:
         return ascii(thing[:_MOST]) + "..."
     return ascii(thing)

@@ -36,7 +36,7 @@ class BanStrings(Sampler):
         super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
 
     def rewind(self) -> int:
-        """How many of the newest accepted tokens hold the begin of a text that a token would end.
+        """How many of the newest accepted tokens begin a text that one more would complete.
 
         0 if none has begun. A host that can rewind its cache takes so many back for another
         sentence.

@@ -37,8 +37,8 @@ const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 /// The syntax is that of the crate regex: Unicode classes, flags such as
 /// (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
 /// same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
-/// elsewhere, a word boundary (\b), the begin or end of a line ((?m)^), look-ahead, look-behind and
-/// back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
+/// elsewhere, a word boundary (\b), the beginning or end of a line ((?m)^), look-ahead, look-behind
+/// and back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
 /// `flags` is 0.
 ///
 /// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for

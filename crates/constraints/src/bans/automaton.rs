@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::order::Order;
 use crate::memory::{exhausted, push, with_room};
 
-/// A state: the longest begin of a banned text that stands at the end.
+/// A state: the longest beginning of a banned text that stands at the end.
 pub type State = u32;
 /// The state in which nothing has begun.
 pub const ROOT: State = 0;

@@ -509,7 +509,7 @@ impl Rules {
         repeat.is_some_and(|repeat| repeat.min == 0 || self.may_be_empty(repeat.item))
     }
 
-    /// True if a text of no characters follows a sequence.
+    /// True if the sequence matches the empty text.
     pub fn may_be_empty(&self, sequence: u32) -> bool {
         self.may_be_empty.get(sequence as usize) == Some(&true)
     }

@@ -427,9 +427,9 @@ fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
     let name = match look {
         Look::Start if before != End::Inside => return Ok(Some(Vec::new())),
         Look::End if after != End::Inside => return Ok(Some(Vec::new())),
-        Look::Start => "the begin of the text (^ or \\A) behind something else",
+        Look::Start => "the beginning of the text (^ or \\A) behind something else",
         Look::End => "the end of the text ($ or \\z) before something else",
-        Look::StartLF | Look::StartCRLF => "the begin of a line (^ with the flag m)",
+        Look::StartLF | Look::StartCRLF => "the beginning of a line (^ with the flag m)",
         Look::EndLF | Look::EndCRLF => "the end of a line ($ with the flag m)",
         Look::WordAscii | Look::WordUnicode => "a word boundary (\\b)",
         Look::WordAsciiNegate | Look::WordUnicodeNegate => "no word boundary (\\B)",

@@ -53,8 +53,8 @@ fn collect_on<V: Vector>(
     each!(xs, xs => collect_of(v, xs, maxima, first, threshold, to));
 }
 
-/// Finds the blocks whose maximum reaches a threshold: a comparison for as many as a register
-/// holds.
+/// Finds the blocks whose maximum reaches a threshold, comparing one vector register of maxima at
+/// a time.
 pub struct Passing<'a> {
     maxima: &'a [f32],
     /// The block of the first maximum of those compared, and a bit for each that is still to be

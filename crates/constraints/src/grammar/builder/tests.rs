@@ -16,7 +16,7 @@ fn what_alternatives_begin_with_is_written_once() {
     let few = rules.sequences.len();
     assert!(few <= 9, "{few}");
     let n = 1000;
-    let texts: Vec<String> = (0..n).map(|i| format!("the same begin {i}")).collect();
+    let texts: Vec<String> = (0..n).map(|i| format!("the same beginning {i}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let many = alternatives(&texts);
     assert!(many.sequences.len() < 1300, "{}", many.sequences.len());

@@ -151,7 +151,7 @@ fn read<T>(
     }
 }
 
-/// The character at the begin of a text, as a string or class of a grammar has it, and how many
+/// The character at the beginning of a text, as a string or class of a grammar has it, and how many
 /// bytes it takes; `None` where that is no character of a grammar.
 pub fn character_of(text: &[u8]) -> Option<(u32, usize)> {
     let mut parser = Parser::new(text, &|_| None);

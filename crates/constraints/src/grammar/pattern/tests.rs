@@ -254,10 +254,10 @@ fn refusals_name_what_is_wrong() {
     for (pattern, told) in [
         (r"a\b", r"a word boundary (\b)"),
         (r"a\Bb", r"(\B)"),
-        ("a^b", "the begin of the text (^ or \\A)"),
+        ("a^b", "the beginning of the text (^ or \\A)"),
         ("a$b", "the end of the text ($ or \\z)"),
-        ("(?m)^a", "the begin of a line"),
-        ("(^a)*", "the begin of the text"),
+        ("(?m)^a", "the beginning of a line"),
+        ("(^a)*", "the beginning of the text"),
         (r"(?-u:\xFF)", "UTF-8"),
         (r"(?-u)[^a]", "UTF-8"),
         ("a(", "byte 1, \"(\": unclosed group"),

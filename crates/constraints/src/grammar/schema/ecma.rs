@@ -18,7 +18,7 @@ use crate::grammar::schema::work::Work;
 enum Part {
     /// A character of these.
     Class(Vec<Span>),
-    /// The begin of the text.
+    /// The beginning of the text.
     Start,
     /// Its end.
     End,
@@ -447,7 +447,7 @@ fn one(character: char) -> Part {
 struct Node {
     /// The nodes that follow without a character.
     free: Vec<u32>,
-    /// Those that follow at the begin of the text.
+    /// Those that follow at the beginning of the text.
     at_start: Vec<u32>,
     /// Those that follow at its end.
     at_end: Vec<u32>,

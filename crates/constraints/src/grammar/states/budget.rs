@@ -80,7 +80,7 @@ impl Budget {
         self.charge((bytes / BYTES_OF_A_STEP) as u64);
     }
 
-    /// True if the call is known to be within the limit.
+    /// Returns an error unless the call is known to be within the limit.
     #[inline]
     pub fn check(&self) -> Result<(), TooMuch> {
         let steps = if self.is_fresh {

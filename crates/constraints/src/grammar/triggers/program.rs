@@ -67,7 +67,7 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Goes on only at the begin of the text.
+    /// Goes on only at the beginning of the text.
     Begin {
         /// The next instruction.
         next: Address,
@@ -159,7 +159,7 @@ pub struct Writer {
 enum Task {
     /// A node.
     Node(u32),
-    /// The begin of a group.
+    /// The beginning of a group.
     Open { group: u32 },
     /// A look-ahead, whose body was written last.
     Look { negated: bool, next: Address },

@@ -11,7 +11,7 @@ pub struct Refusal {
     pub what: &'static str,
 }
 
-/// A sign outside of brackets.
+/// A token of the pattern outside of a bracket expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// A set, of which one byte matches.
@@ -73,7 +73,7 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Makes a scanner at the begin of `text`.
+    /// Makes a scanner at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }

@@ -55,7 +55,7 @@ pub enum Node {
         /// True if the fewest repetitions come first.
         lazy: bool,
     },
-    /// The begin of the text.
+    /// The beginning of the text.
     Begin,
     /// The end of the text.
     End,

@@ -695,7 +695,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters behind the same begin of some names.
+/// The characters behind the same beginning of some names.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
