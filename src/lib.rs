@@ -85,6 +85,7 @@ pub mod sync;
 pub mod trace;
 pub mod trie;
 pub mod vocabulary;
+mod write_signals;
 
 pub use llama_sieve_constraints::quoted;
 pub use llama_sieve_kernels::{

@@ -111,6 +111,9 @@ function text(value, what) {
     if (value.includes("\0")) {
         throw invalid(`${what}: a NUL is in the text`);
     }
+    if (!value.isWellFormed()) {
+        throw invalid(`${what}: half a surrogate pair is in the text, which has no UTF-8`);
+    }
     return value;
 }
 

@@ -7,12 +7,16 @@
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
-use std::io;
+use std::io::{self, Read};
 use std::mem::transmute;
+use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{null, null_mut};
 
 use llama_sieve::environment;
-use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
+use llama_sieve::ffi::bans::{
+    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_MAX_BYTES, LLAMA_SIEVE_BAN_MAX_TEXTS,
+    llama_sieve_init_ban_strings,
+};
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::{llama_sieve_init_loop_breaker, llama_sieve_loop_params};
@@ -142,9 +146,34 @@ fn texts(
 fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     static READ: OnceLock<(Vec<Extra>, Vec<String>)> = OnceLock::new();
     READ.get_or_init(|| match environment::variable(VARIABLE) {
-        Some(text) => parse(&text, |path| std::fs::read(path)),
+        Some(text) => parse(&text, read_texts),
         None => (Vec::new(), Vec::new()),
     })
+}
+
+/// Returns what a file of texts has. Neither a pipe, which may never end, is read, nor a device.
+fn read_texts(path: &str) -> io::Result<Vec<u8>> {
+    // An end of line for each text, or two.
+    const MOST: u64 = (LLAMA_SIEVE_BAN_MAX_BYTES + 2 * LLAMA_SIEVE_BAN_MAX_TEXTS) as u64;
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other(
+            "it is no file; name one that has the texts",
+        ));
+    }
+    if about.len() > MOST {
+        let n = about.len();
+        return Err(io::Error::other(format!(
+            "it has {n} bytes; {MOST} are read at most"
+        )));
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 impl Extra {
@@ -437,5 +466,28 @@ mod tests {
             assert!(warnings[0].contains(told), "{}", warnings[0]);
             assert!(warnings[0].contains("go without it"));
         }
+    }
+
+    #[test]
+    fn neither_pipes_nor_devices_nor_huge_files_are_read() {
+        let folder = std::env::temp_dir().join(format!("llama-sieve-extra-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("made");
+        let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
+        let pipe = CString::new(path("pipe")).expect("no NUL");
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        std::fs::write(path("huge"), vec![b'a'; 1 << 19]).expect("written");
+        std::fs::write(path("texts"), "a\n").expect("written");
+        for (file, told) in [
+            (path("pipe"), "is no file"),
+            ("/dev/zero".to_owned(), "is no file"),
+            (path("huge"), "524288 bytes"),
+            (path("none"), "No such file"),
+        ] {
+            let error = read_texts(&file).expect_err("it is not read").to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        assert_eq!(read_texts(&path("texts")).expect("a file"), b"a\n");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -357,3 +357,31 @@ print("the end")
 """
     for _ in range(3):
         assert isolated(program) == "the end\n"
+
+
+def test_a_child_that_is_forked_while_another_thread_loads_a_module_loads_it():
+    program = """
+import os, threading, time
+import llama_sieve
+
+def load():
+    llama_sieve.TokenTrie
+
+thread = threading.Thread(target=load)
+thread.start()
+time.sleep(0.002)
+child = os.fork()
+if child == 0:
+    llama_sieve.TokenTrie
+    os._exit(0)
+for _ in range(300):
+    if os.waitpid(child, os.WNOHANG) != (0, 0):
+        print("came back")
+        break
+    time.sleep(0.1)
+else:
+    os.kill(child, 9)
+thread.join()
+"""
+    for _ in range(3):
+        assert isolated(program) == "came back\n"

@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
 use crate::quoted::quoted;
+use crate::write_signals::Blocked;
 
 /// A file of which every line is whole, as far as it was written.
 #[derive(Debug)]
@@ -59,6 +60,7 @@ impl LineFile {
 
     /// Appends a line. Where that fails, what was written of it is taken back, if it can be.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        let _blocked = Blocked::now();
         if let Err(error) = self.file.write_all(line) {
             let _ = self.file.set_len(self.length);
             return Err(error);

@@ -34,7 +34,14 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
     (
         "src",
         &[
-            &["errors", "fault", "last_error", "log", "sync"],
+            &[
+                "errors",
+                "fault",
+                "last_error",
+                "log",
+                "sync",
+                "write_signals",
+            ],
             &["instruction_set", "vocabulary"],
             &["history", "rng"],
             &["candidates", "pool"],

@@ -10,6 +10,8 @@ and tells what it would do for them.
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -234,11 +236,23 @@ _MODULES = {
 }
 
 
+# Held while a module is loaded: a child that is forked meanwhile would wait for ever for the thread
+# that does.
+_loading = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_loading.acquire,
+        after_in_parent=_loading.release,
+        after_in_child=_loading.release,
+    )
+
+
 def __getattr__(name: str) -> Any:
     module = next((module for module, names in _MODULES.items() if name in names), None)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{module}", __name__), name)
+    with _loading:
+        value = getattr(importlib.import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 

@@ -10,7 +10,7 @@ import ctypes
 import os
 from ctypes import c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type
+from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 _HERE = Path(__file__).resolve().parent
 
@@ -324,6 +324,14 @@ def made(handle: Optional[int]) -> int:
     if handle:
         return handle
     raise error_of(library.llama_sieve_last_error_code() or -4)
+
+
+def text_for_c(text: Union[str, bytes], what: str) -> bytes:
+    """The text as C reads it, up to a NUL: there may be none in it."""
+    found = text.encode() if isinstance(text, str) else bytes(text)
+    if b"\0" in found:
+        raise InvalidError(f"{what}: a NUL is in the text")
+    return found
 
 
 def int32(value: int, what: str) -> int:

@@ -7,8 +7,8 @@ from ctypes import c_char_p, c_void_p
 from typing import Any, Iterable
 
 from . import host
-from ._library import check, library, made
-from .grammar import Text, _text, _vocabulary
+from ._library import check, library, made, text_for_c
+from .grammar import Text, _vocabulary
 from .samplers import Sampler
 
 _FOLD_CASE = 1
@@ -28,7 +28,7 @@ class BanStrings(Sampler):
 
     def __init__(self, vocab: Any, texts: Iterable[Text], fold_case: bool = False) -> None:
         host.bound_host()
-        found = [_text(text, "ban") for text in texts]
+        found = [text_for_c(text, "ban") for text in texts]
         array = (c_char_p * len(found))(*found)
         flags = _FOLD_CASE if fold_case else 0
         pointer = ctypes.cast(array, c_void_p)

@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 
 from . import host
 from ._arrays import address, floats, vector
-from ._library import Error, InvalidError, check, error_of, int32, library, made
+from ._library import (
+    Error,
+    InvalidError,
+    check,
+    error_of,
+    int32,
+    library,
+    made,
+    text_for_c,
+)
 from .samplers import Sampler
 
 Text = Union[str, bytes]
@@ -32,18 +41,10 @@ _DEAD = {
 }
 
 
-def _text(text: Text, what: str) -> bytes:
-    """The text for C, which would read it up to a NUL only."""
-    found = text.encode() if isinstance(text, str) else bytes(text)
-    if b"\0" in found:
-        raise InvalidError(f"{what}: a NUL is in the text")
-    return found
-
-
 def _json(value: Any) -> bytes:
     """JSON in a string as it is, or that of a mapping, a bool or a model of pydantic's."""
     if isinstance(value, (str, bytes)):
-        return _text(value, "JSON")
+        return text_for_c(value, "JSON")
     for name in ("model_json_schema", "json_schema"):
         if hasattr(value, name):
             value = getattr(value, name)()
@@ -163,7 +164,7 @@ class Grammar(Constraint):
 
     def __init__(self, vocab: Any, grammar: Text, root: Text = "root") -> None:
         """`root` names the rule that a whole text follows."""
-        super().__init__("grammar", vocab, _text(grammar, "grammar"), _text(root, "root"))
+        super().__init__("grammar", vocab, text_for_c(grammar, "grammar"), text_for_c(root, "root"))
 
 
 class JsonSchema(Constraint):
@@ -195,14 +196,14 @@ class Regex(Constraint):
     """The whole text matches a regular expression, in the syntax of Rust's crate regex."""
 
     def __init__(self, vocab: Any, pattern: Text) -> None:
-        super().__init__("regex", vocab, _text(pattern, "pattern"), 0)
+        super().__init__("regex", vocab, text_for_c(pattern, "pattern"), 0)
 
 
 class Choice(Constraint):
     """The text is one of some strings, in whatever tokens; `TokenTrie` wants given ones."""
 
     def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
-        texts = [_text(value, "value") for value in values]
+        texts = [text_for_c(value, "value") for value in values]
         super().__init__("choice", vocab, (c_char_p * len(texts))(*texts), len(texts))
 
 

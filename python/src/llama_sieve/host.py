@@ -11,7 +11,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Optional, Union
 
-from ._library import Error, InvalidError, NoHostError, check, int32, last_error, library
+from ._library import (
+    Error,
+    InvalidError,
+    NoHostError,
+    check,
+    int32,
+    last_error,
+    library,
+    text_for_c,
+)
 
 KINDS = (
     "greedy",
@@ -126,7 +135,7 @@ def certify(kind: str, build: Optional[int] = None) -> Verdict:
     """
     bound_host()
     number = 0 if build is None else int32(index(build), "build")
-    code = library.llama_sieve_certify_build(kind.encode(), number)
+    code = library.llama_sieve_certify_build(text_for_c(kind, "kind"), number)
     reason = last_error() if code else ""
     if code == 0:
         return Verdict(kind, True, "", code)

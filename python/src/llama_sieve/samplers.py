@@ -15,7 +15,16 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
 from . import host
 from ._held import Held
-from ._library import BusyError, InvalidError, LogitBias, LoopParams, int32, library, made
+from ._library import (
+    BusyError,
+    InvalidError,
+    LogitBias,
+    LoopParams,
+    int32,
+    library,
+    made,
+    text_for_c,
+)
 
 _Sampler = TypeVar("_Sampler", bound="Sampler")
 
@@ -265,7 +274,7 @@ def dry(
 
     `vocab` is a llama_vocab, or what has one as `vocab`; without it there are no breakers.
     """
-    words = [word.encode() for word in breakers]
+    words = [text_for_c(word, "breaker") for word in breakers]
     array = (c_char_p * len(words))(*words)
     types = [c_void_p, c_float, c_float, c_int32, c_int32, c_void_p, c_size_t]
     vocabulary = None if vocab is None else host.pointer(vocab, "vocab")

@@ -27,6 +27,7 @@ from ._library import (
     int32,
     library,
     made,
+    text_for_c,
 )
 
 RANDOM_SEED = 0xFFFFFFFF
@@ -361,7 +362,7 @@ class Sieve(Held):
         `vocab` is a llama_vocab pointer (of ctypes, or an address), or has one as `vocab`; without
         breakers it is not needed.
         """
-        texts = [text.encode() for text in breakers]
+        texts = [text_for_c(text, "breaker") for text in breakers]
         pointer = None
         if texts:
             host.bound_host()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import host
 from ._arrays import address
-from ._library import CacheStats, check, library, made
+from ._library import CacheStats, check, library, made, text_for_c
 from .samplers import Sampler
 
 Payload = Union[str, bytes, Mapping[str, Any]]
@@ -77,7 +77,7 @@ class TokenTrie(Sampler):
     def activate(self, path: str) -> None:
         """Begins the span of the descriptor with this path. NotFoundError where there is none."""
         with self._used() as pointer:
-            check(library.llama_sieve_trie_activate(pointer, path.encode()))
+            check(library.llama_sieve_trie_activate(pointer, text_for_c(path, "path")))
 
     @property
     def active(self) -> bool:
