@@ -162,6 +162,10 @@ fn for_the_validator(schema: &mut Value) {
             if members.get("multipleOf").is_some_and(Value::is_f64) {
                 members.remove("multipleOf");
             }
+            // It takes a template for a reference, which RFC 6570 does not ask for.
+            if members.get("format").and_then(Value::as_str) == Some("uri-template") {
+                members.remove("format");
+            }
             if let Some(Value::String(pattern)) = members.get_mut("pattern") {
                 *pattern = written_out(pattern);
             }
