@@ -3,13 +3,10 @@
 //! An array can be reordered, rewritten and shortened in place, never lengthened: its memory
 //! belongs to the host.
 
-mod by_distance;
-
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::{HEAP, HostOrder, is_replayed};
 use crate::kernels;
 use crate::token::{Token, TokenData};
-pub use by_distance::{ByDistance, Cut};
 
 /// The candidates of one token position.
 #[derive(Debug)]

@@ -6,7 +6,6 @@ use super::{Form, Left, Pool};
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::scratch::{BESIDE, Room};
 use crate::algorithms::{Softmax, Workspace};
-use crate::candidates::ByDistance;
 use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
 use crate::memory;
@@ -41,9 +40,6 @@ pub struct Buffers {
     /// Buffers to sort with, when the array of a pool in order is read.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
-    pub(super) by_distance: ByDistance,
-    /// See `Pool::was_settled`.
-    pub(super) settled: bool,
 }
 
 impl Buffers {
@@ -66,7 +62,6 @@ impl Buffers {
         self.host_order.warm_up(n);
         self.work.warm_up(n);
         self.softmax.warm_up(n);
-        self.by_distance.warm_up(n);
         self.try_reserve(n)
     }
 

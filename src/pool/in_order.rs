@@ -3,13 +3,10 @@
 //! Some samplers sort everything, or as much as they keep, and what comes behind them often asks
 //! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
 //! done to it since then; the array is made of that when it is read.
-//!
-//! Candidates that are ordered by their distance from the entropy are kept likewise. The order of
-//! equally distant ones is found only by replaying both of the host's sorts.
 
 use super::{Buffers, Pool, in_order_of_ids};
 use crate::algorithms::scratch::Room;
-use crate::candidates::{Candidates, Cut};
+use crate::candidates::Candidates;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
@@ -30,14 +27,6 @@ pub enum Part {
     Behind(usize),
     /// In descending order: the first.
     First(First),
-    /// In the order of their distance from the entropy: the first, as this cut leaves them, so many
-    /// of which are [there for sure](Pool::keep_loosely).
-    Nearest {
-        /// Where they end.
-        cut: Cut,
-        /// The number of those that are there for sure.
-        sure: usize,
-    },
 }
 
 /// The first of all tokens in descending order.
@@ -60,7 +49,7 @@ pub struct First {
 pub struct InOrder {
     /// The part that is left.
     pub part: Part,
-    /// The number of tokens left. Of those kept loosely there may be fewer.
+    /// The number of tokens left.
     pub len: usize,
     /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,
@@ -70,13 +59,6 @@ pub struct InOrder {
     pub weighted: bool,
     /// The token chosen after all this.
     pub chosen: Option<Token>,
-}
-
-impl InOrder {
-    /// True if the candidates descend.
-    fn descends(&self) -> bool {
-        !matches!(self.part, Part::Nearest { .. })
-    }
 }
 
 /// True if logits, of which `max` is the largest, stay in order when they are divided by `by`, and
@@ -123,20 +105,6 @@ impl Pool<'_> {
         &self.buffers.first
     }
 
-    /// Keeps the tokens that `cut` finds nearest to the entropy.
-    ///
-    /// Equally near tokens get the host's order when the array is read; until then their ids in
-    /// `kept` are complements (`!id`), which are below 0. The first `sure` tokens, two or more, are
-    /// kept in any case; that order also decides which of the rest are. None of the rest is larger
-    /// than all the others. Nothing may be selected yet.
-    pub fn keep_loosely(&mut self, kept: &[TokenData], sure: usize, cut: Cut) {
-        let (n, max) = (self.len(), self.max());
-        self.defer(Part::Nearest { cut, sure }, kept.len(), max);
-        self.buffers.by_distance.warm_up(n);
-        self.buffers.array.clear();
-        self.buffers.array.extend_from_slice(kept);
-    }
-
     fn defer(&mut self, part: Part, len: usize, first: f32) {
         let n = self.logits.len();
         // Whether somebody looks or not, a vocabulary of this size has warmed up.
@@ -153,17 +121,6 @@ impl Pool<'_> {
         });
     }
 
-    /// Returns the candidates [kept loosely](Self::keep_loosely), divided where that was asked for.
-    pub fn loose(&mut self) -> &mut [TokenData] {
-        &mut self.buffers.array
-    }
-
-    /// True if the array of the candidates kept loosely has been read, here or in a pool before
-    /// with the same buffers, since the last call.
-    pub fn was_settled(&mut self) -> bool {
-        std::mem::take(&mut self.buffers.settled)
-    }
-
     /// Returns the deferred operations, if the candidates are in order, their array has not been
     /// read, and nothing was chosen among them.
     pub fn order(&self) -> Option<InOrder> {
@@ -172,7 +129,7 @@ impl Pool<'_> {
 
     /// Divides the logits in order by `by`, if that can wait: it [keeps their
     /// order](division_keeps_order), and they have not been divided. `weighted`: then computes the
-    /// probabilities again, in `double`, of all that descend. Says whether it did.
+    /// probabilities again, in `double`. Says whether it did.
     pub fn divide_in_order(&mut self, by: f32, weighted: bool) -> bool {
         let Some(order) = self.order.as_mut().filter(|order| order.chosen.is_none()) else {
             return false;
@@ -183,9 +140,6 @@ impl Pool<'_> {
         }
         order.divisor = by;
         order.weighted = weighted;
-        if !order.descends() {
-            kernels::divide_logits(&mut self.buffers.array, by);
-        }
         true
     }
 
@@ -202,23 +156,15 @@ impl Pool<'_> {
     pub(super) fn settle_order(&mut self, order: InOrder) {
         match order.part {
             Part::First(first) => self.write_first(first),
-            Part::Behind(_) | Part::Nearest { .. } => self.fill(),
+            Part::Behind(_) => self.fill(),
         }
         let buffers = &mut *self.buffers;
         let sorted = matches!(order.part, Part::First(_));
         let mut candidates = Candidates::new(&mut buffers.array, sorted);
         let (host_order, work) = (&mut buffers.host_order, &mut buffers.work);
-        match order.part {
-            Part::First(_) => {}
-            Part::Behind(dropped) => {
-                candidates.sort_with_softmax(host_order, work);
-                candidates.drop_front(dropped);
-            }
-            Part::Nearest { cut, .. } => {
-                buffers.settled = true;
-                let by_distance = &mut buffers.by_distance;
-                by_distance.keep(&mut candidates, (host_order, work), cut);
-            }
+        if let Part::Behind(dropped) = order.part {
+            candidates.sort_with_softmax(host_order, work);
+            candidates.drop_front(dropped);
         }
         let (dropped, sorted) = (candidates.dropped(), candidates.is_sorted());
         let data = candidates.as_mut_slice();

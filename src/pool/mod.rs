@@ -159,8 +159,7 @@ impl<'a> Pool<'a> {
         self.leave()
     }
 
-    /// The number of candidates left. Of those [kept loosely](Self::keep_loosely) there may be
-    /// fewer, two at least.
+    /// The number of candidates left.
     pub fn len(&self) -> usize {
         match self.form {
             Form::Logits | Form::Masked | Form::Column => {

@@ -118,10 +118,6 @@ impl Pool<'_> {
 
     /// The number of candidates left that are not masked.
     pub fn unmasked(&mut self) -> usize {
-        if let Some(Part::Nearest { .. }) = self.order.map(|order| order.part) {
-            // How many are kept may be open.
-            self.array();
-        }
         if let Form::Array { start, len, .. } = self.form {
             let data = self.buffers.array.get(start..start + len);
             let logits = data.unwrap_or_default().iter().map(|c| c.logit);
@@ -139,7 +135,7 @@ impl Pool<'_> {
         match self.order.map(|order| order.part) {
             Some(Part::Behind(dropped)) => unmasked - dropped,
             Some(Part::First(first)) => unmasked.min(first.n),
-            Some(Part::Nearest { .. }) | None => unmasked,
+            None => unmasked,
         }
     }
 }

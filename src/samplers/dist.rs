@@ -178,23 +178,6 @@ impl Dist {
         Token::try_from(place?).ok()
     }
 
-    /// Draws from candidates that were [kept loosely](Pool::keep_loosely), of which the first
-    /// `sure` are certain. `None` if rounding, or the order of equally near candidates, could
-    /// change the result.
-    fn draw_loosely(&mut self, pool: &mut Pool<'_>, sure: usize, draw: f64) -> Option<()> {
-        self.softmax.warm_up(0);
-        let data = pool.loose();
-        let most = self.softmax.exponentiate(data, false);
-        let doubtful = data.iter().skip(sure).map(|c| f64::from(c.p));
-        let least = most - doubtful.sum::<f64>();
-        // But among equally near ones, the sums of the built-in are over the same terms in another
-        // order.
-        let choose = |sum| self.softmax.choose(data, sum, draw, |data| data.len());
-        let chosen = choose(most);
-        let token = data.get(chosen).filter(|_| chosen == choose(least))?.id;
-        pool.has(token).then(|| pool.choose_in_order(token))
-    }
-
     fn draw_in_place(&mut self, data: &mut [TokenData], sorted: bool, draw: f64) -> usize {
         let sum = self.softmax.exponentiate(data, sorted);
         let exactly = |data: &[TokenData]| choose_in_order(data, |c| c.p, draw);
@@ -290,15 +273,10 @@ impl Dist {
             Some((order, Part::First(first))) => {
                 self.draw_first(pool, order, first, draw).is_some()
             }
-            Some((_, Part::Nearest { sure, .. })) => self.draw_loosely(pool, sure, draw).is_some(),
             None => pool.is_whole() && self.draw_of_whole(pool, draw),
         };
         if !done {
             pool.apply(|candidates| self.choose(candidates, draw));
-        }
-        if !done && order.is_some() {
-            // By chance alone.
-            pool.was_settled();
         }
     }
 

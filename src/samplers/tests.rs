@@ -136,10 +136,14 @@ fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_logits_need_no_array_of_the_vocabulary() {
-    for logits in [logits(60.0), logits(12.0)] {
+    for (range, keeps_many) in [(60.0, false), (12.0, true)] {
+        let logits = logits(range);
         for (name, chain) in chains() {
             let bytes = compare_ways(name, chain, &logits);
-            assert!(bytes < N * size_of::<TokenData>(), "{name}: {bytes} bytes");
+            // Of thousands that it keeps some are equally near to the entropy.
+            let has_ties = keeps_many && name == "typical";
+            let made = bytes >= N * size_of::<TokenData>();
+            assert_eq!(made, has_ties, "{name}: {bytes} bytes");
         }
     }
 }

@@ -13,10 +13,8 @@
 //! of these. Within the distance of those next below all are known; it is shortened to what their
 //! probabilities prove, and only what is as near is ranked. Only where a tie stands among what is
 //! kept, or at the cut, both sorts are replayed.
-//!
-//! Straight from logits not even then: bounds of the sum, whatever the order of those that are
-//! tied, decide the cut, and the pool puts them in order when somebody looks (see
-//! [`Pool::keep_loosely`]). But where many are tied, a draw soon falls on one of them.
+
+mod by_distance;
 
 use std::ffi::CStr;
 use std::hint::black_box;
@@ -27,14 +25,14 @@ use crate::algorithms::argsort::Ranking;
 use crate::algorithms::descending_sum::{DescendingSum, Taken};
 use crate::algorithms::host_order::{HostOrder, is_easy, overflows};
 use crate::algorithms::{Scratch, Workspace};
-use crate::candidates::{ByDistance, Candidates, Cut};
+use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
-use crate::kernels::layout::binade;
 use crate::pool::Pool;
 use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
+use by_distance::{ByDistance, Cut};
 
 /// Keeps the locally typical candidates, most typical first.
 #[derive(Debug)]
@@ -57,9 +55,6 @@ pub struct Typical {
     tied: bool,
     /// True if there was an array. Only a guess, for speed.
     began: bool,
-    /// The number of arrays from here on that are better put in order at once. Only a guess, for
-    /// speed.
-    strictly: u32,
 }
 
 clone_by_field!(Typical {
@@ -75,8 +70,7 @@ clone_by_field!(Typical {
     picked,
     ps,
     tied,
-    began,
-    strictly
+    began
 });
 
 /// Returns the condition of the most typical candidates: as few as exceed `p`, at least `min_keep`.
@@ -107,7 +101,6 @@ impl Typical {
             ps: Scratch::default(),
             tied: false,
             began: false,
-            strictly: 0,
         })
     }
 
@@ -124,7 +117,7 @@ impl Typical {
         self.warm_up(data.len());
         let beside = self.beside();
         let sum = self.descending.sum(data, beside);
-        let Some((kept, _)) = self.rank_kept(data.len(), sum, false) else {
+        let Some(kept) = self.rank_kept(data.len(), sum) else {
             return false;
         };
         self.keep_ranked(candidates, kept);
@@ -135,12 +128,7 @@ impl Typical {
     // In bounds: `kept` is at most the number of what was ranked, which are places of what was
     // taken.
     fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        if pool.was_settled() {
-            self.strictly = STRICTLY;
-        }
-        let loosely = self.strictly == 0 && pool.selected().is_none();
-        self.strictly = self.strictly.saturating_sub(1);
-        if (self.tied && !loosely) || has_own_entropy() {
+        if self.tied || has_own_entropy() {
             return false;
         }
         let Some((logits, max)) = pool.contiguous_numbers() else {
@@ -150,23 +138,12 @@ impl Typical {
         self.warm_up(n);
         let beside = self.beside();
         let sum = self.descending.sum_of_logits(logits, max, beside);
-        let Some((kept, sure)) = self.rank_kept(n, sum, loosely) else {
+        let Some(kept) = self.rank_kept(n, sum) else {
             return false;
         };
         let ranked = ranked(self.descending.taken(), &self.near[..kept], &self.ps);
         self.kept.extend(ranked);
-        match sure {
-            Some(sure) => {
-                let (sure, doubtful) = self.kept.split_at(sure);
-                // Exponentials are relative to the largest logit.
-                if kernels::max_logit(doubtful, false) > kernels::max_logit(sure, false) {
-                    self.tied = true;
-                    return false;
-                }
-                pool.keep_loosely(&self.kept, sure.len(), self.cut);
-            }
-            None => pool.keep(&self.kept, false),
-        }
+        pool.keep(&self.kept, false);
         true
     }
 
@@ -175,24 +152,14 @@ impl Typical {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }
 
-    /// Ranks what is to be kept of `n` candidates, given the sum of all exponentials. Gives how
-    /// many there are, and if some are tied how many for sure, if it could without sorting.
-    fn rank_kept(
-        &mut self,
-        n: usize,
-        sum: Option<f32>,
-        loosely: bool,
-    ) -> Option<(usize, Option<usize>)> {
+    /// Ranks what is to be kept of `n` candidates, given the sum of all exponentials. Returns how
+    /// many there are; `None` where that takes a sort of all.
+    fn rank_kept(&mut self, n: usize, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let entropy = self.descending.entropy(sum)?;
         let reach = self.take_enough(n, sum, entropy, self.beside());
-        let nearest = match self.rank_nearest(reach) {
-            Nearest::Tied if loosely => self.cut_loosely(reach),
-            nearest => nearest,
-        };
-        match nearest {
-            Nearest::Distinct(kept) => Some((kept, None)),
-            Nearest::Loose { kept, sure } => Some((kept, Some(sure))),
+        match self.rank_nearest(reach) {
+            Nearest::Distinct(kept) => Some(kept),
             Nearest::Tied => {
                 self.tied = true;
                 None
@@ -289,51 +256,6 @@ impl Typical {
         Nearest::Beyond
     }
 
-    /// Finds how many of the nearest ranked candidates it takes for their sum to exceed `p`, if
-    /// some are equally near. The places of those are left in `near` as complements (`!place`).
-    /// Which of the last of them are kept may stay open.
-    // In bounds: ranked are places of what is taken; there are as many distances, each of which
-    // belongs to one group.
-    fn cut_loosely(&mut self, reach: f32) -> Nearest {
-        let taken = self.descending.taken();
-        self.ps.clear();
-        self.ps
-            .extend(self.near.iter().map(|&i| taken.ps[i as usize]));
-        let enough = enough(self.cut);
-        let mut sums = (0.0, 0.0);
-        let (mut seen, mut tied) = (0, 0);
-        for equals in self.ranking.sorted().chunk_by(|a, b| a == b) {
-            let group = seen..seen + equals.len();
-            let ps = &mut self.ps[group.clone()];
-            let (before, mut sure) = (sums, group.end);
-            sums = add_in_any_order(before, ps);
-            let ends = enough.at(sums.1, group.end);
-            if ps.len() > 1 {
-                tied += ps.len();
-                if tied > FEW_TIED.max(seen / 8) || ps.len() > FEW_TIED {
-                    self.strictly = STRICTLY;
-                    return Nearest::Tied;
-                }
-                let places = &mut self.near[group.clone()];
-                places.iter_mut().for_each(|place| *place = !*place);
-                if ends {
-                    let are_enough =
-                        |ps: &[f32]| enough.at(add_in_any_order(before, ps).1, group.end - 1);
-                    sure = seen + sure_first(ps, places, are_enough);
-                }
-            }
-            seen = group.end;
-            if ends {
-                let is_known = enough.at(sums.0, seen) && -equals[0] < reach && sure > 1;
-                return match is_known {
-                    true => Nearest::Loose { kept: seen, sure },
-                    false => Nearest::Tied,
-                };
-            }
-        }
-        Nearest::Beyond
-    }
-
     /// Keeps the first `n` of the ranked candidates.
     // In bounds: `n` is at most the number of what was ranked, which are places of what was taken,
     // and those of the candidates.
@@ -363,8 +285,7 @@ impl Typical {
     }
 }
 
-/// Candidates of these places and probabilities, with places of the array for ids. The complement
-/// of a place gives that of the id.
+/// Candidates of these places and probabilities, with places of the array for ids.
 // In bounds: the caller has ranked places of what was taken.
 fn ranked<'a>(
     taken: Taken<'a>,
@@ -374,11 +295,9 @@ fn ranked<'a>(
     touch(taken.indices);
     touch(taken.logits);
     places.iter().zip(ps).map(move |(&i, &p)| {
-        // All bits, or none.
-        let complement = (i as i32) >> 31;
-        let i = (i ^ complement as u32) as usize;
+        let i = i as usize;
         TokenData {
-            id: taken.indices[i] as Token ^ complement,
+            id: taken.indices[i] as Token,
             logit: taken.logits[i],
             p,
         }
@@ -390,10 +309,7 @@ enum Nearest {
     /// The number of candidates kept, of which no two, nor the first that is not kept, are equally
     /// near.
     Distinct(usize),
-    /// Some candidates are equally near. At most `kept` are kept, and the first `sure` of these for
-    /// sure.
-    Loose { kept: usize, sure: usize },
-    /// Two candidates are equally near, or too much is open.
+    /// Two candidates are equally near.
     Tied,
     /// The probabilities within reach are not enough.
     Beyond,
@@ -403,57 +319,11 @@ fn is_tied(pair: &[f32]) -> bool {
     matches!(pair, [a, b] if a == b)
 }
 
-/// Returns bounds of the sums that `low` and `high` become with these terms, whatever their order.
-fn add_in_any_order((low, high): (f32, f32), ps: &[f32]) -> (f32, f32) {
-    if let [p] = ps {
-        return (low + p, high + p);
-    }
-    let [low_after, high_after] = [low, high].map(|sum| ps.iter().fold(sum, |sum, p| sum + p));
-    // Within a binade each term is rounded by itself, unless it is half-way between two multiples
-    // of the unit.
-    let c = binade(low);
-    let odd = c.next_up();
-    let by_itself = |&p: &f32| (c + p) - c == (odd + p) - odd;
-    if high_after < 2.0 * c && ps.iter().all(by_itself) {
-        return (low_after, high_after);
-    }
-    // Each addition, in one order and in another, is wrong by half a unit at most. The units of the
-    // one may be twice those of the other.
-    let wider = 2 * ps.len();
-    (
-        (0..wider).fold(low_after, |sum, _| sum.next_down()),
-        (0..wider).fold(high_after, |sum, _| sum.next_up()),
-    )
-}
-
-/// Moves to the front those of some equally near candidates that are kept in every order, because
-/// the others are not enough without them. Returns how many there are.
-// In bounds: the caller has two or more, with a place for each; `sure` does not overtake `i`.
-fn sure_first(ps: &mut [f32], places: &mut [u32], are_enough: impl Fn(&[f32]) -> bool) -> usize {
-    let last = ps.len() - 1;
-    let mut sure = 0;
-    for i in 0..=last {
-        ps.swap(i, last);
-        let is_sure = !are_enough(&ps[..last]);
-        ps.swap(i, last);
-        if is_sure {
-            ps.swap(sure, i);
-            places.swap(sure, i);
-            sure += 1;
-        }
-    }
-    sure
-}
-
 /// The share of the probability beyond `p` that is not taken at first.
 const BESIDE: f32 = 0.35;
 /// The number of times that a distance is shortened: each takes a pass of 8 bytes per selected
 /// candidate, and spares the ranking of some.
 const SHORTENINGS: usize = 3;
-/// Among more, as in half precision, a draw soon falls on one that is tied.
-const FEW_TIED: usize = 64;
-/// The number of arrays that are put in order at once where leaving it open was of no use.
-const STRICTLY: u32 = 63;
 
 /// Reads an array in order that will be read in none: so it comes into the cache in half the time.
 fn touch<T: Copy>(xs: &[T]) {

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use super::Candidates;
 use crate::algorithms::Workspace;
 use crate::algorithms::host_order::sort::{Wanted, sort_numbers};
 use crate::algorithms::host_order::{HostOrder, Item, any_equal, item, place, write_items};
 use crate::algorithms::scratch::{Room, room};
+use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::per_thread::lent_per_thread;
@@ -16,11 +16,11 @@ use crate::token::{Token, TokenData};
 
 /// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub(super) struct Cut {
     /// The probability that the candidates kept exceed together, as few as do.
-    pub p: f32,
+    pub(super) p: f32,
     /// The least number of candidates kept.
-    pub min_keep: usize,
+    pub(super) min_keep: usize,
 }
 
 /// The number of distances that are found at once, on the stack.
@@ -28,7 +28,7 @@ const PART: usize = 512;
 
 /// Buffers for this.
 #[derive(Clone, Debug, Default)]
-pub struct ByDistance {
+pub(super) struct ByDistance {
     /// The distances, by rank, as the logits descend.
     scores: Vec<Item>,
     /// The ranks of what is kept, nearest first.
@@ -44,7 +44,7 @@ impl ByDistance {
     /// near. `order` and `work` lend their buffers.
     // In bounds: what is kept are ranks, of which there is one for each candidate, as of
     // probabilities.
-    pub fn keep(
+    pub(super) fn keep(
         &mut self,
         candidates: &mut Candidates<'_>,
         (order, work): (&mut HostOrder, &mut Workspace),
