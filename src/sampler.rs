@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::pool::Pool;
+use crate::pool::{Form, InOrder, Pool, Whole};
 use crate::token::Token;
 
 /// The answer that a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
@@ -61,7 +61,26 @@ pub trait Sampler: Clone + Send + 'static {
     /// Does to a pool what [`apply`](Self::apply) does to an array of the same candidates. Where
     /// there is no quicker way the pool becomes that array.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        pool.apply(|candidates| self.apply(candidates));
+        let is_done = match pool.form() {
+            Form::Whole(whole) => self.narrow_whole(whole),
+            Form::InOrder(tokens) => self.narrow_in_order(tokens),
+            Form::Array => false,
+        };
+        if !is_done {
+            pool.apply(|candidates| self.apply(candidates));
+        }
+    }
+
+    /// Does to all tokens of a vocabulary what [`apply`](Self::apply) does to an array of them.
+    /// Returns false, with nothing done, where it takes the array.
+    fn narrow_whole(&mut self, _whole: Whole<'_, '_>) -> bool {
+        false
+    }
+
+    /// Does to tokens in descending order what [`apply`](Self::apply) does to an array of them.
+    /// Returns false, with nothing done, where it takes the array.
+    fn narrow_in_order(&mut self, _tokens: InOrder<'_, '_>) -> bool {
+        false
     }
 
     /// Makes room in the buffers for whatever `n` candidates can take: however few of them are

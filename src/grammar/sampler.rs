@@ -555,10 +555,10 @@ impl Core {
             return;
         }
         if self.dead.is_none()
-            && pool.is_whole()
+            && let Some(mut whole) = pool.whole()
             && let Ok(mask) = self.current_mask()
         {
-            return pool.mask(mask.words());
+            return whole.mask(mask.words());
         }
         pool.apply(|candidates| self.apply(candidates));
     }

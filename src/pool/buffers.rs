@@ -2,7 +2,7 @@
 
 use std::collections::TryReserveError;
 
-use super::{Form, Left, Pool};
+use super::{Left, Pool, Source, State};
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::scratch::{BESIDE, Room};
 use crate::algorithms::{Softmax, Workspace};
@@ -21,20 +21,26 @@ pub(super) struct Edit {
 /// The most edits that are kept beside the logits; more are made in a copy of all.
 pub(super) const MOST_EDITS: usize = 512;
 
-/// The memory of pools, reused from one to the next. Grows, never shrinks.
+/// The changes of a pool to the logits of a vocabulary.
 #[derive(Debug, Default)]
-pub struct Buffers {
+pub(super) struct Changes {
     /// By rising token, each once.
     pub(super) edits: Vec<Edit>,
     /// The bitmap of the tokens that a masked pool lets through, as many words as the vocabulary
     /// takes.
     pub(super) allowed: Vec<u64>,
     pub(super) column: Vec<f32>,
+}
+
+/// The memory of pools, reused from one to the next. Grows, never shrinks.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    pub(super) changes: Changes,
     pub(super) maxima: Vec<f32>,
     pub(super) array: Vec<TokenData>,
     pub(super) collected: Vec<TokenData>,
     pub(super) picked: Vec<f32>,
-    /// See `Pool::first_logits`.
+    /// See `InOrder::first_logits`.
     pub(super) first: Vec<f32>,
     pub(super) softmax: Softmax,
     /// Buffers to sort with, when the array of a pool in order is read.
@@ -46,9 +52,9 @@ impl Buffers {
     /// Makes room for what a vocabulary of `n` tokens can take, so that however many candidates
     /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
-        reserve(&mut self.edits, MOST_EDITS)?;
-        reserve(&mut self.allowed, n.div_ceil(64))?;
-        reserve(&mut self.column, n)?;
+        reserve(&mut self.changes.edits, MOST_EDITS)?;
+        reserve(&mut self.changes.allowed, n.div_ceil(64))?;
+        reserve(&mut self.changes.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
         reserve(&mut self.array, n)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
@@ -59,17 +65,22 @@ impl Buffers {
 
     /// Makes room for what reading the array of candidates in order can take, too.
     pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
+        self.warm_up_to_sort(n);
+        self.try_reserve(n)
+    }
+
+    /// Makes room for what sorting `n` candidates can take.
+    pub(super) fn warm_up_to_sort(&mut self, n: usize) {
         self.host_order.warm_up(n);
         self.work.warm_up(n);
         self.softmax.warm_up(n);
-        self.try_reserve(n)
     }
 
     /// Bytes of the candidates' buffers.
     pub fn bytes(&self) -> usize {
-        self.edits.capacity() * size_of::<Edit>()
-            + self.allowed.capacity() * size_of::<u64>()
-            + (self.column.capacity()
+        self.changes.edits.capacity() * size_of::<Edit>()
+            + self.changes.allowed.capacity() * size_of::<u64>()
+            + (self.changes.column.capacity()
                 + self.maxima.capacity()
                 + self.picked.capacity()
                 + self.first.capacity())
@@ -80,47 +91,47 @@ impl Buffers {
     /// A copy of what a pool that was [left alone](Pool::leave_alone) has in them.
     pub fn of_left(&self, left: Option<Left>) -> Self {
         let mut copy = Self::default();
-        match left.map(|left| left.form) {
-            Some(Form::Array { .. }) => copy.array.clone_from(&self.array),
-            Some(Form::Column) => copy.column.clone_from(&self.column),
-            Some(Form::Masked) => {
-                copy.edits.clone_from(&self.edits);
-                copy.allowed.clone_from(&self.allowed);
+        match left.map(|left| (left.state, left.source)) {
+            Some((State::Array { .. }, _)) => copy.array.clone_from(&self.array),
+            Some((_, Source::Column)) => copy.changes.column.clone_from(&self.changes.column),
+            Some((_, Source::Masked)) => {
+                copy.changes.edits.clone_from(&self.changes.edits);
+                copy.changes.allowed.clone_from(&self.changes.allowed);
             }
-            Some(Form::Logits) | None => {}
+            Some((_, Source::Given)) | None => {}
         }
         copy
     }
 
     /// The candidates of a pool that was [left alone](Pool::leave_alone), as an array.
     pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
-        if !matches!(left.form, Form::Array { .. }) {
+        if !matches!(left.state, State::Array { .. }) {
             // Before anything is taken: what is left stays whole without memory for it.
             reserve(&mut self.array, left.n).unwrap_or_else(memory::exhausted);
-            let mut column = std::mem::take(&mut self.column);
+            let mut column = std::mem::take(&mut self.changes.column);
             // Of one that is masked the logits do not matter.
             column.resize(left.n, 0.0);
-            let form = match left.form {
-                Form::Column => Form::Logits,
-                form => form,
+            let source = match left.source {
+                Source::Column => Source::Given,
+                source => source,
             };
-            let whole = Left { form, ..*left };
+            let whole = Left { source, ..*left };
             if let Some(mut pool) = Pool::resume(Logits::F32(&column), self, whole) {
                 pool.array();
                 *left = pool.leave();
             }
-            self.column = column;
+            self.changes.column = column;
         }
         self.array_of(*left)
     }
 
     /// The candidates of a pool that was left as an array; of another, none.
     pub fn array_of(&self, left: Left) -> &[TokenData] {
-        match left.form {
-            Form::Array { start, len, .. } => {
+        match left.state {
+            State::Array { start, len, .. } => {
                 self.array.get(start..start + len).unwrap_or_default()
             }
-            Form::Logits | Form::Masked | Form::Column => &[],
+            State::Whole | State::Weighted(_) | State::InOrder(..) => &[],
         }
     }
 }

@@ -1,23 +1,22 @@
-//! The candidates that decide which ones a top-k keeps.
+//! The candidates that decide which ones are the k largest, as the host finds them.
 //!
 //! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
 //! root enters it. Those that ever enter are a shorter array on which it does exactly what it does
 //! on the whole one, equal logits included (see `host_order`).
 //! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
 
-use super::{Buffers, Pool};
+use super::{Buffers, Tokens};
 use crate::algorithms::host_order::{self, HEAP};
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::GROUP;
 use crate::kernels::scan::count_at_least;
 use crate::token::{TokenData, comparable};
 
-/// Methods of a pool that [is whole](Pool::is_whole).
-impl Pool<'_> {
+impl Tokens<'_> {
     /// Returns some candidates, in order, of which the host's partial sort leaves the same first
     /// `k` as of all; `None` where these are not found, or are not few.
     pub fn contenders(&mut self, k: usize) -> Option<&[TokenData]> {
-        let n = self.len();
+        let n = self.n_vocab();
         let max = self.max();
         if k == 0 || k >= n / FEW || !max.is_finite() || host_order::overflows(max) {
             return None;
@@ -131,7 +130,7 @@ impl Pool<'_> {
 
     fn collected_if_few(&self) -> Option<&[TokenData]> {
         let collected = &self.buffers.collected[..];
-        (collected.len() <= self.len() / 2).then_some(collected)
+        (collected.len() <= self.n_vocab() / 2).then_some(collected)
     }
 
     /// Collects all candidates of the first `blocks`.

@@ -4,8 +4,10 @@
 //! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
 //! done to it since then; the array is made of that when it is read.
 
-use super::{Buffers, Pool, in_order_of_ids};
-use crate::algorithms::scratch::Room;
+use std::ops::{Deref, DerefMut};
+
+use super::tokens::Tokens;
+use super::{Buffers, Pool, State};
 use crate::candidates::Candidates;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
@@ -13,19 +15,18 @@ use crate::token::{Token, TokenData};
 /// The type of the sum in the softmax probabilities that a draw leaves to all candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// A sum in `double`, as in dist.
+    /// A sum in `double`.
     Double,
-    /// A sum in `float`, as in adaptive-p.
+    /// A sum in `float`, in the order of the candidates.
     Float,
 }
 
-/// The part of all tokens that is left in order.
+/// The part of all tokens that is left in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// In descending order, with softmax probabilities that are summed in this order: all but the
-    /// first so many.
+    /// With softmax probabilities that are summed in this order: all but the first so many.
     Behind(usize),
-    /// In descending order: the first.
+    /// The first.
     First(First),
 }
 
@@ -46,19 +47,25 @@ pub struct First {
 /// The deferred operations on all tokens of a vocabulary, beginning with their softmax
 /// probabilities and a sort.
 #[derive(Clone, Copy, Debug)]
-pub struct InOrder {
+pub struct Order {
     /// The part that is left.
     pub part: Part,
-    /// The number of tokens left.
-    pub len: usize,
     /// The largest logit that is left, before the division, or a larger one.
     pub first: f32,
     /// The number that the logits were divided by.
     pub divisor: f32,
     /// True if the probabilities were computed again after that, in `double`.
-    pub weighted: bool,
-    /// The token chosen after all this.
-    pub chosen: Option<Token>,
+    pub(super) weighted: bool,
+}
+
+impl Order {
+    /// The number of tokens left, of `n_vocab`.
+    pub(super) fn len(&self, n_vocab: usize) -> usize {
+        match self.part {
+            Part::Behind(dropped) => n_vocab - dropped,
+            Part::First(first) => first.n,
+        }
+    }
 }
 
 /// True if logits, of which `max` is the largest, stay in order when they are divided by `by`, and
@@ -67,103 +74,93 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
 
-/// Methods of a pool that [is whole](Pool::is_whole), until one of these has been called, or that
-/// [is in order](Pool::order).
-impl Pool<'_> {
-    /// Defers three operations until the array is read: sorting all candidates, computing their
-    /// softmax probabilities, and dropping the first `dropped`. `first` is the logit of the first
-    /// candidate that stays. No candidate may be selected yet: a selection is an index, which the
-    /// sort would invalidate.
-    pub fn put_in_order(&mut self, dropped: usize, first: f32) {
-        let len = self.len() - dropped;
-        self.defer(Part::Behind(dropped), len, first);
+/// Tokens in descending order, of which nothing is chosen and whose array has not been read. What
+/// changes the form takes it by value.
+#[derive(Debug)]
+pub struct InOrder<'p, 'a> {
+    pool: &'p mut Pool<'a>,
+    /// The operations that are deferred.
+    pub order: Order,
+}
+
+impl<'a> Deref for InOrder<'_, 'a> {
+    type Target = Tokens<'a>;
+
+    fn deref(&self) -> &Tokens<'a> {
+        &self.pool.tokens
+    }
+}
+
+impl<'a> DerefMut for InOrder<'_, 'a> {
+    fn deref_mut(&mut self) -> &mut Tokens<'a> {
+        &mut self.pool.tokens
+    }
+}
+
+impl<'p, 'a> InOrder<'p, 'a> {
+    /// The form of a pool in this order.
+    pub(super) fn of(pool: &'p mut Pool<'a>, order: Order) -> Self {
+        Self { pool, order }
     }
 
-    /// Keeps the first candidates in descending order, with their probabilities, and sorts these as
-    /// soon as the array is read. `max` is the largest logit, which is finite; no logit is NaN.
-    /// `logits` are those of these candidates, and perhaps of some more, in order; they are
-    /// exchanged for others. Nothing has been chosen.
-    pub fn keep_first(&mut self, first: First, max: f32, logits: &mut Vec<f32>) {
-        std::mem::swap(&mut self.buffers.first, logits);
-        self.defer(Part::First(first), first.n, max);
+    /// The number of tokens left.
+    #[allow(clippy::len_without_is_empty)] // Some are.
+    pub fn len(&self) -> usize {
+        self.order.len(self.n_vocab())
     }
 
-    /// Keeps fewer of the [first](Self::keep_first) candidates, which have not been divided: `n`,
-    /// of which the last has the logit `last`.
-    pub fn keep_fewer(&mut self, n: usize, last: f32) {
-        let Some(order) = &mut self.order else {
-            return;
-        };
-        if let Part::First(first) = &mut order.part {
-            (first.n, first.last, order.len) = (n, last, n);
+    /// Keeps fewer of the [first](super::Whole::keep_first) candidates, which have not been
+    /// divided: `n`, of which the last has the logit `last`.
+    pub fn keep_fewer(self, n: usize, last: f32) {
+        if let State::InOrder(order, _) = &mut self.pool.state
+            && let Part::First(first) = &mut order.part
+        {
+            (first.n, first.last) = (n, last);
         }
     }
 
-    /// Returns the logits that came with the [first](Self::keep_first) candidates, before the
-    /// division.
+    /// Returns the logits that came with the [first](super::Whole::keep_first) candidates, before
+    /// the division.
     pub fn first_logits(&self) -> &[f32] {
         &self.buffers.first
     }
 
-    fn defer(&mut self, part: Part, len: usize, first: f32) {
-        let n = self.logits.len();
-        // Whether somebody looks or not, a vocabulary of this size has warmed up.
-        self.buffers.host_order.warm_up(n);
-        self.buffers.work.warm_up(n);
-        self.buffers.softmax.warm_up(n);
-        self.order = Some(InOrder {
-            part,
-            len,
-            first,
-            divisor: 1.0,
-            weighted: false,
-            chosen: None,
-        });
-    }
-
-    /// Returns the deferred operations, if the candidates are in order, their array has not been
-    /// read, and nothing was chosen among them.
-    pub fn order(&self) -> Option<InOrder> {
-        self.order.filter(|order| order.chosen.is_none())
-    }
-
-    /// Divides the logits in order by `by`, if that can wait: it [keeps their
-    /// order](division_keeps_order), and they have not been divided. `weighted`: then computes the
-    /// probabilities again, in `double`. Says whether it did.
-    pub fn divide_in_order(&mut self, by: f32, weighted: bool) -> bool {
-        let Some(order) = self.order.as_mut().filter(|order| order.chosen.is_none()) else {
-            return false;
-        };
-        let can_wait = division_keeps_order(order.first, by);
-        if !can_wait || order.divisor != 1.0 || order.weighted {
+    /// Divides the logits by `by`, if that can wait: it [keeps their order](division_keeps_order),
+    /// and they have not been divided. `weighted`: then computes the probabilities again, in
+    /// `double`. Says whether it did.
+    pub fn divide(self, by: f32, weighted: bool) -> bool {
+        let Order { first, divisor, .. } = self.order;
+        if !division_keeps_order(first, by) || divisor != 1.0 || self.order.weighted {
             return false;
         }
-        order.divisor = by;
-        order.weighted = weighted;
+        let order = Order {
+            divisor: by,
+            weighted,
+            ..self.order
+        };
+        self.pool.state = State::InOrder(order, None);
         true
     }
 
-    /// Chooses a token that is left in order, and gives each its softmax probability, as soon as
-    /// the array is read.
-    pub fn choose_in_order(&mut self, token: Token) {
-        if let Some(order) = &mut self.order {
-            order.chosen = Some(token);
-            self.weights = Some(Weights::Double);
-        }
+    /// Chooses a token that is left, and gives each its softmax probability, as soon as the array
+    /// is read.
+    pub fn choose(self, token: Token) {
+        self.pool.state = State::InOrder(self.order, Some(token));
     }
+}
 
+impl Pool<'_> {
     /// Makes the array of the tokens that are left, as what was deferred leaves them.
-    pub(super) fn settle_order(&mut self, order: InOrder) {
+    pub(super) fn settle_order(&mut self, order: Order, chosen: Option<Token>) {
         match order.part {
-            Part::First(first) => self.write_first(first),
-            Part::Behind(_) => self.fill(),
+            Part::First(first) => self.tokens.write_first(first),
+            Part::Behind(_) => self.tokens.fill(),
         }
-        let buffers = &mut *self.buffers;
+        let buffers = &mut *self.tokens.buffers;
         let sorted = matches!(order.part, Part::First(_));
         let mut candidates = Candidates::new(&mut buffers.array, sorted);
-        let (host_order, work) = (&mut buffers.host_order, &mut buffers.work);
         if let Part::Behind(dropped) = order.part {
-            candidates.sort_with_softmax(host_order, work);
+            candidates.sort_with_softmax(&mut buffers.host_order, &mut buffers.work);
             candidates.drop_front(dropped);
         }
         let (dropped, sorted) = (candidates.dropped(), candidates.is_sorted());
@@ -174,7 +171,7 @@ impl Pool<'_> {
         if order.weighted {
             buffers.work.softmax_double(data);
         }
-        if let Some(chosen) = order.chosen {
+        if let Some(chosen) = chosen {
             let sum = buffers.softmax.exponentiate(data, sorted);
             divide_p_double(data, sum);
             self.selected = data.iter().position(|c: &TokenData| c.id == chosen);
@@ -183,18 +180,20 @@ impl Pool<'_> {
         self.set_kept(sorted);
         self.set_array(dropped, len, sorted);
     }
+}
 
+impl Tokens<'_> {
     /// Writes the first tokens in the host's order, with their probabilities.
     fn write_first(&mut self, first: First) {
         self.make_contiguous();
         let Buffers {
-            column,
+            changes,
             array,
             host_order,
             work,
             ..
         } = &mut *self.buffers;
-        let logits = in_order_of_ids(self.form, self.logits, column);
+        let logits = self.given.contiguous(changes);
         let (ids, logits) = host_order.rank_first(logits, first.n, first.sorted, first.last);
         work.exponentiate_sorted(logits);
         array.clear();

@@ -3,10 +3,9 @@
 //! The pool keeps its form where that says for certain which candidates are left. Where it leaves
 //! that open, the array is made, as it is for whoever asks for it.
 
-use super::{Buffers, Form, InOrder, Part, Pool};
+use super::{Order, Part, Pool, Source, State};
 use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
-use crate::kernels::scan::count_at_least;
 use crate::token::{Token, comparable};
 
 /// The logits, before the division, of the candidates in order that are left: those at or above
@@ -19,7 +18,7 @@ impl<'l> Pool<'l> {
     pub fn visit_logits(&mut self, mut visit: impl FnMut(&[f32])) {
         let range = self.settled_range();
         let mut chunk = [0.0f32; CHUNK];
-        if matches!(self.form, Form::Array { .. }) {
+        if matches!(self.state, State::Array { .. }) {
             for part in self.array().0.chunks(CHUNK) {
                 let logits = chunk.get_mut(..part.len()).unwrap_or_default();
                 logits
@@ -30,11 +29,11 @@ impl<'l> Pool<'l> {
             }
             return;
         }
-        let n = self.logits.len();
+        let n = self.n_vocab();
         for start in (0..n).step_by(CHUNK) {
             let logits = chunk.get_mut(..CHUNK.min(n - start)).unwrap_or_default();
-            self.chunk(start, logits);
-            if let (Some(range), Some(order)) = (range, self.order) {
+            self.tokens.write(start, logits);
+            if let Some((range, order)) = range {
                 logits
                     .iter_mut()
                     .for_each(|logit| *logit = left(*logit, range, order));
@@ -48,7 +47,7 @@ impl<'l> Pool<'l> {
     pub fn find(&mut self, tokens: &[Token], logits: &mut [Option<f32>]) {
         let range = self.settled_range();
         logits.fill(None);
-        if matches!(self.form, Form::Array { .. }) {
+        if matches!(self.state, State::Array { .. }) {
             let wanted = |token: Token| 1u64 << (token & 63);
             let any = tokens.iter().fold(0, |any, &token| any | wanted(token));
             for candidate in self.array().0.iter() {
@@ -63,77 +62,55 @@ impl<'l> Pool<'l> {
             return;
         }
         for (&token, found) in tokens.iter().zip(logits) {
-            if !self.has(token) {
+            if !self.tokens.has(token) {
                 continue;
             }
-            let logit = self.logit_of(token);
-            *found = match (range, self.order) {
-                (Some((least, most)), Some(order)) => {
+            let logit = self.tokens.logit_of(token);
+            *found = match range {
+                Some(((least, most), order)) => {
                     let is_left = (least..=most).contains(&logit);
                     is_left.then(|| logit / order.divisor)
                 }
-                _ => Some(logit),
+                None => Some(logit),
             };
         }
     }
 
-    /// The logits that are left where the candidates are in order; the array is made where they do
-    /// not tell.
-    fn settled_range(&mut self) -> Option<Range> {
-        let order = self.order?;
-        let range = match order.part {
-            Part::First(first) if self.count_from(first.last) == first.n => {
-                Some((first.last, f32::INFINITY))
-            }
-            Part::Behind(dropped) if self.count_from(order.first.next_up()) == dropped => {
-                Some((f32::NEG_INFINITY, order.first))
-            }
-            _ => None,
+    /// The logits that are left where the candidates are in order, with what was done to them; the
+    /// array is made where they do not tell.
+    fn settled_range(&mut self) -> Option<(Range, Order)> {
+        let State::InOrder(order, _) = self.state else {
+            return None;
         };
-        if range.is_none() {
-            self.array();
-        }
-        range
-    }
-
-    /// Counts the logits of the vocabulary that are at least this large.
-    fn count_from(&self, least: f32) -> usize {
-        let (n, mut chunk) = (self.logits.len(), [0.0f32; CHUNK]);
-        let starts = (0..n).step_by(CHUNK);
-        let of_chunk = |start| {
-            let logits = chunk.get_mut(..CHUNK.min(n - start)).unwrap_or_default();
-            self.chunk(start, logits);
-            count_at_least(logits, least)
-        };
-        starts.map(of_chunk).sum()
-    }
-
-    /// Writes the logits of the vocabulary from `start` on, a multiple of [`CHUNK`], into `to`.
-    fn chunk(&self, start: usize, to: &mut [f32]) {
-        self.whole().widen(start, to);
-        let Buffers { edits, .. } = &*self.buffers;
-        let place = |token: usize| edits.partition_point(|e| (e.token as usize) < token);
-        let edits = edits.get(place(start)..place(start + to.len()));
-        for edit in edits.unwrap_or_default() {
-            if let Some(logit) = to.get_mut(edit.token as usize - start) {
-                *logit = edit.logit;
+        let count_from = |least| self.tokens.count_from(least);
+        match order.part {
+            Part::First(first) if count_from(first.last) == first.n => {
+                Some(((first.last, f32::INFINITY), order))
+            }
+            Part::Behind(dropped) if count_from(order.first.next_up()) == dropped => {
+                Some(((f32::NEG_INFINITY, order.first), order))
+            }
+            _ => {
+                self.array();
+                None
             }
         }
     }
 
     /// The logits that the pool was made of.
     pub fn logits(&self) -> Logits<'l> {
-        self.logits
+        self.tokens.given.logits
     }
 
     /// True if nothing was changed or removed yet.
     pub fn is_untouched(&self) -> bool {
-        let raw = matches!(self.form, Form::Logits) && self.order.is_none();
-        raw && self.buffers.edits.is_empty()
+        let is_whole = matches!(self.state, State::Whole | State::Weighted(_));
+        let is_given = matches!(self.tokens.given.source, Source::Given);
+        is_whole && is_given && self.tokens.buffers.changes.edits.is_empty()
     }
 }
 
-fn left(logit: f32, (least, most): Range, order: InOrder) -> f32 {
+fn left(logit: f32, (least, most): Range, order: Order) -> f32 {
     let logit = comparable(logit);
     match (least..=most).contains(&logit) {
         true => logit / order.divisor,

@@ -2,6 +2,7 @@
 
 use half::bf16;
 
+use super::buffers::MOST_EDITS;
 use super::*;
 use crate::algorithms::host_order::HostOrder;
 use crate::token::array_of;
@@ -35,6 +36,10 @@ fn bits(data: &[TokenData]) -> Vec<(Token, u32, u32)> {
     bits.collect()
 }
 
+fn whole<'p, 'a>(pool: &'p mut Pool<'a>) -> Whole<'p, 'a> {
+    pool.whole().expect("nothing but logits has changed")
+}
+
 /// Masks a pool and a copy of its logits; some words have all bits, some none, some are missing.
 fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
     let n_words = copy.len().div_ceil(64) + 1 - numbers.below(3).min(1);
@@ -57,7 +62,7 @@ fn mask_most(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
 }
 
 fn mask_both(pool: &mut Pool<'_>, copy: &mut [f32], words: &[u64]) {
-    pool.mask(words);
+    whole(pool).mask(words);
     for (i, x) in copy.iter_mut().enumerate() {
         let word = words.get(i / 64).copied().unwrap_or(0);
         if word >> (i % 64) & 1 == 0 {
@@ -84,7 +89,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             false => Pool::new(&logits[..], &mut buffers),
         };
         if round % 2 == 0 {
-            pool.max();
+            whole(&mut pool).max();
         }
         let edits = numbers.below([3, 80, 1500][round % 3]);
         // A mask before the edits, among them, twice, or none.
@@ -99,14 +104,14 @@ fn edited_logits_are_those_of_a_changed_copy() {
             }
             let token = numbers.below(n + 3) as Token - 1;
             let by = [-3.0, 2.5, f32::NEG_INFINITY, -0.0][numbers.below(4)];
-            pool.edit(token, |x| x + by);
+            whole(&mut pool).edit(token, |x| x + by);
             if let Some(x) = usize::try_from(token).ok().and_then(|i| copy.get_mut(i)) {
                 *x += by;
             }
         }
         if round % 7 == 0 {
-            let kept = [pool.argmax(), numbers.below(n)][numbers.below(2)];
-            pool.mask_all_but(kept);
+            let kept = [whole(&mut pool).argmax(), numbers.below(n)][numbers.below(2)];
+            whole(&mut pool).mask_all_but(kept);
             for (_, x) in copy.iter_mut().enumerate().filter(|&(i, _)| i != kept) {
                 *x = f32::NEG_INFINITY;
             }
@@ -115,19 +120,23 @@ fn edited_logits_are_those_of_a_changed_copy() {
         let mut unmasked = array_of(&copy);
         unmasked.retain(|c| c.logit > f32::NEG_INFINITY);
         assert_eq!(pool.unmasked(), unmasked.len(), "round {round}");
-        assert_eq!(pool.max(), max, "round {round}");
-        if let Some(few) = pool.few_unmasked() {
+        assert_eq!(whole(&mut pool).max(), max, "round {round}");
+        if let Some(few) = whole(&mut pool).few_unmasked() {
             assert_eq!(bits(few), bits(&unmasked), "round {round}");
         }
         let first = copy.iter().position(|&x| x == max && x > f32::NEG_INFINITY);
-        assert_eq!(pool.argmax(), first.unwrap_or(0), "round {round}");
+        assert_eq!(
+            whole(&mut pool).argmax(),
+            first.unwrap_or(0),
+            "round {round}"
+        );
         for threshold in [f32::MIN, -1.0, 2.0, 9.0] {
             let mut expected = array_of(&copy);
             expected.retain(|c| c.logit >= threshold);
-            assert_eq!(bits(pool.at_least(threshold)), bits(&expected));
+            assert_eq!(bits(whole(&mut pool).at_least(threshold)), bits(&expected));
         }
         if round % 4 == 0 {
-            assert_eq!(pool.contiguous(), copy);
+            assert_eq!(whole(&mut pool).contiguous(), copy);
         }
         if round % 2 == 0 {
             let (data, sorted) = pool.array();
@@ -167,7 +176,7 @@ fn contenders_are_enough_for_a_top_k() {
         let mut copy = logits.clone();
         for _ in 0..numbers.below(70) {
             let token = numbers.below(n);
-            pool.edit(token as Token, |x| x - 1.0);
+            whole(&mut pool).edit(token as Token, |x| x - 1.0);
             copy[token] -= 1.0;
         }
         match round % 3 {
@@ -175,7 +184,8 @@ fn contenders_are_enough_for_a_top_k() {
             1 => mask_most(&mut pool, &mut copy, &mut numbers),
             _ => {}
         }
-        let Some(contenders) = pool.contenders(k) else {
+        let mut tokens = whole(&mut pool);
+        let Some(contenders) = tokens.contenders(k) else {
             continue;
         };
         found += 1;
@@ -201,7 +211,7 @@ fn a_choice_that_is_cut_away_is_no_token() {
     assert_eq!(pool.token(), Some(2));
     pool.apply(|candidates| candidates.truncate(2));
     assert_eq!((pool.token(), pool.len()), (None, 2));
-    assert!(!pool.is_whole());
+    assert!(pool.whole().is_none());
     pool.select(Some(1));
     pool.apply(|candidates| candidates.drop_front(1));
     assert_eq!((pool.token(), pool.len()), (None, 1));
@@ -227,8 +237,8 @@ fn biases_are_added_in_their_order_few_or_many() {
         }
         let mut buffers = Buffers::default();
         let mut pool = Pool::new(&logits[..], &mut buffers);
-        pool.add(biases);
-        assert_eq!(pool.contiguous(), expected, "{n}");
+        whole(&mut pool).add(biases);
+        assert_eq!(whole(&mut pool).contiguous(), expected, "{n}");
     }
 }
 
@@ -258,8 +268,8 @@ fn the_first_in_order_are_those_of_the_sorted_array() {
         };
         let mut some = logits.clone();
         some.retain(|&x| x >= last);
-        pool.keep_first(first, 42.0 / 8.0, &mut some);
-        assert!(!pool.is_whole() && pool.order().is_some());
+        whole(&mut pool).keep_first(first, 42.0 / 8.0, &mut some);
+        assert!(matches!(pool.form(), Form::InOrder(_)));
         assert_eq!((pool.len(), pool.unmasked()), (n, n.min(unmasked)));
         let (data, is_sorted) = pool.array();
         // Which of the masked ones comes first is for the host's sort to say.

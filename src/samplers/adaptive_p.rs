@@ -19,7 +19,7 @@ use crate::algorithms::{Scratch, Softmax, Workspace};
 use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels::{self, Curve};
-use crate::pool::{Pool, Weights};
+use crate::pool::{Weights, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::token::{Token, TokenData, comparable};
@@ -122,30 +122,6 @@ impl AdaptiveP {
             peak: PEAK,
             sharpness: SHARPNESS,
         }
-    }
-
-    /// Selects from the logits of a vocabulary, and defers the probabilities until they are read.
-    /// Says whether it could: nothing has been changed or drawn where infinities or NaN are about.
-    // In bounds: `discrete` gives the place of a token, each of which has an exponential.
-    fn select_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        let curve = self.curve();
-        if self.target < 0.0 || curve.target.is_nan() || pool.len() < MANY {
-            return false;
-        }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
-            return false;
-        };
-        let sum = self.exponentials.exponentiate_of_logits(logits, max, max);
-        let es = self.exponentials.values();
-        // Probabilities are numbers from 0 to 1, and so are these.
-        let column = pool.column_mut();
-        let (largest, _) = kernels::bend_logits(column, es, sum, curve);
-        let total = self.bent.exponentiate_of_logits(column, largest, largest);
-        kernels::divide(self.bent.values_mut(), total);
-        let chosen = self.rng.stream.discrete(&mut self.bent);
-        pool.select_weighted(chosen, Weights::Float);
-        self.pending = Some((chosen as Token, self.exponentials.values()[chosen] / sum));
-        true
     }
 
     /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has
@@ -253,10 +229,28 @@ impl Sampler for AdaptiveP {
         self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !(pool.is_whole() && self.select_of_whole(pool)) {
-            pool.apply(|candidates| self.apply(candidates));
+    /// Defers the probabilities until they are read. Changes and draws nothing where infinities or
+    /// NaN are about.
+    // In bounds: `discrete` gives the place of a token, each of which has an exponential.
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let curve = self.curve();
+        if self.target < 0.0 || curve.target.is_nan() || whole.n_vocab() < MANY {
+            return false;
         }
+        let Some((logits, max)) = whole.contiguous_numbers() else {
+            return false;
+        };
+        let sum = self.exponentials.exponentiate_of_logits(logits, max, max);
+        let es = self.exponentials.values();
+        // Probabilities are numbers from 0 to 1, and so are these.
+        let column = whole.column_mut();
+        let (largest, _) = kernels::bend_logits(column, es, sum, curve);
+        let total = self.bent.exponentiate_of_logits(column, largest, largest);
+        kernels::divide(self.bent.values_mut(), total);
+        let chosen = self.rng.stream.discrete(&mut self.bent);
+        whole.select_weighted(chosen, Weights::Float);
+        self.pending = Some((chosen as Token, self.exponentials.values()[chosen] / sum));
+        true
     }
 
     fn accept(&mut self, token: Token) {

@@ -16,7 +16,7 @@ use crate::candidates::Candidates;
 use crate::fault;
 use crate::memory;
 use crate::per_thread::lent_per_thread;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::quoted::quoted;
 use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
 use crate::token::Token;
@@ -222,23 +222,26 @@ impl Sampler for BanStrings {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() || !self.is_sound {
-            return pool.apply(|candidates| self.apply(candidates));
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        if !self.is_sound {
+            return false;
         }
         let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);
         if n_banned <= FEW {
-            self.each(|token| pool.expect(token));
-            return self.each(|token| pool.edit(token, |_| f32::NEG_INFINITY));
+            self.each(|token| whole.expect(token));
+            self.each(|token| whole.edit(token, |_| f32::NEG_INFINITY));
+            return true;
         }
         if self.cursor.count(&self.bans) == 0 {
-            return pool.mask(self.bans.others());
+            whole.mask(self.bans.others());
+            return true;
         }
         let allowed = &mut self.words.allowed;
         allowed.clear();
         allowed.extend_from_slice(self.bans.others());
         self.cursor.each(&self.bans, |token| clear(allowed, token));
-        pool.mask(allowed);
+        whole.mask(allowed);
+        true
     }
 
     fn accept(&mut self, token: Token) {

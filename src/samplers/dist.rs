@@ -22,7 +22,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::host_profile::HostProfile;
 use crate::kernels::{self, compact::pick, scan::position_of};
-use crate::pool::{First, InOrder, Part, Pool, Weights};
+use crate::pool::{First, Form, InOrder, Part, Pool, Weights, Whole};
 use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::token::{Token, TokenData};
@@ -76,19 +76,19 @@ impl Dist {
 
     /// Draws from the logits of a vocabulary, and defers the probabilities until they are read.
     /// Says whether it could: nothing is drawn where infinities or NaN are about.
-    fn draw_of_whole(&mut self, pool: &mut Pool<'_>, draw: f64) -> bool {
-        if pool.len() < MANY {
+    fn draw_of_whole(&mut self, mut whole: Whole<'_, '_>, draw: f64) -> bool {
+        if whole.n_vocab() < MANY {
             return false;
         }
-        let max = pool.max();
+        let max = whole.max();
         if !max.is_finite() {
             return false;
         }
         // However few are not masked: the next time there may be more.
-        self.work.warm_up(pool.len());
+        self.work.warm_up(whole.n_vocab());
         // Probabilities of 0 change no sum, and only a draw of 0 stops at one.
         if draw > 0.0
-            && let Some(few) = pool.few_unmasked()
+            && let Some(few) = whole.few_unmasked()
         {
             let sum = self.work.exponentiate_double(few, false);
             let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
@@ -96,35 +96,35 @@ impl Dist {
                 return false;
             };
             let token = chosen.id as usize;
-            pool.select_weighted(token, Weights::Double);
+            whole.select_weighted(token, Weights::Double);
             return true;
         }
-        let sum = self.work.exponentiate_logits(pool.contiguous(), max);
+        let sum = self.work.exponentiate_logits(whole.contiguous(), max);
         if sum.is_nan() {
             return false;
         }
         let exactly = |values: &[f32]| choose_in_order(values, |&value| value, draw);
         let chosen = self.work.choose(sum, draw, exactly);
-        pool.select_weighted(chosen, Weights::Double);
+        whole.select_weighted(chosen, Weights::Double);
         true
     }
 
-    /// Draws from all candidates [in order](Pool::order) but the first `dropped`, without making
+    /// Draws from all tokens in order but the first `dropped`, without making
     /// the array. `None` where rounding could decide.
     fn draw_behind(
         &mut self,
-        pool: &mut Pool<'_>,
-        order: InOrder,
+        mut tokens: InOrder<'_, '_>,
         dropped: usize,
         draw: f64,
     ) -> Option<()> {
-        self.warm_up(pool.n_vocab());
+        self.warm_up(tokens.n_vocab());
+        let order = tokens.order;
         if dropped > 0 {
-            let larger = pool.at_least(order.first.next_up());
+            let larger = tokens.at_least(order.first.next_up());
             self.larger.extend_from_slice(larger);
         }
-        self.head.extend_from_slice(pool.largest(HEAD));
-        let logits = pool.contiguous();
+        self.head.extend_from_slice(tokens.largest(HEAD));
+        let logits = tokens.contiguous();
         let from = Descending {
             logits,
             dropped,
@@ -134,21 +134,16 @@ impl Dist {
         };
         let drawn = self.in_order.find(from, &self.larger, &self.head, draw)?;
         let token = self.token_of(drawn, logits)?;
-        pool.choose_in_order(token);
+        tokens.choose(token);
         Some(())
     }
 
-    /// Draws from the first candidates [in order](Pool::order) without making the array. `None`
+    /// Draws from the first tokens in order without making the array. `None`
     /// where rounding could decide, or the order of those that are equal in a part of all.
-    fn draw_first(
-        &mut self,
-        pool: &mut Pool<'_>,
-        order: InOrder,
-        first: First,
-        draw: f64,
-    ) -> Option<()> {
-        self.warm_up(pool.n_vocab());
-        let some = pool.first_logits();
+    fn draw_first(&mut self, mut tokens: InOrder<'_, '_>, first: First, draw: f64) -> Option<()> {
+        self.warm_up(tokens.n_vocab());
+        let order = tokens.order;
+        let some = tokens.first_logits();
         self.part.clear();
         pick(some, some, first.last, f32::INFINITY, &mut self.part);
         let from = Descending {
@@ -159,13 +154,13 @@ impl Dist {
             divisor: order.divisor,
         };
         let drawn = self.in_order.find(from, &[], &[], draw)?;
-        let logits = pool.contiguous();
+        let logits = tokens.contiguous();
         let sorts_all = first.sorted == logits.len() && logits.len() > HEAP;
         if drawn.of > 1 && !sorts_all {
             return None;
         }
         let token = self.token_of(drawn, logits)?;
-        pool.choose_in_order(token);
+        tokens.choose(token);
         Some(())
     }
 
@@ -263,20 +258,23 @@ impl Dist {
 
     /// Chooses the candidate of a pool, which is not empty, that `draw` falls on.
     pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
-        let len = pool.len();
-        let order = pool.order();
-        let order = order.filter(|order| !matches!(order.part, Part::Behind(_)) || len >= MANY);
-        let done = match order.map(|order| (order, order.part)) {
-            Some((order, Part::Behind(dropped))) => {
-                self.draw_behind(pool, order, dropped, draw).is_some()
-            }
-            Some((order, Part::First(first))) => {
-                self.draw_first(pool, order, first, draw).is_some()
-            }
-            None => pool.is_whole() && self.draw_of_whole(pool, draw),
+        let is_done = match pool.form() {
+            Form::Whole(whole) => self.draw_of_whole(whole, draw),
+            Form::InOrder(tokens) => self.draw_in_order(tokens, draw).is_some(),
+            Form::Array => false,
         };
-        if !done {
+        if !is_done {
             pool.apply(|candidates| self.choose(candidates, draw));
+        }
+    }
+
+    /// Draws from tokens in order without making the array. `None` where rounding could decide, or
+    /// the array is as quick.
+    fn draw_in_order(&mut self, tokens: InOrder<'_, '_>, draw: f64) -> Option<()> {
+        match tokens.order.part {
+            Part::Behind(_) if tokens.len() < MANY => None,
+            Part::Behind(dropped) => self.draw_behind(tokens, dropped, draw),
+            Part::First(first) => self.draw_first(tokens, first, draw),
         }
     }
 

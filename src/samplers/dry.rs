@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory::{claim, exhausted, table_bytes};
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 use crate::simd::libm::{ln, pow_f64};
 use crate::token::{Token, TokenData};
@@ -276,19 +276,17 @@ impl Sampler for Dry {
         candidates.set_sorted(false);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.finds() {
-            return;
+            return true;
         }
         for (&token, &length) in &self.longest {
             if !self.breakers.is_whole_breaker(token) {
                 let penalty = self.penalty(length);
-                pool.edit(token, |logit| logit - penalty);
+                whole.edit(token, |logit| logit - penalty);
             }
         }
+        true
     }
 
     fn accept(&mut self, token: Token) {

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{Kind, Sampler};
 
 /// Selects the candidate with the largest logit.
@@ -29,11 +29,9 @@ impl Sampler for Greedy {
         candidates.select(Some(best));
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
-        let best = pool.argmax();
-        pool.select(Some(best));
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let best = whole.argmax();
+        whole.select(best);
+        true
     }
 }

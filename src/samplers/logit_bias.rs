@@ -11,7 +11,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
 use crate::memory;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 use crate::token::Token;
 
@@ -99,10 +99,8 @@ impl Sampler for LogitBias {
     }
 
     /// Edits the logits of the tokens, each of which is in its place and gets all its biases.
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
-        pool.add(self.biases.iter().copied());
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        whole.add(self.biases.iter().copied());
+        true
     }
 }

@@ -14,7 +14,7 @@ use super::lists::{Kept, Picked};
 use crate::algorithms::Scratch;
 use crate::candidates::Candidates;
 use crate::kernels::layout::GROUP;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::comparable;
 
@@ -110,11 +110,11 @@ impl MinK {
     }
 
     /// Returns the least logit that is kept of a vocabulary.
-    fn least_of_whole(&mut self, pool: &mut Pool<'_>, all: Outline) -> Option<f32> {
-        for n in [FEW, pool.len() / GROUP / 2, all.n] {
+    fn least_of_whole(&mut self, whole: &mut Whole<'_, '_>, all: Outline) -> Option<f32> {
+        for n in [FEW, whole.n_vocab() / GROUP / 2, all.n] {
             let largest = match n < all.n {
-                true => pool.largest(n.max(1)),
-                false => pool.at_least(f32::MIN),
+                true => whole.largest(n.max(1)),
+                false => whole.at_least(f32::MIN),
             };
             self.picked.clear();
             self.picked.extend(largest.iter().map(|c| c.logit));
@@ -153,19 +153,17 @@ impl Sampler for MinK {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        self.warm_up(pool.len());
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
-        let all = Outline::of(pool.contiguous().iter().map(|&x| comparable(x)));
-        let Some(least) = self.least_of_whole(pool, all) else {
-            return;
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        self.warm_up(whole.n_vocab());
+        let all = Outline::of(whole.contiguous().iter().map(|&x| comparable(x)));
+        let Some(least) = self.least_of_whole(&mut whole, all) else {
+            return true;
         };
-        self.kept.extend_from_slice(pool.at_least(least));
-        if self.kept.len() < pool.len() {
-            pool.keep(&self.kept, false);
+        self.kept.extend_from_slice(whole.at_least(least));
+        if self.kept.len() < whole.n_vocab() {
+            whole.keep(&self.kept, false);
         }
+        true
     }
 
     scratch!(picked, kept);

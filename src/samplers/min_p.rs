@@ -14,7 +14,7 @@ use crate::algorithms::scratch::Room;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::pool::{InOrder, Part, Pool};
+use crate::pool::{InOrder, Part, Whole};
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::ln;
 use crate::token::TokenData;
@@ -76,49 +76,6 @@ impl MinP {
         candidates.replace(&self.passing);
         true
     }
-
-    /// Keeps the candidates of a pool that pass, and nothing else; false if too few do.
-    fn retain_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        let max = pool.max();
-        let threshold = least_kept(max, self.p);
-        // From p > 1 on, and where nothing is finite, the built-in's own way tells.
-        if !max.is_finite() || !threshold.is_finite() || threshold > max {
-            return false;
-        }
-        self.passing.warm_up(pool.len());
-        self.passing.extend_from_slice(pool.at_least(threshold));
-        if self.passing.len() < self.min_keep {
-            return false;
-        }
-        pool.keep(&self.passing, false);
-        true
-    }
-
-    /// Keeps those of the first candidates in descending order that pass; false if too few do, or
-    /// it takes the array.
-    fn retain_in_order(&mut self, pool: &mut Pool<'_>, order: InOrder) -> bool {
-        let Part::First(first) = order.part else {
-            return false;
-        };
-        let threshold = least_kept(order.first, self.p);
-        if order.divisor != 1.0 || threshold.is_nan() || threshold > order.first {
-            return false;
-        }
-        if threshold <= first.last {
-            // So do all.
-            return true;
-        }
-        let passing = pool.at_least(threshold);
-        let last = passing
-            .iter()
-            .fold(order.first, |last, c| last.min(c.logit));
-        let n = passing.len();
-        if n < self.min_keep {
-            return false;
-        }
-        pool.keep_fewer(n, last);
-        true
-    }
 }
 
 impl Sampler for MinP {
@@ -156,14 +113,45 @@ impl Sampler for MinP {
         candidates.truncate(kept);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        let done = match pool.order() {
-            Some(order) => self.retain_in_order(pool, order),
-            None => pool.is_whole() && self.retain_of_whole(pool),
-        };
-        if !done {
-            pool.apply(|candidates| self.apply(candidates));
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let max = whole.max();
+        let threshold = least_kept(max, self.p);
+        // From p > 1 on, and where nothing is finite, the built-in's own way tells.
+        if !max.is_finite() || !threshold.is_finite() || threshold > max {
+            return false;
         }
+        self.passing.warm_up(whole.n_vocab());
+        self.passing.extend_from_slice(whole.at_least(threshold));
+        if self.passing.len() < self.min_keep {
+            return false;
+        }
+        whole.keep(&self.passing, false);
+        true
+    }
+
+    fn narrow_in_order(&mut self, mut tokens: InOrder<'_, '_>) -> bool {
+        let order = tokens.order;
+        let Part::First(first) = order.part else {
+            return false;
+        };
+        let threshold = least_kept(order.first, self.p);
+        if order.divisor != 1.0 || threshold.is_nan() || threshold > order.first {
+            return false;
+        }
+        if threshold <= first.last {
+            // So do all.
+            return true;
+        }
+        let passing = tokens.at_least(threshold);
+        let last = passing
+            .iter()
+            .fold(order.first, |last, c| last.min(c.logit));
+        let n = passing.len();
+        if n < self.min_keep {
+            return false;
+        }
+        tokens.keep_fewer(n, last);
+        true
     }
 
     scratch!(order, passing);

@@ -18,7 +18,7 @@ use crate::algorithms::host_order::{HostOrder, has_few_values, is_easy, is_repla
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
-use crate::pool::Pool;
+use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Kind, Sampler, Tell, clone_by_field, scratch};
 use crate::simd::libm::{as_int, ln, log2, pow};
@@ -96,7 +96,7 @@ impl Feedback {
     // In bounds: what was ranked are tokens of the vocabulary.
     fn keep_first_of_whole(
         &mut self,
-        pool: &mut Pool<'_>,
+        whole: Whole<'_, '_>,
         descending: &mut DescendingSum,
         order: &mut HostOrder,
         n: usize,
@@ -110,7 +110,7 @@ impl Feedback {
         };
         self.kept.clear();
         self.kept.extend(places.iter().map(candidate));
-        pool.keep(&self.kept, true);
+        whole.keep(&self.kept, true);
     }
 
     /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
@@ -244,12 +244,12 @@ impl Mirostat {
     }
 
     /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
-    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+    fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
-        if estimated < 1 || estimated > pool.len() / 8 {
+        if estimated < 1 || estimated > whole.n_vocab() / 8 {
             return false;
         }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
+        let Some((logits, max)) = whole.contiguous_numbers() else {
             return false;
         };
         self.warm_up(logits.len());
@@ -258,7 +258,7 @@ impl Mirostat {
             return false;
         };
         self.feedback
-            .keep_first_of_whole(pool, &mut self.descending, &mut self.order, kept);
+            .keep_first_of_whole(whole, &mut self.descending, &mut self.order, kept);
         true
     }
 
@@ -338,10 +338,11 @@ impl Sampler for Mirostat {
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if pool.is_whole() && self.keep_of_whole(pool) {
-            return pool.apply(|candidates| self.feedback.select(candidates));
-        }
-        pool.apply(|candidates| self.apply(candidates));
+        let is_kept = pool.whole().is_some_and(|whole| self.keep_of_whole(whole));
+        pool.apply(|candidates| match is_kept {
+            true => self.feedback.select(candidates),
+            false => self.apply(candidates),
+        });
     }
 
     fn reset(&mut self) {
@@ -419,11 +420,11 @@ impl MirostatV2 {
     }
 
     /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
-    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+    fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.feedback.mu.is_finite() {
             return false;
         }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
+        let Some((logits, max)) = whole.contiguous_numbers() else {
             return false;
         };
         self.warm_up(logits.len());
@@ -432,7 +433,7 @@ impl MirostatV2 {
             return false;
         };
         self.feedback
-            .keep_first_of_whole(pool, &mut self.descending, &mut self.order, kept);
+            .keep_first_of_whole(whole, &mut self.descending, &mut self.order, kept);
         true
     }
 
@@ -505,10 +506,11 @@ impl Sampler for MirostatV2 {
     }
 
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if pool.is_whole() && self.keep_of_whole(pool) {
-            return pool.apply(|candidates| self.feedback.select(candidates));
-        }
-        pool.apply(|candidates| self.apply(candidates));
+        let is_kept = pool.whole().is_some_and(|whole| self.keep_of_whole(whole));
+        pool.apply(|candidates| match is_kept {
+            true => self.feedback.select(candidates),
+            false => self.apply(candidates),
+        });
     }
 
     fn reset(&mut self) {

@@ -17,7 +17,7 @@ use crate::history::{History, Owing};
 use crate::host_profile::{Fused, fuses};
 use crate::last_error;
 use crate::log;
-use crate::pool::Pool;
+use crate::pool::{Pool, Whole};
 use crate::sampler::{About, Sampler, Tell};
 use crate::token::{Token, TokenData};
 
@@ -204,32 +204,36 @@ impl Penalised<'_> {
     }
 
     pub(crate) fn narrow(self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
+        match pool.whole() {
+            Some(whole) => self.narrow_whole(whole),
+            None => pool.apply(|candidates| self.apply(candidates)),
         }
+    }
+
+    fn narrow_whole(self, mut whole: Whole<'_, '_>) {
         for &(token, _) in self.history.distinct() {
-            pool.expect(token);
+            whole.expect(token);
         }
         match fuses(Fused::Penalty) {
-            true => self.edit_fused(pool),
-            false => self.edit::<false>(pool),
+            true => self.edit_fused(&mut whole),
+            false => self.edit::<false>(&mut whole),
         }
         if let Some((token, count)) = self.history.owing() {
-            pool.edit(token, |logit| self.factors.owed(logit, count));
+            whole.edit(token, |logit| self.factors.owed(logit, count));
         }
     }
 
     #[inline(always)]
-    fn edit<const FUSED: bool>(self, pool: &mut Pool<'_>) {
+    fn edit<const FUSED: bool>(self, whole: &mut Whole<'_, '_>) {
         for &(token, count) in self.history.distinct() {
-            pool.edit(token, |logit| self.factors.penalised::<FUSED>(logit, count));
+            whole.edit(token, |logit| self.factors.penalised::<FUSED>(logit, count));
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn edit_fused(self, pool: &mut Pool<'_>) {
-        self.edit::<true>(pool);
+    fn edit_fused(self, whole: &mut Whole<'_, '_>) {
+        self.edit::<true>(whole);
     }
 
     #[inline(always)]

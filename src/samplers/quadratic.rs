@@ -10,7 +10,7 @@ use std::ffi::CStr;
 
 use crate::candidates::Candidates;
 use crate::kernels::{self, Cubic};
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 
 /// Bends the logits.
@@ -67,13 +67,11 @@ impl Sampler for Quadratic {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !pool.is_whole() {
-            return pool.apply(|candidates| self.apply(candidates));
-        }
-        let max = pool.max();
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let max = whole.max();
         if let Some(curve) = self.through(max) {
-            kernels::cube(pool.column_mut(), curve);
+            kernels::cube(whole.column_mut(), curve);
         }
+        true
     }
 }

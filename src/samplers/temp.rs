@@ -8,7 +8,7 @@ use std::ffi::CStr;
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::pool::Pool;
+use crate::pool::{InOrder, Whole};
 use crate::sampler::{About, Sampler, Tell};
 
 /// Sharpens (`t < 1`) or flattens (`t > 1`) the distribution.
@@ -32,19 +32,15 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
     kernels::divide_logits(candidates.as_mut_slice(), t);
 }
 
-/// Divides every logit of a pool by `t`; at or below 0 masks all but the largest.
-pub(super) fn scale_pool(pool: &mut Pool<'_>, t: f32) {
-    if pool.divide_in_order(t, false) {
-        return;
-    }
-    if !pool.is_whole() || pool.is_empty() {
-        return pool.apply(|candidates| scale(candidates, t));
-    }
+/// Divides every logit of a vocabulary by `t`; at or below 0 masks all but the largest.
+pub(super) fn scale_whole(mut whole: Whole<'_, '_>, t: f32) {
     if t > 0.0 {
-        return kernels::divide(pool.column_mut(), t);
+        return kernels::divide(whole.column_mut(), t);
     }
-    let best = pool.argmax();
-    pool.mask_all_but(best);
+    if whole.n_vocab() > 0 {
+        let best = whole.argmax();
+        whole.mask_all_but(best);
+    }
 }
 
 fn mask_all_but_largest(candidates: &mut Candidates<'_>) {
@@ -79,7 +75,12 @@ impl Sampler for Temp {
         scale(candidates, self.t);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        scale_pool(pool, self.t);
+    fn narrow_whole(&mut self, whole: Whole<'_, '_>) -> bool {
+        scale_whole(whole, self.t);
+        true
+    }
+
+    fn narrow_in_order(&mut self, tokens: InOrder<'_, '_>) -> bool {
+        tokens.divide(self.t, false)
     }
 }

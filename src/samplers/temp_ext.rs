@@ -8,7 +8,7 @@
 use std::ffi::CStr;
 
 use super::lists::Ps;
-use super::temp::{scale, scale_pool};
+use super::temp::{scale, scale_whole};
 use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::{Scratch, Workspace};
@@ -16,7 +16,7 @@ use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
-use crate::pool::{Pool, division_keeps_order};
+use crate::pool::{InOrder, Whole, division_keeps_order};
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::{exp_f64, ln, pow};
 use crate::token::TokenData;
@@ -58,6 +58,11 @@ impl TempExt {
         self.exponent = exponent;
     }
 
+    /// True if the temperature is found from the entropy. A NaN, too, is plain temperature.
+    fn is_dynamic(&self) -> bool {
+        self.delta > 0.0
+    }
+
     /// The temperature for `n` candidates of this entropy.
     fn temperature(&self, entropy: f32, n: usize) -> f32 {
         let max_entropy = -ln(1.0 / n as f32);
@@ -68,32 +73,6 @@ impl TempExt {
             true => (max - min).mul_add(share, min),
             false => min + (max - min) * share,
         }
-    }
-
-    /// Scales all logits of a vocabulary without sorting them. Says whether it could: not where a
-    /// probability is 0, or the terms of the entropy are fused.
-    fn scale_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        if !pool.is_whole() || pool.selected().is_some() || fuses(Fused::Entropy) {
-            return false;
-        }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
-            return false;
-        };
-        let n = logits.len();
-        if overflows(max) {
-            return false;
-        }
-        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
-        let entropy = sum.and_then(|sum| self.descending.entropy(sum));
-        let Some(entropy) = entropy else {
-            return false;
-        };
-        let temperature = self.temperature(entropy, n);
-        if !division_keeps_order(max, temperature) {
-            return false;
-        }
-        pool.put_in_order(0, max);
-        pool.divide_in_order(temperature, true)
     }
 
     /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
@@ -145,9 +124,7 @@ impl Sampler for TempExt {
 
     // In bounds: more than one candidate: asked above.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        // Written so that a NaN, too, is plain temperature, as a comparison with NaN fails.
-        let dynamic = self.delta > 0.0;
-        if !dynamic {
+        if !self.is_dynamic() {
             return scale(candidates, self.t);
         }
         if candidates.len() <= 1 {
@@ -177,14 +154,36 @@ impl Sampler for TempExt {
         self.work.softmax_double(data);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        let dynamic = self.delta > 0.0;
-        if !dynamic {
-            return scale_pool(pool, self.t);
+    /// Scales without sorting: not where a probability is 0, or the terms of the entropy are fused.
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        if !self.is_dynamic() {
+            scale_whole(whole, self.t);
+            return true;
         }
-        if !self.scale_of_whole(pool) {
-            pool.apply(|candidates| self.apply(candidates));
+        if fuses(Fused::Entropy) {
+            return false;
         }
+        let Some((logits, max)) = whole.contiguous_numbers() else {
+            return false;
+        };
+        let n = logits.len();
+        if overflows(max) {
+            return false;
+        }
+        let sum = self.descending.sum_of_logits(logits, max, BESIDE);
+        let entropy = sum.and_then(|sum| self.descending.entropy(sum));
+        let Some(entropy) = entropy else {
+            return false;
+        };
+        let temperature = self.temperature(entropy, n);
+        if !division_keeps_order(max, temperature) {
+            return false;
+        }
+        whole.put_in_order(0, max).divide(temperature, true)
+    }
+
+    fn narrow_in_order(&mut self, tokens: InOrder<'_, '_>) -> bool {
+        !self.is_dynamic() && tokens.divide(self.t, false)
     }
 
     scratch!(order, work, entropies, descending);

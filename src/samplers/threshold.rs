@@ -19,7 +19,7 @@ use crate::kernels;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::metrics::Summary;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::{TokenData, comparable};
@@ -87,32 +87,6 @@ impl<R: Rule> Threshold<R> {
             exact.keeps(c.logit)
         });
     }
-
-    /// Keeps the candidates of a vocabulary that pass.
-    fn cut_whole(&mut self, pool: &mut Pool<'_>) {
-        // However few are kept, a vocabulary of this size has warmed up.
-        self.warm_up(pool.len());
-        let n = pool.len();
-        let sums = pool.read(|logits, maxima| {
-            let mut sums = Sums::default();
-            sums.add::<R>(logits, maxima);
-            (sums.all.max(), sums)
-        });
-        let max = sums.all.max();
-        let bounds = sums.bounds(&self.rule, n).unwrap_or_else(|| {
-            let logits = pool.contiguous().iter().copied();
-            Exact::of(&self.rule, max, logits).bounds()
-        });
-        if bounds.keep_all() {
-            return;
-        }
-        self.kept
-            .extend_from_slice(pool.at_least(bounds.least_float()));
-        self.settle(bounds, max, pool.contiguous().iter().copied());
-        if self.kept.len() < n {
-            pool.keep(&self.kept, false);
-        }
-    }
 }
 
 impl<R: Rule> Sampler for Threshold<R> {
@@ -158,11 +132,33 @@ impl<R: Rule> Sampler for Threshold<R> {
         candidates.replace(&self.kept);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if pool.is_whole() && pool.len() > 1 {
-            return self.cut_whole(pool);
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let n = whole.n_vocab();
+        if n <= 1 {
+            return false;
         }
-        pool.apply(|candidates| self.apply(candidates));
+        // However few are kept, a vocabulary of this size has warmed up.
+        self.warm_up(n);
+        let sums = whole.read(|logits, maxima| {
+            let mut sums = Sums::default();
+            sums.add::<R>(logits, maxima);
+            (sums.all.max(), sums)
+        });
+        let max = sums.all.max();
+        let bounds = sums.bounds(&self.rule, n).unwrap_or_else(|| {
+            let logits = whole.contiguous().iter().copied();
+            Exact::of(&self.rule, max, logits).bounds()
+        });
+        if bounds.keep_all() {
+            return true;
+        }
+        self.kept
+            .extend_from_slice(whole.at_least(bounds.least_float()));
+        self.settle(bounds, max, whole.contiguous().iter().copied());
+        if self.kept.len() < n {
+            whole.keep(&self.kept, false);
+        }
+        true
     }
 
     scratch!(places, kept);

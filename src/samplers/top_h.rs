@@ -19,7 +19,7 @@ use crate::kernels::compact::pick;
 use crate::kernels::layout::GROUP;
 use crate::kernels::logits::Logits;
 use crate::metrics::Summary;
-use crate::pool::{First, Pool};
+use crate::pool::{First, Whole};
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
@@ -63,49 +63,15 @@ impl TopH {
         f64::from(self.alpha) * entropy
     }
 
-    /// Keeps the first tokens of a vocabulary. Says whether it could.
-    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        // However many are kept, a vocabulary of this size has warmed up.
-        self.warm_up(pool.len());
-        if !pool.is_whole() || pool.selected().is_some() {
-            return false;
-        }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
-            return false;
-        };
-        if overflows(max) {
-            return false;
-        }
-        let (n_vocab, sum) = (logits.len(), kernels::softmax_sum(logits, max));
-        let entropy = Summary::of(Logits::F32(logits)).entropy().unwrap_or(0.0);
-        // By the maxima of the blocks, of which there must be as many.
-        let blocks = n_vocab / GROUP;
-        for n in [FEW, blocks / 2, blocks - blocks / 16, n_vocab] {
-            self.pick_largest(pool, n);
-            let Some((n, last)) = self.end(pool, entropy, n == n_vocab) else {
-                continue;
-            };
-            let first = First {
-                n,
-                last,
-                sum,
-                sorted: n_vocab,
-            };
-            pool.keep_first(first, max, &mut self.picked);
-            return true;
-        }
-        false
-    }
-
     /// Picks the `n` largest logits that are not masked, and perhaps more; none where they are not
     /// cheap to find.
-    fn pick_largest(&mut self, pool: &mut Pool<'_>, n: usize) {
+    fn pick_largest(&mut self, whole: &mut Whole<'_, '_>, n: usize) {
         self.picked.clear();
-        if n < pool.len() {
-            let largest = pool.largest(n.max(1)).iter();
+        if n < whole.n_vocab() {
+            let largest = whole.largest(n.max(1)).iter();
             self.picked.extend(largest.map(|c| c.logit));
         } else {
-            let logits = pool.contiguous();
+            let logits = whole.contiguous();
             pick(logits, logits, f32::MIN, f32::INFINITY, &mut self.picked);
         }
         self.descending.clear();
@@ -115,12 +81,12 @@ impl TopH {
 
     /// Returns how many candidates are kept of a vocabulary whose entropy is about `entropy`, and
     /// the logit of the last, if those that were picked tell; `all` are, or only the largest.
-    fn end(&self, pool: &mut Pool<'_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
+    fn end(&self, whole: &mut Whole<'_, '_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
         let logits = &self.descending[..];
         let kept = |entropy: f64| kept(logits.iter().copied(), self.most(entropy));
         let (mut n, most) = (kept(entropy * (1.0 - ERROR)), kept(entropy * (1.0 + ERROR)));
         if n != most || entropy < TINY {
-            n = kept(exact_entropy(pool.contiguous().iter().copied()));
+            n = kept(exact_entropy(whole.contiguous().iter().copied()));
         }
         let is_known = all || n < logits.len();
         let last = *logits.get(n.checked_sub(1)?)?;
@@ -185,10 +151,34 @@ impl Sampler for TopH {
         candidates.truncate(kept);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !self.keep_of_whole(pool) {
-            pool.apply(|candidates| self.apply(candidates));
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        // However many are kept, a vocabulary of this size has warmed up.
+        self.warm_up(whole.n_vocab());
+        let Some((logits, max)) = whole.contiguous_numbers() else {
+            return false;
+        };
+        if overflows(max) {
+            return false;
         }
+        let (n_vocab, sum) = (logits.len(), kernels::softmax_sum(logits, max));
+        let entropy = Summary::of(Logits::F32(logits)).entropy().unwrap_or(0.0);
+        // By the maxima of the blocks, of which there must be as many.
+        let blocks = n_vocab / GROUP;
+        for n in [FEW, blocks / 2, blocks - blocks / 16, n_vocab] {
+            self.pick_largest(&mut whole, n);
+            let Some((n, last)) = self.end(&mut whole, entropy, n == n_vocab) else {
+                continue;
+            };
+            let first = First {
+                n,
+                last,
+                sum,
+                sorted: n_vocab,
+            };
+            whole.keep_first(first, max, &mut self.picked);
+            return true;
+        }
+        false
     }
 
     scratch!(work, order, picked, descending);

@@ -9,7 +9,7 @@ use crate::algorithms::Scratch;
 use crate::algorithms::host_order::{HostOrder, are_coarse};
 use crate::built_in::{BuiltIn, InGraph};
 use crate::candidates::Candidates;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
@@ -73,17 +73,15 @@ impl Sampler for TopK {
         self.tied = Some(self.order.found_ties());
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if pool.is_whole()
-            && let Some(contenders) = pool.contenders(self.k)
-        {
-            self.expect_ties(contenders);
-            let top = self.order.top(contenders, self.k);
-            pool.keep(top, true);
-            self.tied = Some(self.order.found_ties());
-            return;
-        }
-        pool.apply(|candidates| self.apply(candidates));
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        let Some(contenders) = whole.contenders(self.k) else {
+            return false;
+        };
+        self.expect_ties(contenders);
+        let top = self.order.top(contenders, self.k);
+        whole.keep(top, true);
+        self.tied = Some(self.order.found_ties());
+        true
     }
 
     scratch!(order);

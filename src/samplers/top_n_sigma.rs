@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use crate::algorithms::Scratch;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 
 /// Masks what lies far below the largest logit.
@@ -50,14 +50,15 @@ impl Sampler for TopNSigma {
         self.deviation.mask(candidates.as_mut_slice(), self.n);
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if pool.is_whole()
-            && pool.len() > 1
-            && let Some((column, maxima, max)) = pool.column_and_maxima()
-        {
-            return self.deviation.mask_logits(column, maxima, max, self.n);
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        if whole.n_vocab() <= 1 {
+            return false;
         }
-        pool.apply(|candidates| self.apply(candidates));
+        let Some((column, maxima, max)) = whole.column_and_maxima() else {
+            return false;
+        };
+        self.deviation.mask_logits(column, maxima, max, self.n);
+        true
     }
 
     scratch!(deviation);

@@ -27,7 +27,7 @@ use crate::kernels::compact::pick;
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
 use crate::kernels::scan::count_at_least;
-use crate::pool::{First, Pool};
+use crate::pool::{First, Whole};
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
@@ -223,48 +223,6 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the nucleus of a vocabulary. Says whether it could.
-    // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
-    // number.
-    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        // However many are kept, a vocabulary of this size has warmed up.
-        self.warm_up(pool.len());
-        let lazily = pool.selected().is_none();
-        let Some((logits, maxima, max)) = pool.numbers_and_maxima() else {
-            return false;
-        };
-        if overflows(max) {
-            return false;
-        }
-        let n = logits.len();
-        let of = Nucleus {
-            max,
-            sum: kernels::softmax_sum(logits, max),
-            plain: true,
-        };
-        let found = self.find(logits, lazily.then_some(maxima), of);
-        let kept = match found {
-            Found::Ranked(kept) => kept,
-            Found::Open { n: kept, last } => {
-                let first = First {
-                    n: kept,
-                    last,
-                    sum: of.sum,
-                    sorted: sorted_for(kept, n),
-                };
-                pool.keep_first(first, max, &mut self.picked);
-                return true;
-            }
-        };
-        self.kept.clear();
-        self.kept.resize(kept, TokenData::default());
-        let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
-        let logits = &self.ranking.sorted()[..kept];
-        kernels::write_divided(&mut self.kept, ids, logits, ps, of.sum);
-        pool.keep(&self.kept, true);
-        true
-    }
-
     /// Keeps the nucleus where the largest logit is so large that the host's order does not begin
     /// with it: in the built-in's own steps.
     // In bounds: the places are those of the candidates, whose probabilities `work` holds.
@@ -407,10 +365,44 @@ impl Sampler for TopP {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !(pool.is_whole() && self.keep_of_whole(pool)) {
-            pool.apply(|candidates| self.apply(candidates));
+    // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
+    // number.
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        // However many are kept, a vocabulary of this size has warmed up.
+        self.warm_up(whole.n_vocab());
+        let Some((logits, maxima, max)) = whole.numbers_and_maxima() else {
+            return false;
+        };
+        if overflows(max) {
+            return false;
         }
+        let n = logits.len();
+        let of = Nucleus {
+            max,
+            sum: kernels::softmax_sum(logits, max),
+            plain: true,
+        };
+        let found = self.find(logits, Some(maxima), of);
+        let kept = match found {
+            Found::Ranked(kept) => kept,
+            Found::Open { n: kept, last } => {
+                let first = First {
+                    n: kept,
+                    last,
+                    sum: of.sum,
+                    sorted: sorted_for(kept, n),
+                };
+                whole.keep_first(first, max, &mut self.picked);
+                return true;
+            }
+        };
+        self.kept.clear();
+        self.kept.resize(kept, TokenData::default());
+        let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
+        let logits = &self.ranking.sorted()[..kept];
+        kernels::write_divided(&mut self.kept, ids, logits, ps, of.sum);
+        whole.keep(&self.kept, true);
+        true
     }
 
     scratch!(

@@ -28,7 +28,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
-use crate::pool::Pool;
+use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
@@ -121,29 +121,6 @@ impl Typical {
             return false;
         };
         self.keep_ranked(candidates, kept);
-        true
-    }
-
-    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
-    // In bounds: `kept` is at most the number of what was ranked, which are places of what was
-    // taken.
-    fn keep_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
-        if self.tied || has_own_entropy() {
-            return false;
-        }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
-            return false;
-        };
-        let n = logits.len();
-        self.warm_up(n);
-        let beside = self.beside();
-        let sum = self.descending.sum_of_logits(logits, max, beside);
-        let Some(kept) = self.rank_kept(n, sum) else {
-            return false;
-        };
-        let ranked = ranked(self.descending.taken(), &self.near[..kept], &self.ps);
-        self.kept.extend(ranked);
-        pool.keep(&self.kept, false);
         true
     }
 
@@ -365,10 +342,26 @@ impl Sampler for Typical {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if !(pool.is_whole() && self.keep_of_whole(pool)) {
-            pool.apply(|candidates| self.apply(candidates));
+    // In bounds: `kept` is at most the number of what was ranked, which are places of what was
+    // taken.
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
+        if self.tied || has_own_entropy() {
+            return false;
         }
+        let Some((logits, max)) = whole.contiguous_numbers() else {
+            return false;
+        };
+        let n = logits.len();
+        self.warm_up(n);
+        let beside = self.beside();
+        let sum = self.descending.sum_of_logits(logits, max, beside);
+        let Some(kept) = self.rank_kept(n, sum) else {
+            return false;
+        };
+        let ranked = ranked(self.descending.taken(), &self.near[..kept], &self.ps);
+        self.kept.extend(ranked);
+        whole.keep(&self.kept, false);
+        true
     }
 
     scratch!(

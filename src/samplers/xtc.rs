@@ -11,7 +11,7 @@ use crate::algorithms::descending_sum::DescendingSum;
 use crate::algorithms::host_order::{HostOrder, overflows};
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::pool::Pool;
+use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
 
@@ -108,7 +108,13 @@ impl Sampler for Xtc {
 
     /// Nothing is done to most pools.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
-        if self.acts_on(pool.len()) && !self.exclude_of_whole(pool) {
+        if !self.acts_on(pool.len()) {
+            return;
+        }
+        let is_done = pool
+            .whole()
+            .is_some_and(|whole| self.exclude_of_whole(whole));
+        if !is_done {
             pool.apply(|candidates| self.exclude(candidates));
         }
     }
@@ -148,13 +154,13 @@ impl Xtc {
     }
 
     /// Removes candidates of a vocabulary without sorting it; false if it cannot.
-    fn exclude_of_whole(&mut self, pool: &mut Pool<'_>) -> bool {
+    fn exclude_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         // All candidates reach a threshold of 0, and none one that is NaN.
         let has_few = self.threshold > 0.0;
-        if !has_few || !pool.is_whole() || pool.selected().is_some() {
+        if !has_few {
             return false;
         }
-        let Some((logits, max)) = pool.contiguous_numbers() else {
+        let Some((logits, max)) = whole.contiguous_numbers() else {
             return false;
         };
         let n = logits.len();
@@ -169,7 +175,7 @@ impl Xtc {
         let Some(&first) = ranked.last() else {
             return false;
         };
-        pool.put_in_order(removed, first);
+        whole.put_in_order(removed, first);
         true
     }
 }

@@ -4,7 +4,7 @@ use std::collections::TryReserveError;
 
 use crate::candidates::Candidates;
 use crate::memory;
-use crate::pool::Pool;
+use crate::pool::{Pool, Whole};
 use crate::token::Token;
 
 /// The biases of one sieve.
@@ -49,9 +49,9 @@ impl Biases {
     }
 
     /// Adds the biases to the logits of a vocabulary.
-    pub(super) fn add_to_pool(&self, pool: &mut Pool<'_>) {
+    pub(super) fn add_to_whole(&self, whole: &mut Whole<'_, '_>) {
         let biases = self.0.iter();
-        pool.add(biases.map(|&(token, _, bias)| (token, bias)));
+        whole.add(biases.map(|&(token, _, bias)| (token, bias)));
     }
 
     /// Makes a pool of these candidates, with their biases. As by llama.cpp's own sampler, a

@@ -151,7 +151,11 @@ impl Pipeline {
         watch.before(&|_, _| {});
         match given {
             Some(candidates) => around.biases.add_to_candidates(candidates, &mut pool),
-            None => around.biases.add_to_pool(&mut pool),
+            None => {
+                if let Some(mut whole) = pool.whole() {
+                    around.biases.add_to_whole(&mut whole);
+                }
+            }
         }
         if !around.params.bias.is_empty() {
             let ask = |about, to: Tell<'_>| tell_bias(around.params, about, to);
@@ -277,11 +281,11 @@ impl Sieve {
 }
 
 fn largest(pool: &mut Pool<'_>) -> f32 {
-    if pool.is_whole() {
-        return pool.max();
+    match pool.whole() {
+        Some(mut whole) => whole.max(),
+        // Whatever is said of their order.
+        None => kernels::max_logit(pool.array().0, false),
     }
-    // Whatever is said of their order.
-    kernels::max_logit(pool.array().0, false)
 }
 
 /// A pipeline at work on one token.

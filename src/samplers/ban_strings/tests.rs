@@ -1,7 +1,7 @@
 use super::*;
 use crate::chain::Chain;
 use crate::lcg::Lcg;
-use crate::pool::Buffers;
+use crate::pool::{Buffers, Pool};
 use crate::samplers::Greedy;
 use crate::token::array_of;
 

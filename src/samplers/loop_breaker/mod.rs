@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::log;
-use crate::pool::Pool;
+use crate::pool::{InOrder, Whole};
 use crate::sampler::{Sampler, clone_by_field};
-use crate::samplers::temp::{scale, scale_pool};
+use crate::samplers::temp::{scale, scale_whole};
 use crate::token::{Token, TokenData, comparable};
 pub(crate) use repetitions::{MAX_LENGTH, MAX_PERIOD};
 use repetitions::{Repetition, Repetitions};
@@ -250,26 +250,32 @@ impl Sampler for LoopBreaker {
         }
     }
 
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
+    fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let Some(found) = self.found else {
-            if self.forced.is_some() {
-                pool.apply(|candidates| self.apply(candidates));
-            }
-            return;
+            return self.forced.is_none();
         };
         match self.action {
-            LoopAction::Ban if pool.is_whole() => {
+            LoopAction::Ban => {
                 let mut before = None;
-                pool.edit(found.next, |logit| {
+                whole.edit(found.next, |logit| {
                     before = Some(logit);
                     f32::NEG_INFINITY
                 });
-                if let (f32::NEG_INFINITY, Some(before)) = (pool.max(), before) {
-                    pool.edit(found.next, |_| before);
+                if let (f32::NEG_INFINITY, Some(before)) = (whole.max(), before) {
+                    whole.edit(found.next, |_| before);
                 }
             }
-            LoopAction::Temperature(_) => scale_pool(pool, self.heat),
-            _ => pool.apply(|candidates| self.apply(candidates)),
+            LoopAction::Temperature(_) => scale_whole(whole, self.heat),
+            LoopAction::Force(_) | LoopAction::End(_) => return false,
+        }
+        true
+    }
+
+    fn narrow_in_order(&mut self, tokens: InOrder<'_, '_>) -> bool {
+        match (self.found, &self.action) {
+            (None, _) => self.forced.is_none(),
+            (Some(_), LoopAction::Temperature(_)) => tokens.divide(self.heat, false),
+            (Some(_), _) => false,
         }
     }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::lcg::Lcg;
-use crate::pool::Buffers;
+use crate::pool::{Buffers, Pool};
 use crate::token::array_of;
 
 const N: usize = 50;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pool::Buffers;
+use crate::pool::{Buffers, Pool};
 
 /// Nothing passes: what is left then the built-in's own way tells, also where nothing need be kept.
 #[test]
@@ -8,6 +8,10 @@ fn a_share_above_1_is_not_taken_of_the_whole() {
         let mut buffers = Buffers::default();
         let mut pool = Pool::new(&[1.0, 3.0, 2.0], &mut buffers);
         let mut min_p = MinP::new(p, 0).expect("it cuts something");
-        assert_eq!(min_p.retain_of_whole(&mut pool), could, "{p}");
+        assert_eq!(
+            min_p.narrow_whole(pool.whole().expect("a new pool")),
+            could,
+            "{p}"
+        );
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 #[cfg(target_arch = "x86_64")]
 use crate::denormals::with_flushed_denormals;
 use crate::lcg::Lcg;
-use crate::pool::Buffers;
+use crate::pool::{Buffers, Pool};
 use crate::token::array_of;
 
 /// More are to be kept than lie as near as the sample says: then all are sorted.
@@ -53,16 +53,21 @@ fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     logits
 }
 
+fn keep_of_whole(typical: &mut Typical, logits: &[f32]) -> bool {
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(logits, &mut buffers);
+    typical.narrow_whole(pool.whole().expect("a new pool"))
+}
+
 /// Where the last array had ties the next is expected to have some.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn what_came_before_says_which_way_is_taken() {
     for (pairs, tied, could) in [(10, false, false), (0, false, true), (0, true, false)] {
         let logits = with_pairs(520, pairs);
-        let mut buffers = Buffers::default();
         let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
         typical.tied = tied;
-        let kept = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
+        let kept = keep_of_whole(&mut typical, &logits);
         assert_eq!(kept, could, "{pairs} pairs, {tied}");
     }
     // And one without ties is unlike it.
@@ -143,12 +148,11 @@ fn all_within_the_reach_was_taken() {
 #[cfg_attr(miri, ignore = "no control register")]
 fn where_denormals_are_flushed_the_built_ins_steps_are_taken() {
     let logits = with_pairs(600, 0);
-    let mut buffers = Buffers::default();
     let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
     let mut data = array_of(&logits);
     let mut could = || {
         let of_array = typical.keep_by_sums(&mut Candidates::new(&mut data, false));
-        let of_whole = typical.keep_of_whole(&mut Pool::new(&logits, &mut buffers));
+        let of_whole = keep_of_whole(&mut typical, &logits);
         (flushes_to_zero(), of_array, of_whole)
     };
     assert_eq!(with_flushed_denormals(&mut could), (true, false, false));
