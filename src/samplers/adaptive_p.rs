@@ -12,7 +12,6 @@
 //! loses (and then reads out of bounds), ours keeps a copy.
 
 use std::ffi::CStr;
-use std::mem;
 
 use super::lists::{Bent, Ps};
 use crate::algorithms::{Scratch, Softmax, Workspace};
@@ -154,17 +153,6 @@ impl Clone for AdaptiveP {
             bent: Scratch::default(),
             ..*self
         }
-    }
-
-    /// Keeps the buffers.
-    fn clone_from(&mut self, source: &Self) {
-        *self = Self {
-            original: mem::take(&mut self.original),
-            softmax: mem::take(&mut self.softmax),
-            exponentials: mem::take(&mut self.exponentials),
-            bent: mem::take(&mut self.bent),
-            ..source.clone()
-        };
     }
 }
 

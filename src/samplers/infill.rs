@@ -21,12 +21,12 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::log;
 use crate::per_thread::lent_per_thread;
-use crate::sampler::{Sampler, clone_by_field, scratch};
+use crate::sampler::{Sampler, scratch};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
 /// Filters for infilling.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Infill {
     vocabulary: Arc<dyn Vocabulary>,
     end: Option<Token>,
@@ -34,14 +34,6 @@ pub struct Infill {
     work: Scratch<Workspace>,
     texts: Scratch<Texts>,
 }
-
-clone_by_field!(Infill {
-    vocabulary,
-    end,
-    order,
-    work,
-    texts
-});
 
 /// The least probability of a candidate that the first round keeps.
 const FIRST_THRESHOLD: f32 = 0.2;

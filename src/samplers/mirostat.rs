@@ -20,7 +20,7 @@ use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
-use crate::sampler::{About, Kind, Sampler, Tell, clone_by_field, scratch};
+use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::simd::libm::{as_int, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
@@ -32,7 +32,7 @@ const BESIDE: f32 = 0.15;
 const MOST_OF: usize = 4;
 
 /// The parts that both versions have: the feedback loop and the draw.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Feedback {
     tau: f32,
     eta: f32,
@@ -43,16 +43,6 @@ struct Feedback {
     /// True if there was an array. Only a guess, for speed.
     began: bool,
 }
-
-clone_by_field!(Feedback {
-    tau,
-    eta,
-    mu,
-    rng,
-    work,
-    kept,
-    began
-});
 
 impl Feedback {
     fn new(seed: u32, tau: f32, eta: f32) -> Self {
@@ -181,7 +171,7 @@ stage!(Mirostat);
 stage!(MirostatV2);
 
 /// Mirostat version 1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Mirostat {
     n_vocab: i32,
     m: i32,
@@ -189,14 +179,6 @@ pub struct Mirostat {
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
 }
-
-clone_by_field!(Mirostat {
-    n_vocab,
-    m,
-    feedback,
-    order,
-    descending
-});
 
 impl Mirostat {
     /// Aims at a surprisal of `tau` bits per token, correcting by `eta`; `m` candidates serve the
@@ -357,7 +339,7 @@ impl Sampler for Mirostat {
 }
 
 /// Mirostat version 2.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
@@ -366,13 +348,6 @@ pub struct MirostatV2 {
     /// speed.
     kept_most: bool,
 }
-
-clone_by_field!(MirostatV2 {
-    feedback,
-    order,
-    descending,
-    kept_most
-});
 
 impl MirostatV2 {
     /// Aims at a surprisal of `tau` bits per token, correcting by `eta`. `seed` 0xFFFFFFFF takes a

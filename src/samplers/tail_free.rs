@@ -10,24 +10,17 @@ use std::ffi::CStr;
 use crate::algorithms::host_order::HostOrder;
 use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
-use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
 /// Cuts the flat tail of the distribution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TailFree {
     z: f32,
     min_keep: usize,
     order: Scratch<HostOrder>,
     work: Scratch<Workspace>,
 }
-
-clone_by_field!(TailFree {
-    z,
-    min_keep,
-    order,
-    work
-});
 
 /// The sum of the differences below which the distribution does not bend, and each counts alike.
 const STRAIGHT: f64 = 1e-6;

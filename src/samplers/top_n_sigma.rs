@@ -11,16 +11,14 @@ use crate::algorithms::Scratch;
 use crate::algorithms::sigma_bounds::SigmaBounds;
 use crate::candidates::Candidates;
 use crate::pool::Whole;
-use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 
 /// Masks what lies far below the largest logit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TopNSigma {
     n: f32,
     deviation: Scratch<SigmaBounds>,
 }
-
-clone_by_field!(TopNSigma { n, deviation });
 
 impl TopNSigma {
     /// `None` if `n` disables it: `n <= 0`.

@@ -29,13 +29,13 @@ use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::pool::Whole;
-use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 use by_distance::{ByDistance, Cut};
 
 /// Keeps the locally typical candidates, most typical first.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Typical {
     cut: Cut,
     order: Scratch<HostOrder>,
@@ -56,22 +56,6 @@ pub struct Typical {
     /// True if there was an array. Only a guess, for speed.
     began: bool,
 }
-
-clone_by_field!(Typical {
-    cut,
-    order,
-    work,
-    by_distance,
-    ranking,
-    kept,
-    descending,
-    nearness,
-    near,
-    picked,
-    ps,
-    tied,
-    began
-});
 
 /// Returns the condition of the most typical candidates: as few as exceed `p`, at least `min_keep`.
 fn enough(cut: Cut) -> Enough {

@@ -13,10 +13,10 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
-use crate::sampler::{About, Sampler, Tell, clone_by_field, scratch};
+use crate::sampler::{About, Sampler, Tell, scratch};
 
 /// Removes the most probable candidates, sometimes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Xtc {
     probability: f32,
     threshold: f32,
@@ -26,16 +26,6 @@ pub struct Xtc {
     work: Scratch<Workspace>,
     descending: Scratch<DescendingSum>,
 }
-
-clone_by_field!(Xtc {
-    probability,
-    threshold,
-    min_keep,
-    rng,
-    order,
-    work,
-    descending
-});
 
 impl Xtc {
     /// Acts with chance `probability` on candidates of probability `threshold` or more, and leaves
