@@ -31,9 +31,11 @@ template <typename F> static void sorted(const float * keys, size_t n, uint32_t 
 
 extern "C" {
 
-// The version of LLVM that the library is libc++ of, 0 of another library.
+// The version of LLVM that the library is libc++ of, 0 of libstdc++, -1 of Microsoft's order.
 int sorts_version(void) {
-#ifdef _LIBCPP_VERSION
+#if defined(SORTS_VERSION)
+    return SORTS_VERSION;
+#elif defined(_LIBCPP_VERSION)
     return _LIBCPP_VERSION < 100000 ? _LIBCPP_VERSION / 1000 : _LIBCPP_VERSION / 10000;
 #else
     return 0;

@@ -1,5 +1,5 @@
-//! The sorts of C++ libraries, each compiled into a shared library of its own from
-//! `c-tests/sorts.cpp`.
+//! The sorts of C++ libraries, each in a shared library of its own: compiled from
+//! `c-tests/sorts.cpp`, or asking a library for Windows from `c-tests/sorts_by_wine.c`.
 
 use std::ffi::{CStr, CString, c_void};
 use std::mem::transmute_copy;
@@ -16,7 +16,7 @@ pub struct Sorts {
     sort: SortFn,
     partial_sort: unsafe extern "C" fn(*const f32, usize, usize, *mut u32),
     sort_numbers: SortFn,
-    killer: unsafe extern "C" fn(usize, *mut f32),
+    killer: Option<unsafe extern "C" fn(usize, *mut f32)>,
 }
 
 impl Sorts {
@@ -52,7 +52,7 @@ impl Sorts {
             sort: found(handle, c"sorts_sort"),
             partial_sort: found(handle, c"sorts_partial_sort"),
             sort_numbers: found(handle, c"sorts_sort_numbers"),
-            killer: found(handle, c"sorts_killer"),
+            killer: find(handle, c"sorts_killer"),
         }
     }
 
@@ -61,7 +61,7 @@ impl Sorts {
         &self.name
     }
 
-    /// The version of LLVM that the library is libc++ of; 0 if it is another one.
+    /// The version of LLVM that the library is libc++ of; 0 of libstdc++, and -1 of Microsoft's.
     pub fn version(&self) -> i32 {
         self.version
     }
@@ -95,20 +95,26 @@ impl Sorts {
         order
     }
 
-    /// `n` keys on which `std::sort` runs out of levels.
-    pub fn killer(&self, n: usize) -> Vec<f32> {
+    /// `n` keys on which `std::sort` runs out of levels; `None` if the library cannot be asked for
+    /// its comparisons.
+    pub fn killer(&self, n: usize) -> Option<Vec<f32>> {
+        let killer = self.killer?;
         let mut keys = vec![0.0; n];
         // SAFETY: `keys` has room for exactly the `n` values that the function writes.
-        unsafe { (self.killer)(n, keys.as_mut_ptr()) };
-        keys
+        unsafe { killer(n, keys.as_mut_ptr()) };
+        Some(keys)
     }
 }
 
 /// The function of that name, of the type that it has there.
 fn found<F>(handle: *mut c_void, name: &CStr) -> F {
+    find(handle, name).unwrap_or_else(|| panic!("{name:?} is missing"))
+}
+
+/// The function of that name, if there is one, of the type that it has there.
+fn find<F>(handle: *mut c_void, name: &CStr) -> Option<F> {
     // SAFETY: a live handle and a string.
     let function = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    assert!(!function.is_null(), "{name:?} is missing");
     // SAFETY: an address, as which the function is taken.
-    unsafe { transmute_copy(&function) }
+    (!function.is_null()).then(|| unsafe { transmute_copy(&function) })
 }

@@ -31,13 +31,16 @@ pub enum Sort {
     Libcxx17,
     /// libc++'s from LLVM 22 on: of numbers, it makes heaps otherwise.
     Libcxx22,
+    /// That of Microsoft's library.
+    Msvc,
     /// Another one, which is not known: equal elements keep their order.
     Stable,
 }
 
 impl Sort {
     /// The orders that are known, as far as sorts of candidates tell them apart.
-    pub const BY_CANDIDATES: [Self; 3] = [Self::Libstdcxx, Self::Libcxx14, Self::Libcxx17];
+    pub const BY_CANDIDATES: [Self; 4] =
+        [Self::Libstdcxx, Self::Libcxx14, Self::Libcxx17, Self::Msvc];
 
     /// The order that differs from this one in sorts of numbers alone; mostly the same.
     pub const fn of_later_numbers(self) -> Self {
@@ -59,8 +62,8 @@ impl Sort {
 pub struct OneCandidateDraw {
     /// Dist does, as it has since b10355.
     pub dist: bool,
-    /// `std::discrete_distribution` does, and with it mirostat and adaptive-p; libstdc++'s does
-    /// not.
+    /// `std::discrete_distribution` does, and with it mirostat and adaptive-p: libc++'s and
+    /// Microsoft's do, libstdc++'s does not.
     pub discrete: bool,
 }
 
@@ -197,6 +200,7 @@ impl HostProfile {
                 1 => Sort::Libcxx14,
                 2 => Sort::Libcxx17,
                 3 => Sort::Libcxx22,
+                4 => Sort::Msvc,
                 _ => Sort::Stable,
             },
             one_candidate_draw: OneCandidateDraw {
@@ -208,11 +212,12 @@ impl HostProfile {
     }
 }
 
-const SORTS: [(&str, Sort); 5] = [
+const SORTS: [(&str, Sort); 6] = [
     ("libstdc++", Sort::Libstdcxx),
     ("libc++14", Sort::Libcxx14),
     ("libc++17", Sort::Libcxx17),
     ("libc++22", Sort::Libcxx22),
+    ("msvc", Sort::Msvc),
     ("stable", Sort::Stable),
 ];
 

@@ -34,11 +34,12 @@ fn all() -> Vec<HostProfile> {
     all
 }
 
-const KNOWN_SORTS: [Sort; 4] = [
+const KNOWN_SORTS: [Sort; 5] = [
     Sort::Libstdcxx,
     Sort::Libcxx14,
     Sort::Libcxx17,
     Sort::Libcxx22,
+    Sort::Msvc,
 ];
 
 /// Each is told from every other, whatever is taken for granted first.
@@ -172,6 +173,7 @@ fn altered_sorts_are_not_known() {
     assert!(!known.is_empty() && !altered.is_empty());
     for sorts in known {
         let expected = match sorts.version() {
+            -1 => Sort::Msvc,
             0 => Sort::Libstdcxx,
             ..17 => Sort::Libcxx14,
             _ => Sort::Libcxx17,

@@ -4,15 +4,18 @@
 //! each with `std::sort`; the one in which the last falls with `std::partial_sort`. So one array
 //! has a range for each size and kind at which some library sorts otherwise, each in a bucket.
 
+use crate::algorithms::host_order::killer;
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
 /// The number of largest candidates to ask for: all of these but some of the last range.
-pub(super) const LARGEST: i32 = 5950;
+pub(super) const LARGEST: i32 = 6226;
 
 /// The ranges in random order: on both sides of each size from which on some library sorts
 /// otherwise, and larger ones, whose parts have many sizes.
-const SIZES: [u32; 12] = [16, 17, 23, 24, 30, 31, 128, 129, 300, 700, 999, 1000];
+const SIZES: [u32; 16] = [
+    16, 17, 23, 24, 30, 31, 32, 33, 41, 42, 128, 129, 300, 700, 999, 1000,
+];
 /// The size of the ranges in other orders.
 const OTHERS: u32 = 200;
 /// The size of the last range.
@@ -22,6 +25,8 @@ const VALUES: u32 = 128;
 
 /// The size of a range on which a sort runs out of levels, and how many these are.
 const KILLER: usize = 64;
+/// The size of one for Microsoft's, of which a level splits off more.
+const KILLER_OF_MSVC: usize = 128;
 const LEVELS: usize = 12;
 
 /// Numbers of which a library's sort takes off the two least at each level, as their second is the
@@ -56,6 +61,19 @@ fn killer_of_libcxx_14(random: &mut Lcg) -> Vec<u32> {
 
 fn killer_of_libcxx_17(random: &mut Lcg) -> Vec<u32> {
     killer(0, true, random)
+}
+
+/// Numbers of which the sort of Microsoft's library takes off the four least at each level. What is
+/// left for the heap is tied.
+fn killer_of_msvc(random: &mut Lcg) -> Vec<u32> {
+    let numbers = killer::of_msvc(KILLER_OF_MSVC);
+    let is_last = |number: &u32| *number == KILLER_OF_MSVC as u32;
+    let taken_off = numbers.iter().filter(|number| !is_last(number)).count() as u32;
+    let number = |number: u32| match is_last(&number) {
+        true => taken_off + below(8, random),
+        false => number,
+    };
+    numbers.into_iter().map(number).collect()
 }
 
 fn below(n: u32, random: &mut Lcg) -> u32 {
@@ -111,6 +129,7 @@ pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
     ranges.push(killer_of_libstdcxx(random));
     ranges.push(killer_of_libcxx_14(random));
     ranges.push(killer_of_libcxx_17(random));
+    ranges.push(killer_of_msvc(random));
     ranges.push(random_numbers(LAST, random));
     ranges
 }

@@ -46,3 +46,16 @@ fn write_items_on<V: Vector>(_: V, xs: &[f32], first: usize, to: &mut [Item]) {
         *to = item(x, first + i);
     }
 }
+
+/// Puts the items at these places in order, stably. Returns whether they were.
+// In bounds: the caller's places are.
+pub(super) fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
+    let mut of = places.map(|place| items[place]);
+    of.sort_by_key(|&item| key(item));
+    let kept = places.iter().zip(&of).all(|(&at, &item)| items[at] == item);
+    places
+        .iter()
+        .zip(of)
+        .for_each(|(&at, item)| items[at] = item);
+    kept
+}

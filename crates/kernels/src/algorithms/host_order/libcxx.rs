@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use super::heap;
-use super::item::{Item, key};
+use super::item::{Item, key, order};
 use super::wanted::Wanted;
 
 /// The number of moved items at which the insertion sort gives up.
@@ -212,19 +212,6 @@ fn partition(
         }
         i += 1;
     }
-}
-
-/// Puts the items at these places in order, stably. Returns whether they were.
-// In bounds: the caller's places are.
-fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
-    let mut of = places.map(|place| items[place]);
-    of.sort_by_key(|&item| key(item));
-    let kept = places.iter().zip(&of).all(|(&at, &item)| items[at] == item);
-    places
-        .iter()
-        .zip(of)
-        .for_each(|(&at, item)| items[at] = item);
-    kept
 }
 
 /// LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in the middle

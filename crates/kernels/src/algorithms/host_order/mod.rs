@@ -15,7 +15,8 @@
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
 //! - `introsort` and `heap`: the algorithms of libstdc++, on items of 8 bytes;
-//! - `libcxx`: those of libc++, as far as they differ;
+//! - `libcxx` and `msvc`: those of libc++ and of Microsoft's library, as far as they differ;
+//! - `killer`: arrays on which these run out of levels;
 //! - `buckets`: the step that the built-ins put before them;
 //! - `ties`: where ties are.
 //!
@@ -26,7 +27,9 @@ mod buckets;
 mod heap;
 mod introsort;
 mod item;
+pub mod killer;
 mod libcxx;
+mod msvc;
 mod replay;
 pub mod sort;
 #[cfg(test)]

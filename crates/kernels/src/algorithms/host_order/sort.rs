@@ -2,7 +2,7 @@
 
 use super::item::Item;
 pub use super::wanted::{All, Wanted};
-use super::{introsort, libcxx};
+use super::{introsort, libcxx, msvc};
 use crate::host_profile::{HostProfile, Sort};
 
 /// Sorts `items` as far as `wanted` asks for.
@@ -11,6 +11,7 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
         Sort::Libstdcxx | Sort::Stable => introsort::sort(items, wanted),
         Sort::Libcxx14 => libcxx::sort(items, wanted, libcxx::LLVM_14),
         Sort::Libcxx17 | Sort::Libcxx22 => libcxx::sort(items, wanted, libcxx::LLVM_17),
+        Sort::Msvc => msvc::sort(items, wanted),
     }
 }
 

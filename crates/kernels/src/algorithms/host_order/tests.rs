@@ -1,8 +1,10 @@
 //! Against `std::sort` and `std::partial_sort` themselves.
 
+use std::ops::Range;
+
 use vendor_llama_cpp::reference;
 
-use super::sort::All;
+use super::sort::{All, Wanted};
 use super::*;
 
 mod libraries;
@@ -171,6 +173,40 @@ fn large_arrays_and_those_that_run_out_of_levels() {
                 assert!(places(&ours) == reference::std_sort(keys), "{n}");
             }
         }
+    }
+}
+
+/// Wants all, and counts the items that are passed on together.
+struct Largest(usize);
+
+impl Wanted for Largest {
+    fn wants(&mut self, _: &mut [Item], _: Range<usize>) -> bool {
+        true
+    }
+
+    fn take(&mut self, items: &[Item], _: Range<usize>) -> bool {
+        self.0 = self.0.max(items.len());
+        true
+    }
+}
+
+/// Of different numbers no other part is larger than those that are left to the insertion sort.
+#[test]
+fn killers_of_msvc_leave_a_heap() {
+    for (n, least) in [(128, 60), (200, 133), (1000, 800), (4097, 3500)] {
+        let numbers = killer::of_msvc(n);
+        let is_last = |x: &&u32| **x == n as u32;
+        let left = numbers.iter().filter(is_last).count();
+        let different = numbers.iter().enumerate().map(|(i, &x)| match x {
+            x if x == n as u32 => -((n + i) as f32),
+            x => -(x as f32),
+        });
+        let mut items = items(&different.collect::<Vec<f32>>());
+        let mut largest = Largest(0);
+        msvc::sort(&mut items, &mut largest);
+        assert!(items.is_sorted(), "{n}");
+        assert_eq!(largest.0, left, "{n}");
+        assert!(left >= least, "{n}: {left}");
     }
 }
 

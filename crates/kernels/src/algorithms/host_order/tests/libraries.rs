@@ -6,12 +6,13 @@ use super::{
     Random, arrange, candidates, items, logits, places, places_by, reference, rounds, sizes,
 };
 use crate::algorithms::host_order::sort::{All, sort, sort_numbers};
-use crate::algorithms::host_order::{HostOrder, heap};
+use crate::algorithms::host_order::{HostOrder, heap, killer};
 use crate::host_profile::{HostProfile, Sort};
 
 /// The order that a library leaves.
 fn order_of(sorts: &Sorts) -> Sort {
     match sorts.version() {
+        -1 => Sort::Msvc,
         0 => Sort::Libstdcxx,
         14..17 => Sort::Libcxx14,
         17..22 => Sort::Libcxx17,
@@ -100,8 +101,9 @@ fn sorted_as_other_libraries_do() {
         }
         // Those of each library for all.
         for n in [40, 64, 200, 1000, 4097] {
-            let killers = libraries.iter().map(|other| other.killer(n));
-            for mut keys in killers.chain([reference::std_sort_killer(n)]) {
+            let killers = libraries.iter().filter_map(|other| other.killer(n));
+            let of_msvc = killer::of_msvc(n).into_iter().map(|x| -(x as f32));
+            for mut keys in killers.chain([reference::std_sort_killer(n), of_msvc.collect()]) {
                 for _ in 0..10 {
                     compare(
                         sorts,

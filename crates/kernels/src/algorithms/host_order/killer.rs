@@ -1,0 +1,31 @@
+//! Numbers on which the sort of Microsoft's library runs out of levels.
+
+/// The number of items that a level splits off, of a range of which nine are looked at.
+const PER_LEVEL: usize = 4;
+
+/// Returns `n` numbers on which the sort runs out of levels. The heap that takes over has those
+/// that are `n`: at least two thirds of 200, and more of more numbers. They may be replaced by any
+/// numbers that are not less.
+///
+/// At each level the least numbers are the pivot and what makes it the median: the median of three
+/// is the second, and of three medians the greater of two such. As they stand in the first half,
+/// what is left keeps its order.
+// In bounds: places of `rest` are below its length.
+pub fn of_msvc(n: usize) -> Vec<u32> {
+    let mut numbers = vec![n as u32; n];
+    let mut rest: Vec<usize> = (0..n).collect();
+    let (mut budget, mut next) = (n, 0);
+    while budget > 0 && rest.len() > 2 * PER_LEVEL {
+        let (middle, step) = (rest.len() / 2, rest.len() / 8);
+        let places = [0, step, middle - step, middle];
+        for place in places {
+            numbers[rest[place]] = next;
+            next += 1;
+        }
+        for place in places.into_iter().rev() {
+            rest.remove(place);
+        }
+        budget = budget / 2 + budget / 4;
+    }
+    numbers
+}

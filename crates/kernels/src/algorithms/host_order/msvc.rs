@@ -1,0 +1,194 @@
+//! `std::sort` of Microsoft's C++ library, replayed on [`Item`]s: the same permutation, equal items
+//! included.
+//!
+//! Introsort, as libstdc++'s is. But a partition makes three parts, of which the middle one holds
+//! what is equal to the pivot and is in order then. The pivot is the median of three items, or, of
+//! more than 41, that of three such medians. Up to 32 items are left to an insertion sort, which is
+//! stable. What limits the depth is a budget, at first the number of items, of which each level
+//! leaves three quarters: where it is used up a heap sort takes over, whose heaps are libstdc++'s.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use super::heap;
+use super::item::{Item, key, order};
+use super::wanted::Wanted;
+
+/// The number of items up to which a range is left to the insertion sort.
+const LEAF: usize = 32;
+/// The number of items up to which the pivot is the median of three.
+const FEW: usize = 41;
+
+/// A part of the items that is to be sorted.
+struct Part {
+    places: Range<usize>,
+    budget: usize,
+}
+
+/// Sorts `items` as far as `wanted` asks for.
+pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
+    let part = Part {
+        places: 0..items.len(),
+        budget: items.len(),
+    };
+    sort_part(items, wanted, part);
+}
+
+/// Sorts a part. Returns whether to go on. It calls itself once for each level at most.
+// In bounds: parts lie within the items.
+fn sort_part(items: &mut [Item], wanted: &mut impl Wanted, mut part: Part) -> bool {
+    loop {
+        let places = part.places.clone();
+        let range = &mut items[places.clone()];
+        if range.is_empty() || !wanted.wants(range, places.clone()) {
+            return true;
+        }
+        if range.len() <= LEAF || part.budget == 0 {
+            finish(range);
+            return wanted.take(range, places);
+        }
+        let equal = split(range);
+        let budget = part.budget / 2 + part.budget / 4;
+        let (start, end) = (places.start + equal.start, places.start + equal.end);
+        let first = Part {
+            places: places.start..start,
+            budget,
+        };
+        if !sort_part(items, wanted, first) {
+            return false;
+        }
+        let range = &mut items[start..end];
+        if wanted.wants(range, start..end) && !wanted.take(range, start..end) {
+            return false;
+        }
+        part = Part {
+            places: end..places.end,
+            budget,
+        };
+    }
+}
+
+/// Sorts a range that is not split any more.
+fn finish(range: &mut [Item]) {
+    match range.len() {
+        ..=LEAF => range.sort_by_key(|&item| key(item)),
+        n => heap::partial_sort_by::<false>(range, n),
+    }
+}
+
+/// Puts what comes before a pivot in front of what is equal to it, and what comes after it behind
+/// that. Returns the places of what is equal.
+// In bounds: there are more than `LEAF` items.
+fn split(range: &mut [Item]) -> Range<usize> {
+    let n = range.len();
+    let (middle, last) = (n / 2, n - 1);
+    if n > FEW {
+        let step = n / 8;
+        for [a, b, c] in [
+            [0, step, 2 * step],
+            [middle - step, middle, middle + step],
+            [last - 2 * step, last - step, last],
+            [step, middle, last - step],
+        ] {
+            order(range, [a, b, c]);
+        }
+    } else {
+        order(range, [0, middle, last]);
+    }
+    let pivot = middle..middle + 1;
+    let sides = Sides {
+        pivot: key(range[middle]),
+        range,
+        equal: pivot.clone(),
+        seen: pivot,
+    };
+    sides.grow()
+}
+
+/// A range whose inner part is partitioned already.
+struct Sides<'a> {
+    range: &'a mut [Item],
+    pivot: u32,
+    /// The places of what is equal to the pivot.
+    equal: Range<usize>,
+    /// The places that are partitioned: those in front of the equal ones come before the pivot, and
+    /// those behind them after it.
+    seen: Range<usize>,
+}
+
+// In bounds: `seen` lies within the range, and `equal` within `seen`.
+impl Sides<'_> {
+    /// Partitions the range, from the inside to both ends. Returns the places of what is equal.
+    fn grow(mut self) -> Range<usize> {
+        loop {
+            match (self.misplaced_below(), self.misplaced_above()) {
+                (true, true) => self.exchange(),
+                (true, false) => self.move_up(),
+                (false, true) => self.move_down(),
+                (false, false) => return self.equal,
+            }
+        }
+    }
+
+    /// Goes up to an item that comes before the pivot. Returns whether there is one. What is equal
+    /// changes places with the first item that comes after the pivot.
+    fn misplaced_above(&mut self) -> bool {
+        while let Some(&next) = self.range.get(self.seen.end) {
+            match key(next).cmp(&self.pivot) {
+                Ordering::Less => return true,
+                Ordering::Greater => {}
+                Ordering::Equal => {
+                    self.range.swap(self.equal.end, self.seen.end);
+                    self.equal.end += 1;
+                }
+            }
+            self.seen.end += 1;
+        }
+        false
+    }
+
+    /// Goes down to an item that comes after the pivot. Returns whether there is one. What is equal
+    /// changes places with the last item that comes before the pivot.
+    fn misplaced_below(&mut self) -> bool {
+        while let Some(next) = self.seen.start.checked_sub(1) {
+            match key(self.range[next]).cmp(&self.pivot) {
+                Ordering::Greater => return true,
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    self.equal.start -= 1;
+                    self.range.swap(self.equal.start, next);
+                }
+            }
+            self.seen.start = next;
+        }
+        false
+    }
+
+    /// Exchanges the items that are misplaced on both sides.
+    fn exchange(&mut self) {
+        self.seen.start -= 1;
+        self.range.swap(self.seen.start, self.seen.end);
+        self.seen.end += 1;
+    }
+
+    /// Brings the misplaced item from below, where all others are in place, behind what is equal:
+    /// the last that comes before the pivot takes its place, and the last that is equal that one's.
+    fn move_up(&mut self) {
+        self.seen.start -= 1;
+        self.equal.start -= 1;
+        self.equal.end -= 1;
+        self.range.swap(self.seen.start, self.equal.start);
+        self.range.swap(self.equal.start, self.equal.end);
+    }
+
+    /// Brings the misplaced item from above, where all others are in place, in front of what is
+    /// equal: the first that comes after the pivot takes its place, and the first that is equal
+    /// that one's.
+    fn move_down(&mut self) {
+        self.range.swap(self.seen.end, self.equal.end);
+        self.range.swap(self.equal.end, self.equal.start);
+        self.seen.end += 1;
+        self.equal.start += 1;
+        self.equal.end += 1;
+    }
+}
