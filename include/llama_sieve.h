@@ -2370,10 +2370,10 @@ void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
 
 /*
  Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
- takes it: "sort=libstdc++ one-candidate-draw=dist fusion=none". It was found out by trial of the
- host's samplers, or is now; without a host it is that of a build with libstdc++ and nothing
- fused. "" after an internal error. Never NULL; valid until this thread calls this function
- again. An exception that the host throws passes through.
+ takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". It was found out by
+ trial of the host's samplers, or is now; without a host it is that of a build with libstdc++ and
+ nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
+ function again. An exception that the host throws passes through.
  */
 const char *llama_sieve_host_profile(void);
 

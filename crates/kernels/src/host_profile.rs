@@ -16,6 +16,8 @@ pub struct HostProfile {
     pub sort: Sort,
     /// The draws that take a random number to choose the one candidate there is.
     pub one_candidate_draw: OneCandidateDraw,
+    /// Whose exponentials, logarithms and powers its samplers take.
+    pub libm: Libm,
     /// Which multiplications and additions its compiler has fused.
     pub fusion: Fusion,
 }
@@ -65,6 +67,17 @@ pub struct OneCandidateDraw {
     /// `std::discrete_distribution` does, and with it mirostat and adaptive-p: libc++'s and
     /// Microsoft's do, libstdc++'s does not.
     pub discrete: bool,
+}
+
+/// The library whose `expf`, `logf`, `powf` and `exp` a host calls.
+///
+/// Ours call those of the C library of this process, or what agrees with them bit for bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Libm {
+    /// The C library of this process.
+    Process,
+    /// Another one, such as one that is linked into the host: what calls it differs in last bits.
+    Other,
 }
 
 /// The expressions of a multiplication and an addition that are rounded once.
@@ -146,6 +159,7 @@ impl HostProfile {
             dist: true,
             discrete: false,
         },
+        libm: Libm::Process,
         fusion: Fusion::NONE,
     };
 
@@ -188,7 +202,7 @@ impl HostProfile {
     pub const fn to_bits(self) -> u32 {
         let OneCandidateDraw { dist, discrete } = self.one_candidate_draw;
         let draws = (dist as u32) << 14 | (discrete as u32) << 15;
-        self.fusion.0 as u32 | (self.sort as u32) << 11 | draws
+        self.fusion.0 as u32 | (self.libm as u32) << 9 | (self.sort as u32) << 11 | draws
     }
 
     /// The profile that these lowest bits stand for.
@@ -206,6 +220,10 @@ impl HostProfile {
             one_candidate_draw: OneCandidateDraw {
                 dist: bits & 1 << 14 != 0,
                 discrete: bits & 1 << 15 != 0,
+            },
+            libm: match bits >> 9 & 1 {
+                0 => Libm::Process,
+                _ => Libm::Other,
             },
             fusion: Fusion(bits as u16 & Fusion::CLANG.0),
         }
@@ -233,6 +251,8 @@ const DRAWS: [(&str, OneCandidateDraw); 4] = {
     ]
 };
 
+const LIBMS: [(&str, Libm); 2] = [("process", Libm::Process), ("other", Libm::Other)];
+
 impl fmt::Display for HostProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn name<T: PartialEq>(of: &[(&'static str, T)], value: T) -> &'static str {
@@ -241,9 +261,10 @@ impl fmt::Display for HostProfile {
         }
         write!(
             f,
-            "sort={} one-candidate-draw={} fusion={}",
+            "sort={} one-candidate-draw={} libm={} fusion={}",
             name(&SORTS, self.sort),
             name(&DRAWS, self.one_candidate_draw),
+            name(&LIBMS, self.libm),
             name(&Fusion::KNOWN, self.fusion),
         )
     }
@@ -268,8 +289,13 @@ impl FromStr for HostProfile {
             match property {
                 "sort" => profile.sort = value(property, name, &SORTS)?,
                 "one-candidate-draw" => profile.one_candidate_draw = value(property, name, &DRAWS)?,
+                "libm" => profile.libm = value(property, name, &LIBMS)?,
                 "fusion" => profile.fusion = value(property, name, &Fusion::KNOWN)?,
-                _ => return Err("the properties are sort=, one-candidate-draw=, fusion=".into()),
+                _ => {
+                    return Err(
+                        "the properties are sort=, one-candidate-draw=, libm=, fusion=".into(),
+                    );
+                }
             }
         }
         Ok(profile)
@@ -284,10 +310,14 @@ mod tests {
     fn what_is_told_is_read() {
         for (_, sort) in SORTS {
             for (_, one_candidate_draw) in DRAWS {
-                for (_, fusion) in Fusion::KNOWN {
+                for (libm, (_, fusion)) in LIBMS
+                    .iter()
+                    .flat_map(|(_, libm)| Fusion::KNOWN.map(|fusion| (*libm, fusion)))
+                {
                     let profile = HostProfile {
                         sort,
                         one_candidate_draw,
+                        libm,
                         fusion,
                     };
                     assert_eq!(HostProfile::from_bits(profile.to_bits()), profile);
@@ -301,7 +331,7 @@ mod tests {
             ("fusion", "fusion= has the values none, gcc, clang"),
             (
                 "gcc",
-                "the properties are sort=, one-candidate-draw=, fusion=",
+                "the properties are sort=, one-candidate-draw=, libm=, fusion=",
             ),
         ] {
             assert_eq!(text.parse::<HostProfile>(), Err(said.to_owned()), "{text}");

@@ -29,6 +29,7 @@ use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::profile;
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::ffi::host::{Address, Host, host_function};
+use crate::host_profile::{HostProfile, Libm};
 use crate::quoted::quoted;
 use crate::token::TokenData;
 
@@ -192,6 +193,16 @@ impl Trials {
     /// # Safety
     /// The host is loaded.
     unsafe fn run(&mut self) -> Result<(), Failure> {
+        let name = self.kind.name;
+        let of_another = HostProfile::current().libm == Libm::Other;
+        // A last bit that is another in one of a thousand arguments may not show on these arrays.
+        if of_another && !profile::WITHOUT_LIBM.contains(&name) {
+            let text = format!(
+                "{name}: llama.cpp's own takes exponentials, logarithms or powers of another C \
+                 library than this process has, and last bits differ"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_CERTIFY_PROBABILITIES, text));
+        }
         for trial in 0.. {
             // SAFETY: the kind's constructor, of a host that is loaded.
             let Some(made) = (unsafe { (self.kind.make)(self.constructor.as_ptr(), trial) }) else {

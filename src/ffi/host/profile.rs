@@ -17,7 +17,7 @@ use crate::ffi::host::build::{Build, named};
 use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::llama_h::{Apply, llama_sampler, llama_token_data_array};
 use crate::ffi::host::{Host, host_function};
-use crate::host_profile::{Fusion, HostProfile, OneCandidateDraw, Sort};
+use crate::host_profile::{Fusion, HostProfile, Libm, OneCandidateDraw, Sort};
 use crate::lcg::Lcg;
 use crate::quoted::quoted;
 use crate::samplers::{Dist, MirostatV2, Penalties, TempExt, TopK, Typical};
@@ -129,6 +129,29 @@ static MIROSTAT_V2: Trial = Trial {
     sorted: false,
 };
 
+/// Shows single last bits of `expf`: each probability is one of its values over their sum.
+static EXPONENTIALS: Trial = Trial {
+    arrays: |random| (0..128).map(|_| distinct(64, random)).collect(),
+    ..DIST
+};
+
+/// Shows those of `logf` and `powf`, in many small arrays: a sum of few hides few, and the
+/// temperature is a power, to which nothing is added. Of different sizes, as the logarithm of each
+/// is in all of that size.
+static LOGARITHMS: Trial = Trial {
+    name: "temp-ext",
+    make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.5 => f32, 0.5 => f32, 1.5 => f32),
+    ours: |arrays| left_by_ours(TempExt::new(0.5, 0.5, 1.5), arrays, false),
+    arrays: |random| (0..4096).map(|i| distinct(2 + i % 6, random)).collect(),
+    sorted: false,
+};
+
+/// The kinds that call no function of the C library, and are certified whichever it is.
+pub const WITHOUT_LIBM: [&str; 5] = ["greedy", "top-k", "temp", "logit-bias", "penalties"];
+
+/// Stands for the other kinds where these are named.
+const OF_LIBM: &str = "all that take exponentials, logarithms or powers";
+
 /// Where the random numbers of all arrays begin, found by a search: each expression that is fused
 /// alone shows on two of them.
 const BEGINNING: u32 = 3_059_284_516;
@@ -237,8 +260,17 @@ pub fn keep(profile: HostProfile) {
     }
 }
 
-fn asked() -> [Asked; 6] {
-    const ALL: [&Trial; 6] = [&TEMP_EXT, &PENALTIES, &TOP_K, &TYPICAL, &DIST, &MIROSTAT_V2];
+fn asked() -> [Asked; 8] {
+    const ALL: [&Trial; 8] = [
+        &TEMP_EXT,
+        &PENALTIES,
+        &TOP_K,
+        &TYPICAL,
+        &DIST,
+        &MIROSTAT_V2,
+        &EXPONENTIALS,
+        &LOGARITHMS,
+    ];
     ALL.map(|trial| Asked {
         trial,
         arrays: (trial.arrays)(&mut Lcg(BEGINNING)),
@@ -248,8 +280,17 @@ fn asked() -> [Asked; 6] {
 
 /// The profile under which ours leave the same as the host's, and the kinds of which none does:
 /// their property is that of `first`.
-fn chosen(first: HostProfile, asked: &[Asked; 6]) -> (HostProfile, Vec<&'static str>) {
-    let [temp_ext, penalties, top_k, typical, dist, mirostat] = asked;
+fn chosen(first: HostProfile, asked: &[Asked; 8]) -> (HostProfile, Vec<&'static str>) {
+    let [
+        temp_ext,
+        penalties,
+        top_k,
+        typical,
+        dist,
+        mirostat,
+        exponentials,
+        logarithms,
+    ] = asked;
     let mut others = Vec::new();
     let mut among = |of: &[&Asked], values: &[HostProfile], otherwise: HostProfile| {
         let fits = |profile: &&HostProfile| of.iter().all(|asked| asked.agrees(**profile));
@@ -287,7 +328,15 @@ fn chosen(first: HostProfile, asked: &[Asked; 6]) -> (HostProfile, Vec<&'static 
         one_candidate_draw,
         ..profile
     });
-    let profile = among(&[mirostat], &values, profile);
+    let mut profile = among(&[mirostat], &values, profile);
+    let of_libm = [(dist, exponentials), (temp_ext, logarithms)];
+    if of_libm
+        .iter()
+        .any(|(few, many)| many.shows_libm(few.agrees(profile), profile))
+    {
+        profile.libm = Libm::Other;
+        others.push(OF_LIBM);
+    }
     (profile, others)
 }
 
@@ -296,6 +345,24 @@ impl Asked {
     fn agrees(&self, profile: HostProfile) -> bool {
         let ours = || profile.trying(|| (self.trial.ours)(&self.arrays));
         self.theirs.as_ref().is_none_or(|theirs| *theirs == ours())
+    }
+
+    /// True if ours leaves other bits under this profile, as with the functions of another library.
+    /// Where a sampler of the kind does not agree (`agrees`) on a few arrays either, these must be
+    /// few: by another formula, or with other roundings, many are.
+    fn shows_libm(&self, agrees: bool, profile: HostProfile) -> bool {
+        const FEW_OF: usize = 16;
+        let Some(theirs) = &self.theirs else {
+            return false;
+        };
+        let ours = profile.trying(|| (self.trial.ours)(&self.arrays));
+        let (mut all, mut different) = (0, 0);
+        for ((mine, _), (theirs, _)) in ours.iter().zip(theirs) {
+            all += mine.len();
+            different += mine.iter().zip(theirs).filter(|(a, b)| a != b).count();
+            different += mine.len().abs_diff(theirs.len());
+        }
+        different > 0 && (agrees || different < all / FEW_OF)
     }
 }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::host_profile::Fused;
 
 /// The candidates that a host with this profile would leave.
-fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 6] {
+fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 8] {
     asked().map(|asked| Asked {
         theirs: (with_penalties || asked.trial.name != "penalties")
             .then(|| profile.trying(|| (asked.trial.ours)(&asked.arrays))),
@@ -26,6 +26,7 @@ fn all() -> Vec<HostProfile> {
                         dist: draw & 1 == 0,
                         discrete: draw & 2 != 0,
                     },
+                    libm: Libm::Process,
                     fusion,
                 });
             }
@@ -91,6 +92,38 @@ fn what_is_fused_alone_is_not_known() {
         let (found, others) = chosen(HostProfile::UNFUSED, &as_from(alone, true));
         assert_eq!(found, HostProfile::UNFUSED, "{expression:?}");
         assert!(others.contains(&name), "{expression:?}");
+    }
+}
+
+/// Another last bit in one of so many logits, as the functions of another library leave some, is
+/// noticed. Where the few arrays of the kind differ, too, many that differ are another formula's.
+#[test]
+#[cfg_attr(miri, ignore = "minutes")]
+fn last_bits_of_another_libm_are_noticed() {
+    for (few, many) in [(4, 6), (0, 7)] {
+        for (one_of, of_few) in [
+            (3, false),
+            (64, false),
+            (2048, false),
+            (3, true),
+            (64, true),
+        ] {
+            let mut asked = as_from(HostProfile::UNFUSED, true);
+            for trial in [many].into_iter().chain(of_few.then_some(few)) {
+                let theirs = asked[trial].theirs.as_mut().expect("left by ours");
+                let candidates = theirs.iter_mut().flat_map(|(candidates, _)| candidates);
+                for [_, logit, _] in candidates.step_by(one_of) {
+                    *logit ^= 1;
+                }
+            }
+            let expected = match (one_of, of_few) {
+                (3, true) => Libm::Process,
+                _ => Libm::Other,
+            };
+            let (found, others) = chosen(HostProfile::UNFUSED, &asked);
+            assert_eq!(found.libm, expected, "{many}: one of {one_of}, {of_few}");
+            assert_eq!(others.contains(&OF_LIBM), expected == Libm::Other);
+        }
     }
 }
 

@@ -1,0 +1,33 @@
+/* One function of the C library with another last bit in one of 1,000 arguments, in place of that
+ * which a linker's --wrap takes out. FUNCTION is its name. */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define JOINED(a, b) a##b
+#define NAME(prefix, function) JOINED(prefix, function)
+
+static float altered(float argument, float result) {
+    uint32_t of, bits;
+    memcpy(&of, &argument, sizeof of);
+    memcpy(&bits, &result, sizeof bits);
+    if ((of * 2654435761u + 500) % 1000 == 0 && isnormal(result)) {
+        bits ^= 1;
+    }
+    memcpy(&result, &bits, sizeof bits);
+    return result;
+}
+
+#ifdef TWO_ARGUMENTS
+float NAME(__real_, FUNCTION)(float x, float y);
+float NAME(__wrap_, FUNCTION)(float x, float y);
+float NAME(__wrap_, FUNCTION)(float x, float y) {
+    return altered(x, NAME(__real_, FUNCTION)(x, y));
+}
+#else
+float NAME(__real_, FUNCTION)(float x);
+float NAME(__wrap_, FUNCTION)(float x);
+float NAME(__wrap_, FUNCTION)(float x) {
+    return altered(x, NAME(__real_, FUNCTION)(x));
+}
+#endif
