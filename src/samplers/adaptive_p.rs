@@ -21,6 +21,7 @@ use crate::kernels::{self, Curve};
 use crate::pool::{Weights, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
+use crate::simd::libm::fma;
 use crate::token::{Token, TokenData, comparable};
 
 /// Selects near a target probability.
@@ -248,7 +249,7 @@ impl Sampler for AdaptiveP {
         };
         let fused = fuses(Fused::Average);
         let decayed = |average: f32, new: f32| match fused {
-            true => self.decay.mul_add(average, new),
+            true => fma(self.decay, average, new),
             false => new + self.decay * average,
         };
         (self.weighted_sum, self.total_weight) = (

@@ -21,7 +21,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
-use crate::simd::libm::{as_int, ln, log2, pow};
+use crate::simd::libm::{as_int, fma, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
 /// The share of the probabilities that is added up without exact exponentials: much, so that few
@@ -118,7 +118,7 @@ impl Feedback {
         let surprisal = -log2(data[chosen].p);
         let error = surprisal - self.tau;
         self.mu = match fuses(Fused::Correction) {
-            true => (-self.eta).mul_add(error, self.mu),
+            true => fma(-self.eta, error, self.mu),
             false => self.mu - self.eta * error,
         };
         candidates.select(Some(chosen));
@@ -277,7 +277,7 @@ fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
         let t = ln((i + 2) as f32 / (i + 1) as f32);
         let b = ln(pair[0] / pair[1]);
         (products, squares) = match fused {
-            true => (t.mul_add(b, products), t.mul_add(t, squares)),
+            true => (fma(t, b, products), fma(t, t, squares)),
             false => (products + t * b, squares + t * t),
         };
     }

@@ -19,6 +19,7 @@ use crate::last_error;
 use crate::log;
 use crate::pool::{Pool, Whole};
 use crate::sampler::{About, Sampler, Tell};
+use crate::simd::libm::fma;
 use crate::token::{Token, TokenData};
 
 /// Repetition, frequency and presence penalty, applied in this order.
@@ -70,7 +71,7 @@ impl Factors {
     #[inline]
     fn of_count<const FUSED: bool>(&self, count: f32, present: f32) -> f32 {
         match FUSED {
-            true => count.mul_add(self.freq, present),
+            true => fma(count, self.freq, present),
             false => count * self.freq + present,
         }
     }

@@ -18,7 +18,7 @@ use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::pool::{InOrder, Whole, division_keeps_order};
 use crate::sampler::{About, Sampler, Tell, scratch};
-use crate::simd::libm::{exp_f64, ln, pow};
+use crate::simd::libm::{exp_f64, fma, ln, pow};
 use crate::token::TokenData;
 
 /// Scales the logits by a temperature that follows the entropy.
@@ -70,7 +70,7 @@ impl TempExt {
         let max = self.t + self.delta;
         let share = pow(entropy / max_entropy, self.exponent);
         match fuses(Fused::Temperature) {
-            true => (max - min).mul_add(share, min),
+            true => fma(max - min, share, min),
             false => min + (max - min) * share,
         }
     }

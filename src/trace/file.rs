@@ -1,12 +1,39 @@
 //! The file that the record is written to.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
 use crate::quoted::quoted;
 use crate::write_signals::Blocked;
+
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+/// Why a file is not written.
+#[derive(Debug)]
+enum Refusal {
+    Link,
+    Device,
+    NoFile,
+    /// It is of another user, or has several names.
+    Foreign,
+    /// Somebody else is writing it.
+    InUse,
+    Other(io::Error),
+}
+
+impl From<io::Error> for Refusal {
+    fn from(error: io::Error) -> Self {
+        Self::Other(error)
+    }
+}
 
 /// A file of which every line is whole, as far as it was written.
 #[derive(Debug)]
@@ -21,40 +48,20 @@ impl LineFile {
     /// what is no file, for a file of somebody else's, and for one that is being written.
     pub(super) fn open(path: &str) -> Result<Self, String> {
         let of = |text: &str| format!("{}: {text}", quoted(path));
-        let opened = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            // Without waiting for the reader of a pipe.
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
-            .open(path);
-        let file = opened.map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => of("is a link; name the file itself"),
-            Some(libc::ENXIO) => of("is a pipe or a device; name a file"),
-            _ => of(&error.to_string()),
-        })?;
-        let metadata = file.metadata().map_err(|error| of(&error.to_string()))?;
-        // SAFETY: has no preconditions.
-        let user = unsafe { libc::geteuid() };
-        if !metadata.is_file() {
-            return Err(of("is no file; name one"));
-        }
-        if metadata.uid() != user || metadata.nlink() != 1 {
-            return Err(of(
-                "belongs to another user, or has several names; name a new file",
-            ));
-        }
-        // SAFETY: the file is open.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(of(
+        let file = system::open(path).map_err(|refusal| match refusal {
+            Refusal::Link => of("is a link; name the file itself"),
+            Refusal::Device => of("is a pipe or a device; name a file"),
+            Refusal::NoFile => of("is no file; name one"),
+            Refusal::Foreign => {
+                of("belongs to another user, or has several names; name a new file")
+            }
+            Refusal::InUse => of(
                 "is being written by another process or library; put %p into the name, which \
                  stands for the number of the process",
-            ));
-        }
-        let private = std::fs::Permissions::from_mode(0o600);
-        let emptied = file.set_permissions(private).and_then(|()| file.set_len(0));
-        emptied.map_err(|error| of(&error.to_string()))?;
+            ),
+            Refusal::Other(error) => of(&error.to_string()),
+        })?;
+        file.set_len(0).map_err(|error| of(&error.to_string()))?;
         Ok(Self { file, length: 0 })
     }
 

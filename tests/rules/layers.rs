@@ -21,6 +21,7 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
                 "random",
                 "sync",
                 "token",
+                "windows",
             ],
             &["simd"],
             &["kernels"],

@@ -17,7 +17,7 @@
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
 //! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
 //!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: what a library in
-//!   somebody else's process asks of the system.
+//!   somebody else's process asks of the system; `windows`: of Windows alone.
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.
@@ -43,3 +43,5 @@ pub mod random;
 pub mod simd;
 pub mod sync;
 pub mod token;
+#[cfg(windows)]
+pub mod windows;

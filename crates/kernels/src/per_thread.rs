@@ -4,19 +4,29 @@
 //! first uses it, and for that glibc takes the dynamic linker's lock: a call of ours would wait
 //! while another thread is inside `dlopen`, for ever if a library's constructor waits for that
 //! call. So the variable of `thread_local!` is a bare pointer, and what it points to hangs on a key
-//! of POSIX threads, which takes no lock.
+//! of POSIX threads, which takes no lock. Windows has no such lock; there it hangs on a variable
+//! that is dropped.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::LocalKey;
+
+#[cfg(not(windows))]
+mod posix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(not(windows))]
+use posix as list;
+#[cfg(windows)]
+use windows as list;
 
 /// The place of a value in a `static` of `thread_local!`; the value is made when it is first asked
 /// for.
 #[derive(Debug)]
-pub struct PerThread<T>(Cell<*mut Kept<T>>);
+pub struct PerThread<T: 'static>(Cell<*mut Kept<T>>);
 
 /// The function that drops a kept value, and the link to the other values of its thread.
 #[derive(Debug)]
@@ -28,10 +38,11 @@ struct Header {
 
 #[derive(Debug)]
 #[repr(C)]
-struct Kept<T> {
+struct Kept<T: 'static> {
     header: Header,
-    /// The place in which the thread looks for it.
-    place: *const PerThread<T>,
+    /// The place in which the thread looks for it. By name: some systems free the variables of a
+    /// thread in any order, and make one anew that is asked for later.
+    place: &'static LocalKey<PerThread<T>>,
     value: T,
 }
 
@@ -47,13 +58,13 @@ impl<T: Default + 'static> PerThread<T> {
     #[inline]
     pub fn with<R>(place: &'static LocalKey<Self>, look: impl FnOnce(&T) -> R) -> Option<R> {
         // The place needs no drop, and so never ends before its thread.
-        let kept = place.with(|place| NonNull::new(place.0.get()).or_else(|| place.made()))?;
+        let kept = place.with(|here| NonNull::new(here.0.get()).or_else(|| here.made(place)))?;
         // SAFETY: it is freed when the thread ends, and not during a call.
         Some(look(unsafe { &(*kept.as_ptr()).value }))
     }
 
     #[cold]
-    fn made(&self) -> Option<NonNull<Kept<T>>> {
+    fn made(&self, place: &'static LocalKey<Self>) -> Option<NonNull<Kept<T>>> {
         const { assert!(size_of::<Kept<T>>() > 0) };
         // SAFETY: the size is not 0.
         let kept = NonNull::new(unsafe { alloc(Layout::new::<Kept<T>>()) })?.cast::<Kept<T>>();
@@ -62,14 +73,14 @@ impl<T: Default + 'static> PerThread<T> {
                 next: null_mut(),
                 end: end::<T>,
             },
-            place: self,
+            place,
             value: T::default(),
         };
         // SAFETY: just allocated with this layout.
         unsafe { kept.write(made) };
         self.0.set(kept.as_ptr());
         // Where that is not possible it stays when the thread has ended.
-        key::keep(kept.cast());
+        list::keep(kept.cast());
         Some(kept)
     }
 }
@@ -118,12 +129,12 @@ pub use lent_per_thread;
 
 /// # Safety
 /// `header` is that of a `Kept<T>` of the calling thread, which nobody uses any more.
-unsafe fn end<T>(header: *mut Header) {
+unsafe fn end<T: 'static>(header: *mut Header) {
     // SAFETY: the caller guarantees it; it was allocated as a box is. Whoever asks for a value
     // while this one is dropped gets another one.
     unsafe {
         let kept = header.cast::<Kept<T>>();
-        (*(*kept).place).0.set(null_mut());
+        let _ = (*kept).place.try_with(|place| place.0.set(null_mut()));
         drop(Box::from_raw(kept));
     }
 }
@@ -154,83 +165,24 @@ pub unsafe fn at_end(end: unsafe extern "C" fn(*mut c_void), of: *mut c_void) {
     };
     let call = Box::into_raw(Box::new(Call { header, end, of }));
     if let Some(call) = NonNull::new(call) {
-        key::keep(call.cast());
+        list::keep(call.cast());
     }
 }
 
-/// The key that a thread's list of headers hangs on.
-mod key {
-    use super::{AtomicU64, Header, NonNull, Ordering, c_void};
-
-    /// None was made yet.
-    const NONE: u64 = u64::MAX;
-    /// This code is being unloaded.
-    const GONE: u64 = u64::MAX - 1;
-
-    static KEY: AtomicU64 = AtomicU64::new(NONE);
-
-    fn get() -> Option<libc::pthread_key_t> {
-        let known = KEY.load(Ordering::Acquire);
-        if known == GONE {
-            return None;
-        }
-        if known != NONE {
-            return libc::pthread_key_t::try_from(known).ok();
-        }
-        let mut made: libc::pthread_key_t = 0;
-        // SAFETY: a place for the key, and a function as it is asked for.
-        if unsafe { libc::pthread_key_create(&raw mut made, Some(end_all)) } != 0 {
-            return None;
-        }
-        match KEY.compare_exchange(NONE, made.into(), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Some(made),
-            Err(other) => {
-                // SAFETY: just made, and nothing hangs on it.
-                unsafe { libc::pthread_key_delete(made) };
-                libc::pthread_key_t::try_from(other)
-                    .ok()
-                    .filter(|_| other != GONE)
-            }
-        }
-    }
-
-    /// Lets the value with this header end with the calling thread.
-    pub(super) fn keep(header: NonNull<Header>) {
-        let Some(key) = get() else { return };
-        // SAFETY: the key is live, and what hangs on it are headers of this thread.
+/// Drops the values of a list.
+///
+/// # Safety
+/// These are the calling thread's, and on no list any more.
+unsafe fn end_all(list: *mut Header) {
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: the caller guarantees the list.
         unsafe {
-            (*header.as_ptr()).next = libc::pthread_getspecific(key).cast();
-            libc::pthread_setspecific(key, header.as_ptr().cast());
+            let header = next;
+            next = (*header).next;
+            ((*header).end)(header);
         }
     }
-
-    unsafe extern "C" fn end_all(list: *mut c_void) {
-        let mut next = list.cast::<Header>();
-        while !next.is_null() {
-            // SAFETY: a list of this thread's headers, which has been taken off the key.
-            unsafe {
-                let header = next;
-                next = (*header).next;
-                ((*header).end)(header);
-            }
-        }
-    }
-
-    /// Where this code is unloaded before the process ends, in a library that is closed, no thread
-    /// may come back to it: what the threads keep then stays.
-    #[cfg(all(target_os = "linux", not(miri)))]
-    #[used]
-    #[unsafe(link_section = ".fini_array")]
-    static AT_UNLOADING: extern "C" fn() = {
-        extern "C" fn unload() {
-            let key = KEY.swap(GONE, Ordering::AcqRel);
-            if let Ok(key) = libc::pthread_key_t::try_from(key) {
-                // SAFETY: made above, and not used again.
-                unsafe { libc::pthread_key_delete(key) };
-            }
-        }
-        unload
-    };
 }
 
 #[cfg(test)]

@@ -21,14 +21,24 @@
 //! by the system call `clone` itself, has what its parent had.
 
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use once_cell::sync::OnceCell;
+
+#[cfg(not(windows))]
+mod forks;
+
+/// Windows has no forks.
+#[cfg(windows)]
+mod forks {
+    pub(super) fn is_registered() -> bool {
+        true
+    }
+}
 
 /// A lock for mutual exclusion; a panic does not poison it.
 #[derive(Debug, Default)]
@@ -211,9 +221,6 @@ static COUNTERS: [Counter; 16] = [const { Counter(AtomicUsize::new(0)) }; 16];
 /// The number of forks that have begun.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
-/// The time that a fork waits for other threads: longer than any of them holds a lock.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// The pause between two looks at what other threads do.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -243,45 +250,6 @@ fn count() {
     }
 }
 
-/// The number of threads that are counted.
-fn counted() -> usize {
-    let counters = COUNTERS.iter();
-    counters
-        .map(|counter| counter.0.load(Ordering::SeqCst))
-        .sum()
-}
-
-/// 1 if the calling thread is counted.
-fn own_count() -> usize {
-    usize::from(DEPTH.get() > 0)
-}
-
-/// Waits, at most for [`PATIENCE`], until no other thread is counted; none will be.
-extern "C" fn begins() {
-    FORKS.fetch_add(1, Ordering::SeqCst);
-    let started = Instant::now();
-    while counted() > own_count() && started.elapsed() < PATIENCE {
-        thread::sleep(PAUSE);
-    }
-}
-
-/// In the parent: lets other threads go on.
-extern "C" fn is_over() {
-    // Where this was registered after the fork had begun, that was not counted.
-    let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |forks| {
-        forks.checked_sub(1)
-    });
-}
-
-/// In the child, which has no other threads.
-extern "C" fn has_made_a_child() {
-    for counter in &COUNTERS {
-        counter.0.store(0, Ordering::SeqCst);
-    }
-    own_counter().0.store(own_count(), Ordering::SeqCst);
-    FORKS.store(0, Ordering::SeqCst);
-}
-
 /// Has the C library call what belongs to a fork, once. Two threads that come at once register it
 /// twice, as does a child of a parent that was about to: so what is called counts.
 #[inline]
@@ -289,26 +257,9 @@ fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if !IS_WATCHED.load(Ordering::Acquire) {
         // Without memory for it the next lock tries again.
-        IS_WATCHED.store(is_registered(), Ordering::Release);
+        IS_WATCHED.store(forks::is_registered(), Ordering::Release);
     }
 }
 
-#[cold]
-fn is_registered() -> bool {
-    // Miri has no forks.
-    if cfg!(miri) {
-        return true;
-    }
-    unsafe extern "C" {
-        fn pthread_atfork(
-            before: extern "C" fn(),
-            in_parent: extern "C" fn(),
-            in_child: extern "C" fn(),
-        ) -> c_int;
-    }
-    // SAFETY: POSIX's function. What it is given stays: the library is never unloaded.
-    unsafe { pthread_atfork(begins, is_over, has_made_a_child) == 0 }
-}
-
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 mod tests;

@@ -29,6 +29,7 @@ macro_rules! weak_references {
         );
 
         /// The functions of these names, as far as they were linked.
+        #[cfg(not(windows))]
         pub(super) fn linked() -> [Option<Address>; $count] {
             #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
             {
@@ -152,10 +153,20 @@ pub(super) const fn index(name: &CStr) -> Option<usize> {
     None
 }
 
+/// The function of a module.
+///
+/// # Safety
+/// None: what is no module has no functions.
+#[cfg(windows)]
+pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
+    crate::windows::symbol(NonNull::new(handle)?, name)
+}
+
 /// The function that a handle leads to. Waits while another thread is inside `dlopen`.
 ///
 /// # Safety
 /// `handle` is live, or RTLD_DEFAULT.
+#[cfg(not(windows))]
 pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
     // SAFETY: the caller guarantees the handle, the type the string.
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })

@@ -2,7 +2,9 @@
 
 use std::ffi::CStr;
 
-use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, index, linked};
+use crate::ffi::host::linker::{Address, NAMES};
+#[cfg(not(windows))]
+use crate::ffi::host::linker::{SAMPLER_INIT, index, linked};
 
 /// A constructor that every program with libstdc++ can find.
 const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
@@ -22,6 +24,7 @@ pub(super) struct Seen {
 }
 
 /// The one that the linker has found.
+#[cfg(not(windows))]
 fn linked_one() -> Option<Address> {
     index(SAMPLER_INIT).and_then(|i| *linked().get(i)?)
 }
@@ -143,7 +146,7 @@ mod by_reading {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(not(any(all(target_os = "linux", not(miri)), windows)))]
 mod by_asking {
     use std::ffi::CStr;
 
@@ -186,5 +189,10 @@ mod by_asking {
 #[cfg(all(target_os = "linux", not(miri)))]
 pub(super) use by_reading::*;
 
-#[cfg(not(all(target_os = "linux", not(miri))))]
+#[cfg(not(any(all(target_os = "linux", not(miri)), windows)))]
 pub(super) use by_asking::*;
+
+#[cfg(windows)]
+mod by_modules;
+#[cfg(windows)]
+pub(super) use by_modules::*;

@@ -11,7 +11,7 @@ use crate::candidates::Candidates;
 use crate::host_profile::{Fused, fuses};
 use crate::kernels;
 use crate::per_thread::lent_per_thread;
-use crate::simd::libm::ln;
+use crate::simd::libm::{fma, ln};
 use crate::token::{Token, TokenData};
 
 /// The parameters by which locally typical sampling cuts.
@@ -136,7 +136,7 @@ impl ByDistance {
             })
         } else {
             ps.iter().fold(0.0, |entropy, p| match fused {
-                true => (-p).mul_add(ln(*p), entropy),
+                true => fma(-p, ln(*p), entropy),
                 false => entropy + -p * ln(*p),
             })
         };

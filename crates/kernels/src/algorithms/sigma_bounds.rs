@@ -21,6 +21,7 @@ use crate::kernels::rewrite::{mask_below, mask_logits_below};
 use crate::kernels::scan::{self, max_logit};
 use crate::kernels::signed_sum::{signed_sum, signed_sum_of_logits};
 use crate::per_thread::lent_per_thread;
+use crate::simd::libm::fma;
 use crate::token::TokenData;
 
 /// The rounding error of one operation on `float`s, relative.
@@ -213,7 +214,7 @@ impl SigmaBounds {
 /// The threshold in the arithmetic of the built-in.
 fn threshold(max: f32, n: f32, deviation: f32) -> f32 {
     match fuses(Fused::Threshold) {
-        true => (-n).mul_add(deviation, max),
+        true => fma(-n, deviation, max),
         false => max - n * deviation,
     }
 }

@@ -3,7 +3,7 @@
 
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::{PART, SMALLEST};
-use crate::simd::libm::ln;
+use crate::simd::libm::{fma, ln};
 use crate::simd::{Vector, dispatched};
 
 dispatched! {
@@ -122,7 +122,7 @@ fn fused_entropy_on<V: Vector>(v: V, start: f32, ps: &[f32]) -> f32 {
 #[inline(always)]
 fn fused_one_by_one(sum: f32, ps: &[f32], lns: &[f32]) -> f32 {
     let above_0 = ps.iter().zip(lns).filter(|(p, _)| **p > 0.0);
-    above_0.fold(sum, |sum, (p, ln)| (-p).mul_add(*ln, sum))
+    above_0.fold(sum, |sum, (p, ln)| fma(-p, *ln, sum))
 }
 
 /// Adds products as `sequential_sum::try_block` adds terms. A product that is added to the power of

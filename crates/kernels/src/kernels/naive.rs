@@ -5,7 +5,7 @@ use super::column::Column;
 use super::layout::{SUM_BLOCK, TWO_23};
 use super::rewrite::{Cubic, Curve};
 use super::rounding_test::Rounded;
-use crate::simd::libm::{exp, exp_f64, ln};
+use crate::simd::libm::{exp, exp_f64, fma, ln};
 use crate::token::{TokenData, comparable};
 
 /// The largest logit; minus infinity when empty.
@@ -205,8 +205,8 @@ pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
     let Cubic { max, square, cube } = curve;
     for candidate in data.iter_mut().filter(|c| c.logit > f32::NEG_INFINITY) {
         let d = candidate.logit - max;
-        let slope = cube.mul_add(d, -square);
-        candidate.logit = slope.mul_add(d * d, max);
+        let slope = fma(cube, d, -square);
+        candidate.logit = fma(slope, d * d, max);
     }
 }
 
@@ -382,7 +382,7 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
 /// Returns `start` plus the entropy terms, product and addition rounded once.
 pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 {
     let above_0 = ps.iter().filter(|p| **p > 0.0);
-    above_0.fold(start, |sum, p| (-p).mul_add(ln(*p), sum))
+    above_0.fold(start, |sum, p| fma(-p, ln(*p), sum))
 }
 
 /// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the

@@ -2,6 +2,7 @@
 
 use super::layout::SUM_BLOCK;
 use super::registers::{AHEAD, FAR, LastChunk, prefetch_candidates};
+use crate::simd::libm::fma;
 use crate::simd::{Vector, dispatched};
 use crate::token::{Token, TokenData, comparable};
 
@@ -74,7 +75,8 @@ impl Cubic {
     /// Returns it at a logit; minus infinity and NaN stay.
     fn at(self, logit: f32) -> f32 {
         let d = logit - self.max;
-        let bent = self.cube.mul_add(d, -self.square).mul_add(d * d, self.max);
+        let slope = fma(self.cube, d, -self.square);
+        let bent = fma(slope, d * d, self.max);
         if logit > f32::NEG_INFINITY {
             bent
         } else {

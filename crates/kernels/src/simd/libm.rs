@@ -3,8 +3,12 @@
 //! The built-ins call these, so their last bit is part of the exactness contract. The standard
 //! library's `f32::exp` and `f32::ln` compile to the same calls on Linux, but promise nothing of
 //! the kind; these do.
+//!
+//! A Windows program has several C libraries. There they are those of `ucrtbase.dll`, which a
+//! llama.cpp that Microsoft's compiler has made calls, and not those that a linker finds: MinGW
+//! brings others along, whose results differ.
 
-#[cfg(not(miri))]
+#[cfg(not(any(miri, windows)))]
 unsafe extern "C" {
     safe fn expf(x: f32) -> f32;
     safe fn logf(x: f32) -> f32;
@@ -15,6 +19,11 @@ unsafe extern "C" {
     #[link_name = "pow"]
     safe fn pow_double(x: f64, y: f64) -> f64;
 }
+
+#[cfg(windows)]
+mod ucrt;
+#[cfg(windows)]
+use ucrt::{exp_double, expf, log2f, logf, pow_double, powf};
 
 /// Miri interprets no C library. It checks memory, not last bits.
 #[cfg(miri)]
@@ -76,6 +85,24 @@ pub fn exp_f64(x: f64) -> f64 {
 pub fn pow_f64(x: f64, y: f64) -> f64 {
     pow_double(x, y)
 }
+
+/// x * y + z, rounded once.
+#[cfg(not(windows))]
+#[inline(always)]
+pub fn fma(x: f32, y: f32, z: f32) -> f32 {
+    x.mul_add(y, z)
+}
+
+/// x * y + z in double precision, rounded once.
+#[cfg(not(windows))]
+#[inline(always)]
+pub fn fma_f64(x: f64, y: f64, z: f64) -> f64 {
+    x.mul_add(y, z)
+}
+
+// The standard library's is MinGW's where the processor's instruction is not asked for: not exact.
+#[cfg(windows)]
+pub use ucrt::{fma, fma_f64};
 
 /// A float as a C++ `int`, as the host's compiled code converts it.
 ///

@@ -117,7 +117,7 @@ impl Vector for Scalar {
     fn fma(self, a: F, b: F, c: F) -> F {
         let mut lanes = c;
         for ((a, b), c) in a.into_iter().zip(b).zip(&mut lanes) {
-            *c = a.mul_add(b, *c);
+            *c = libm::fma(a, b, *c);
         }
         lanes
     }
@@ -161,7 +161,7 @@ impl Vector for Scalar {
     fn fma_d(self, a: D, b: D, c: D) -> D {
         let mut lanes = c;
         for ((a, b), c) in a.into_iter().zip(b).zip(&mut lanes) {
-            *c = a.mul_add(b, *c);
+            *c = libm::fma_f64(a, b, *c);
         }
         lanes
     }

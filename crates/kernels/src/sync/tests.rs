@@ -1,3 +1,6 @@
+use std::time::Instant;
+
+use super::forks::{PATIENCE, counted};
 use super::*;
 
 /// Calls `work` on three other threads, again and again, while `body` runs.

@@ -4,6 +4,7 @@
 use super::item::{Item, item};
 use crate::algorithms::scratch::room;
 use crate::host_profile::{Fused, fuses};
+use crate::simd::libm::fma;
 use crate::simd::{Vector, dispatched};
 
 /// The number of buckets.
@@ -29,7 +30,7 @@ pub fn overflows(logit: f32) -> bool {
 #[inline(always)]
 fn scaled(logit: f32, fused: bool) -> f32 {
     match fused {
-        true => logit.mul_add(SCALE, ZERO),
+        true => fma(logit, SCALE, ZERO),
         false => SCALE * logit + ZERO,
     }
 }

@@ -1,0 +1,70 @@
+//! A key of POSIX threads, that a thread's list of headers hangs on.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Header;
+
+/// None was made yet.
+const NONE: u64 = u64::MAX;
+/// This code is being unloaded.
+const GONE: u64 = u64::MAX - 1;
+
+static KEY: AtomicU64 = AtomicU64::new(NONE);
+
+fn get() -> Option<libc::pthread_key_t> {
+    let known = KEY.load(Ordering::Acquire);
+    if known == GONE {
+        return None;
+    }
+    if known != NONE {
+        return libc::pthread_key_t::try_from(known).ok();
+    }
+    let mut made: libc::pthread_key_t = 0;
+    // SAFETY: a place for the key, and a function as it is asked for.
+    if unsafe { libc::pthread_key_create(&raw mut made, Some(end_all)) } != 0 {
+        return None;
+    }
+    match KEY.compare_exchange(NONE, made.into(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(made),
+        Err(other) => {
+            // SAFETY: just made, and nothing hangs on it.
+            unsafe { libc::pthread_key_delete(made) };
+            libc::pthread_key_t::try_from(other)
+                .ok()
+                .filter(|_| other != GONE)
+        }
+    }
+}
+
+/// Lets the value with this header end with the calling thread.
+pub(super) fn keep(header: NonNull<Header>) {
+    let Some(key) = get() else { return };
+    // SAFETY: the key is live, and what hangs on it are headers of this thread.
+    unsafe {
+        (*header.as_ptr()).next = libc::pthread_getspecific(key).cast();
+        libc::pthread_setspecific(key, header.as_ptr().cast());
+    }
+}
+
+unsafe extern "C" fn end_all(list: *mut c_void) {
+    // SAFETY: a list of this thread's headers, which has been taken off the key.
+    unsafe { super::end_all(list.cast()) };
+}
+
+/// Where this code is unloaded before the process ends, in a library that is closed, no thread
+/// may come back to it: what the threads keep then stays.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_UNLOADING: extern "C" fn() = {
+    extern "C" fn unload() {
+        let key = KEY.swap(GONE, Ordering::AcqRel);
+        if let Ok(key) = libc::pthread_key_t::try_from(key) {
+            // SAFETY: made above, and not used again.
+            unsafe { libc::pthread_key_delete(key) };
+        }
+    }
+    unload
+};

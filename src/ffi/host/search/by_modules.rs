@@ -1,0 +1,55 @@
+//! Among the modules of a Windows process: the program and the libraries that it has loaded.
+//!
+//! The one that is found stays until the process ends. Its functions are asked of Windows, by
+//! `GetProcAddress`, and not read where they lie. What the linker has put into a program is found
+//! if the program exports it.
+
+use std::ffi::CStr;
+
+use crate::ffi::host::linker::{Address, SAMPLER_INIT};
+use crate::ffi::host::search::{Seen, kept};
+use crate::windows::{Module, modules, pinned, symbol};
+
+/// Libraries that come and go are not counted: a host does not go.
+pub(in super::super) fn changes() -> u64 {
+    0
+}
+
+/// The llama.cpp of the process: that of the program, or the one that was loaded first.
+pub(in super::super) fn find() -> Option<Seen> {
+    modules().into_iter().find_map(|module| {
+        let sampler_init = symbol(module, SAMPLER_INIT)?;
+        // One that has gone in the meantime is in no module.
+        Some(of(pinned(sampler_init)?, sampler_init))
+    })
+}
+
+/// The llama.cpp with this `llama_sampler_init`.
+pub(in super::super) fn at(sampler_init: Address) -> Seen {
+    match pinned(sampler_init) {
+        Some(module) => of(module, sampler_init),
+        None => kept(sampler_init, |_| None),
+    }
+}
+
+fn of(module: Module, sampler_init: Address) -> Seen {
+    kept(sampler_init, |name| symbol(module, name))
+}
+
+/// True: it was found, and stays.
+pub(in super::super) fn is_there(_: &Seen) -> bool {
+    true
+}
+
+/// The first function of one of these names, in a process that has one llama.cpp.
+pub(in super::super) fn beside(sampler_init: Address, names: &[&CStr]) -> Option<Address> {
+    let all = modules();
+    let mut hosts = all
+        .iter()
+        .filter_map(|&module| symbol(module, SAMPLER_INIT));
+    if !hosts.all(|host| host == sampler_init) {
+        return None;
+    }
+    let any = |&module: &Module| names.iter().find_map(|name| symbol(module, name));
+    all.iter().find_map(any)
+}

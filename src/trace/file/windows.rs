@@ -1,0 +1,64 @@
+use std::ffi::c_void;
+use std::fs::{File, OpenOptions};
+use std::os::windows::fs::{MetadataExt, OpenOptionsExt};
+use std::os::windows::io::AsRawHandle;
+
+use super::Refusal;
+
+#[link(name = "kernel32")]
+unsafe extern "system" {
+    fn GetFileInformationByHandle(file: *mut c_void, told: *mut [u32; 13]) -> i32;
+    fn GetFileType(file: *mut c_void) -> u32;
+}
+
+/// Others may read it meanwhile, and not write it.
+const SHARED_FOR_READING: u32 = 1;
+/// A link is opened, and not what it leads to.
+const LINK_ITSELF: u32 = 0x0020_0000;
+/// Who serves a pipe of this name does not get this user's rights.
+const ANONYMOUS: u32 = 0;
+/// The attribute of a link.
+const IS_LINK: u32 = 0x400;
+/// A file on a disk.
+const ON_DISK: u32 = 1;
+/// The error where somebody else has it open for writing.
+const SHARING_VIOLATION: i32 = 32;
+/// The index of the number of names in what is told of a file.
+const NAMES: usize = 10;
+
+/// Opens a file, as nobody else writes it; as long as it was. Who may read it, its folder says.
+pub(super) fn open(path: &str) -> Result<File, Refusal> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .share_mode(SHARED_FOR_READING)
+        .custom_flags(LINK_ITSELF)
+        .security_qos_flags(ANONYMOUS)
+        .open(path);
+    let file = opened.map_err(|error| match error.raw_os_error() {
+        Some(SHARING_VIOLATION) => Refusal::InUse,
+        _ => Refusal::Other(error),
+    })?;
+    let handle = file.as_raw_handle();
+    // SAFETY: the file is open.
+    if unsafe { GetFileType(handle) } != ON_DISK {
+        return Err(Refusal::Device);
+    }
+    let metadata = file.metadata()?;
+    if metadata.file_attributes() & IS_LINK != 0 {
+        return Err(Refusal::Link);
+    }
+    if !metadata.is_file() {
+        return Err(Refusal::NoFile);
+    }
+    let mut told = [0; 13];
+    // SAFETY: the file is open, and there is room for what is told.
+    if unsafe { GetFileInformationByHandle(handle, &raw mut told) } == 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    if told[NAMES] != 1 {
+        return Err(Refusal::Foreign);
+    }
+    Ok(file)
+}
