@@ -29,7 +29,7 @@ use crate::ffi::host::built_ins::{Free, free_of};
 use crate::ffi::host::profile;
 use crate::ffi::host::vocabulary::c_bytes;
 use crate::ffi::host::{Address, Host, host_function};
-use crate::host_profile::{HostProfile, Libm};
+use crate::host_profile::{HostProfile, Libm, Sort};
 use crate::quoted::quoted;
 use crate::token::TokenData;
 
@@ -132,6 +132,18 @@ fn copy_to(host: &Host) -> Result<CopyTo, String> {
     Ok(host_function!(host, c"llama_sampler_copy", CopyTo))
 }
 
+/// The samplers that sort, on some arrays at least: what they leave of ties is the sort's.
+const SORTING: [&str; 8] = [
+    "top-k",
+    "top-p",
+    "min-p",
+    "typical",
+    "temp-ext",
+    "xtc",
+    "mirostat",
+    "mirostat-v2",
+];
+
 /// The samplers that need a vocabulary.
 const WITH_VOCABULARY: [&str; 2] = ["infill", "grammar"];
 
@@ -194,7 +206,8 @@ impl Trials {
     /// The host is loaded.
     unsafe fn run(&mut self) -> Result<(), Failure> {
         let name = self.kind.name;
-        let of_another = HostProfile::current().libm == Libm::Other;
+        let current = HostProfile::current();
+        let of_another = current.libm == Libm::Other;
         // A last bit that is another in one of a thousand arguments may not show on these arrays.
         if of_another && !profile::WITHOUT_LIBM.contains(&name) {
             let text = format!(
@@ -202,6 +215,10 @@ impl Trials {
                  library than this process has, and last bits differ"
             );
             return Err(Failure::new(LLAMA_SIEVE_CERTIFY_PROBABILITIES, text));
+        }
+        if SORTING.contains(&name) && current.sort == Sort::Stable {
+            let text = format!("{name}: llama.cpp's own leaves ties in no order that is known");
+            return Err(Failure::new(LLAMA_SIEVE_CERTIFY_IDS, text));
         }
         for trial in 0.. {
             // SAFETY: the kind's constructor, of a host that is loaded.

@@ -196,10 +196,10 @@ impl Host {
     ///
     /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
     /// have a namespace of their own. One into which libc++ is linked statically only the trial
-    /// tells.
+    /// tells. On Windows most are built with Microsoft's.
     fn first_profile(&self) -> HostProfile {
         HostProfile {
-            sort: match self.known.seen.has_libcxx {
+            sort: match self.known.seen.has_libcxx || cfg!(windows) {
                 true => Sort::Stable,
                 false => Sort::Libstdcxx,
             },
