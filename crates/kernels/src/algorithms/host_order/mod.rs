@@ -32,7 +32,8 @@ mod libcxx;
 mod msvc;
 mod replay;
 pub mod sort;
-#[cfg(test)]
+// Beside what llama.cpp's compiler brings.
+#[cfg(all(test, target_os = "linux"))]
 mod tests;
 mod ties;
 mod wanted;
