@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
+import crates
 from build import LIBRARY, PRELOAD, PROGRAM, TARGETS, Target
 from common import DIST, ROOT, WORK, fail, fresh, install_tools, run, said, soname, tool, version
 
@@ -56,6 +57,8 @@ def main() -> None:
         wheel_is_accepted(target, given.ordinary)
     contents_of("npm", npm_of("llama-sieve"), None)
     print("dist/: sums, contents, sizes, symbols, exports and paths are as expected")
+    crates.rehearse(verify=not given.ordinary)
+    print("the crates can be published")
     for target in targets:
         for root in given.root or [""]:
             Installation(target, root, given.ordinary).check()
