@@ -2409,9 +2409,9 @@ int llama_sieve_bind_host(void *dl_handle);
  where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
- Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread loads
- llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the kernel
- does not let the imports be written. After an error nothing was changed.
+ Linux with glibc or musl, on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread
+ loads llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the
+ kernel does not let the imports be written. After an error nothing was changed.
 
  Call it from any thread, also while others sample. The first call waits while another thread is
  inside dlopen, and so does each where several libraries have a function of these names. The

@@ -35,7 +35,7 @@
 // Where the interposition is known to work; elsewhere the library is empty.
 #![cfg(all(
     target_os = "linux",
-    target_env = "gnu",
+    any(target_env = "gnu", target_env = "musl"),
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 

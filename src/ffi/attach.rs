@@ -10,7 +10,7 @@ use crate::ffi::failure::{Failure, answer};
 
 #[cfg(all(
     target_os = "linux",
-    target_env = "gnu",
+    any(target_env = "gnu", target_env = "musl"),
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 ))]
@@ -32,9 +32,9 @@ pub use door::NO_LIBRARY;
 /// where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
-/// Linux with glibc on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread loads
-/// llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the kernel
-/// does not let the imports be written. After an error nothing was changed.
+/// Linux with glibc or musl, on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread
+/// loads llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the
+/// kernel does not let the imports be written. After an error nothing was changed.
 ///
 /// Call it from any thread, also while others sample. The first call waits while another thread is
 /// inside dlopen, and so does each where several libraries have a function of these names. The
@@ -70,7 +70,7 @@ pub extern "C" fn llama_sieve_detach() -> c_int {
 
 #[cfg(all(
     target_os = "linux",
-    target_env = "gnu",
+    any(target_env = "gnu", target_env = "musl"),
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 ))]
@@ -191,7 +191,7 @@ mod door {
 
 #[cfg(not(all(
     target_os = "linux",
-    target_env = "gnu",
+    any(target_env = "gnu", target_env = "musl"),
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(miri)
 )))]
@@ -202,7 +202,8 @@ mod door {
     use crate::ffi::failure::Failure;
 
     pub(super) fn attach() -> Result<c_int, Failure> {
-        let text = "not supported on this system, but on Linux with glibc on x86-64 and aarch64";
+        let text = "not supported on this system, but on Linux with glibc or musl, on x86-64 and \
+            aarch64";
         Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))
     }
 
