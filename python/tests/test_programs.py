@@ -371,3 +371,15 @@ def test_the_wheels_tag_is_honest(preload):
             f"ld-linux-{os.uname().machine.replace('_', '-')}",
         }
     assert tag == f"manylinux_2_{newest}_{os.uname().machine}"
+
+
+def test_an_unwinder_that_is_missing_is_named(tmp_path):
+    """As on Alpine, where nothing has brought it yet."""
+    library = tmp_path / "libllama_sieve.so"
+    content = (HERE / "libllama_sieve.so").read_bytes()
+    library.write_bytes(content.replace(b"libgcc_s.so.1\0", b"libgcc_s.so.9\0"))
+    variables = {**os.environ, "LLAMA_SIEVE_LIBRARY": str(library)}
+    command = [sys.executable, "-c", "import llama_sieve; llama_sieve.version()"]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "libgcc_s.so.9" in ended.stderr and "apk add libgcc" in ended.stderr

@@ -278,7 +278,11 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:
-        raise ImportError(f"llama_sieve: the library could not be loaded: {error}") from error
+        text = f"llama_sieve: the library could not be loaded: {error}"
+        if "libgcc_s" in text:
+            # A wheel may not bring it along: it has to be the one that llama.cpp has, too.
+            text += ". It needs gcc's libgcc_s.so.1: install it (Alpine: apk add libgcc)"
+        raise ImportError(text) from error
     for name, (restype, argtypes) in _SIGNATURES.items():
         function = getattr(library, f"llama_sieve_{name}")
         function.restype = restype
