@@ -41,23 +41,29 @@ class Target:
     """Where a package runs, in the words of those who name it."""
 
     triple: str
-    zig: str
-    """The triple with the C library that is linked with, as cargo-zigbuild has it."""
     machine: str
     npm: str
-    debian: str
+    debian: Optional[str]
+    """Debian's name of the architecture, where there are packages for Debian."""
+
+    @property
+    def zig(self) -> str:
+        """The triple with the version of glibc that is linked with, as cargo-zigbuild has it."""
+        return self.triple if self.is_musl else f"{self.triple}.2.17"
+
+    @property
+    def is_musl(self) -> bool:
+        """True where the C library is musl."""
+        return self.triple.endswith("-musl")
 
 
 TARGETS = {
     target.triple: target
     for target in (
-        Target(
-            "x86_64-unknown-linux-gnu",
-            "x86_64-unknown-linux-gnu.2.17",
-            "x86_64",
-            "linux-x64",
-            "amd64",
-        ),
+        Target("x86_64-unknown-linux-gnu", "x86_64", "linux-x64", "amd64"),
+        Target("aarch64-unknown-linux-gnu", "aarch64", "linux-arm64", "arm64"),
+        Target("x86_64-unknown-linux-musl", "x86_64", "linux-x64-musl", None),
+        Target("aarch64-unknown-linux-musl", "aarch64", "linux-arm64-musl", None),
     )
 }
 
@@ -122,7 +128,9 @@ def _package_of_program() -> Optional[str]:
 
 def _environment(target: Target) -> Dict[str, str]:
     """What cargo is told: the same sources give the same bytes, wherever they are."""
-    flags = [f"--remap-path-prefix={path}={name}" for path, name in _renamed_paths().items()]
+    # For musl cargo would link everything statically by default, and make no shared library at all.
+    flags = ["-Ctarget-feature=-crt-static"] if target.is_musl else []
+    flags += [f"--remap-path-prefix={path}={name}" for path, name in _renamed_paths().items()]
     environment = dict(os.environ)
     for name in ("RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"):
         environment.pop(name, None)
@@ -166,14 +174,14 @@ def _unwinder(target: Target) -> Path:
     for label, group in UNWINDER.items():
         groups.append(f"{label} {{ {' '.join(f'_Unwind_{name};' for name in group)} }};\n")
     script.write_text("".join(groups))
-    command = [tool("python"), "-m", "ziglang", "cc", "-target", _zig_target(target)]
+    command = [tool("python"), "-m", "ziglang", "cc", "-target", zig_target(target)]
     command += ["-shared", "-nostdlib", f"-Wl,-soname,{library.name}"]
     command += [f"-Wl,--version-script={script}", "-o", library, code]
     run(command)
     return library
 
 
-def _zig_target(target: Target) -> str:
+def zig_target(target: Target) -> str:
     """A target as zig itself names it: x86_64-linux-gnu."""
     return target.triple.replace("-unknown", "")
 

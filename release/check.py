@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 import crates
-from build import LIBRARY, PRELOAD, PROGRAM, TARGETS, Target
+import musl
+from build import LIBRARY, ORDINARY, PRELOAD, PROGRAM, TARGETS, Target, zig_target
 from common import DIST, ROOT, WORK, fail, fresh, install_tools, run, said, soname, tool, version
 
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
@@ -60,8 +61,11 @@ def main() -> None:
     crates.rehearse(verify=not given.ordinary)
     print("the crates can be published")
     for target in targets:
-        for root in given.root or [""]:
-            Installation(target, root, given.ordinary).check()
+        if target.triple == ORDINARY:
+            for root in given.root or [""]:
+                Installation(target, root, given.ordinary).check()
+        else:
+            Elsewhere(target).check()
 
 
 # What is in them
@@ -98,8 +102,8 @@ def npm_platform(target: Target) -> Path:
 
 def wheel_of(target: Target) -> Path:
     """The wheel of a target, which its tag tells."""
-    name = f"llama_sieve-{version()}-py3-none-manylinux_2_*_{target.machine}.whl"
-    found = list(DIST.glob(name))
+    system = "musllinux_1_2" if target.is_musl else "manylinux_2_*"
+    found = list(DIST.glob(f"llama_sieve-{version()}-py3-none-{system}_{target.machine}.whl"))
     if len(found) != 1:
         fail(f"{target.triple}: one wheel was expected, and there is {found or 'none'}")
     return found[0]
@@ -178,12 +182,14 @@ def no_paths(target: Target) -> None:
 
 
 def debian_packages(target: Target) -> List[Path]:
-    """The Debian packages of a target."""
+    """The Debian packages of a target, where there are any."""
     return sorted(DIST.glob(f"*_{version()}-1_{target.debian}.deb"))
 
 
 def debian_contents(target: Target) -> None:
     """The Debian packages of a target have the files that are listed."""
+    if target.debian is None:
+        return
     found = set()
     for package in debian_packages(target):
         name = package.name.split("_")[0]
@@ -219,6 +225,8 @@ def library(path: Path, target: Target, exports: Set[str], ordinary: bool) -> No
         fail(f"{path.name} calls itself {elf.soname}")
     if "libgcc_s.so.1" not in elf.needed:
         fail(f"{path.name} has an unwinder of its own: it needs {elf.needed}")
+    if target.is_musl and set(elf.needed) != {"libc.so", "libgcc_s.so.1"}:
+        fail(f"{path.name} needs {elf.needed}, and was to need musl and libgcc_s alone")
     if "NODELETE" not in said(["readelf", "-d", path]):
         fail(f"{path.name} can be unloaded: -z nodelete is missing")
     if ordinary:
@@ -230,9 +238,13 @@ def library(path: Path, target: Target, exports: Set[str], ordinary: bool) -> No
 
 
 def wheel_is_accepted(target: Target, ordinary: bool) -> None:
-    """auditwheel finds that the wheel runs where its name says."""
+    """auditwheel finds that the wheel runs where its name says.
+
+    It knows no libgcc_s beside musl, which wheels there bring along. Ours must not: an exception of
+    llama.cpp's goes through frames of ours, and the process has one unwinder for both.
+    """
     wheel = wheel_of(target)
-    if ordinary:
+    if ordinary or target.is_musl:
         return
     text = said([tool("auditwheel"), "show", wheel])
     if f"manylinux_2_17_{target.machine}" not in text or "manylinux_2_17" not in wheel.name:
@@ -299,10 +311,6 @@ class Installation:
         """The folder of this try, as those see it who are there."""
         return Path("/", self._folder.relative_to(self._root))
 
-    def _expect(self, text: str, expected: str) -> None:
-        if expected not in text:
-            fail(f"{expected!r} was expected, not:\n{text}")
-
     def _archive(self) -> None:
         """A program that was compiled elsewhere with the archive's header finds the library."""
         archive = archive_of(self._target)
@@ -310,13 +318,8 @@ class Installation:
         inside = archive.name[: -len(".tar.gz")]
         self._run(f"tar -xzf {archive.name} && mv {inside} unpacked")
         unpacked = self._folder / "unpacked"
-        compiler: List[object] = ["cc"]
-        if not self._ordinary:
-            compiler = [tool("python"), "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17"]
-        command = [*compiler, ROOT / "examples" / "minimal.c", f"-I{unpacked}/include"]
-        command += [f"-L{unpacked}/lib", "-Wl,-rpath,$ORIGIN/unpacked/lib", "-lllama_sieve"]
-        run([*command, "-o", self._folder / "minimal"])
-        self._expect(self._run("./minimal"), TOKENS)
+        compile_minimal(["cc"] if self._ordinary else zig_cc(self._target), unpacked)
+        expect(self._run("./minimal"), TOKENS)
 
     def _preload(self) -> None:
         """The preload library is loaded into a program, and says so."""
@@ -325,7 +328,7 @@ class Installation:
             LD_PRELOAD=str(self._inside() / "unpacked" / "lib" / PRELOAD),
             LLAMA_SIEVE_VERBOSE="1",
         )
-        self._expect(said_there, f"preload library {version()}")
+        expect(said_there, f"preload library {version()}")
 
     def _debian_packages(self) -> None:
         """`dpkg -i`: the program finds the library where the loader looks."""
@@ -334,7 +337,7 @@ class Installation:
             shutil.copy(package, self._folder)
             names.append(package.name)
         self._run("rm -r unpacked && ! ./minimal && dpkg -i " + " ".join(names))
-        self._expect(self._run("./minimal"), TOKENS)
+        expect(self._run("./minimal"), TOKENS)
         self._run("dpkg -P libllama-sieve-dev llama-sieve-tools libllama-sieve0")
 
     def _wheel(self) -> None:
@@ -349,8 +352,8 @@ class Installation:
         run([*pip, "--dest", numpy, "numpy<2.3"])
         install = "v/bin/pip install --quiet --no-index --find-links wheels llama-sieve"
         self._run(f"python3 -m venv v && {install}")
-        self._expect(self._run("v/bin/python minimal.py"), TOKENS)
-        self._expect(self._run("v/bin/llama-sieve --help"), "doctor")
+        expect(self._run("v/bin/python minimal.py"), TOKENS)
+        expect(self._run("v/bin/llama-sieve --help"), "doctor")
 
     def _npm(self) -> None:
         """`npm install` of the packages; npm's registry has koffi."""
@@ -364,9 +367,75 @@ class Installation:
         run(["npm", "install", "--silent", "--no-audit", "--no-fund", *files], folder)
         if self._debian:
             shutil.copy(os.path.realpath(shutil.which("node") or ""), self._folder / "node")
-            self._expect(self._run("cd app && ../node minimal.mjs"), TOKENS)
+            expect(self._run("cd app && ../node minimal.mjs"), TOKENS)
         else:
-            self._expect(self._run("cd app && node minimal.mjs"), TOKENS)
+            expect(self._run("cd app && node minimal.mjs"), TOKENS)
+
+
+class Elsewhere:
+    """A target whose programs another loader or processor runs: musl's, or qemu's aarch64."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._folder = fresh(WORK / "check" / "elsewhere" / target.triple)
+
+    def check(self) -> None:
+        """A program that was compiled with the archive samples, and loads the preload library."""
+        archive = archive_of(self._target)
+        run(["tar", "-xzf", archive], self._folder)
+        unpacked = self._folder / "unpacked"
+        (self._folder / archive.name[: -len(".tar.gz")]).rename(unpacked)
+        compile_minimal(zig_cc(self._target), unpacked)
+        command = [*self._runner(), self._folder / "minimal"]
+        expect(self._said(command), TOKENS)
+        # qemu would be preloaded, too, if this came by its own environment.
+        more = ["-E"] if command[0] == "qemu-aarch64" else []
+        preload = [*more, f"LD_PRELOAD={unpacked}/lib/{PRELOAD}", *more, "LLAMA_SIEVE_VERBOSE=1"]
+        told = self._said([command[0], *preload, *command[1:]])
+        expect(told, f"preload library {version()}")
+        print(f"{self._target.triple}: a program with the archive, and the preload library in it")
+
+    def _runner(self) -> List[object]:
+        """The command in front of the program's, with `-E` for the program's environment."""
+        emulated = self._target.machine != "x86_64"
+        if emulated and shutil.which("qemu-aarch64") is None:
+            run([ROOT / "ci" / "packages", "qemu-user"])
+        if not self._target.is_musl:
+            prefix = Path("/usr/aarch64-linux-gnu")
+            if not (prefix / "lib" / "libgcc_s.so.1").exists():
+                run([ROOT / "ci" / "packages", "libc6-arm64-cross", "libgcc-s1-arm64-cross"])
+            return ["qemu-aarch64", "-L", prefix]
+        found = musl.libraries(self._target.machine)
+        path = f"LD_LIBRARY_PATH={found}/lib"
+        if emulated:
+            return ["qemu-aarch64", "-L", found, "-E", path]
+        return ["env", path, musl.loader(found, self._target.machine)]
+
+    def _said(self, command: List[object]) -> str:
+        words = [str(word) for word in command]
+        made = subprocess.run(words, stdout=-1, stderr=-2, check=False)
+        if made.returncode != 0:
+            fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
+        return made.stdout.decode()
+
+
+def compile_minimal(compiler: List[object], unpacked: Path) -> None:
+    """Compiles the shortest example with an unpacked archive, beside whose folder it then lies."""
+    command = [*compiler, ROOT / "examples" / "minimal.c", f"-I{unpacked}/include"]
+    command += [f"-L{unpacked}/lib", "-Wl,-rpath,$ORIGIN/unpacked/lib", "-lllama_sieve"]
+    run([*command, "-o", unpacked.parent / "minimal"])
+
+
+def zig_cc(target: Target) -> List[object]:
+    """zig's C compiler for a target, with the C library that its packages are linked with."""
+    version = "" if target.is_musl else ".2.17"
+    return [tool("python"), "-m", "ziglang", "cc", "-target", f"{zig_target(target)}{version}"]
+
+
+def expect(text: str, expected: str) -> None:
+    """Ends the program where a text lacks another."""
+    if expected not in text:
+        fail(f"{expected!r} was expected, not:\n{text}")
 
 
 def _make_root(folder: Path, debian: str) -> None:

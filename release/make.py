@@ -49,7 +49,8 @@ def pack(built: Built) -> None:
     archive.pack(built, licences)
     wheel(built, licences)
     npm.pack_platform(built, licences)
-    debian.pack(built, licences)
+    if built.target.debian is not None:
+        debian.pack(built, licences)
 
 
 def wheel(built: Built, licences: str) -> None:

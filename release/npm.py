@@ -22,7 +22,7 @@ def platform_package(target_name: str) -> str:
 def pack_platform(built: Built, licences: str) -> None:
     """Makes the package that has one platform's libraries."""
     target = built.target
-    system, processor = target.npm.split("-")
+    system, processor = target.npm.split("-")[:2]
     name = platform_package(target.npm)
     folder = fresh(WORK / "npm" / target.npm)
     for library in built.libraries:
@@ -32,7 +32,7 @@ def pack_platform(built: Built, licences: str) -> None:
         "description": f"The libraries of llama-sieve for {target.triple}",
         "os": [system],
         "cpu": [processor],
-        "libc": ["glibc"],
+        "libc": ["musl" if target.is_musl else "glibc"],
         "files": [library.name for library in built.libraries] + ["THIRD-PARTY-LICENSES.txt"],
     }
     (folder / "README.md").write_text(

@@ -1,0 +1,101 @@
+"""Gets what a program with musl runs with, on a machine that has glibc."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+from build import ORDINARY, TARGETS, build, build_ordinary
+from common import ROOT, WORK, fresh, install_tools, run, tool
+
+sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
+import _elf  # noqa: E402
+
+# Its wheels for musl bring gcc's unwinder and C++ library along, which Debian has for glibc alone.
+NUMPY = "numpy==2.2.6"
+# The first Debian whose musl reads the relative relocations that these have.
+DEBIAN = "trixie"
+MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+def main() -> None:
+    """Builds the libraries for x86-64, and prints their folder and that of what they run with.
+
+    With `--ordinary` those of the tests, which were compiled for glibc.
+    """
+    if sys.argv[1:] == ["--ordinary"]:
+        install_tools([])
+        built = build_ordinary(TARGETS[ORDINARY])
+    else:
+        install_tools(["cargo-zigbuild", "ziglang"])
+        built = build(TARGETS["x86_64-unknown-linux-musl"])
+    print(built.library.parent)
+    print(libraries("x86_64"))
+
+
+def libraries(machine: str) -> Path:
+    """A folder for that processor, with musl, libgcc_s and libstdc++ in its folder `lib`."""
+    folder = WORK / "musl" / machine
+    lib = folder / "lib"
+    if (lib / "libgcc_s.so.1").exists() and loader(folder, machine).exists():
+        return folder
+    fresh(lib)
+    _unpack_musl(folder, machine)
+    _unpack_gcc(folder, machine)
+    return folder
+
+
+def loader(folder: Path, machine: str) -> Path:
+    """The dynamic linker there, which can be run as a program with another as its argument."""
+    return folder / "lib" / f"ld-musl-{machine}.so.1"
+
+
+def _unpack_musl(folder: Path, machine: str) -> None:
+    """Debian's package, without telling this machine's apt and dpkg of it."""
+    apt, architecture = fresh(folder / "apt"), ARCHITECTURES[machine]
+    for name in ("lists", "archives"):
+        (apt / name / "partial").mkdir(parents=True)
+    (apt / "sources").write_text(f"deb {MIRROR} {DEBIAN} main\n")
+    settings = {
+        "APT::Architecture": architecture,
+        "APT::Architectures": architecture,
+        "APT::Sandbox::User": "root",
+        "Dir::State::Lists": apt / "lists",
+        "Dir::Cache": apt,
+        "Dir::Etc::SourceList": apt / "sources",
+        "Dir::Etc::SourceParts": "-",
+    }
+    command = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
+    run([*command, "update"], apt)
+    run([*command, "download", "musl"], apt)
+    (package,) = apt.glob("musl_*.deb")
+    run(["dpkg", "-x", package, apt])
+    (library,) = apt.glob("usr/lib/*-linux-musl/libc.so")
+    shutil.copy(library, loader(folder, machine))
+
+
+def _unpack_gcc(folder: Path, machine: str) -> None:
+    lib = folder / "lib"
+    wheels = fresh(folder / "wheels")
+    pip = [tool("python"), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+    pip += ["--platform", f"musllinux_1_2_{machine}", "--python-version", "3.12"]
+    run([*pip, "--dest", wheels, NUMPY])
+    (wheel,) = wheels.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        for name in packed.namelist():
+            if re.match(r"numpy\.libs/lib(gcc_s|stdc\+\+)-", name):
+                (lib / Path(name).name).write_bytes(packed.read(name))
+    # By the names that others ask for; the C++ library asks for the unwinder as the wheel calls it.
+    (cxx,) = lib.glob("libstdc++-*")
+    (lib / "libstdc++.so.6").symlink_to(cxx.name)
+    (unwinder,) = (name for name in _elf.read(cxx).needed if name.startswith("libgcc_s"))
+    (lib / "libgcc_s.so.1").symlink_to(unwinder)
+
+
+if __name__ == "__main__":
+    main()
