@@ -1,0 +1,42 @@
+// What a llama.cpp and a llama-sieve that were compiled for glibc ask of it, and musl lacks:
+// `ci/musl` runs such ones with musl. Takes the place of glibc's dynamic linker, which they need.
+#define _GNU_SOURCE
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+char __libc_single_threaded = 0;
+
+int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void),
+                      void * library) {
+    (void) library;
+    return pthread_atfork(prepare, parent, child);
+}
+
+int getcpu(unsigned * cpu, unsigned * node) {
+    return (int) syscall(SYS_getcpu, cpu, node, NULL);
+}
+
+void * __sched_cpualloc(size_t count) {
+    return calloc((count + 63) / 64, sizeof(unsigned long));
+}
+
+void __sched_cpufree(void * set) {
+    free(set);
+}
+
+// Asked where the process ends with a message alone.
+int backtrace(void ** addresses, int size) {
+    (void) addresses;
+    (void) size;
+    return 0;
+}
+
+void backtrace_symbols_fd(void * const * addresses, int size, int file) {
+    (void) addresses;
+    (void) size;
+    (void) file;
+}
