@@ -15,6 +15,7 @@ import zipfile
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
+import again
 import crates
 import musl
 from build import LIBRARY, ORDINARY, PRELOAD, PROGRAM, TARGETS, Target, zig_target
@@ -40,7 +41,12 @@ def main() -> None:
     parser.add_argument(
         "--root", action="append", default=[], help="install in a Debian of this name: bullseye"
     )
+    parser.add_argument(
+        "--again", action="store_true", help="make all of it once more elsewhere, and compare"
+    )
     given = parser.parse_args()
+    if given.ordinary and given.again:
+        parser.error("--again: what --ordinary has packed has paths of this machine in it")
     install_tools([] if given.ordinary else ["auditwheel", "ziglang"])
     if not (DIST / "SHA256SUMS").is_file():
         fail("dist/ is empty, or not complete: ci/release fills it")
@@ -60,6 +66,9 @@ def main() -> None:
     print("dist/: sums, contents, sizes, symbols, exports and paths are as expected")
     crates.rehearse(verify=not given.ordinary)
     print("the crates can be published")
+    if given.again:
+        again.compare(targets)
+        print("made once more in another folder, all packages have the same bytes")
     for target in targets:
         if target.triple == ORDINARY:
             for root in given.root or [""]:

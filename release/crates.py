@@ -16,7 +16,7 @@ def rehearse(verify: bool) -> None:
 
     With `verify` it compiles each crate as it would be downloaded.
     """
-    copy = _copy_of_sources(fresh(WORK / "crates" / "sources"))
+    copy = copy_of_sources(fresh(WORK / "crates" / "sources"))
     manifest = copy / "Cargo.toml"
     text = manifest.read_text("utf-8")
     if text.count(HELD_BACK) != 1:
@@ -27,7 +27,7 @@ def rehearse(verify: bool) -> None:
     run([*command, *([] if verify else ["--no-verify"])], copy)
 
 
-def _copy_of_sources(folder: Path) -> Path:
+def copy_of_sources(folder: Path) -> Path:
     """What git knows of, as it is in the working tree."""
     for name in said(["git", "ls-files", "-z"]).split("\0"):
         path = ROOT / name
