@@ -30,6 +30,9 @@ MOST = 4_500_000
 TARGET_ROOTS = WORK.parent / "roots"
 TOKENS = "739 240 529 330 589 405 499 450"
 OLDEST_GLIBC = (2, 17)
+# npm has Node for glibc alone.
+BUN_FOR_MUSL = "@oven/bun-linux-x64-musl"
+BUN = f"{BUN_FOR_MUSL}@1.4.5"
 
 
 def main() -> None:
@@ -403,6 +406,20 @@ class Elsewhere:
         told = self._said([command[0], *preload, *command[1:]])
         expect(told, f"preload library {version()}")
         print(f"{self._target.triple}: a program with the archive, and the preload library in it")
+        if self._target.is_musl and self._target.machine == "x86_64":
+            self._npm()
+            print(f"{self._target.triple}: the npm packages, in Bun")
+
+    def _npm(self) -> None:
+        """`npm install` of the packages as on a machine with musl; npm's registry has koffi."""
+        folder = fresh(self._folder / "app")
+        shutil.copy(ROOT / "examples" / "minimal.mjs", folder)
+        (folder / "package.json").write_text('{"private": true}\n')
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--force", "--os=linux"]
+        packages = [npm_of("llama-sieve"), npm_platform(self._target)]
+        run([*command, "--cpu=x64", "--libc=musl", BUN, *packages], folder)
+        bun = folder / "node_modules" / BUN_FOR_MUSL / "bin" / "bun"
+        expect(self._said([*self._runner(), bun, folder / "minimal.mjs"]), TOKENS)
 
     def _runner(self) -> List[object]:
         """The command in front of the program's, with `-E` for the program's environment."""
