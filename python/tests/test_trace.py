@@ -170,6 +170,8 @@ def test_what_cannot_be_seen_is_shown_as_a_sign(functions):
 def test_rows_hold_so_many_columns(functions):
     texts = ["aaa", "bb", "cc", "x\n", "yyyyyyyyyy", "z"]
     assert functions("p.rowsOf(given, 5)", texts) == [0, 2, 4, 5]
+    assert functions("p.rowsOf(given, 99, [0], 2)", texts) == [0, 2, 4]
+    assert functions("p.rowsOf(given, 5, [0, 2, 4])", texts) == [0, 2, 4, 5]
     assert functions("p.rowsOf([], 5)") == [0]
 
 

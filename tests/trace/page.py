@@ -8,15 +8,19 @@ view, and no step of scrolling takes more than 50 ms.
 import json
 import sys
 import tempfile
+import threading
 import time
+import types
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python/tests"))
-sys.path.insert(0, str(ROOT / "python/src/llama_sieve"))
-import _trace  # noqa: E402
+# Without what the package does when it is imported: it needs its library.
+package = types.ModuleType("llama_sieve")
+package.__path__ = [str(ROOT / "python/src/llama_sieve")]
+sys.modules["llama_sieve"] = package
+from llama_sieve import _follow, _trace  # noqa: E402
 
 # The lines that the tests of the package use, without the package, which needs its library.
 SOURCE = (ROOT / "python/tests/test_trace.py").read_text(encoding="utf-8")
@@ -56,6 +60,15 @@ def opened(browser, address, **kind):
 
 def wait(page, state="ready", seconds=60):
     page.wait_for_selector(f"body[data-{state}]", state="attached", timeout=1000 * seconds)
+
+
+def until(page, is_so, seconds=20):
+    """Waits for what the page says: its policy lets no condition be evaluated in it."""
+    for _ in range(20 * seconds):
+        if is_so():
+            return
+        page.wait_for_timeout(50)
+    check("it comes in time", False)
 
 
 def nodes(page):
@@ -148,11 +161,45 @@ def hostile(browser, folder):
         page.close()
 
 
+def followed(browser, folder):
+    path = write(folder, "followed", [LINES["token"](f" w{i}", i) for i in range(50)])
+    with _follow.Server([path]) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = opened(browser, server.address)
+        wait(page)
+        check("what is there is shown, up to the last token", text(page, "#title").startswith("49:"))
+        more = "".join(json.dumps(LINES["token"](f" x{i}", i)) + "\n" for i in range(50, 300))
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(more[:-20])
+        until(page, lambda: text(page, "#title").startswith("298:"))
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(more[-20:])
+        until(page, lambda: text(page, "#title").startswith("299:"))
+        check("what comes is shown, line by whole line", page.locator(".now").count() == 1)
+        page.locator(".t").first.click()
+        chosen = text(page, "#title")
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(LINES["token"](" y", 300)) + "\n")
+        until(page, lambda: "301 tokens" in text(page, ".pane h2"))
+        check("a token that was clicked stays", text(page, "#title") == chosen)
+        check(f"{nodes(page)} nodes", nodes(page) <= MOST_NODES)
+        own = [url for url in page.complaints if url.startswith(server.address)]
+        check("only its own server was asked, and nothing complained of", page.complaints == own)
+        write(folder, "followed", [LINES["token"](" anew", 0)])
+        until(page, lambda: "anew" in text(page, "#title"))
+        check("another record is begun anew", text(page, "#title").startswith("0:"))
+        server.shutdown()
+    until(page, lambda: "no more comes" in text(page, "#said"))
+    check("the end of the server is told", True)
+    page.close()
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=sys.argv[1], args=["--no-sandbox"])
         hostile(browser, folder)
         two_runs(browser, folder)
+        followed(browser, folder)
         long_run(browser, folder)
         browser.close()
 

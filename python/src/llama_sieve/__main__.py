@@ -9,7 +9,7 @@ import os
 import sys
 from typing import List, Optional
 
-from . import _elf, _trace, doctor, launch
+from . import _elf, _follow, _trace, doctor, launch
 from ._library import simd, version
 from ._text import printable
 
@@ -58,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, or two")
     trace.add_argument("--output", "-o", metavar="PAGE", help="its name; otherwise FILE.html")
+    trace.add_argument(
+        "--follow",
+        action="store_true",
+        help="serve the page on 127.0.0.1 while the trace is written, and print its address, "
+        "which is a secret",
+    )
     return parser
 
 
@@ -93,6 +99,8 @@ def _page(options: argparse.Namespace) -> int:
     if len(files) > 2:
         print("llama-sieve: trace: one file or two, no more", file=sys.stderr)
         return 2
+    if options.follow:
+        return _served(files, options.output)
     to = options.output or f"{files[0]}.html"
     try:
         _trace.write(files, to)
@@ -100,6 +108,20 @@ def _page(options: argparse.Namespace) -> int:
         print(f"llama-sieve: trace: {printable(error)}", file=sys.stderr)
         return 2
     print(printable(to))
+    return 0
+
+
+def _served(files: List[str], output: Optional[str]) -> int:
+    if output is not None:
+        print("llama-sieve: trace: --follow writes no page; leave out --output", file=sys.stderr)
+        return 2
+    try:
+        for file in files:
+            _follow.lines(file, _follow.Place())
+        _follow.serve(files)
+    except (OSError, _trace.NoTrace) as error:
+        print(f"llama-sieve: trace: {printable(error)}", file=sys.stderr)
+        return 2
     return 0
 
 

@@ -12,7 +12,7 @@ import html
 import json
 import os
 import re
-from typing import Iterator, Sequence
+from typing import Iterator, Sequence, Tuple
 
 VERSION = 1
 """The version of the lines that the page can show."""
@@ -30,6 +30,24 @@ def page(paths: Sequence[str]) -> str:
     """Returns the page for one trace, or for two beside each other. Raises NoTrace for what is no
     trace, and OSError for what cannot be read."""
     blocks = [block for run, path in enumerate(paths) for block in _blocks(path, run)]
+    template, _ = _template(f'data-runs="{len(paths)}"', _POLICY)
+    return template.replace("<!--RECORDS-->", "\n".join(blocks), 1)
+
+
+def following(paths: Sequence[str]) -> Tuple[bytes, str]:
+    """Returns the page that asks its server for the lines, and the policy to send with it."""
+    names = html.escape(json.dumps([os.path.basename(path) for path in paths]), quote=True)
+    runs = f'data-runs="{len(paths)}" data-names="{names}"'
+    template, policy = _template(runs, f"{_POLICY} connect-src 'self';")
+    page = template.replace("<!--RECORDS-->", "", 1)
+    return page.encode(errors="replace"), f"{policy}; frame-ancestors 'none'"
+
+
+_POLICY = "default-src 'none';"
+
+
+def _template(runs: str, begin: str) -> Tuple[str, str]:
+    """The page without records, and its policy, which begins with this."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "_trace.html"), encoding="utf-8") as file:
         template = file.read()
@@ -40,15 +58,17 @@ def page(paths: Sequence[str]) -> str:
         digest = hashlib.sha256(text.group(1).encode()).digest()
         name = "sha256-" + base64.b64encode(digest).decode()
         template = template.replace(f"{kind.upper()}_HASH", name, 1)
-    template = template.replace('data-runs="RUNS"', f'data-runs="{len(paths)}"', 1)
-    return template.replace("<!--RECORDS-->", "\n".join(blocks), 1)
+    template = template.replace(_POLICY, begin, 1).replace('data-runs="RUNS"', runs, 1)
+    policy = re.search(r'Policy" content="([^"]*)"', template)
+    assert policy is not None
+    return template, policy.group(1)
 
 
 def _blocks(path: str, run: int) -> Iterator[str]:
     """The elements that hold the lines of a trace: the page reads each as soon as it has come."""
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         text = file.read()
-    _check(path, text.split("\n", 1)[0])
+    check(path, text.split("\n", 1)[0])
     # Within the strings of JSON it is the same character, and none stands elsewhere.
     safe = text.replace("<", "\\u003c")
     name = html.escape(os.path.basename(path), quote=True)
@@ -62,7 +82,8 @@ def _blocks(path: str, run: int) -> Iterator[str]:
         start = end
 
 
-def _check(path: str, first: str) -> None:
+def check(path: str, first: str) -> None:
+    """Raises NoTrace if this is not the first line of a trace that the page can show."""
     try:
         start = json.loads(first)
     except ValueError:
