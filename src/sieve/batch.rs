@@ -4,6 +4,7 @@ use llama_sieve_kernels::sync::Mutex;
 
 use crate::sieve::{Error, Logits, Sieve, pool};
 use crate::token::Token;
+use crate::trace;
 
 /// One sequence of a batch.
 #[derive(Debug)]
@@ -61,9 +62,10 @@ pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + S
             work(item);
         }
     };
+    let delivers = trace::delivers();
     pool.in_place_scope(|scope| {
         for _ in 0..helpers.min(pool.current_num_threads()) {
-            scope.spawn(|_| work_on());
+            scope.spawn(|_| trace::delivering(delivers, work_on));
         }
         work_on();
     });

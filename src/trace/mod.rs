@@ -26,7 +26,7 @@ use crate::token::Token;
 pub use linter::{Link, findings};
 pub use observer::{Ask, Name, Numbers, Observer, Off, Watch};
 pub use options::{MOST_FOLLOWED, Options};
-pub use sink::{Function, stop, to_file, to_function};
+pub use sink::{Function, delivering, delivers, stop, to_file, to_function};
 
 /// The version of the lines: it rises when a field changes its meaning.
 pub const VERSION: u32 = 1;

@@ -1,14 +1,13 @@
 //! The destination of the lines: a file or a function, of one process.
 //!
-//! A forked child has a copy of everything, and perhaps of a lock that a thread held which it does
-//! not have. So it takes no lock of its parent's: it makes a destination of its own, or stops.
+//! A forked child makes a destination of its own, or stops. It can take its parent's locks, which
+//! are those of [`crate::sync`].
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process;
-use std::ptr::{self, NonNull, null_mut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::file::{LineFile, is_of_process, of_process};
@@ -29,21 +28,14 @@ const SEQUENCES: usize = 4096;
 /// The time for which [`stop`] waits for calls of the function.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A destination. It is never freed: a thread may be about to look at it. What it holds is.
+/// A destination.
 struct Sink {
     process: u32,
     options: Options,
     began: Instant,
     pattern: Option<String>,
     state: Mutex<State>,
-    /// The one before, so that nothing is lost track of.
-    _before: Option<NonNull<Sink>>,
 }
-
-// SAFETY: the pointer is only there to be kept.
-unsafe impl Send for Sink {}
-// SAFETY: as above.
-unsafe impl Sync for Sink {}
 
 #[derive(Default)]
 struct State {
@@ -59,11 +51,28 @@ struct Known {
     position: u64,
 }
 
-static CURRENT: AtomicPtr<Sink> = AtomicPtr::new(null_mut());
+static CURRENT: Mutex<Option<Arc<Sink>>> = Mutex::new(None);
 
 thread_local! {
     /// True in a call of the function, whose own tokens are not recorded.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True in a call of the record's function.
+pub fn delivers() -> bool {
+    DELIVERS.get()
+}
+
+/// Runs `work`, as if in a call of the function if it `delivers`: for threads that help another.
+pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
+    struct Back(bool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            DELIVERS.set(self.0);
+        }
+    }
+    let _back = Back(DELIVERS.replace(delivers));
+    work()
 }
 
 /// Begins a record in a file, in whose name `%p` stands for the number of the process. It is for
@@ -82,7 +91,8 @@ pub fn to_function(function: Function, options: Options) -> Result<(), String> {
 /// from within one, or such a call takes very long.
 pub fn stop() {
     ON.store(false, Ordering::Relaxed);
-    let Some(sink) = current().filter(|sink| sink.process == process::id()) else {
+    let sink = CURRENT.lock().take();
+    let Some(sink) = sink.filter(|sink| sink.process == process::id()) else {
         return;
     };
     let function = {
@@ -100,11 +110,6 @@ pub fn stop() {
     }
 }
 
-fn current() -> Option<&'static Sink> {
-    // SAFETY: NULL, or leaked.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
-}
-
 fn begin(
     pattern: Option<&str>,
     function: Option<Function>,
@@ -118,18 +123,18 @@ fn begin(
         function,
         sequences: BTreeMap::new(),
     };
-    let before = CURRENT.load(Ordering::Acquire);
-    let sink = Box::leak(Box::new(Sink {
+    let sink = Arc::new(Sink {
         process,
         options,
         began: Instant::now(),
         pattern: pattern.map(str::to_owned),
         state: Mutex::new(state),
-        _before: NonNull::new(before),
-    }));
-    CURRENT.store(ptr::from_mut(sink), Ordering::Release);
+    });
+    *CURRENT.lock() = Some(Arc::clone(&sink));
     sink.send(lines::start(options));
-    ON.store(true, Ordering::Relaxed);
+    // Its function may have ended it already.
+    let is_there = CURRENT.lock().is_some();
+    ON.store(is_there, Ordering::Relaxed);
     Ok(())
 }
 
@@ -144,53 +149,14 @@ pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
 }
 
 /// The destination, which a forked child makes anew.
-fn of_this_process() -> Option<&'static Sink> {
-    let sink = current()?;
-    if sink.process == process::id() {
-        return Some(sink);
-    }
-    // This is a child with one thread at first, and the parent's lock may be taken for good.
-    let Some(pattern) = sink
-        .pattern
-        .as_deref()
-        .filter(|pattern| is_of_process(pattern))
-    else {
+fn of_this_process() -> Option<Arc<Sink>> {
+    let found = Sink::known(&mut CURRENT.lock());
+    found.unwrap_or_else(|text| {
         ON.store(false, Ordering::Relaxed);
-        return None;
-    };
-    let own = LineFile::open(&of_process(pattern, process::id()));
-    let file = match own {
-        Ok(file) => Some(file),
-        Err(text) => {
-            ON.store(false, Ordering::Relaxed);
-            log::log(
-                Level::Warn,
-                &format!("the trace of a forked process ends: {text}"),
-            );
-            return None;
-        }
-    };
-    let own = Box::into_raw(Box::new(Sink {
-        process: process::id(),
-        options: sink.options,
-        began: Instant::now(),
-        pattern: sink.pattern.clone(),
-        state: Mutex::new(State {
-            file,
-            ..State::default()
-        }),
-        _before: NonNull::new(ptr::from_ref(sink).cast_mut()),
-    }));
-    let was = ptr::from_ref(sink).cast_mut();
-    let exchanged = CURRENT.compare_exchange(was, own, Ordering::AcqRel, Ordering::Acquire);
-    if exchanged.is_err() {
-        // SAFETY: just made, and nobody knows of it.
-        drop(unsafe { Box::from_raw(own) });
-        return current();
-    }
-    let sink = current()?;
-    sink.send(lines::start(sink.options));
-    Some(sink)
+        let text = format!("the trace of a forked process ends: {text}");
+        log::log(Level::Warn, &text);
+        None
+    })
 }
 
 impl Observer {
@@ -213,7 +179,7 @@ impl Observer {
 
     /// Returns the place of the next line of this sequence, whose own line is written before it
     /// where that is new.
-    fn place(&self, sequence: u64, refused: Option<Token>) -> Option<(&'static Sink, Place)> {
+    fn place(&self, sequence: u64, refused: Option<Token>) -> Option<(Arc<Sink>, Place)> {
         let sink = of_this_process().filter(|_| self.chosen.is_some())?;
         let (position, is_new) = sink.advance(sequence, self);
         if is_new {
@@ -231,6 +197,38 @@ impl Observer {
 }
 
 impl Sink {
+    /// Returns the destination of this process. In a forked child it is put in the place of the
+    /// parent's: `None`, and the record is off, where the name is that of the parent's file.
+    fn known(current: &mut Option<Arc<Self>>) -> Result<Option<Arc<Self>>, String> {
+        let process = process::id();
+        let Some(sink) = current else {
+            return Ok(None);
+        };
+        if sink.process == process {
+            return Ok(Some(Arc::clone(sink)));
+        }
+        let pattern = sink.pattern.as_deref().filter(|name| is_of_process(name));
+        let Some(pattern) = pattern else {
+            ON.store(false, Ordering::Relaxed);
+            return Ok(None);
+        };
+        let mut file = LineFile::open(&of_process(pattern, process))?;
+        let begun = file.write(&lines::start(sink.options));
+        begun.map_err(|error| error.to_string())?;
+        let own = Arc::new(Self {
+            process,
+            options: sink.options,
+            began: Instant::now(),
+            pattern: sink.pattern.clone(),
+            state: Mutex::new(State {
+                file: Some(file),
+                ..State::default()
+            }),
+        });
+        *current = Some(Arc::clone(&own));
+        Ok(Some(own))
+    }
+
     /// Returns the position of this token in its sequence, and whether the sequence is new or has
     /// other stages than before.
     fn advance(&self, sequence: u64, of: &Observer) -> (u64, bool) {
@@ -269,9 +267,7 @@ impl Sink {
         }
         drop(state);
         if let Some(function) = function {
-            let within = DELIVERS.replace(true);
-            function(&line);
-            DELIVERS.set(within);
+            delivering(true, || function(&line));
         }
     }
 }
