@@ -133,6 +133,12 @@ pub trait Sampler: Clone + Send + 'static {
     /// Tells the numbers that a trace asks for.
     fn tell(&self, _about: About, _to: Tell<'_>) {}
 
+    /// Names in words what a constraint lets through next; `None` where it does not know, or lets
+    /// everything through.
+    fn expected(&self) -> Option<String> {
+        None
+    }
+
     /// The seed of the stream in use, of the samplers whose built-in counterpart tells it.
     fn seed(&self) -> Option<u32> {
         None

@@ -71,7 +71,8 @@ def test_lines_come_as_they_are_written_and_a_half_one_waits(server, path):
         first, place = lines_of(server, place)
         file.write(more[-40:])
     second, place = lines_of(server, place)
-    assert first + second == more and first.count("\n") == 1
+    assert first + second == more
+    assert first.endswith("\n") and first.count("\n") == 1
 
 
 def test_another_record_in_the_file_is_begun_anew(server, path):

@@ -196,6 +196,17 @@ def test_the_way_of_a_candidate_is_told_in_words(functions):
     assert why == "its probability of 0.0171 is below 0.05 times the largest, 0.95"
     change = functions("p.reason(...given, 0, null, {count: 3})", penalties)
     assert change == "it stands 3 times among the last 64 tokens"
+    line["stages"][1].update(name="grammar", expected="'\"', [0-9]\u202e")
+    why = functions("p.reason(...given, 1, {p: 0.0171}, null)", [line, {}])
+    assert why == (
+        "the grammar does not allow it here; it allows 1 tokens, and expects '\"', [0-9]⟨U+202E⟩"
+    )
+    of = {"texts": ["a", "b\n", "c"]}
+    assert functions("[1, 2, 9].map((n) => p.repeated(given, 2, n))", of) == [
+        ': "b⏎"',
+        ': "ab⏎"',
+        ': "ab⏎"',
+    ]
 
 
 def test_a_record_is_read_up_to_its_half_line(functions):

@@ -84,6 +84,7 @@ trait Member: Send {
     fn narrow(&mut self, pool: &mut Pool<'_>);
     fn name(&self) -> &'static CStr;
     fn tell(&self, about: About, to: Tell<'_>);
+    fn expected(&self) -> Option<String>;
     fn accept(&mut self, token: Token);
     fn reset(&mut self);
     fn cloned(&self) -> Box<dyn Member>;
@@ -101,6 +102,10 @@ impl<S: Sampler> Member for S {
 
     fn tell(&self, about: About, to: Tell<'_>) {
         Sampler::tell(self, about, to);
+    }
+
+    fn expected(&self) -> Option<String> {
+        Sampler::expected(self)
     }
 
     fn accept(&mut self, token: Token) {
@@ -215,6 +220,7 @@ impl Chain {
     fn run(&mut self, logits: Logits<'_>, watch: &mut impl Watch) -> Result<Token, ChainError> {
         let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         for member in &mut self.members {
+            watch.expects(|| member.expected());
             watch.before(&|about, to| member.tell(about, to));
             member.narrow(&mut pool);
             let name = || member.name().to_string_lossy();

@@ -32,7 +32,7 @@ use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
 use crate::pool::Pool;
 use crate::quoted::quoted;
-use crate::sampler::{Kind, Sampler};
+use crate::sampler::{self, Kind, Sampler, Tell};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
 
@@ -877,6 +877,22 @@ impl Sampler for Grammar {
             core.dead = Some(Dead::Internal);
             core.end_only(candidates);
         }
+    }
+
+    fn tell(&self, about: sampler::About, to: Tell<'_>) {
+        if let (sampler::About::Next, Some(core)) = (about, self.slot.core.lock().as_ref())
+            && core.is_waiting()
+        {
+            to("waits", 1.0);
+        }
+    }
+
+    fn expected(&self) -> Option<String> {
+        let core = self.slot.core.lock();
+        let core = core.as_ref()?;
+        let is_at_work = core.dead.is_none() && !core.is_waiting();
+        let words = is_at_work.then(|| core.tracker.expected())?;
+        (!words.is_empty()).then_some(words)
     }
 
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -206,6 +206,8 @@ struct StageLine<'a> {
     kept: Option<Number>,
     largest: Number,
     log_sum_exp: Number,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<&'a str>,
     #[serde(flatten)]
     numbers: Members<'a>,
 }
@@ -323,8 +325,22 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
         kept: stage.kept.map(rounded),
         largest: rounded(stage.largest),
         log_sum_exp: rounded(stage.log_sum_exp),
+        expected: stage
+            .expected
+            .as_deref()
+            .map(|words| start_of(words, WORDS)),
         numbers: Members(&stage.numbers, options),
     }
+}
+
+/// The most bytes of what a grammar expects.
+const WORDS: usize = 400;
+
+/// The first characters of a text, of so many bytes at most.
+fn start_of(text: &str, most: usize) -> &str {
+    let mut ends = (0..=most.min(text.len())).rev();
+    let end = ends.find(|&end| text.is_char_boundary(end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
 }
 
 fn candidate<'a>(

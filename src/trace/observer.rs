@@ -42,6 +42,10 @@ pub type Name = Cow<'static, str>;
 
 /// Whoever is told of each stage of a token.
 pub trait Watch {
+    /// The stage that is about to run, if it is a constraint, names what it will let through.
+    #[inline(always)]
+    fn expects(&mut self, _of: impl FnOnce() -> Option<String>) {}
+
     /// The stage is about to run.
     fn before(&mut self, ask: Ask<'_>);
 
@@ -91,6 +95,8 @@ pub struct Observer {
     pub(super) stages: Vec<Stage>,
     /// The numbers that the stage at work has told of itself.
     next: Numbers,
+    /// The names of what the stage at work lets through.
+    expected: Option<String>,
     pub(super) chosen: Option<Chosen>,
 }
 
@@ -100,6 +106,8 @@ pub(super) struct Stage {
     pub name: Name,
     pub parameters: Numbers,
     pub numbers: Numbers,
+    /// The names of what a constraint let through.
+    pub expected: Option<String>,
     pub took: Duration,
     /// The candidates above minus infinity that it has left.
     pub left: usize,
@@ -170,6 +178,7 @@ impl Observer {
             tokens,
             stages: Vec::new(),
             next: Numbers::new(),
+            expected: None,
             chosen: None,
         }
     }
@@ -215,6 +224,11 @@ fn count_above(logits: Logits<'_>, logit: f32) -> usize {
 }
 
 impl Watch for Observer {
+    fn expects(&mut self, of: impl FnOnce() -> Option<String>) {
+        // It is a part of the text.
+        self.expected = self.options.text.then(of).flatten();
+    }
+
     fn before(&mut self, ask: Ask<'_>) {
         let next = &mut self.next;
         next.clear();
@@ -271,6 +285,7 @@ impl Watch for Observer {
             name,
             parameters,
             numbers: std::mem::take(&mut self.next),
+            expected: self.expected.take(),
             took,
             left: left.unmasked(),
             kept: removes.then(|| {

@@ -2,10 +2,11 @@
 
 use std::ffi::c_int;
 use std::fmt::{self, Display};
+use std::ptr::null_mut;
 
 use super::host::Functions;
 use super::workspace::{Job, Lists, RawLogits, Taken, Workspace, forget};
-use super::{list, sample};
+use super::{list, run_own, sample, traced};
 use crate::chain::{check, outcome};
 use crate::errors::{LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_SIZE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, part, usable};
@@ -20,6 +21,7 @@ use crate::pool::Pool;
 use crate::sieve::share;
 use crate::simd;
 use crate::token::Token;
+use crate::trace::{self, Off};
 
 /// The arguments of a batch, checked.
 pub(super) struct Batch<'a> {
@@ -109,7 +111,13 @@ impl<'a> Batch<'a> {
             Ok(())
         });
         let mut first = First::default();
-        for Job { index, token, .. } in jobs.drain(..) {
+        for job in jobs.drain(..) {
+            let Job {
+                index,
+                token,
+                waiting,
+                ..
+            } = job;
             let token = part(call, || {
                 let token = token.unwrap_or_else(|payload| {
                     report(&OfChain(call, index), payload);
@@ -119,6 +127,10 @@ impl<'a> Batch<'a> {
             });
             first.note(index, token);
             write(self.out, index, token);
+            if let (Some(waiting), Ok(token)) = (waiting, token) {
+                // SAFETY: there is no context.
+                unsafe { waiting.deliver(null_mut(), token) };
+            }
         }
         ran?;
         for &index in &*foreign {
@@ -177,6 +189,7 @@ impl<'a> Batch<'a> {
                 members,
                 logits: RawLogits::of(Logits::F32(logits)),
                 token: Ok(Err(Failure::caught())),
+                waiting: None,
             });
         }
         Ok(())
@@ -222,11 +235,13 @@ impl Job {
             let room = workspace.buffers.try_reserve(logits.len());
             room.unwrap_or_else(memory::exhausted);
             let mut pool = Pool::new(logits, &mut workspace.buffers).banning_nan();
-            for member in members {
-                if let Some(vtable) = member.own {
-                    // SAFETY: a live sampler with this vtable, which nobody else uses: the caller
-                    // of the batch guarantees it.
-                    unsafe { vtable.narrow(member.smpl, &mut pool) };
+            match trace::begin(logits) {
+                // SAFETY: live samplers, which nobody else uses: the caller of the batch
+                // guarantees it.
+                None => unsafe { run_own(members, &mut pool, &mut Off) },
+                Some(observer) => {
+                    // SAFETY: as above.
+                    self.waiting = unsafe { traced::run_own(members, &mut pool, observer) };
                 }
             }
             outcome(&pool).map_err(Failure::from)

@@ -463,13 +463,26 @@ unsafe fn run_members(
     watch: &mut impl Watch,
 ) -> Result<(), c_int> {
     for member in members {
-        watch.before(&|about, to| member.tell(about, to));
         // SAFETY: the caller guarantees the members.
-        unsafe { member.run(call, host, pool) }?;
-        let name = || member.name();
-        watch.after(name, pool, &|about, to| member.tell(about, to));
+        member.watched(pool, watch, |pool| unsafe { member.run(call, host, pool) })?;
     }
     Ok(())
+}
+
+/// Runs those of these members that are ours, one after the other, of which `watch` is told. It may
+/// be called on any thread.
+///
+/// # Safety
+/// They are alive, and used by no other thread.
+unsafe fn run_own(members: &[Member], pool: &mut Pool<'_>, watch: &mut impl Watch) {
+    for member in members {
+        if let Some(vtable) = member.own {
+            // SAFETY: the caller guarantees the member; `list` has compared the vtables.
+            member.watched(pool, watch, |pool| unsafe {
+                vtable.narrow(member.smpl, pool);
+            });
+        }
+    }
 }
 
 /// A sampler of a chain.
@@ -496,6 +509,27 @@ impl Member {
             let name = (*self.smpl).iface.as_ref().and_then(|iface| iface.name);
             name.is_some_and(|name| name(self.smpl).cast::<u8>().as_ref() == Some(&b'+'))
         }
+    }
+
+    /// Runs the member by `run`, of which `watch` is told. It is alive.
+    #[inline(always)]
+    fn watched<T>(
+        &self,
+        pool: &mut Pool<'_>,
+        watch: &mut impl Watch,
+        run: impl FnOnce(&mut Pool<'_>) -> T,
+    ) -> T {
+        watch.expects(|| self.expected());
+        watch.before(&|about, to| self.tell(about, to));
+        let done = run(pool);
+        watch.after(|| self.name(), pool, &|about, to| self.tell(about, to));
+        done
+    }
+
+    /// Names what a member of ours lets through next, if it knows. The member is alive.
+    fn expected(&self) -> Option<String> {
+        // SAFETY: a member that is alive; `list` has compared the vtables.
+        unsafe { self.own?.expected_of(self.smpl) }
     }
 
     /// Tells the numbers that a trace asks for; none of a sampler that is not ours. The sampler is

@@ -27,7 +27,7 @@ const CALL: &str = "the trace";
 const LONGEST: usize = 1 << 16;
 
 /// A token whose line is not yet written.
-struct Waiting {
+pub(super) struct Waiting {
     observer: Box<Observer>,
     sequence: u64,
     refused: Option<Token>,
@@ -49,6 +49,10 @@ fn put(waiting: Box<Waiting>) {
 struct Guarded(Box<Observer>);
 
 impl Watch for Guarded {
+    fn expects(&mut self, of: impl FnOnce() -> Option<String>) {
+        guard(CALL, || (), || self.0.expects(of));
+    }
+
     fn before(&mut self, ask: Ask<'_>) {
         guard(CALL, || (), || self.0.before(ask));
     }
@@ -59,6 +63,20 @@ impl Watch for Guarded {
 
     fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>) {
         guard(CALL, || (), || self.0.chosen(token, logits, pool));
+    }
+}
+
+impl Guarded {
+    /// Returns what was observed of these members, if they have chosen a token.
+    fn ended(mut self, members: &[Member], pool: &mut Pool<'_>) -> Option<Box<Waiting>> {
+        let token = pool.token()?;
+        let logits = pool.logits();
+        self.chosen(token, logits, pool);
+        Some(Box::new(Waiting {
+            observer: self.0,
+            sequence: sequence_of(members),
+            refused: None,
+        }))
     }
 }
 
@@ -77,16 +95,26 @@ pub(super) unsafe fn run(
     let mut watch = Guarded(observer);
     // SAFETY: the caller guarantees the members.
     unsafe { run_members(call, host, members, pool, &mut watch) }?;
-    if let Some(token) = pool.token() {
-        let logits = pool.logits();
-        watch.chosen(token, logits, pool);
-        put(Box::new(Waiting {
-            observer: watch.0,
-            sequence: sequence_of(members),
-            refused: None,
-        }));
+    if let Some(waiting) = watch.ended(members, pool) {
+        put(waiting);
     }
     Ok(())
+}
+
+/// Runs the members of a chain of ours alone, on any thread, and gives what was observed.
+///
+/// # Safety
+/// As for [`run_own`](super::run_own).
+#[cold]
+pub(super) unsafe fn run_own(
+    members: &[Member],
+    pool: &mut Pool<'_>,
+    observer: Box<Observer>,
+) -> Option<Box<Waiting>> {
+    let mut watch = Guarded(observer);
+    // SAFETY: the caller guarantees the members.
+    unsafe { super::run_own(members, pool, &mut watch) };
+    watch.ended(members, pool)
 }
 
 /// The number of the chain that has these members: that of its last. The first may be a grammar's
@@ -138,31 +166,38 @@ pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
     if !trace::is_on() {
         return;
     }
-    let Some(waiting) = take() else {
-        return;
-    };
-    let Some(token) = token else {
-        return;
-    };
-    // SAFETY: the caller guarantees the context.
-    let texts = unsafe { Texts::of(ctx) };
-    let pieces = |token: Token, bytes: &mut Vec<u8>| {
-        let written = texts.as_ref().and_then(|texts| texts.write(token, bytes));
-        written.is_some()
-    };
-    let Waiting {
-        observer,
-        sequence,
-        refused,
-    } = *waiting;
-    guard(
-        CALL,
-        || (),
-        || match observer.token() == Some(token) {
-            true => observer.deliver(sequence, &pieces, refused),
-            false => observer.deliver_other(sequence, &pieces, token),
-        },
-    );
+    if let (Some(waiting), Some(token)) = (take(), token) {
+        // SAFETY: the caller guarantees the context.
+        unsafe { waiting.deliver(ctx, token) };
+    }
+}
+
+impl Waiting {
+    /// Writes the line, if the token is `token`; otherwise that it is another.
+    ///
+    /// # Safety
+    /// As for [`deliver`].
+    pub(super) unsafe fn deliver(self, ctx: *mut llama_context, token: Token) {
+        // SAFETY: the caller guarantees the context.
+        let texts = unsafe { Texts::of(ctx) };
+        let pieces = |token: Token, bytes: &mut Vec<u8>| {
+            let written = texts.as_ref().and_then(|texts| texts.write(token, bytes));
+            written.is_some()
+        };
+        let Self {
+            observer,
+            sequence,
+            refused,
+        } = self;
+        guard(
+            CALL,
+            || (),
+            || match observer.token() == Some(token) {
+                true => observer.deliver(sequence, &pieces, refused),
+                false => observer.deliver_other(sequence, &pieces, token),
+            },
+        );
+    }
 }
 
 type TokenToPiece =

@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use half::{bf16, f16};
 
 use super::Member;
+use super::traced::Waiting;
 use crate::ffi::failure::Failure;
 use crate::ffi::guard::Payload;
 use crate::ffi::host::llama_h::llama_sampler;
@@ -74,6 +75,8 @@ pub(super) struct Job {
     pub members: *const [Member],
     pub logits: RawLogits,
     pub token: Result<Result<Token, Failure>, Payload>,
+    /// The token's line of the trace.
+    pub waiting: Option<Box<Waiting>>,
 }
 
 /// The lists that a batch makes. What is in them has meaning only within one call.

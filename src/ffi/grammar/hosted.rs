@@ -48,7 +48,7 @@ use crate::grammar::{Grammar, Refusal};
 use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{Kind, Sampler, clone_by_field};
+use crate::sampler::{About, Kind, Sampler, Tell, clone_by_field};
 use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
@@ -336,6 +336,14 @@ impl Sampler for HostedGrammar {
 
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.grammar.shared()
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        self.grammar.tell(about, to);
+    }
+
+    fn expected(&self) -> Option<String> {
+        self.grammar.expected()
     }
 }
 

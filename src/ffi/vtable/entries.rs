@@ -247,6 +247,14 @@ pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, 
 
 /// # Safety
 /// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<String> {
+    // SAFETY: the caller guarantees it.
+    let object = unsafe { object::<S>(smpl) }?;
+    object.look("trace", S::expected).flatten()
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;

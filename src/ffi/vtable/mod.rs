@@ -56,6 +56,8 @@ pub struct Vtable {
     sequence: unsafe fn(*const llama_sampler) -> Option<u64>,
     /// Tells the numbers that a trace asks for.
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
+    /// Names what a constraint lets through next.
+    expected: unsafe fn(*const llama_sampler) -> Option<String>,
 }
 
 impl Vtable {
@@ -180,6 +182,15 @@ impl Vtable {
         unsafe { (self.tell)(smpl, about, to) }
     }
 
+    /// Names what a constraint with this vtable lets through next, if it knows.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub unsafe fn expected_of(&'static self, smpl: *const llama_sampler) -> Option<String> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.expected)(smpl) }
+    }
+
     /// A word that lives as long as the sampler, and that this library does not look at.
     ///
     /// # Safety
@@ -219,6 +230,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         note: note::<S>,
         sequence: sequence::<S>,
         tell: tell::<S>,
+        expected: expected::<S>,
     }
 }
 
