@@ -196,6 +196,8 @@ def test_the_way_of_a_candidate_is_told_in_words(functions):
     assert why == "its probability of 0.0171 is below 0.05 times the largest, 0.95"
     change = functions("p.reason(...given, 0, null, {count: 3})", penalties)
     assert change == "it stands 3 times among the last 64 tokens"
+    change = functions("p.reason(...given, 0, null, {count: 1})", penalties)
+    assert change == "it stands once among the last 64 tokens"
     line["stages"][1].update(name="grammar", expected="'\"', [0-9]\u202e")
     why = functions("p.reason(...given, 1, {p: 0.0171}, null)", [line, {}])
     assert why == (
