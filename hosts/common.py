@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import json
 import os
@@ -13,7 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, ContextManager, Dict, Iterator, List, Optional, Sequence, Tuple
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = REPOSITORY / "models" / "kjv-tiny.gguf"
@@ -21,6 +22,12 @@ PROMPT = "And the LORD said unto"
 
 # What is generated with which sampler settings: the names are those of the hosts' programs.
 SETTINGS = ("defaults", "penalties", "top-p alone")
+
+
+Recording = Callable[[], ContextManager[None]]
+
+recording: Optional[Recording] = None
+"""Within what it gives a run with ours is recorded: the option --trace."""
 
 
 UNREACHED = 3
@@ -180,7 +187,10 @@ def compare(row: Row, without: List[Arm], with_ours: List[Arm]) -> Row:
     )
     for name in without[0].rates:
         if name.startswith("large: "):
-            best = [max(one.rates[name] for one in arms) for arms in (without, with_ours)]
+            best = [
+                max(one.rates[name] for one in arms if name in one.rates)
+                for arms in (without, with_ours)
+            ]
             row.rates[name.removeprefix("large: ")] = best
     return row
 
@@ -203,13 +213,22 @@ def in_turns(
     problem: Optional[str] = None
     try:
         for _ in range(repeats):
-            for of_one, run in zip(arms, [without, *(run for _, run in with_ours)]):
+            arms[0].append(without())
+            for of_one, (_, run) in zip(arms[1:], with_ours):
                 of_one.append(run())
+                of_one.extend(recorded(run))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         problem = str(error).replace("|", "/")
     for (row, _), of_one in zip(with_ours, arms[1:]):
         row.problem = problem
         yield row if problem else compare(row, arms[0], of_one)
+
+
+def recorded(run: Callable[[], Arm]) -> Iterator[Arm]:
+    """The same run once more while it is recorded, if that was asked for; it is no measure."""
+    if recording is not None:
+        with recording():
+            yield dataclasses.replace(run(), rates={})
 
 
 HEADER = """\
@@ -252,6 +271,29 @@ def options(description: Optional[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def may_trace(parser: argparse.ArgumentParser) -> None:
+    """Adds the option of `tracing`."""
+    said = "run each with ours once more, recorded, and check that"
+    parser.add_argument("--trace", action="store_true", help=said)
+
+
+@contextlib.contextmanager
+def tracing(folder: Path, options: argparse.Namespace) -> Iterator[Callable[[], bool]]:
+    """While the option --trace counts. Gives what then tells whether the records are right."""
+    global recording
+    if not options.trace:
+        yield lambda: True
+        return
+    from traces import Traces
+
+    traces = Traces(folder)
+    recording = traces.recording
+    try:
+        yield traces.hold
+    finally:
+        recording = None
+
+
 def show(rows: Iterator[Row], options: argparse.Namespace) -> int:
     """Prints rows as they come; 1 if a host went wrong or gave another text."""
     if not options.no_header:
@@ -280,9 +322,11 @@ def main(
     Where there are `versions`, those that are asked for, by default all, come first.
     """
     parser = options(description)
+    may_trace(parser)
     if versions:
         parser.add_argument("versions", nargs="*", default=list(versions), metavar=name)
     asked = parser.parse_args()
     of_versions = [asked.versions] if versions else []
-    with folder(asked.folder) as kept:
-        return show(rows(*of_versions, kept, asked.repeats), asked)
+    with folder(asked.folder) as kept, tracing(kept, asked) as hold:
+        status = show(rows(*of_versions, kept, asked.repeats), asked)
+        return status if hold() else 1

@@ -7,6 +7,7 @@ tests compile. `ci/python` makes the environment. The preload library does not r
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,10 @@ def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
     try:
         for _ in range(repeats):
             for patched in (False, True):
-                arms[patched].append(common.arm(command + ["patched"] * patched, None))
+                run = functools.partial(common.arm, command + ["patched"] * patched, None)
+                arms[patched].append(run())
+                if patched:
+                    arms[patched].extend(common.recorded(run))
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         row.problem = str(error)
         yield row

@@ -285,11 +285,15 @@ class Compared:
     in_graph: bool
     is_timed: bool
     runs: Dict[bool, List[Run]] = field(default_factory=lambda: {False: [], True: []})
+    traced: List[Run] = field(default_factory=list)
+    """With ours, and recorded."""
 
     @property
     def same(self) -> bool:
         first = self.runs[False][0].texts
-        return all(one.texts == first for runs in self.runs.values() for one in runs)
+        return all(
+            one.texts == first for runs in (*self.runs.values(), self.traced) for one in runs
+        )
 
     def best(self, ours: bool) -> Tuple[float, Optional[float]]:
         runs = self.runs[ours]
@@ -335,11 +339,16 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Compared]:
             for ours in (False, True):
                 one = run(command, preload if ours else None, options, name)
                 compared.runs[ours].append(one)
+            if common.recording is not None:
+                with common.recording():
+                    one = run(command, preload, options, name)
+                compared.traced.append(one)
         yield compared
 
 
 def main() -> int:
     parser = common.options(__doc__)
+    common.may_trace(parser)
     parser.add_argument("--streams", type=int, default=32, help="at once (default 32)")
     parser.add_argument("--tokens", type=int, default=64, help="of each stream (default 64)")
     parser.add_argument("--server", type=Path, help="this llama-server, not one built here")
@@ -348,7 +357,7 @@ def main() -> int:
     parser.add_argument("--settings", nargs="*", default=list(SETTINGS), choices=list(SETTINGS))
     options = parser.parse_args()
     good = True
-    with common.folder(options.folder) as folder:
+    with common.folder(options.folder) as folder, common.tracing(folder, options) as hold:
         options.logs = folder
         if not options.no_header:
             print(HEADER)
@@ -360,6 +369,7 @@ def main() -> int:
             if not served:
                 print(f"{compared.name}: sampling was the host's", file=sys.stderr)
             good &= compared.same and served
+        good &= hold()
     return 0 if good else 1
 
 
