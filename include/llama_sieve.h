@@ -1358,6 +1358,43 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
+ Stage: the sampler in the first slot; the slot is added for the others. See
+ llama_sieve_set_sampler.
+ */
+#define LLAMA_SIEVE_STAGE_SAMPLER 64
+
+/* The slots for samplers of a sieve. */
+#define LLAMA_SIEVE_MAX_SAMPLERS 16
+
+/*
+ Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
+ NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
+ LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
+ It hears of every token that the sieve accepts, begins anew at llama_sieve_reset, and is cloned
+ with the sieve.
+
+ The sampler stays the caller's, and is not changed: free it at once, or tell it the same tokens,
+ so that llama_sieve_ban_rewind of it holds for the sieve. It is one of this library's that does
+ not select: a cut, banned texts, a loop breaker, a grammar, a token trie, penalties, and so on.
+ What it draws comes from its own generator, with the seed that it was made with. With fewer
+ logits than its vocabulary has tokens a token trie or a grammar may put back, and the sieve
+ choose, a token beyond them.
+
+ Its memory is part of a saved state where it bans texts or breaks loops. Of any other that
+ remembers something no state is saved: LLAMA_SIEVE_ERROR_STATE says so.
+
+ LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
+ LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,
+ LLAMA_SIEVE_ERROR_INVALID for one that is not this library's.
+
+ The caller guarantees:
+ sieve is NULL or alive; smpl is NULL or a live sampler.
+ */
+int llama_sieve_set_sampler(struct llama_sieve *sieve,
+                            int32_t slot,
+                            const struct llama_sampler *smpl);
+
+/*
  Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
  must outlive this call only; it may be NULL where there are none.
@@ -1379,8 +1416,8 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
  Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
  NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
  penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
- 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
- for each that draws.
+ 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for
+ each that draws, and for a sampler in a slot what it remembers.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1395,7 +1432,8 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
  in a format that is the same on every machine.
 
  LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small, or
- above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
+ above LLAMA_SIEVE_STATE_MAX_BYTES, or for a sampler in a slot that remembers what no state
+ holds. Then nothing is written.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or has room for size bytes.

@@ -106,6 +106,40 @@ declare abstract class Held {
     [Symbol.dispose](): void;
 }
 
+/** One stage of a sieve: its name, or the slot of a sampler. */
+export type Stage =
+    | "penalties"
+    | "dry"
+    | "topK"
+    | "typical"
+    | "topP"
+    | "minP"
+    | "topNSigma"
+    | "xtc"
+    | "temperature"
+    | "dynamicTemperature"
+    | "mirostat"
+    | "mirostatV2"
+    | "adaptiveP"
+    | number;
+
+/** The numbers of stages that are no parameters. What is left out switches its stage off. */
+export interface NumbersOfStages {
+    dryMultiplier?: number;
+    dryBase?: number;
+    dryAllowedLength?: number;
+    dryPenaltyLastN?: number;
+    xtcProbability?: number;
+    xtcThreshold?: number;
+    dynatempRange?: number;
+    dynatempExponent?: number;
+    mirostatTau?: number;
+    mirostatEta?: number;
+    mirostatM?: number;
+    adaptiveTarget?: number;
+    adaptiveDecay?: number;
+}
+
 /** A sampler of one sequence over raw logits; needs no llama.cpp. */
 export class Sieve extends Held {
     constructor(params?: SieveParams);
@@ -122,6 +156,19 @@ export class Sieve extends Held {
     readonly params: SieveParams;
     /** Changes some parameters from the next token on; history and generator stay. */
     update(changes: SieveParams): void;
+    /**
+     * Sets the stages, in their order, from the next token on: names, and slots of samplers. What
+     * was there goes on with what it remembers. `undefined`: those of the parameters again.
+     */
+    setStages(order?: Iterable<Stage>, numbers?: NumbersOfStages): void;
+    /**
+     * Puts a copy of a sampler, as it is now, into a slot, 0 to 15; `undefined` empties that. It
+     * runs where its slot stands among the stages, and hears of every token that is accepted. It is
+     * one of this library's that does not select: a cut, banned texts, a loop breaker, a grammar.
+     * `save` holds what bans and loop breakers remember, and refuses others that remember
+     * something.
+     */
+    setSampler(slot: number, sampler?: Sampler): void;
     /** A second sieve that goes on as this one would. */
     clone(): Sieve;
     /** The distribution that the last token was drawn from. */

@@ -143,6 +143,92 @@ pub trait Sampler: Clone + Send + 'static {
     fn seed(&self) -> Option<u32> {
         None
     }
+
+    /// Gives `put` the bytes of what it remembers of the text, from which another one that was made
+    /// alike [goes on](Self::load_memory). `None` if it remembers what is not given.
+    fn save_memory(&self, _put: &mut dyn FnMut(&[u8])) -> Option<()> {
+        (!Self::ACCEPTS && !Self::RESETS).then_some(())
+    }
+
+    /// Remembers what was saved. `None` if that was of another one, or is no such thing; what it
+    /// remembers may then be any.
+    fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
+        (!Self::ACCEPTS && !Self::RESETS && bytes.is_empty()).then_some(())
+    }
+}
+
+/// A sampler whose type is not known. What it does gives the buffers back to the thread.
+pub(crate) trait Member: Send {
+    fn kind(&self) -> Kind;
+    /// True if it remembers something from token to token.
+    fn remembers(&self) -> bool;
+    fn narrow(&mut self, pool: &mut Pool<'_>);
+    fn warm_up(&mut self, n: usize);
+    fn name(&self) -> &'static CStr;
+    fn tell(&self, about: About, to: Tell<'_>);
+    fn expected(&self) -> Option<String>;
+    fn accept(&mut self, token: Token);
+    fn reset(&mut self);
+    fn cloned(&self) -> Box<dyn Member>;
+    fn twin(&self) -> Box<dyn Member>;
+    fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()>;
+    fn load_memory(&mut self, bytes: &[u8]) -> Option<()>;
+}
+
+impl<S: Sampler> Member for S {
+    fn kind(&self) -> Kind {
+        S::KIND
+    }
+
+    fn remembers(&self) -> bool {
+        S::ACCEPTS || S::RESETS
+    }
+
+    fn narrow(&mut self, pool: &mut Pool<'_>) {
+        Sampler::narrow(self, pool);
+        self.rest();
+    }
+
+    fn warm_up(&mut self, n: usize) {
+        Sampler::warm_up(self, n);
+        self.rest();
+    }
+
+    fn name(&self) -> &'static CStr {
+        Sampler::name(self)
+    }
+
+    fn tell(&self, about: About, to: Tell<'_>) {
+        Sampler::tell(self, about, to);
+    }
+
+    fn expected(&self) -> Option<String> {
+        Sampler::expected(self)
+    }
+
+    fn accept(&mut self, token: Token) {
+        Sampler::accept(self, token);
+    }
+
+    fn reset(&mut self) {
+        Sampler::reset(self);
+    }
+
+    fn cloned(&self) -> Box<dyn Member> {
+        Box::new(self.clone())
+    }
+
+    fn twin(&self) -> Box<dyn Member> {
+        Box::new(Sampler::twin(self))
+    }
+
+    fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
+        Sampler::save_memory(self, put)
+    }
+
+    fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
+        Sampler::load_memory(self, bytes)
+    }
 }
 
 /// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state

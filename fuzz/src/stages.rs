@@ -13,6 +13,8 @@ pub struct Stages {
     order: Vec<u8>,
     numbers: [Option<Number>; 10],
     wholes: [Option<Whole>; 3],
+    /// Slots of samplers among the stages: the slot, and the place.
+    slots: Vec<(u8, u8)>,
     wrong: Wrong,
 }
 
@@ -34,6 +36,12 @@ pub struct CStages {
     pub raw: llama_sieve_stages,
     pub order: Vec<i32>,
 }
+
+/// The slots that orders of this target name.
+pub const SLOTS: u8 = 4;
+
+/// The most stages.
+const MOST: usize = 13 + LLAMA_SIEVE_MAX_SAMPLERS;
 
 /// The most tokens that DRY looks back on: a state is as long.
 const LONGEST_WINDOW: i32 = 3000;
@@ -78,6 +86,12 @@ impl CStages {
         if !matches!(stages.wrong, Wrong::Good) {
             order.sort_by_key(|number| *number > LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE);
         }
+        for &(slot, place) in stages.slots.iter().take(4) {
+            let number = LLAMA_SIEVE_STAGE_SAMPLER + i32::from(slot % SLOTS);
+            if !order.contains(&number) {
+                order.insert(usize::from(place) % order.len().max(1), number);
+            }
+        }
         if let Wrong::Number(number) = stages.wrong {
             order.push(number.0);
         }
@@ -86,7 +100,7 @@ impl CStages {
             Wrong::StructSize(size) => raw.struct_size = usize::from(size),
             Wrong::NoArray(n) => (raw.stages, raw.n_stages) = (null(), usize::from(n)),
             Wrong::Misaligned => raw.stages = without_provenance(raw.stages.addr() + 1),
-            Wrong::Many(n) => raw.n_stages = order.len().max(14).max(n.size()),
+            Wrong::Many(n) => raw.n_stages = order.len().max(MOST + 1).max(n.size()),
             _ => {}
         }
         Self { raw, order }
@@ -101,7 +115,7 @@ impl CStages {
         if raw.n_stages == 0 {
             return true;
         }
-        if raw.stages.is_null() || !raw.stages.is_aligned() || raw.n_stages > 13 {
+        if raw.stages.is_null() || !raw.stages.is_aligned() || raw.n_stages > MOST {
             return false;
         }
         let numbers = |stage: i32| match stage {
@@ -120,10 +134,12 @@ impl CStages {
                 (LLAMA_SIEVE_STAGE_MIROSTAT..=LLAMA_SIEVE_STAGE_ADAPTIVE_P).contains(&stage);
             let known =
                 (LLAMA_SIEVE_STAGE_PENALTIES..=LLAMA_SIEVE_STAGE_ADAPTIVE_P).contains(&stage);
+            let slots = 0..LLAMA_SIEVE_MAX_SAMPLERS as i32;
+            let is_slot = slots.contains(&stage.saturating_sub(LLAMA_SIEVE_STAGE_SAMPLER));
             let first = !seen.contains(&stage);
             seen.push(stage);
             let finite = numbers(stage).iter().all(|number| number.is_finite());
-            known && first && finite && (!draws || place + 1 == self.order.len())
+            (known || is_slot) && first && finite && (!draws || place + 1 == self.order.len())
         })
     }
 
@@ -132,7 +148,7 @@ impl CStages {
     /// # Safety
     /// `sieve` is alive.
     pub unsafe fn are_of(&self, sieve: *const Handle) -> bool {
-        let mut out = [-99; 16];
+        let mut out = [-99; 32];
         // SAFETY: the caller says so, and there is room.
         let n = unsafe { llama_sieve_get_stages(sieve, out.as_mut_ptr(), out.len()) };
         let n = usize::try_from(n).unwrap_or(usize::MAX);

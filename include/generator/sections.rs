@@ -42,7 +42,7 @@ and a seed it gives the tokens of llama.cpp's default chain. Sizes and errors of
 as in llama_sieve_sample, which is the call for every token; the rest may be left out.",
         names: "\
 accept adjusted_logit candidates clone current_seed default_ error free get_params get_stages
-greedy history_ init_sampler last_stats llama_sieve max_reserved measure method_ mode_
+greedy history_ init_sampler last_stats llama_sieve max_reserved max_samplers measure method_ mode_
 n_accepted new of_sampler order_ params reserve reset rng_ sample set_ stage state_ stats
 top_candidates",
     },

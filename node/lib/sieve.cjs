@@ -18,6 +18,7 @@ const {
     shown,
     size,
 } = require("./library.cjs");
+const { Sampler } = require("./samplers.cjs");
 
 /** Stands for a random seed, another one at each reset. */
 const RANDOM_SEED = 0xffffffff;
@@ -98,6 +99,64 @@ const sample = {
 const candidatesOf = declare("candidates", "int", "void *", "void *", "size_t");
 const measure = declare("measure", "int", "void *", "bool");
 const lastStats = declare("last_stats", "int", "void *", koffi.inout(koffi.pointer(NATIVE_STATS)));
+const NATIVE_STAGES = koffi.struct({
+    struct_size: "size_t",
+    stages: "int32_t *",
+    n_stages: "size_t",
+    dry_multiplier: "float",
+    dry_base: "float",
+    dry_allowed_length: "int32_t",
+    dry_penalty_last_n: "int32_t",
+    xtc_probability: "float",
+    xtc_threshold: "float",
+    dynatemp_range: "float",
+    dynatemp_exponent: "float",
+    mirostat_tau: "float",
+    mirostat_eta: "float",
+    mirostat_m: "int32_t",
+    adaptive_target: "float",
+    adaptive_decay: "float",
+});
+
+// In the order of the numbers that C has for them, from 1 on.
+const STAGES = [
+    "penalties",
+    "dry",
+    "topK",
+    "typical",
+    "topP",
+    "minP",
+    "topNSigma",
+    "xtc",
+    "temperature",
+    "dynamicTemperature",
+    "mirostat",
+    "mirostatV2",
+    "adaptiveP",
+];
+const STAGE_SAMPLER = 64;
+const MAX_SAMPLERS = 16;
+
+// Name in JavaScript: name in C, and what it takes.
+const NUMBERS_OF_STAGES = {
+    dryMultiplier: ["dry_multiplier", number],
+    dryBase: ["dry_base", number],
+    dryAllowedLength: ["dry_allowed_length", int32],
+    dryPenaltyLastN: ["dry_penalty_last_n", int32],
+    xtcProbability: ["xtc_probability", number],
+    xtcThreshold: ["xtc_threshold", number],
+    dynatempRange: ["dynatemp_range", number],
+    dynatempExponent: ["dynatemp_exponent", number],
+    mirostatTau: ["mirostat_tau", number],
+    mirostatEta: ["mirostat_eta", number],
+    mirostatM: ["mirostat_m", int32],
+    adaptiveTarget: ["adaptive_target", number],
+    adaptiveDecay: ["adaptive_decay", number],
+};
+
+const defaultStages = declare("default_stages", NATIVE_STAGES);
+const setStages = declare("set_stages", "int", "void *", koffi.pointer(NATIVE_STAGES));
+const setSampler = declare("set_sampler", "int", "void *", "int32_t", "void *");
 const stateSize = declare("state_size", "size_t", "void *");
 const stateSave = declare("state_save", "int", "void *", "void *", "size_t");
 const stateLoad = declare("state_load", "int", "void *", "void *", "size_t");
@@ -108,6 +167,38 @@ function oneOf(names, value, what) {
         throw invalid(`${what}: ${shown(value)} is none of ${known}`);
     }
     return names[value];
+}
+
+/** The number that C has for a stage: a name, or the slot of a sampler. */
+function stageOf(stage) {
+    const place = STAGES.indexOf(stage);
+    if (place >= 0) {
+        return place + 1;
+    }
+    if (Number.isInteger(stage) && stage >= 0 && stage < MAX_SAMPLERS) {
+        return STAGE_SAMPLER + stage;
+    }
+    const names = STAGES.join(", ");
+    throw invalid(`stages: ${shown(stage)} is none of ${names}, and no slot of a sampler, 0 to 15`);
+}
+
+/** The struct of C's, of an order and of numbers. */
+function nativeStages(order, numbers) {
+    const found = defaultStages();
+    const stages = Int32Array.from([...order].map(stageOf));
+    found.stages = stages;
+    found.n_stages = stages.length;
+    for (const [name, value] of Object.entries(numbers)) {
+        if (value === undefined) {
+            continue;
+        }
+        if (!Object.hasOwn(NUMBERS_OF_STAGES, name)) {
+            throw invalid(`${name} is no number of a stage`);
+        }
+        const [member, convert] = NUMBERS_OF_STAGES[name];
+        found[member] = convert(value, name);
+    }
+    return found;
 }
 
 /** A copy of the parameters, whose bias is the caller's no more. */
@@ -178,6 +269,19 @@ class Sieve extends Held {
         // Behind all that may run code of the caller's, which may close this.
         check(setParams(this.handle, found));
         this.#params = params;
+    }
+
+    setStages(order, numbers = {}) {
+        const found = order === undefined ? null : nativeStages(order, numbers);
+        check(setStages(this.handle, found));
+    }
+
+    setSampler(slot, sampler) {
+        const place = int32(slot, "slot");
+        if (sampler !== undefined && !(sampler instanceof Sampler)) {
+            throw invalid("what is put into a slot is a Sampler");
+        }
+        check(setSampler(this.handle, place, sampler === undefined ? null : sampler.handle));
     }
 
     clone() {

@@ -171,6 +171,40 @@ test("a loop is broken at its third copy", () => {
     other.close();
 });
 
+test("a sampler in a slot is a stage of a sieve", () => {
+    const logits = new Float32Array(50).fill(0);
+    logits[3] = 9;
+    logits[4] = 8;
+    const sieve = new Sieve({ seed: 1 });
+    sieve.setStages([1, "topK", 0]);
+    const breaker = samplers.loopBreaker({ minTokens: 1 });
+    sieve.setSampler(1, breaker);
+    breaker.close();
+    sieve.setSampler(0, samplers.topA(0.2));
+    sieve.sample(logits);
+    const ids = sieve.candidates().map((candidate) => candidate.id);
+    assert.deepEqual(ids, [3, 4]);
+    for (let i = 0; i < 3; i++) {
+        sieve.accept(3);
+    }
+    const state = sieve.save();
+    const clone = sieve.clone();
+    for (const each of [sieve, clone]) {
+        assert.notEqual(each.sample(logits), 3);
+    }
+    sieve.reset();
+    sieve.load(state);
+    assert.notEqual(sieve.sample(logits), 3);
+    sieve.setSampler(1);
+    assert.throws(() => sieve.load(state), /other stages/);
+    assert.throws(() => sieve.setSampler(16, samplers.topA(0.2)), /slot/);
+    assert.throws(() => sieve.setSampler(0, samplers.dist(1)), /dist draws/);
+    assert.throws(() => sieve.setSampler(0, clone), /is a Sampler/);
+    sieve.setStages();
+    sieve.close();
+    clone.close();
+});
+
 test("a banned text never appears", () => {
     const ban = new BanStrings({ model }, ["the LORD", "Moses"], { foldCase: true });
     assert.equal(ban.rewind(), 0);

@@ -119,6 +119,34 @@ test("a state goes on where it was saved, and a clone as its original", () => {
     assert.throws(() => other.load(state.buffer), InvalidError);
 });
 
+test("stages run in the order that is set", () => {
+    const logits = Float32Array.from({ length: 60 }, (_, i) => (i * 37) % 60);
+    const sieve = new Sieve({ seed: 3, topK: 5 });
+    sieve.setStages(["penalties", "topK"]);
+    sieve.sample(logits);
+    assert.equal(sieve.candidates().length, 5);
+    sieve.setStages(["topK", "xtc"], { xtcProbability: 1, xtcThreshold: 0.001 });
+    sieve.sample(logits);
+    assert.ok(sieve.candidates().length < 5);
+    sieve.setStages([]);
+    sieve.sample(logits);
+    assert.equal(sieve.candidates().length, 60);
+    sieve.setStages();
+    sieve.sample(logits);
+    assert.ok(sieve.candidates().length <= 5);
+    for (const [order, numbers, says] of [
+        [["topk"], {}, /topk.* is none of/],
+        [[16], {}, /no slot/],
+        [["topK", "topK"], {}, /named twice/],
+        [["mirostat", "topK"], {}, /must be the last/],
+        [["xtc"], { xtc: 1 }, /no number of a stage/],
+        [["xtc"], { xtcThreshold: NaN }, /finite/],
+    ]) {
+        assert.throws(() => sieve.setStages(order, numbers), says);
+    }
+    sieve.close();
+});
+
 test("metrics are those of double precision", () => {
     const logits = Float32Array.from({ length: 500 }, (_, i) => Math.sin(i * i) * 6);
     const p = softmax(logits);

@@ -260,3 +260,40 @@ def test_a_loop_is_broken_at_its_third_copy(llama_cpp, rng):
     ):
         with pytest.raises(llama_sieve.Error):
             samplers.loop_breaker(**wrong)
+
+
+def test_a_sampler_in_a_slot_is_a_stage(llama_cpp, rng):
+    llama_sieve.bind_host(llama_cpp)
+    logits = rng.normal(0, 3, 500).astype(np.float32)
+    sieve = llama_sieve.Sieve(seed=3)
+    sieve.stages = llama_sieve.Stages([llama_sieve.Stage.SAMPLER + 2, llama_sieve.Stage.SAMPLER])
+    sieve.sample(logits)
+    assert sieve.candidates().size == 500
+    top_a = samplers.top_a(0.2)
+    sieve.set_sampler(2, top_a)
+    sieve.set_sampler(0, samplers.loop_breaker(min_tokens=1))
+    sieve.sample(logits)
+    p = np.exp(logits.astype(np.float64) - logits.max())
+    p /= p.sum()
+    kept = np.flatnonzero(p >= 0.2 * p.max() ** 2)
+    assert sorted(sieve.candidates()["id"]) == sorted(kept)
+    # It is copied: what becomes of the caller's is nothing to the sieve.
+    top_a.close()
+    best = int(np.argmax(logits))
+    for _ in range(3):
+        sieve.accept(best)
+    state, copy_of_it = sieve.save(), sieve.clone()
+    for each in (sieve, copy_of_it):
+        each.sample(logits)
+        masked = each.candidates()[each.candidates()["id"] == best]
+        assert masked["logit"] == -np.inf
+    sieve.reset()
+    sieve.load(state)
+    assert sieve.sample(logits) != best
+    sieve.set_sampler(0, None)
+    with pytest.raises(llama_sieve.StateError, match="other stages"):
+        sieve.load(state)
+    with pytest.raises(llama_sieve.InvalidError, match="slot"):
+        sieve.set_sampler(16, samplers.top_a(0.2))
+    with pytest.raises(llama_sieve.InvalidError, match="dist draws"):
+        sieve.set_sampler(0, samplers.dist(1))

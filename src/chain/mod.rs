@@ -9,14 +9,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::ffi::CStr;
 use std::fmt;
 
 use crate::instruction_set;
 use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::pool::{Buffers, Left, Pool};
-use crate::sampler::{About, Sampler, Tell};
+use crate::sampler::{Member, Sampler};
 use crate::token::{Token, TokenData};
 use crate::trace::{self, Off, Sequence, Watch};
 
@@ -76,48 +75,6 @@ pub fn check(n: usize) -> Result<(), ChainError> {
         0 => Err(ChainError::EmptyVocabulary),
         n if n > Token::MAX as usize => Err(ChainError::TooManyTokens(n)),
         _ => Ok(()),
-    }
-}
-
-/// A sampler whose type is not known.
-trait Member: Send {
-    fn narrow(&mut self, pool: &mut Pool<'_>);
-    fn name(&self) -> &'static CStr;
-    fn tell(&self, about: About, to: Tell<'_>);
-    fn expected(&self) -> Option<String>;
-    fn accept(&mut self, token: Token);
-    fn reset(&mut self);
-    fn cloned(&self) -> Box<dyn Member>;
-}
-
-impl<S: Sampler> Member for S {
-    fn narrow(&mut self, pool: &mut Pool<'_>) {
-        Sampler::narrow(self, pool);
-        self.rest();
-    }
-
-    fn name(&self) -> &'static CStr {
-        Sampler::name(self)
-    }
-
-    fn tell(&self, about: About, to: Tell<'_>) {
-        Sampler::tell(self, about, to);
-    }
-
-    fn expected(&self) -> Option<String> {
-        Sampler::expected(self)
-    }
-
-    fn accept(&mut self, token: Token) {
-        Sampler::accept(self, token);
-    }
-
-    fn reset(&mut self) {
-        Sampler::reset(self);
-    }
-
-    fn cloned(&self) -> Box<dyn Member> {
-        Box::new(self.clone())
     }
 }
 

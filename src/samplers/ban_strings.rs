@@ -256,6 +256,17 @@ impl Sampler for BanStrings {
         self.is_sound = true;
     }
 
+    fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
+        self.is_sound.then(|| self.cursor.save(&self.bans, put))
+    }
+
+    fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
+        self.is_sound = false;
+        self.cursor.load(&self.bans, bytes)?;
+        self.is_sound = true;
+        Some(())
+    }
+
     /// Leaves the tokens that end the generation.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         self.is_sound = false;

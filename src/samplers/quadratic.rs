@@ -32,7 +32,8 @@ impl Quadratic {
     /// Returns the curve through the largest logit.
     fn through(&self, max: f32) -> Option<Cubic> {
         max.is_finite().then_some(Cubic {
-            max,
+            // Which of equal zeros is found first depends on the pass; this is never -0.
+            max: max + 0.0,
             square: self.square,
             cube: self.cube,
         })

@@ -43,7 +43,7 @@ pub use batch::{Job, sample_batch, share};
 pub use error::Error;
 pub use in_chain::SieveSampler;
 pub use params::{GREEDY_BELOW, Method, Mode, Order, Params, RngKind};
-pub use pipeline::Stage;
+pub use pipeline::{MAX_SAMPLERS, Stage};
 pub use stateless::{greedy, top_candidates};
 pub use stats::Stats;
 
@@ -322,7 +322,9 @@ impl Sieve {
     /// `stats`.
     fn note(&mut self, logits: Logits<'_>, index: usize) {
         let raw = Summary::of(logits);
-        let logit = logits.at(index);
+        // A sampler in a slot may put back a token beyond the logits.
+        let is_there = index < logits.len();
+        let logit = if is_there { logits.at(index) } else { f32::NAN };
         let candidates = self.pipeline.candidates();
         let drawn_from = Summary::of_candidates(candidates);
         let chosen = self.pipeline.selected();

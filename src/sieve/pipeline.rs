@@ -20,7 +20,7 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::per_thread::lent_per_thread;
 use crate::pool::{Buffers, Left, Pool};
-use crate::sampler::{About, Sampler, Tell};
+use crate::sampler::{About, Kind, Member, Sampler, Tell};
 use crate::samplers::dist;
 use crate::samplers::penalties::Penalised;
 use crate::samplers::{Breakers, Dist, Xtc};
@@ -36,11 +36,12 @@ use crate::trace::Watch;
 
 mod members;
 mod remembered;
+mod slots;
 mod stage;
 
 pub(super) use members::Members;
-pub use stage::Stage;
-pub(super) use stage::check;
+pub use stage::{MAX_SAMPLERS, Stage};
+pub(super) use stage::{check, check_slot};
 
 const TEMP_LAST: [Stage; 7] = [
     Stage::Penalties,
@@ -275,6 +276,49 @@ impl Sieve {
         Ok(())
     }
 
+    /// Puts a sampler into a slot, where it replaces another. `None` empties the slot. It runs
+    /// where [`Stage::Sampler`] of this slot stands among the [stages](Self::set_stages), hears of
+    /// every token that is [accepted](Self::accept), and begins anew at a [reset](Self::reset).
+    /// What it draws comes from its own stream. Fails, and changes nothing, for a slot from
+    /// [`MAX_SAMPLERS`] on, and for a sampler that draws the token.
+    ///
+    /// ```
+    /// use llama_sieve::samplers::{TopA, TopH};
+    /// use llama_sieve::sieve::{Params, Sieve, Stage};
+    ///
+    /// let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
+    /// sieve.set_sampler(0, TopH::new(0.4))?;
+    /// sieve.set_sampler(1, TopA::new(0.2))?;
+    /// let stages = [Stage::Penalties, Stage::Sampler(0), Stage::Temperature, Stage::Sampler(1)];
+    /// sieve.set_stages(Some(&stages))?;
+    /// let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
+    /// sieve.accept(token);
+    /// # Ok::<(), llama_sieve::sieve::Error>(())
+    /// ```
+    pub fn set_sampler(&mut self, slot: usize, sampler: Option<impl Sampler>) -> Result<(), Error> {
+        memory::room(0)?;
+        let boxed = sampler.map(|sampler| Box::new(sampler) as Box<dyn Member>);
+        self.set_member(slot, boxed)
+    }
+
+    /// Puts a sampler of unknown type into a slot, as [`set_sampler`](Self::set_sampler) does.
+    pub(crate) fn set_member(
+        &mut self,
+        slot: usize,
+        member: Option<Box<dyn Member>>,
+    ) -> Result<(), Error> {
+        check_slot(slot)?;
+        if let Some(member) = member.as_ref().filter(|m| m.kind() == Kind::Selector) {
+            return Err(Error::Parameter(format!(
+                "{} draws the token, and no sampler in a slot may: the sieve does, or a stage of \
+                 its own",
+                member.name().to_string_lossy()
+            )));
+        }
+        self.pipeline.members.slots.put(slot, member);
+        Ok(())
+    }
+
     pub(super) fn members(&self) -> &Members {
         &self.pipeline.members
     }
@@ -372,6 +416,7 @@ impl<W: Watch> Running<'_, '_, '_, W> {
             Stage::Temperature => narrow(stages.temp.as_mut(), pool, watch),
             Stage::DynamicTemperature { .. } => narrow(members.temp_ext.as_mut(), pool, watch),
             Stage::Mirostat { .. } | Stage::MirostatV2 { .. } | Stage::AdaptiveP { .. } => false,
+            Stage::Sampler(slot) => narrow(members.slots.get(slot), pool, watch),
         }
     }
 
@@ -442,12 +487,16 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
 
 /// Applies a stage, if it is on, and says whether it is. Its buffers are the thread's, for the next
 /// stage or sampler.
-fn narrow(stage: Option<&mut impl Sampler>, pool: &mut Pool<'_>, watch: &mut impl Watch) -> bool {
+fn narrow(
+    stage: Option<&mut (impl Member + ?Sized)>,
+    pool: &mut Pool<'_>,
+    watch: &mut impl Watch,
+) -> bool {
     let Some(stage) = stage else {
         return false;
     };
     watch.before(&|about, to| stage.tell(about, to));
-    members::apply(stage, pool);
+    stage.narrow(pool);
     let name = || stage.name().to_string_lossy();
     watch.after(name, pool, &|about, to| stage.tell(about, to));
     true

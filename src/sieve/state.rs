@@ -345,8 +345,10 @@ impl Sieve {
     }
 
     /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
-    /// bytes. Fails if there are fewer.
+    /// bytes. Fails if there are fewer, and where a sampler in a slot remembers what no state
+    /// holds. Banned texts, the loop breaker, and those that remember nothing are saved.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.check_saved()?;
         let (size, room) = (self.state_size(), bytes.len());
         let bytes = bytes.get_mut(..size).ok_or_else(|| {
             Error::State(format!(
@@ -362,6 +364,17 @@ impl Sieve {
         };
         state.write(bytes);
         Ok(())
+    }
+
+    /// Fails where a sampler in a slot remembers what no state holds.
+    pub(crate) fn check_saved(&self) -> Result<(), Error> {
+        match self.members().slots.unsaved() {
+            None => Ok(()),
+            Some(name) => Err(Error::State(format!(
+                "the sampler {} remembers what no state holds; keep a clone of the sieve instead",
+                name.to_string_lossy()
+            ))),
+        }
     }
 
     /// Restores a saved state: goes on where the sieve that wrote `bytes` was; the parameters stay.

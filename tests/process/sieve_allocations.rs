@@ -6,7 +6,9 @@ use crate::support::arrays::{Recipe, Rng, Shape};
 use crate::support::{alone, fresh_rng, replay};
 use llama_sieve::algorithms::host_order::HostOrder;
 use llama_sieve::algorithms::scratch::Room;
-use llama_sieve::samplers::DryParams;
+use llama_sieve::samplers::{
+    DryParams, EtaCutoff, LoopAction, LoopBreaker, LoopParams, MinK, PLess, Quadratic, TopA, TopH,
+};
 use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve, Stage};
 use llama_sieve::token::TokenData;
 
@@ -135,6 +137,57 @@ fn no_stage_allocates_after_reserve() {
                 sieve.accept(token % 5);
             }
         });
+    }
+}
+
+/// Nor do samplers in slots, also while they break a loop.
+#[test]
+fn no_sampler_in_a_slot_allocates_after_reserve() {
+    let _alone = alone();
+    const N: usize = 20_000;
+    let mut rng = fresh_rng("no_sampler_in_a_slot_allocates_after_reserve");
+    for case in 0..40 {
+        let mut sieve = Sieve::new(&Params {
+            seed: case,
+            ..Params::default()
+        })
+        .expect("valid parameters");
+        let heat = LoopParams {
+            min_tokens: 1,
+            action: LoopAction::Temperature(1.5),
+            ..LoopParams::default()
+        };
+        let put = [
+            sieve.set_sampler(0, Some(LoopBreaker::new(heat).expect("good parameters"))),
+            sieve.set_sampler(1, TopA::new(0.2)),
+            sieve.set_sampler(2, EtaCutoff::new(3e-4)),
+            sieve.set_sampler(3, Some(PLess::new(true))),
+            sieve.set_sampler(4, TopH::new(0.4)),
+            sieve.set_sampler(5, MinK::new(0.0)),
+            sieve.set_sampler(6, Quadratic::new(0.2, 1.5)),
+        ];
+        put.into_iter().for_each(|put| put.expect("a slot"));
+        let mut stages: Vec<Stage> = (0..7).map(Stage::Sampler).collect();
+        rng.shuffle(&mut stages);
+        stages.truncate(1 + rng.below(7));
+        sieve.set_stages(Some(&stages)).expect("good stages");
+        let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];
+        let logits = shapes.map(|shape| {
+            let array = shape.array(N, &mut rng);
+            array.data.iter().map(|c| c.logit).collect::<Vec<f32>>()
+        });
+        let mut use_all = || {
+            for logits in &logits {
+                sieve.sample(logits).expect("there is a candidate");
+                (0..5).for_each(|_| sieve.accept(3));
+                sieve.sample(logits).expect("there is a candidate");
+                sieve.accept(rng.below(N) as i32);
+            }
+        };
+        // Twice, since some guess from one array how to take the next.
+        (0..2).for_each(|_| use_all());
+        let label = format!("{}: {case}, {stages:?}", replay());
+        without_allocating(&format_args!("{label}"), use_all);
     }
 }
 

@@ -8,6 +8,7 @@ mod numbers;
 mod parameters;
 mod parity;
 mod sizes;
+mod slots;
 mod stages;
 mod states;
 #[path = "../support/mod.rs"]

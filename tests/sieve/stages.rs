@@ -58,7 +58,7 @@ fn random_stages(rng: &mut Rng) -> Vec<Stage> {
     stages
 }
 
-fn random_params(rng: &mut Rng) -> Params {
+pub fn random_params(rng: &mut Rng) -> Params {
     Params {
         rng: RngKind::Mt19937,
         temperature: rng.pick(&[0.8, 1.0, 1.5, 0.0]),
@@ -77,20 +77,20 @@ fn random_params(rng: &mut Rng) -> Params {
 }
 
 /// One for each token of the vocabulary, with and without ties and masked ones.
-fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
+pub fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     let array = Recipe::random(rng).array(n, n, rng);
     let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
     logits.resize_with(n, || 2.0 * rng.normal());
     logits
 }
 
-/// The built-ins of these stages, each with the sieve's seed.
-fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
+/// The built-in of a stage, with the sieve's seed.
+pub fn built_in(stage: &Stage, params: &Params, n_vocab: i32) -> HostSampler {
     let seed = params.seed as u32;
     let keep = params.min_keep;
     // SAFETY: constructors without preconditions, but for the vocabulary, which lives.
-    let member = |stage: &Stage| unsafe {
-        HostSampler::new(match *stage {
+    HostSampler::new(unsafe {
+        match *stage {
             Stage::Penalties => sys::llama_sampler_init_penalties(
                 n_vocab,
                 params.penalty_last_n,
@@ -127,10 +127,17 @@ fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
             Stage::AdaptiveP { target, decay } => {
                 sys::llama_sampler_init_adaptive_p(target, decay, seed)
             }
-        })
-    };
+            Stage::Sampler(slot) => unreachable!("slot {slot} holds no built-in"),
+        }
+    })
+}
+
+/// The built-ins of these stages, each with the sieve's seed.
+fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
+    let member = |stage: &Stage| built_in(stage, params, n_vocab);
     let mut members: Vec<HostSampler> = stages.iter().map(member).collect();
     if !stages.last().is_some_and(|stage| stage.draws()) {
+        let seed = params.seed as u32;
         // SAFETY: a constructor without preconditions.
         members.push(HostSampler::new(unsafe {
             sys::llama_sampler_init_dist(seed)

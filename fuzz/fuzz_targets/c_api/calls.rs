@@ -166,6 +166,12 @@ pub(crate) enum Call {
         null: bool,
         options: u8,
     },
+    SetSampler {
+        which: u8,
+        in_sampler: bool,
+        slot: u8,
+        sampler: u8,
+    },
     SetStages {
         which: u8,
         in_sampler: bool,

@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::library::*;
 use llama_sieve::ffi::sieve::*;
+use llama_sieve_fuzz::stages::SLOTS;
 
 use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason, last_error};
@@ -137,6 +138,27 @@ impl World {
                         llama_sieve_free(sieve);
                         assert!(llama_sieve_state_size(sieve) > 0);
                     }
+                }
+                Call::SetSampler {
+                    which,
+                    in_sampler,
+                    slot,
+                    sampler,
+                } => {
+                    let sieve = match in_sampler {
+                        true => llama_sieve_of_sampler(self.smp(*which)),
+                        false => self.sieve(*which),
+                    };
+                    self.is_staged = true;
+                    let slot = i32::from(*slot % (SLOTS + 1)) - 1;
+                    let answer = llama_sieve_set_sampler(sieve, slot, self.smp(*sampler));
+                    let errors = [
+                        LLAMA_SIEVE_ERROR_NULL,
+                        LLAMA_SIEVE_ERROR_PARAMS,
+                        LLAMA_SIEVE_ERROR_INVALID,
+                        LLAMA_SIEVE_ERROR_BUSY,
+                    ];
+                    assert_answer(answer, &errors);
                 }
                 Call::SetStages {
                     which,

@@ -31,7 +31,7 @@ pub(crate) unsafe fn set_stages(
         let defaults = llama_sieve_default_stages();
         let order = std::slice::from_raw_parts(defaults.stages, defaults.n_stages);
         assert!(order.len() == 9 && order.iter().all(|stage| (1..=10).contains(stage)));
-        let mut before = [-99; 16];
+        let mut before = [-99; 32];
         let n = llama_sieve_get_stages(sieve, before.as_mut_ptr(), before.len());
         assert_count(n, &[LLAMA_SIEVE_ERROR_NULL]);
         let size = llama_sieve_state_size(sieve);
@@ -43,7 +43,7 @@ pub(crate) unsafe fn set_stages(
             let is_there = stages.as_ref().is_none_or(|stages| stages.are_of(sieve));
             assert!(is_there, "{:?}", pointer.as_ref());
         } else {
-            let mut after = [-99; 16];
+            let mut after = [-99; 32];
             let same = llama_sieve_get_stages(sieve, after.as_mut_ptr(), after.len());
             assert_eq!((same, after), (n, before));
             assert_eq!(llama_sieve_state_size(sieve), size);
@@ -51,11 +51,15 @@ pub(crate) unsafe fn set_stages(
         if let Some((n, vocab)) = breakers {
             set_breakers(sieve, n, vocab);
         }
+        let mut order = [0; 32];
+        llama_sieve_get_stages(sieve, order.as_mut_ptr(), order.len());
+        let has_slots = order.iter().any(|&n| n >= LLAMA_SIEVE_STAGE_SAMPLER);
         let logits = [0.5, 3.0, f32::NEG_INFINITY, 2.5, 2.5, -1.0];
         for _ in 0..3 {
             let token = llama_sieve_sample(sieve, logits.as_ptr(), 6);
             assert_count(token, &OF_LOGITS);
-            assert!(token < 6);
+            // A trie in a slot may put back one that is not there.
+            assert!(token < 6 || has_slots);
             let left = llama_sieve_candidates(sieve, null_mut(), 0);
             assert_eq!(token >= 0, left > 0);
             if token >= 0 {

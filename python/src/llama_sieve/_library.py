@@ -219,6 +219,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "last_stats": (c_int, [c_void_p, ctypes.POINTER(SieveStats)]),
     "default_stages": (SieveStages, []),
     "set_stages": (c_int, [c_void_p, ctypes.POINTER(SieveStages)]),
+    "set_sampler": (c_int, [c_void_p, c_int32, c_void_p]),
     "set_dry_breakers": (c_int, [c_void_p, c_void_p, c_void_p, c_size_t]),
     "sample_batch": (c_int, [c_void_p, c_void_p, c_int32, c_size_t, c_void_p, c_int]),
     "init_sampler": (c_void_p, [_PARAMS]),

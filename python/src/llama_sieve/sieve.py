@@ -12,7 +12,7 @@ from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 import numpy as np
 from numpy.typing import NDArray
 
-from . import _arrays, host
+from . import _arrays, host, samplers
 from ._held import Held
 from ._library import (
     BatchError,
@@ -162,6 +162,8 @@ class Stage(IntEnum):
     """The second version of it."""
     ADAPTIVE_P = 13
     """Draws the token near a probability."""
+    SAMPLER = 64
+    """The sampler in the first slot; `Stage.SAMPLER + 1` is that in the second."""
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Stages:
     defaults are the order of llama.cpp's programs and their numbers, which switch the others off.
     """
 
-    order: Sequence[Stage] = (
+    order: Sequence[int] = (
         Stage.PENALTIES,
         Stage.DRY,
         Stage.TOP_N_SIGMA,
@@ -353,6 +355,25 @@ class Sieve(Held):
         try:
             check(library.llama_sieve_set_stages(handle, native))
             self._stages = stages
+        finally:
+            self._lock.release()
+
+    def set_sampler(self, slot: int, sampler: Optional[samplers.Sampler]) -> None:
+        """Puts a copy of a sampler, as it is now, into a slot, 0 to 15; None empties that.
+
+        It runs where `Stage.SAMPLER + slot` stands in the order of `stages`, and hears of every
+        token that the sieve accepts. It is one of this library's that does not select: a cut,
+        banned texts, a loop breaker, a grammar. `save()` holds what bans and loop breakers
+        remember, and refuses others that remember something.
+        """
+        number = int32(index(slot), "slot")
+        handle = self._take()
+        try:
+            if sampler is None:
+                check(library.llama_sieve_set_sampler(handle, number, None))
+            else:
+                with sampler._used() as pointer:
+                    check(library.llama_sieve_set_sampler(handle, number, pointer))
         finally:
             self._lock.release()
 

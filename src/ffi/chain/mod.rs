@@ -680,7 +680,7 @@ unsafe fn list(
 ///
 /// # Safety
 /// `smpl` is a live sampler.
-unsafe fn own_of(smpl: *const llama_sampler) -> Option<&'static Vtable> {
+pub(in crate::ffi) unsafe fn own_of(smpl: *const llama_sampler) -> Option<&'static Vtable> {
     let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED, &BANS, &LOOP_BREAKER];
     let own = DROP_INS.iter().chain(&others);
     // SAFETY: the caller guarantees the sampler.

@@ -2,15 +2,21 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::errors::{LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
+use crate::errors::{
+    LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_HOST, LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK,
+};
 use crate::ffi::breakers::{BREAKERS, breakers_for};
-use crate::ffi::failure::{Failure, answer, begin, part, struct_size};
+use crate::ffi::chain::own_of;
+use crate::ffi::failure::{Failure, answer, begin, part, struct_size, usable};
 use crate::ffi::given::{Argument, argument};
+use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::guard::guard;
+use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::memory;
+use crate::sampler::Member;
 use crate::samplers::DryParams;
-use crate::sieve::Stage;
+use crate::sieve::{MAX_SAMPLERS, Stage};
 
 use super::handle::*;
 
@@ -40,6 +46,15 @@ pub const LLAMA_SIEVE_STAGE_MIROSTAT: i32 = 11;
 pub const LLAMA_SIEVE_STAGE_MIROSTAT_V2: i32 = 12;
 /// Stage: adaptive-p, which draws the token.
 pub const LLAMA_SIEVE_STAGE_ADAPTIVE_P: i32 = 13;
+
+/// Stage: the sampler in the first slot; the slot is added for the others. See
+/// llama_sieve_set_sampler.
+pub const LLAMA_SIEVE_STAGE_SAMPLER: i32 = 64;
+/// The slots for samplers of a sieve.
+pub const LLAMA_SIEVE_MAX_SAMPLERS: usize = 16;
+const _: () = assert!(LLAMA_SIEVE_MAX_SAMPLERS == MAX_SAMPLERS);
+/// The number behind that of the sampler in the last slot.
+const SAMPLERS_END: i32 = LLAMA_SIEVE_STAGE_SAMPLER + LLAMA_SIEVE_MAX_SAMPLERS as i32;
 
 /// The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
 /// have. Begin with llama_sieve_default_stages, which fills struct_size, too.
@@ -88,7 +103,10 @@ pub struct llama_sieve_stages {
 const STAGES: Argument = Argument::new(
     "stages",
     "n_stages",
-    (LLAMA_SIEVE_STAGE_ADAPTIVE_P as usize, "each at most once"),
+    (
+        LLAMA_SIEVE_STAGE_ADAPTIVE_P as usize + LLAMA_SIEVE_MAX_SAMPLERS,
+        "each at most once",
+    ),
 )
 .answered_with(LLAMA_SIEVE_ERROR_PARAMS);
 
@@ -228,10 +246,14 @@ fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
             target: c.adaptive_target,
             decay: c.adaptive_decay,
         },
+        LLAMA_SIEVE_STAGE_SAMPLER..SAMPLERS_END => {
+            Stage::Sampler((number - LLAMA_SIEVE_STAGE_SAMPLER) as u8)
+        }
         _ => {
             let text = format!(
                 "a stage is {number}; they go from {LLAMA_SIEVE_STAGE_PENALTIES} to \
-                 {LLAMA_SIEVE_STAGE_ADAPTIVE_P}"
+                 {LLAMA_SIEVE_STAGE_ADAPTIVE_P}, and the {LLAMA_SIEVE_MAX_SAMPLERS} samplers from \
+                 {LLAMA_SIEVE_STAGE_SAMPLER} on"
             );
             return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
         }
@@ -265,6 +287,70 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
             })
         }
     })
+}
+
+/// Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
+/// NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
+/// LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
+/// It hears of every token that the sieve accepts, begins anew at llama_sieve_reset, and is cloned
+/// with the sieve.
+///
+/// The sampler stays the caller's, and is not changed: free it at once, or tell it the same tokens,
+/// so that llama_sieve_ban_rewind of it holds for the sieve. It is one of this library's that does
+/// not select: a cut, banned texts, a loop breaker, a grammar, a token trie, penalties, and so on.
+/// What it draws comes from its own generator, with the seed that it was made with. With fewer
+/// logits than its vocabulary has tokens a token trie or a grammar may put back, and the sieve
+/// choose, a token beyond them.
+///
+/// Its memory is part of a saved state where it bans texts or breaks loops. Of any other that
+/// remembers something no state is saved: LLAMA_SIEVE_ERROR_STATE says so.
+///
+/// LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
+/// LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,
+/// LLAMA_SIEVE_ERROR_INVALID for one that is not this library's.
+///
+/// # Safety
+/// `sieve` is NULL or alive; `smpl` is NULL or a live sampler.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_set_sampler(
+    sieve: *mut Handle,
+    slot: i32,
+    smpl: *const llama_sampler,
+) -> c_int {
+    answer("llama_sieve_set_sampler", || {
+        let member = match smpl.is_null() {
+            true => None,
+            // SAFETY: not NULL, and the caller guarantees the sampler.
+            false => Some(unsafe { member_of(smpl) }?),
+        };
+        let Ok(place) = usize::try_from(slot) else {
+            let text = format!("the slot is {slot}; they go from 0 on");
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        };
+        // SAFETY: the caller guarantees the sieve.
+        unsafe {
+            with(sieve, |sieve| {
+                sieve.set_member(place, member)?;
+                Ok(LLAMA_SIEVE_OK)
+            })
+        }
+    })
+}
+
+/// Returns a copy of a sampler of this library's.
+///
+/// # Safety
+/// `smpl` is a live sampler.
+unsafe fn member_of(smpl: *const llama_sampler) -> Result<Box<dyn Member>, Failure> {
+    usable("the sampler", smpl)?;
+    memory::room(0)?;
+    // SAFETY: the caller guarantees the sampler.
+    let Some(own) = (unsafe { own_of(smpl) }).filter(|&own| !std::ptr::eq(own, &HOSTED)) else {
+        let text = "the sampler is none of this library's: make it with llama_sieve_init_*";
+        return Err(Failure::new(LLAMA_SIEVE_ERROR_INVALID, text));
+    };
+    // SAFETY: as above, and it has this vtable.
+    unsafe { own.member_of(smpl) }.ok_or_else(Failure::told_already)
 }
 
 /// Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:

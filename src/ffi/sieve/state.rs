@@ -19,8 +19,8 @@ const STATE: Argument =
 /// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
 /// NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
 /// penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
-/// 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, and with mt19937 2496
-/// for each that draws.
+/// 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for
+/// each that draws, and for a sampler in a slot what it remembers.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -37,7 +37,8 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
 /// in a format that is the same on every machine.
 ///
 /// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small, or
-/// above LLAMA_SIEVE_STATE_MAX_BYTES. Then nothing is written.
+/// above LLAMA_SIEVE_STATE_MAX_BYTES, or for a sampler in a slot that remembers what no state
+/// holds. Then nothing is written.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
@@ -53,6 +54,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
         }
         STATE.check(bytes, size)?;
         let save = |sieve: &Sieve| {
+            sieve.check_saved()?;
             // Only as many as are needed, whatever the caller says of the rest.
             let used = size.min(sieve.state_size());
             // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are

@@ -10,7 +10,7 @@ use crate::ffi::host::built_ins::{Recipe, give_way};
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{About, Kind, Sampler, Tell};
+use crate::sampler::{About, Kind, Member, Sampler, Tell};
 use crate::token::Token;
 
 use super::array::*;
@@ -219,6 +219,14 @@ pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_
     // SAFETY: the caller guarantees it.
     let copy = || unsafe { clone_with::<S>(smpl, |object| object.copied(S::twin)) };
     guard("twin", null_mut, copy)
+}
+
+/// # Safety
+/// `smpl` is a live sampler with the vtable of `S`.
+pub(super) unsafe fn member<S: Sampler>(smpl: *const llama_sampler) -> Option<Box<dyn Member>> {
+    // SAFETY: the caller guarantees it.
+    let twin = unsafe { object::<S>(smpl) }?.copied(S::twin)?;
+    Some(Box::new(twin))
 }
 
 /// # Safety

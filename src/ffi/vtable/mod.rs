@@ -30,7 +30,7 @@ use crate::ffi::host::built_ins::Recipe;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{About, Sampler, Tell};
+use crate::sampler::{About, Member, Sampler, Tell};
 use crate::token::Token;
 
 use entries::*;
@@ -58,6 +58,8 @@ pub struct Vtable {
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
     /// Names what a constraint lets through next.
     expected: unsafe fn(*const llama_sampler) -> Option<String>,
+    /// Returns a twin without a shell.
+    member: unsafe fn(*const llama_sampler) -> Option<Box<dyn Member>>,
 }
 
 impl Vtable {
@@ -134,6 +136,19 @@ impl Vtable {
     pub unsafe fn twin_of(&'static self, smpl: *const llama_sampler) -> *mut llama_sampler {
         // SAFETY: the caller guarantees it.
         unsafe { (self.twin)(smpl) }
+    }
+
+    /// Returns a sampler without a shell of the host's, which goes on as this one does; `None`,
+    /// with the reason as last error, where there can be none.
+    ///
+    /// # Safety
+    /// `smpl` is a live sampler with this vtable.
+    pub(in crate::ffi) unsafe fn member_of(
+        &'static self,
+        smpl: *const llama_sampler,
+    ) -> Option<Box<dyn Member>> {
+        // SAFETY: the caller guarantees it.
+        unsafe { (self.member)(smpl) }
     }
 
     /// The seed that a sampler with this vtable uses, if it tells.
@@ -231,6 +246,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
         sequence: sequence::<S>,
         tell: tell::<S>,
         expected: expected::<S>,
+        member: member::<S>,
     }
 }
 

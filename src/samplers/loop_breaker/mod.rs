@@ -296,6 +296,37 @@ impl Sampler for LoopBreaker {
     fn reset(&mut self) {
         self.begin_anew();
     }
+
+    /// The tokens with their runs, the number that logits are divided by, and how many tokens were
+    /// forced, `u32::MAX` while none are.
+    fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
+        self.repetitions.save(put);
+        put(&self.heat.to_le_bytes());
+        let forced = self.forced.map_or(u32::MAX, |n| n as u32);
+        put(&forced.to_le_bytes());
+        Some(())
+    }
+
+    fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
+        let rest = self.repetitions.load(bytes)?;
+        let ([heat, forced], []) = rest.as_chunks() else {
+            return None;
+        };
+        let heat = f32::from_le_bytes(*heat);
+        (1.0..=MOST_HEAT).contains(&heat).then_some(())?;
+        let forced = match u32::from_le_bytes(*forced) {
+            u32::MAX => None,
+            n => Some(n as usize),
+        };
+        let is_forced = |n| match &self.action {
+            LoopAction::Force(tokens) => n < tokens.len(),
+            _ => false,
+        };
+        forced.is_none_or(is_forced).then_some(())?;
+        self.found = self.repetitions.shortest();
+        (self.heat, self.forced) = (heat, forced);
+        Some(())
+    }
 }
 
 #[cfg(test)]

@@ -91,8 +91,42 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
+    /// Gives `put` the newest tokens, so many as can be a period back, with their runs.
+    // In bounds: there are as many tokens at least.
+    pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
+        let known = self.tokens.len().min(self.runs.len());
+        put(&(self.runs.len() as u32).to_le_bytes());
+        put(&(known as u32).to_le_bytes());
+        let tokens = &self.tokens[self.tokens.len() - known..];
+        let runs = &self.runs[self.runs.len() - known..];
+        for number in tokens.iter().chain(runs) {
+            put(&number.to_le_bytes());
+        }
+    }
+
+    /// Goes on from what was saved with the same longest period. `None` if it was with another, or
+    /// is no such thing.
+    // In bounds: no more are known than the longest period, which is the number of runs.
+    pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
+        let (longest, rest) = bytes.split_first_chunk()?;
+        let (known, rest) = rest.split_first_chunk()?;
+        let [longest, known] = [longest, known].map(|n| u32::from_le_bytes(*n) as usize);
+        (longest == self.runs.len() && known <= longest).then_some(())?;
+        let (tokens, rest) = rest.split_at_checked(4 * known)?;
+        let (runs, rest) = rest.split_at_checked(4 * known)?;
+        self.clear();
+        let number = |bytes: &[u8; 4]| i32::from_le_bytes(*bytes);
+        self.tokens.extend(tokens.as_chunks().0.iter().map(number));
+        let known = self.runs.len() - known;
+        for (run, bytes) in self.runs[known..].iter_mut().zip(runs.as_chunks().0) {
+            *run = number(bytes);
+        }
+        Some(rest)
+    }
+
+    /// Returns the repetition that there is, the one with the shortest period.
     // In bounds: a run is of a period that there are tokens for.
-    fn shortest(&self) -> Option<Repetition> {
+    pub(super) fn shortest(&self) -> Option<Repetition> {
         let runs = self.runs.iter().zip(&self.enough);
         let place = runs.rev().position(|(run, enough)| run >= enough)?;
         let period = place + 1;

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use super::Stage;
+use super::slots::Slots;
 use crate::memory;
 use crate::pool::Pool;
 use crate::rng::{SeededMt19937, mix};
@@ -24,6 +25,7 @@ pub(in crate::sieve) struct Members {
     pub(super) xtc: Option<Box<Xtc>>,
     pub(super) temp_ext: Option<TempExt>,
     pub(super) selector: Option<Box<Selector>>,
+    pub(in crate::sieve) slots: Slots,
 }
 
 /// A stage that draws the token.
@@ -190,6 +192,7 @@ impl Members {
         if let Some(selector) = self.selector.as_deref_mut() {
             each!(selector, s => warm_up(Some(s), n));
         }
+        self.slots.each(|sampler| sampler.warm_up(n));
     }
 
     /// Sets the sequence breakers of DRY, which bound repetitions from now on.
@@ -228,6 +231,7 @@ impl Members {
         if let Some(Selector::AdaptiveP(adaptive_p)) = self.selector.as_deref_mut() {
             adaptive_p.accept(token);
         }
+        self.slots.each(|sampler| sampler.accept(token));
     }
 
     /// Goes back to the beginning, with streams that begin at `seed`.
@@ -238,6 +242,7 @@ impl Members {
         if let Some(selector) = self.selector.as_deref_mut() {
             each!(selector, s => s.reset());
         }
+        self.slots.each(|sampler| sampler.reset());
         self.seed_streams(seed);
     }
 }

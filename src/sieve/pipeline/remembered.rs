@@ -11,11 +11,12 @@
 //! | | xtc, with mt19937 alone: its words, 2496 bytes, the oldest first |
 //! | | mirostat: with mt19937 the same, and the bound of the surprisal |
 //! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
+//! | | a sampler in a slot: the length of its name, the name, and what it gives itself |
 
 use super::members::{Members, Selector};
 use super::stage::{ADAPTIVE_P, DRY, MIROSTAT, MIROSTAT_V2, XTC};
 use crate::rng::{Mt19937, SeededMt19937};
-use crate::sampler::Sampler;
+use crate::sampler::{Member, Sampler};
 use crate::samplers::Average;
 use crate::token::Token;
 
@@ -42,26 +43,11 @@ impl Members {
             put_head(XTC, words, put);
             put_words(xtc.rng(), mt19937, put);
         }
-        let Some(selector) = self.selector.as_deref() else {
-            return;
-        };
-        let (number, numbers, pending) = match selector {
-            Selector::Mirostat(s) => (MIROSTAT, [Some(s.mu()), None], None),
-            Selector::MirostatV2(s) => (MIROSTAT_V2, [Some(s.mu()), None], None),
-            Selector::AdaptiveP(s) => {
-                let average = s.average();
-                let sums = [average.weighted_sum, average.total_weight];
-                (ADAPTIVE_P, sums.map(Some), average.pending)
-            }
-        };
-        let numbers = numbers.into_iter().flatten();
-        let n = 4 * numbers.clone().count() + if pending.is_some() { 8 } else { 0 };
-        put_head(number, words + n, put);
-        put_words(selector.rng(), mt19937, put);
-        numbers.for_each(|number| put(&number.to_le_bytes()));
-        if let Some((token, p)) = pending {
-            put(&token.to_le_bytes());
-            put(&p.to_le_bytes());
+        if let Some(selector) = self.selector.as_deref() {
+            save_selector(selector, mt19937, put);
+        }
+        for (number, sampler) in self.slots.that_remember() {
+            save_sampler(number, sampler, put);
         }
     }
 
@@ -76,9 +62,9 @@ impl Members {
             if !rest.is_empty() || tokens.len() > places {
                 return None;
             }
-            dry.reset();
+            Sampler::reset(dry);
             for token in tokens {
-                dry.accept(Token::from_le_bytes(*token));
+                Sampler::accept(dry, Token::from_le_bytes(*token));
             }
         }
         if let Some(xtc) = self.xtc.as_mut().filter(|_| mt19937) {
@@ -94,8 +80,54 @@ impl Members {
             let rest = take_words(part(bytes, number)?, mt19937, selector.rng_mut())?;
             load_numbers(selector, rest)?;
         }
+        for (number, sampler) in self.slots.that_remember_mut() {
+            load_sampler(&mut **sampler, part(bytes, number)?)?;
+        }
         bytes.is_empty().then_some(())
     }
+}
+
+/// Writes the bound or the average of a selector, with its stream if the generator is mt19937.
+fn save_selector(selector: &Selector, mt19937: bool, put: &mut impl FnMut(&[u8])) {
+    let words = if mt19937 { 4 * Mt19937::WORDS } else { 0 };
+    let (number, numbers, pending) = match selector {
+        Selector::Mirostat(s) => (MIROSTAT, [Some(s.mu()), None], None),
+        Selector::MirostatV2(s) => (MIROSTAT_V2, [Some(s.mu()), None], None),
+        Selector::AdaptiveP(s) => {
+            let average = s.average();
+            let sums = [average.weighted_sum, average.total_weight];
+            (ADAPTIVE_P, sums.map(Some), average.pending)
+        }
+    };
+    let numbers = numbers.into_iter().flatten();
+    let n = 4 * numbers.clone().count() + if pending.is_some() { 8 } else { 0 };
+    put_head(number, words + n, put);
+    put_words(selector.rng(), mt19937, put);
+    numbers.for_each(|number| put(&number.to_le_bytes()));
+    if let Some((token, p)) = pending {
+        put(&token.to_le_bytes());
+        put(&p.to_le_bytes());
+    }
+}
+
+/// Writes what a sampler in a slot remembers.
+fn save_sampler(number: u32, sampler: &dyn Member, put: &mut impl FnMut(&[u8])) {
+    let name = sampler.name().to_bytes();
+    let mut n = 4 + name.len();
+    // One that gives only a part is not saved at all: see `Slots::unsaved`.
+    let _ = sampler.save_memory(&mut |bytes| n += bytes.len());
+    put_head(number, n, put);
+    put(&(name.len() as u32).to_le_bytes());
+    put(name);
+    let _ = sampler.save_memory(put);
+}
+
+/// Has a sampler in a slot remember what one of the same name did.
+fn load_sampler(sampler: &mut dyn Member, bytes: &[u8]) -> Option<()> {
+    let (n, rest) = bytes.split_first_chunk()?;
+    let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*n) as usize)?;
+    (name == sampler.name().to_bytes()).then_some(())?;
+    sampler.load_memory(rest)
 }
 
 fn load_numbers(selector: &mut Selector, bytes: &[u8]) -> Option<()> {

@@ -67,7 +67,13 @@ pub enum Stage {
         /// The weight of the past, 0 to 0.99: the average reaches back 1 / (1 - decay) tokens.
         decay: f32,
     },
+    /// The sampler in this slot, of [`Sieve::set_sampler`](crate::sieve::Sieve::set_sampler);
+    /// nothing while there is none.
+    Sampler(u8),
 }
+
+/// The slots for samplers of the caller's in a sieve.
+pub const MAX_SAMPLERS: usize = 16;
 
 // The numbers of the stages that remember something.
 pub(super) const DRY: u32 = 2;
@@ -75,6 +81,8 @@ pub(super) const XTC: u32 = 8;
 pub(super) const MIROSTAT: u32 = 11;
 pub(super) const MIROSTAT_V2: u32 = 12;
 pub(super) const ADAPTIVE_P: u32 = 13;
+/// The number of the sampler in the first slot.
+pub(super) const SAMPLER: u32 = 64;
 
 impl Stage {
     /// Returns the number that C and saved states have for the stage.
@@ -93,6 +101,7 @@ impl Stage {
             Self::Mirostat { .. } => MIROSTAT,
             Self::MirostatV2 { .. } => MIROSTAT_V2,
             Self::AdaptiveP { .. } => ADAPTIVE_P,
+            Self::Sampler(slot) => SAMPLER + u32::from(slot),
         }
     }
 
@@ -112,6 +121,7 @@ impl Stage {
             Self::Mirostat { .. } => "mirostat",
             Self::MirostatV2 { .. } => "mirostat_v2",
             Self::AdaptiveP { .. } => "adaptive_p",
+            Self::Sampler(_) => "sampler",
         }
     }
 
@@ -142,6 +152,17 @@ impl Stage {
     }
 }
 
+/// Fails unless there is such a slot for a sampler.
+pub(in crate::sieve) fn check_slot(slot: usize) -> Result<(), Error> {
+    let last = MAX_SAMPLERS - 1;
+    match slot > last {
+        true => Err(Error::Parameter(format!(
+            "the slot of a sampler is {slot}; they go from 0 to {last}"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Fails unless a sieve can have these stages: each at most once, one that draws the token only at
 /// the end, and with finite numbers.
 pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
@@ -158,6 +179,9 @@ pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
             return Err(Error::Parameter(format!(
                 "the stage {name} draws the token, so it must be the last"
             )));
+        }
+        if let Stage::Sampler(slot) = *stage {
+            check_slot(slot.into())?;
         }
         for (number, value) in stage.numbers() {
             if !value.is_finite() {

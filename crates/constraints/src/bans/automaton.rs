@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use sha2::{Digest as _, Sha256};
+
 use super::order::Order;
 use crate::memory::{exhausted, push, with_room};
 
@@ -59,6 +61,21 @@ pub struct Automaton {
     /// The units of the longest text.
     longest: usize,
     counts_characters: bool,
+    /// The beginning of a digest of the texts.
+    digest: [u8; 8],
+}
+
+/// Returns the beginning of a digest of texts, and of whether they are folded.
+fn digest_of(keys: &[Vec<u8>], are_folded: bool) -> [u8; 8] {
+    let mut digest = Sha256::new();
+    digest.update([u8::from(are_folded)]);
+    for key in keys {
+        digest.update((key.len() as u32).to_le_bytes());
+        digest.update(key);
+    }
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest.finalize()[..8]);
+    first
 }
 
 impl Automaton {
@@ -74,6 +91,7 @@ impl Automaton {
             ranges: Vec::new(),
             longest: 0,
             counts_characters: order.folds(),
+            digest: digest_of(&keys, order.folds()),
         };
         automaton.grow(&keys, order);
         automaton.link();
@@ -211,6 +229,20 @@ impl Automaton {
         Some(self.units(state))
     }
 
+    /// Returns the bytes that have begun in this state.
+    pub fn bytes_of(&self, mut state: State) -> Vec<u8> {
+        let n = self.nodes[state as usize].length.0 as usize;
+        let mut bytes = with_room(n).unwrap_or_else(exhausted);
+        while state != ROOT {
+            bytes.push(self.nodes[state as usize].byte);
+            // Children stand in the order of their parents.
+            let is_before = |node: &Node| node.children.end <= state;
+            state = self.nodes.partition_point(is_before) as State;
+        }
+        bytes.reverse();
+        bytes
+    }
+
     /// True if a banned text lies within `key`.
     pub fn has_match(&self, key: &[u8]) -> bool {
         let mut state = ROOT;
@@ -227,6 +259,11 @@ impl Automaton {
             true => characters as usize,
             false => bytes as usize,
         }
+    }
+
+    /// Returns the beginning of a digest of the texts, which other texts do not have.
+    pub fn digest(&self) -> &[u8] {
+        &self.digest
     }
 
     /// Returns the units of the longest text.

@@ -39,6 +39,12 @@ impl Clone for Cursor {
     }
 }
 
+/// Splits off the bytes whose number stands in front of them.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (n, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*n) as usize)
+}
+
 impl Cursor {
     /// The place at which nothing was written.
     pub fn new(bans: &Bans) -> Self {
@@ -78,6 +84,44 @@ impl Cursor {
             begun = units - begun.min(units);
         }
         self.take(begun, bans.automaton().longest());
+    }
+
+    /// Gives `put` the place: a digest of the texts, the begin of one that stands at the end, the
+    /// bytes that may become a character, and the newest tokens.
+    pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
+        put(bans.automaton().digest());
+        let begun = bans.automaton().bytes_of(self.state);
+        for bytes in [&begun, self.pending.bytes()] {
+            put(&(bytes.len() as u32).to_le_bytes());
+            put(bytes);
+        }
+        for taken in &self.taken {
+            put(&(taken.units as u32).to_le_bytes());
+            put(&taken.tokens.to_le_bytes());
+        }
+    }
+
+    /// Goes to a place that was saved with the same texts. `None` if it was with others, or is no
+    /// such place; this one may then be any.
+    pub fn load(&mut self, bans: &Bans, bytes: &[u8]) -> Option<()> {
+        let rest = bytes.strip_prefix(bans.automaton().digest())?;
+        let (begun, rest) = counted(rest)?;
+        let (pending, rest) = counted(rest)?;
+        let (taken, []) = rest.as_chunks::<8>() else {
+            return None;
+        };
+        let automaton = bans.automaton();
+        let state = automaton.run(ROOT, begun);
+        let is_begun = automaton.bytes_of(state) == begun;
+        (is_begun && taken.len() <= automaton.longest() + 1).then_some(())?;
+        (self.state, self.pending) = (state, Pending::of(pending, bans.order().folds())?);
+        self.taken.clear();
+        self.taken
+            .extend(taken.iter().map(|&[a, b, c, d, e, f, g, h]| Taken {
+                units: u32::from_le_bytes([a, b, c, d]) as usize,
+                tokens: u32::from_le_bytes([e, f, g, h]),
+            }));
+        Some(())
     }
 
     fn take(&mut self, units: usize, most: usize) {

@@ -69,6 +69,22 @@ impl Pending {
         self.length == 0
     }
 
+    /// The bytes.
+    // In bounds: there are four at most.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Waits for what completes these bytes, where `folds`. `None` if they are none that a text may
+    /// end with.
+    pub fn of(bytes: &[u8], folds: bool) -> Option<Self> {
+        let mut pending = Self::default();
+        if folds {
+            pending.feed(bytes, |_| {});
+        }
+        (pending.bytes() == bytes).then_some(pending)
+    }
+
     /// Goes on with `text`. Gives `each` the bytes of every character that is complete, folded, and
     /// those that are no character as they are.
     pub fn feed(&mut self, text: &[u8], mut each: impl FnMut(&[u8])) {
@@ -114,12 +130,7 @@ impl Pending {
 pub fn fold(text: &[u8], to: &mut Vec<u8>) {
     let mut pending = Pending::default();
     pending.feed(text, |bytes| to.extend_from_slice(bytes));
-    to.extend_from_slice(
-        pending
-            .bytes
-            .get(..usize::from(pending.length))
-            .unwrap_or_default(),
-    );
+    to.extend_from_slice(pending.bytes());
 }
 
 #[cfg(test)]

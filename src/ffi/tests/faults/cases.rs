@@ -160,6 +160,7 @@ pub(super) fn cases() -> Vec<Case> {
             let mut breakers = [c"a".as_ptr()];
             unsafe { llama_sieve_set_dry_breakers(w.sieve, mock_host::handle(), breakers.as_mut_ptr(), 1) }.to_string()
         }, "0", "-3"),
+        case("llama_sieve_set_sampler", Clears, |w| unsafe { llama_sieve_set_sampler(w.sieve, 0, w.bans) }.to_string(), "0", "-3"),
         case("llama_sieve_top_candidates", Clears, |w| {
             let mut out = [TokenData { id: -99, logit: 0.0, p: 0.0 }];
             let code = unsafe { llama_sieve_top_candidates(w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr()) };

@@ -125,7 +125,7 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
     ));
     let handle = || mock_host::handle::<u64>().cast();
     // SAFETY: the objects live, and arrays have the lengths that are passed.
-    let setters: [Setter; 13] = unsafe {
+    let setters: [Setter; 14] = unsafe {
         [
             ("new", &|w| w.keep(llama_sieve_new(&biased), Made::Sieve)),
             ("new with mt19937", &|w| {
@@ -155,6 +155,9 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
                     breakers.as_mut_ptr(),
                     1,
                 ))
+            }),
+            ("set_sampler", &|w| {
+                number(llama_sieve_set_sampler(w.sieve, 0, w.bans))
             }),
             ("state_load", &|w| {
                 number(llama_sieve_state_load(

@@ -127,9 +127,10 @@ fn what_is_in_use_is_not_freed() {
             llama_sieve_set_stages(world.sieve, null()),
             llama_sieve_get_stages(world.sieve, null_mut(), 0),
             llama_sieve_set_dry_breakers(world.sieve, null(), null_mut(), 0),
+            llama_sieve_set_sampler(world.sieve, 0, null()),
         ]
     };
-    assert_eq!(answers, [LLAMA_SIEVE_ERROR_BUSY; 4]);
+    assert_eq!(answers, [LLAMA_SIEVE_ERROR_BUSY; 5]);
     drop(in_use);
     // SAFETY: as above.
     let token = unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };

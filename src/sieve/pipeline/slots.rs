@@ -1,0 +1,69 @@
+//! Samplers of the caller's as stages of a sieve.
+
+use std::ffi::CStr;
+use std::fmt;
+
+use super::stage::{MAX_SAMPLERS, SAMPLER};
+use crate::sampler::Member;
+
+/// The samplers by their slots.
+#[derive(Default)]
+pub(in crate::sieve) struct Slots([Option<Box<dyn Member>>; MAX_SAMPLERS]);
+
+impl fmt::Debug for Slots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.0.iter().map(|s| s.as_ref().map(|s| s.name()));
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Clone for Slots {
+    /// Each goes on as the original would.
+    fn clone(&self) -> Self {
+        let twin = |sampler: &Option<Box<dyn Member>>| sampler.as_ref().map(|s| s.twin());
+        Self(self.0.each_ref().map(twin))
+    }
+}
+
+impl Slots {
+    /// Puts a sampler into a slot, in the place of the one that it holds. Without such a slot
+    /// nothing changes.
+    pub(in crate::sieve) fn put(&mut self, slot: usize, sampler: Option<Box<dyn Member>>) {
+        if let Some(place) = self.0.get_mut(slot) {
+            *place = sampler;
+        }
+    }
+
+    /// Returns the sampler in a slot.
+    pub(super) fn get(&mut self, slot: u8) -> Option<&mut (dyn Member + 'static)> {
+        self.0.get_mut(usize::from(slot))?.as_deref_mut()
+    }
+
+    /// Runs `body` on each sampler.
+    pub(super) fn each(&mut self, body: impl FnMut(&mut Box<dyn Member>)) {
+        self.0.iter_mut().flatten().for_each(body);
+    }
+
+    /// Returns the samplers that remember something, each with the number of its stage.
+    pub(super) fn that_remember(&self) -> impl Iterator<Item = (u32, &dyn Member)> {
+        let all = (SAMPLER..).zip(&self.0);
+        let there = all.filter_map(|(number, s)| Some((number, s.as_deref()?)));
+        there.filter(|(_, sampler)| sampler.remembers())
+    }
+
+    /// Returns, in the same order, the same samplers to be changed.
+    pub(super) fn that_remember_mut(
+        &mut self,
+    ) -> impl Iterator<Item = (u32, &mut Box<dyn Member>)> {
+        let all = (SAMPLER..).zip(&mut self.0);
+        let there = all.filter_map(|(number, s)| Some((number, s.as_mut()?)));
+        there.filter(|(_, sampler)| sampler.remembers())
+    }
+
+    /// Returns the name of a sampler that remembers what bytes cannot hold, if there is one.
+    pub(in crate::sieve) fn unsaved(&self) -> Option<&'static CStr> {
+        let mut samplers = self.that_remember();
+        let unsaved = samplers.find(|(_, sampler)| sampler.save_memory(&mut |_| {}).is_none());
+        unsaved.map(|(_, sampler)| sampler.name())
+    }
+}
