@@ -345,6 +345,71 @@ fn quadratic_is_its_definition() {
     assert!(bent > 100 * arrays(), "only {bent} logits");
 }
 
+/// Writes 1,000 arrays for each of four samplers, with what they leave, to the file that
+/// LLAMA_SIEVE_TEST_DRAWN names: a line of JSON each. `hosts/references.py` has other libraries do
+/// the same.
+#[test]
+#[ignore = "it writes what hosts/references.py reads: LLAMA_SIEVE_TEST_DRAWN"]
+fn arrays_for_other_libraries() {
+    let path = std::env::var("LLAMA_SIEVE_TEST_DRAWN").expect("a file is named");
+    let mut rng = fresh_rng("arrays_for_other_libraries");
+    let mut lines = String::new();
+    let mut write = |name: &str, parameters: &[f32], input: &Array, output: &Array| {
+        let list = |numbers: &mut dyn Iterator<Item = f64>| {
+            let texts = numbers.map(|x| match x {
+                f64::NEG_INFINITY => "-Infinity".to_owned(),
+                x => format!("{x:?}"),
+            });
+            texts.collect::<Vec<String>>().join(",")
+        };
+        let logits = |array: &Array| list(&mut array.data.iter().map(|c| c.logit.into()));
+        let line = format!(
+            "{{\"sampler\":\"{name}\",\"parameters\":[{}],\"logits\":[{}],\"kept\":{:?},\"left\":[{}]}}\n",
+            list(&mut parameters.iter().map(|&x| x.into())),
+            logits(input),
+            output.ids(),
+            logits(output),
+        );
+        lines.push_str(&line);
+    };
+    let usable = |rng: &mut Rng| loop {
+        let drawn = any_array(rng);
+        let logits = drawn.data.iter().map(|c| c.logit).take(3000);
+        let array = Array::of_logits(logits.collect::<Vec<f32>>());
+        if max_of(&array).is_finite() && array.data.len() > 1 {
+            return array;
+        }
+    };
+    for rule in &RULES[..3] {
+        let mut n = 0;
+        while n < 1000 {
+            let input = usable(&mut rng);
+            let ps = probabilities(&input);
+            let p = rng.pick(&ps);
+            let parameter = match rng.chance(0.5) {
+                true => (rule.parameter)(p, &ps) as f32,
+                false => rng.pick(&rule.usual),
+            };
+            // Others take no more.
+            if !(parameter > 1e-30 && parameter < 1.0) {
+                continue;
+            }
+            let mut output = input.clone();
+            (rule.make)(parameter).apply(&mut output);
+            write(rule.name, &[parameter], &input, &output);
+            n += 1;
+        }
+    }
+    for _ in 0..1000 {
+        let input = usable(&mut rng);
+        let (factor, curve) = (rng.range(0.01, 5.0), rng.range(0.0, 6.0));
+        let mut output = input.clone();
+        HostSampler::new(llama_sieve_init_quadratic(factor, curve)).apply(&mut output);
+        write("quadratic", &[factor, curve], &input, &output);
+    }
+    std::fs::write(path, lines).expect("the file can be written");
+}
+
 /// With parameters that switch them off they do nothing, under the name that tells so.
 #[test]
 fn those_that_are_switched_off_do_nothing() {
