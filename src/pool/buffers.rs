@@ -56,7 +56,8 @@ impl Buffers {
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
         reserve(&mut self.changes.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
-        reserve(&mut self.array, n)?;
+        // Exchanged for each other.
+        reserve(&mut self.array, n + 2 * GROUP)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
         reserve(&mut self.picked, n)?;
         // Exchanged for a sampler's own.

@@ -171,6 +171,30 @@ impl<'p, 'a> Whole<'p, 'a> {
         self.0.keep(kept, sorted);
     }
 
+    /// Keeps the candidates at or above `threshold`, which is above minus infinity, in order and
+    /// without a copy, where `is_sure` says so of them.
+    ///
+    /// # Errors
+    /// Where it does not: with all candidates, as they were.
+    pub fn keep_at_least(
+        mut self,
+        threshold: f32,
+        is_sure: impl FnOnce(&[TokenData]) -> bool,
+    ) -> Result<(), Self> {
+        let kept = self.at_least(threshold);
+        if !is_sure(kept) {
+            return Err(self);
+        }
+        let n_kept = kept.len();
+        let pool = self.0;
+        if n_kept < pool.n_vocab() {
+            let buffers = &mut *pool.tokens.buffers;
+            std::mem::swap(&mut buffers.array, &mut buffers.collected);
+            pool.set_kept(false);
+        }
+        Ok(())
+    }
+
     /// Defers three operations until the array is read: sorting all candidates, computing their
     /// softmax probabilities, and dropping the first `dropped`. `first` is the logit of the first
     /// candidate that stays.

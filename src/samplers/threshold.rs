@@ -152,6 +152,10 @@ impl<R: Rule> Sampler for Threshold<R> {
         if bounds.keep_all() {
             return true;
         }
+        let are_sure = |near: &[TokenData]| near.iter().all(|c| f64::from(c.logit) >= bounds.sure);
+        let Err(mut whole) = whole.keep_at_least(bounds.least_float(), are_sure) else {
+            return true;
+        };
         self.kept
             .extend_from_slice(whole.at_least(bounds.least_float()));
         self.settle(bounds, max, whole.contiguous().iter().copied());
