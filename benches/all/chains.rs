@@ -5,6 +5,12 @@ use std::time::Instant;
 
 use half::bf16;
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::samplers::{
+    llama_sieve_init_epsilon_cutoff, llama_sieve_init_eta_cutoff, llama_sieve_init_min_k,
+    llama_sieve_init_p_less, llama_sieve_init_quadratic, llama_sieve_init_top_a,
+    llama_sieve_init_top_h,
+};
 use llama_sieve::kernels::logits::Logits;
 use vendor_llama_cpp::sys;
 
@@ -62,7 +68,39 @@ fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSam
     ])
 }
 
-const ROWS: [Row; 17] = [
+/// A cut that llama.cpp does not have on both sides: on the host's, of its array.
+fn cut(make: fn() -> *mut llama_sampler) -> [HostSampler; 2] {
+    [make, make].map(|make| HostSampler::new(make()))
+}
+
+/// Rows of a cut: behind a top-k, and in front of temperature and draw.
+macro_rules! cuts {
+    ($($name:literal: $make:expr,)*) => {
+        [$(
+            Row {
+                name: concat!("from logits: top_k 40, ", $name, ", dist"),
+                make: |_| chain([top_k(40), cut(|| $make), dist()]),
+            },
+            Row {
+                name: concat!("from logits: ", $name, ", temp, dist"),
+                make: |_| chain([cut(|| $make), temp(), dist()]),
+            },
+        )*]
+    };
+}
+
+/// The samplers that llama.cpp does not have. Their chains without them are among [`ROWS`].
+const CUTS: [Row; 14] = cuts! {
+    "p_less": llama_sieve_init_p_less(false),
+    "top_a": llama_sieve_init_top_a(0.2),
+    "epsilon_cutoff": llama_sieve_init_epsilon_cutoff(3e-4),
+    "eta_cutoff": llama_sieve_init_eta_cutoff(3e-4),
+    "quadratic": llama_sieve_init_quadratic(0.2, 1.0),
+    "top_h": llama_sieve_init_top_h(0.4),
+    "min_k": llama_sieve_init_min_k(0.0),
+};
+
+const ROWS: [Row; 18] = [
     Row {
         name: "from logits: default chain",
         make: |n| default_chain(disabled_penalties(n), xtc(0.0)),
@@ -94,6 +132,10 @@ const ROWS: [Row; 17] = [
     Row {
         name: "from logits: top_p, min_p, temp, dist",
         make: |_| chain([top_p(), min_p(), temp(), dist()]),
+    },
+    Row {
+        name: "from logits: top_k 40, dist",
+        make: |_| chain([top_k(40), dist()]),
     },
     Row {
         name: "from logits: temp, dist",
@@ -146,7 +188,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             if !options.wants_shape(shape) {
                 continue;
             }
-            for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+            let rows = ROWS.iter().chain(&CUTS);
+            for row in rows.filter(|row| options.wants(row.name)) {
                 let sides = (row.make)(n as i32);
                 let us = measure(&sides, row.name, &logits, options.budget());
                 done(measurement(row.name, n, shape, us));
