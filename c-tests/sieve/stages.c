@@ -164,7 +164,7 @@ static void wrong_stages(void) {
         { both, 2, "the stage mirostat draws the token, so it must be the last" },
         { twice, SIZE_MAX, "n_stages is" },
         { twice, SIZE_MAX / sizeof(int32_t) + 2, "n_stages is" },
-        { twice, 14, "n_stages is 14; stages may have 13 at most" },
+        { twice, 30, "n_stages is 30; stages may have 29 at most" },
     };
     llama_sieve *            sieve  = new_sieve(LLAMA_SIEVE_RNG_MT19937);
     const llama_sieve_stages stages = with_order(good, COUNT(good));
@@ -220,7 +220,16 @@ static void wrong_stages(void) {
     bad.adaptive_target = NAN;
     CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_OK);
     check_same_text(sieve, twin, 0, STEPS);
+    /* Slots. */
+    CHECK(llama_sieve_set_sampler(sieve, 0, NULL) == LLAMA_SIEVE_OK);
+    CHECK(llama_sieve_set_sampler(sieve, LLAMA_SIEVE_MAX_SAMPLERS, NULL) ==
+              LLAMA_SIEVE_ERROR_PARAMS &&
+          says("the slot of a sampler is 16; they go from 0 to 15"));
+    CHECK(llama_sieve_set_sampler(sieve, -1, NULL) == LLAMA_SIEVE_ERROR_PARAMS && says("slot"));
+    CHECK(llama_sieve_set_sampler(sieve, 0, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
     /* No sieve. */
+    CHECK(llama_sieve_set_sampler(NULL, 0, NULL) == LLAMA_SIEVE_ERROR_NULL &&
+          says("sieve is NULL"));
     CHECK(llama_sieve_set_stages(NULL, &stages) == LLAMA_SIEVE_ERROR_NULL &&
           says("sieve is NULL"));
     CHECK(llama_sieve_set_stages(NULL, NULL) == LLAMA_SIEVE_ERROR_NULL && says("sieve is NULL"));
