@@ -19,21 +19,20 @@ fn get() -> Option<libc::pthread_key_t> {
         return None;
     }
     if known != NONE {
-        return libc::pthread_key_t::try_from(known).ok();
+        return Some(known as libc::pthread_key_t);
     }
     let mut made: libc::pthread_key_t = 0;
     // SAFETY: a place for the key, and a function as it is asked for.
     if unsafe { libc::pthread_key_create(&raw mut made, Some(end_all)) } != 0 {
         return None;
     }
-    match KEY.compare_exchange(NONE, made.into(), Ordering::AcqRel, Ordering::Acquire) {
+    // A number of 32 bits, with a sign on Android, or of 64.
+    match KEY.compare_exchange(NONE, made as u64, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(made),
         Err(other) => {
             // SAFETY: just made, and nothing hangs on it.
             unsafe { libc::pthread_key_delete(made) };
-            libc::pthread_key_t::try_from(other)
-                .ok()
-                .filter(|_| other != GONE)
+            (other != GONE).then_some(other as libc::pthread_key_t)
         }
     }
 }
