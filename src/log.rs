@@ -21,7 +21,7 @@ use llama_sieve_kernels::sync::{Mutex, Section};
 
 use crate::last_error;
 use crate::per_thread::PerThread;
-use crate::write_signals::Blocked;
+use crate::write_signals::without_signals;
 
 /// The severity of a message; the numbers are those of `enum ggml_log_level`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,13 +248,12 @@ pub fn write_to_stderr(line: fmt::Arguments<'_>) {
         && fmt::write(&mut whole, format_args!("{line}\n")).is_ok();
     // The standard library locks stderr, and no child may be made while it is locked.
     let _section = Section::enter();
-    let _blocked = Blocked::now();
     let mut stderr = std::io::stderr();
     // Not eprintln!, which panics where stderr is closed.
-    let _ = match is_whole {
+    let _ = without_signals(|| match is_whole {
         true => stderr.write_all(whole.as_bytes()),
         false => writeln!(stderr, "{line}"),
-    };
+    });
 }
 
 #[cfg(test)]

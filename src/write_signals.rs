@@ -2,7 +2,9 @@
 //!
 //! A write to a pipe that nobody reads raises SIGPIPE, one beyond a limit on the size of files
 //! SIGXFSZ. Both end a process that has not said otherwise, and both go to the thread that writes:
-//! it blocks them meanwhile, and takes those that came before it unblocks them.
+//! it blocks them meanwhile, and takes what a failure has raised before it unblocks them.
+
+use std::io;
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod linux {
@@ -12,12 +14,9 @@ mod linux {
     use libc::{sigset_t, timespec};
 
     /// Those signals are blocked for this thread while one lives.
-    #[derive(Debug)]
-    pub(crate) struct Blocked {
-        /// The signals that are blocked; `None` where they could not be.
+    pub(super) struct Blocked {
+        /// The signals that were blocked before; `None` where none could be.
         before: Option<sigset_t>,
-        /// Those that were not pending before.
-        new: sigset_t,
     }
 
     const ALL: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
@@ -31,41 +30,51 @@ mod linux {
         }
     }
 
+    /// Those of the two that are not in a set.
+    fn others(than: &sigset_t) -> sigset_t {
+        let mut set = empty();
+        for signal in ALL {
+            // SAFETY: sets that live; the signal exists.
+            unsafe {
+                if libc::sigismember(than, signal) == 0 {
+                    libc::sigaddset(&mut set, signal);
+                }
+            }
+        }
+        set
+    }
+
     impl Blocked {
         /// Blocks them from now on.
-        pub(crate) fn now() -> Self {
-            let (mut all, mut new, mut pending, mut before) = (empty(), empty(), empty(), empty());
-            // SAFETY: sets that live; the signals exist.
-            let code = unsafe {
-                libc::sigpending(&mut pending);
-                for signal in ALL {
-                    libc::sigaddset(&mut all, signal);
-                    if libc::sigismember(&pending, signal) == 0 {
-                        libc::sigaddset(&mut new, signal);
-                    }
-                }
-                libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before)
-            };
+        pub(super) fn now() -> Self {
+            let (all, mut before) = (others(&empty()), empty());
+            // SAFETY: sets that live.
+            let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before) };
             Self {
                 before: (code == 0).then_some(before),
-                new,
+            }
+        }
+
+        /// Takes what a write has raised. What was blocked before stays: it may have been raised
+        /// before, too. What was not cannot have been pending.
+        pub(super) fn take(&self) {
+            const AT_ONCE: timespec = timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            if let Some(before) = &self.before {
+                let new = others(before);
+                // SAFETY: a set and a time that live.
+                while unsafe { libc::sigtimedwait(&new, ptr::null_mut(), &AT_ONCE) } > 0 {}
             }
         }
     }
 
     impl Drop for Blocked {
         fn drop(&mut self) {
-            let Some(before) = &self.before else {
-                return;
-            };
-            const AT_ONCE: timespec = timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            // SAFETY: sets that live.
-            unsafe {
-                while libc::sigtimedwait(&self.new, ptr::null_mut(), &AT_ONCE) > 0 {}
-                libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut());
+            if let Some(before) = &self.before {
+                // SAFETY: a set that lives.
+                unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
             }
         }
     }
@@ -74,21 +83,32 @@ mod linux {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod elsewhere {
     /// Nothing is blocked here.
-    #[derive(Debug)]
-    pub(crate) struct Blocked(());
+    pub(super) struct Blocked;
 
     impl Blocked {
-        /// Blocks nothing.
-        pub(crate) fn now() -> Self {
-            Self(())
+        pub(super) fn now() -> Self {
+            Self
         }
+
+        pub(super) fn take(&self) {}
     }
 }
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
-pub(crate) use elsewhere::Blocked;
+use elsewhere::Blocked;
 #[cfg(all(target_os = "linux", not(miri)))]
-pub(crate) use linux::Blocked;
+use linux::Blocked;
+
+/// Writes, and lets a failure raise nothing. A write that succeeds makes one more system call
+/// before and behind it, rt_sigprocmask.
+pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let blocked = Blocked::now();
+    let written = write();
+    if written.is_err() {
+        blocked.take();
+    }
+    written
+}
 
 #[cfg(all(test, target_os = "linux", not(miri)))]
 mod tests;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use crate::quoted::quoted;
-use crate::write_signals::Blocked;
+use crate::write_signals::without_signals;
 
 #[cfg(unix)]
 mod unix;
@@ -67,8 +67,7 @@ impl LineFile {
 
     /// Appends a line. Where that fails, what was written of it is taken back, if it can be.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
-        let _blocked = Blocked::now();
-        if let Err(error) = self.file.write_all(line) {
+        if let Err(error) = without_signals(|| self.file.write_all(line)) {
             let _ = self.file.set_len(self.length);
             return Err(error);
         }

@@ -2,7 +2,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::Blocked;
+use super::without_signals;
 
 /// A pipe that nobody reads.
 fn broken() -> File {
@@ -16,21 +16,24 @@ fn broken() -> File {
     File::from(writes)
 }
 
+fn writes_to_what_is_broken() {
+    let error = without_signals(|| broken().write(b"a")).expect_err("nobody reads");
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+}
+
 /// Without it, either write would end the process of the tests.
 #[test]
 fn writes_that_fail_are_errors() {
     // SAFETY: no other thread writes to what is broken.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     for _ in 0..2 {
-        let _blocked = Blocked::now();
-        let error = broken().write(b"a").expect_err("nobody reads");
-        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        writes_to_what_is_broken();
     }
     // SAFETY: as above.
     unsafe { libc::signal(libc::SIGPIPE, before) };
 }
 
-/// A signal that was blocked and pending before stays so.
+/// A signal that the thread has blocked stays blocked, and pending where it was.
 #[test]
 fn what_was_pending_stays() {
     let has = |set: &libc::sigset_t| {
@@ -42,12 +45,10 @@ fn what_was_pending_stays() {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);
         libc::sigaddset(&mut set, libc::SIGPIPE);
-        assert_eq!(
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut()),
-            0
-        );
+        let none = std::ptr::null_mut();
+        assert_eq!(libc::pthread_sigmask(libc::SIG_BLOCK, &set, none), 0);
         libc::pthread_kill(libc::pthread_self(), libc::SIGPIPE);
-        drop(Blocked::now());
+        writes_to_what_is_broken();
         let mut pending = std::mem::zeroed();
         libc::sigpending(&mut pending);
         assert!(has(&pending));
@@ -57,6 +58,6 @@ fn what_was_pending_stays() {
         // Taken, as its thread goes on with other tests, or ends.
         let mut taken = 0;
         assert_eq!(libc::sigwait(&set, &mut taken), 0);
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, std::ptr::null_mut());
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, none);
     }
 }
