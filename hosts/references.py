@@ -60,9 +60,9 @@ def textgen(folder: Optional[Path], kept: Path) -> Any:
             common.download(["git", "clone", "--quiet", "--depth", "1", TEXTGEN, folder])
     for name in ("modules", "modules.shared", "modules.logging_colors", "modules.torch_utils"):
         sys.modules[name] = types.ModuleType(name)
-    setattr(sys.modules["modules"], "shared", sys.modules["modules.shared"])
-    setattr(sys.modules["modules.logging_colors"], "logger", None)
-    setattr(sys.modules["modules.torch_utils"], "get_device", lambda: "cpu")
+    vars(sys.modules["modules"])["shared"] = sys.modules["modules.shared"]
+    vars(sys.modules["modules.logging_colors"])["logger"] = None
+    vars(sys.modules["modules.torch_utils"])["get_device"] = lambda: "cpu"
     place = folder / "modules" / "sampler_hijack.py"
     spec = importlib.util.spec_from_file_location("sampler_hijack", place)
     assert spec is not None and spec.loader is not None
