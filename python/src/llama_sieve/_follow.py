@@ -7,6 +7,7 @@ a trace holds what was said.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import hmac
@@ -221,9 +222,6 @@ def _place(query: str, runs: int) -> Optional[Tuple[int, Place]]:
 
 def serve(paths: Sequence[str]) -> None:
     """Serves the page until it is interrupted, and prints its address first."""
-    with Server(paths) as server:
+    with Server(paths) as server, contextlib.suppress(KeyboardInterrupt):
         print(server.address, flush=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            pass
+        server.serve_forever()
