@@ -4,31 +4,10 @@
  * process <llama_sieve.dll> <the host of host.c> */
 #include <windows.h>
 
-#include "../sieve/alone.h"
+#include "../fake_host.h"
 #include "../messages.h"
 
 enum { N_VOCAB = 16, N_THREADS = 16, N_ROUNDS = 4 };
-
-struct array {
-    llama_token_data * data;
-    size_t             size;
-    int64_t            selected;
-    bool               sorted;
-};
-
-struct vtable {
-    const char * (*name)(const struct llama_sampler *);
-    void (*accept)(struct llama_sampler *, int32_t);
-    void (*apply)(struct llama_sampler *, struct array *);
-    void (*reset)(struct llama_sampler *);
-    struct llama_sampler * (*clone)(const struct llama_sampler *);
-    void (*free)(struct llama_sampler *);
-};
-
-struct llama_sampler {
-    const struct vtable * iface;
-    void *                ctx;
-};
 
 /* What was said of a trace. */
 static char told[1024];
