@@ -5,6 +5,7 @@ use std::ffi::c_char;
 
 use crate::parity::array_of;
 use crate::stages::{built_in, random_logits, random_params};
+use crate::states::seal;
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
@@ -356,15 +357,6 @@ fn a_state_of_other_samplers_is_refused() {
 /// good as any.
 #[test]
 fn every_sealed_change_is_an_error_or_another_state() {
-    let seal = |bytes: &mut [u8]| {
-        let end = bytes.len() - 8;
-        let sum = bytes[..end]
-            .iter()
-            .fold(0xCBF2_9CE4_8422_2325u64, |hash, &byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-            });
-        bytes[end..].copy_from_slice(&sum.to_le_bytes());
-    };
     let forced = [3, 4, 5];
     let samplers = [
         bans(LLAMA_SIEVE_BAN_FOLD_CASE),

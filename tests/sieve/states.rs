@@ -33,7 +33,7 @@ pub const KINDS: [RngKind; 3] = [
 ];
 
 /// The check sum that makes changed bytes look whole: FNV-1a of all but the last 8.
-fn seal(bytes: &mut [u8]) {
+pub fn seal(bytes: &mut [u8]) {
     let end = bytes.len() - 8;
     let sum = bytes[..end]
         .iter()
