@@ -35,8 +35,9 @@ UNREACHED = 3
 
 
 def download(command: List[object], cwd: Optional[Path] = None) -> None:
-    """Runs a package manager. SystemExit with UNREACHED where it fails."""
-    ran = subprocess.run(list(map(str, command)), cwd=cwd, check=False, stdout=sys.stderr)
+    """Runs a package manager, three times at most. SystemExit with UNREACHED where it fails."""
+    fetch = [str(REPOSITORY / "ci" / "fetch"), *map(str, command)]
+    ran = subprocess.run(fetch, cwd=cwd, check=False, stdout=sys.stderr)
     if ran.returncode != 0:
         print(f"cannot be had: {' '.join(map(str, command))}", file=sys.stderr)
         raise SystemExit(UNREACHED)

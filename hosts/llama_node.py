@@ -25,7 +25,14 @@ def install(version: str, folder: Path) -> Path:
     if not (place / "node_modules" / "@fugood" / "llama.node").is_dir():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true, "type": "module"}\n')
-        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
+        command = [
+            "npm",
+            "install",
+            "--ignore-scripts",
+            "--no-audit",
+            "--no-fund",
+            "--loglevel=error",
+        ]
         common.download([*command, f"@fugood/llama.node@{version}"], cwd=place)
     shutil.copy(common.REPOSITORY / "hosts" / "programs" / "with_llama_node.mjs", place)
     return place

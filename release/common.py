@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, List, NoReturn, Optional, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent
+FETCH = ROOT / "ci" / "fetch"
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 DIST = ROOT / "dist"
 WORK = TARGET / "packages"
@@ -84,7 +85,7 @@ def install_tools(names: List[str]) -> None:
         run([sys.executable, "-m", "venv", TARGET / "release-tools"])
     wanted = [f"{name}=={TOOLS[name]}" for name in names]
     if wanted:
-        run([tool("python"), "-m", "pip", "install", "--quiet", *wanted])
+        run([FETCH, tool("python"), "-m", "pip", "install", "--quiet", *wanted])
 
 
 def fresh(folder: Path) -> Path:

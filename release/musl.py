@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 
 from build import ORDINARY, TARGETS, build, build_ordinary
-from common import ROOT, WORK, fresh, install_tools, run, tool
+from common import FETCH, ROOT, WORK, fresh, install_tools, run, tool
 
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
@@ -71,8 +71,8 @@ def _unpack_musl(folder: Path, machine: str) -> None:
         "Dir::Etc::SourceParts": "-",
     }
     command = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
-    run([*command, "update"], apt)
-    run([*command, "download", "musl"], apt)
+    run([FETCH, *command, "update"], apt)
+    run([FETCH, *command, "download", "musl"], apt)
     (package,) = apt.glob("musl_*.deb")
     run(["dpkg", "-x", package, apt])
     (library,) = apt.glob("usr/lib/*-linux-musl/libc.so")
@@ -84,7 +84,7 @@ def _unpack_gcc(folder: Path, machine: str) -> None:
     wheels = fresh(folder / "wheels")
     pip = [tool("python"), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
     pip += ["--platform", f"musllinux_1_2_{machine}", "--python-version", "3.12"]
-    run([*pip, "--dest", wheels, NUMPY])
+    run([FETCH, *pip, "--dest", wheels, NUMPY])
     (wheel,) = wheels.glob("*.whl")
     with zipfile.ZipFile(wheel) as packed:
         for name in packed.namelist():

@@ -149,8 +149,6 @@ fn installed(language: &str, package: &str) -> Option<PathBuf> {
     }
     let mut install = Command::new("npm");
     install.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
-    // Without a network it gives up soon.
-    install.args(["--fetch-retries=1", "--fetch-retry-mintimeout=1000"]);
     let output = install.current_dir(&folder).output().expect("npm runs");
     if !output.status.success() {
         let text = said(&output);
