@@ -257,6 +257,33 @@ pub fn node_package() -> Option<PathBuf> {
     installed("node", "koffi")
 }
 
+/// The package for Node in Deno: the sieve's tests, and the shortest program.
+#[test]
+fn the_package_in_deno() {
+    let Some(folder) = node_package().and(installed("node", "deno")) else {
+        return;
+    };
+    let deno = folder.join("node_modules/.bin/deno");
+    if runtime(&deno).is_none() {
+        skipped("deno: the deno that npm installed does not start on this machine");
+        return;
+    }
+    let run = |args: &[&str]| {
+        let mut command = Command::new(&deno);
+        command.env("LLAMA_SIEVE_LIBRARY", our_library(Link::Shared));
+        command.env("NO_COLOR", "1").env_remove("LD_LIBRARY_PATH");
+        command.args(args).current_dir(&folder);
+        said(&command.output().expect("deno runs"))
+    };
+    let text = run(&["test", "-A", "--no-check", "test/sieve.test.mjs"]);
+    assert!(text.contains("| 12 passed | 0 failed"), "{text}");
+    let program = fs::read_to_string(root().join("examples/minimal.mjs")).expect("it is there");
+    let program = program.replace("\"llama-sieve\"", "\"./index.mjs\"");
+    fs::write(folder.join("minimal.mjs"), program).expect("the folder is writable");
+    let tokens = run(&["run", "-A", "minimal.mjs"]);
+    assert_eq!(tokens, "739 240 529 330 589 405 499 450 ");
+}
+
 /// The package for Node, by its own tests and its types.
 #[test]
 fn the_package_for_node() {
