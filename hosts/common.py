@@ -35,7 +35,7 @@ UNREACHED = 3
 
 
 def download(command: List[object], cwd: Optional[Path] = None) -> None:
-    """Runs a package manager, three times at most. SystemExit with UNREACHED where it fails."""
+    """Runs a package manager, by ci/fetch. SystemExit with UNREACHED where it fails."""
     fetch = [str(REPOSITORY / "ci" / "fetch"), *map(str, command)]
     ran = subprocess.run(fetch, cwd=cwd, check=False, stdout=sys.stderr)
     if ran.returncode != 0:

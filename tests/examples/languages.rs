@@ -147,8 +147,9 @@ fn installed(language: &str, package: &str) -> Option<PathBuf> {
         skipped(&format!("{language}: there is no npm on this machine"));
         return None;
     }
-    let mut install = Command::new("npm");
-    install.args(["install", "--no-audit", "--no-fund", "--no-package-lock"]);
+    let mut install = Command::new(root().join("ci/fetch"));
+    install.args(["npm", "install", "--no-audit", "--no-fund"]);
+    install.arg("--no-package-lock");
     let output = install.current_dir(&folder).output().expect("npm runs");
     if !output.status.success() {
         let text = said(&output);
