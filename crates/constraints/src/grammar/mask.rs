@@ -341,7 +341,7 @@ struct Above {
 impl TreeWalk<'_> {
     fn run(&mut self, state: StateId) -> Result<(), TooMuch> {
         let (nodes, end) = (self.nodes, self.nodes.end());
-        if self.whole(ROOT, end, state)? {
+        if self.whole(ROOT, end, state)? || self.by_length(state)? {
             return Ok(());
         }
         let mut path = vec![self.enter(nodes.at(ROOT), end, state, 0)?];
@@ -383,6 +383,25 @@ impl TreeWalk<'_> {
             path.extend(above);
         }
         Ok(())
+    }
+
+    /// Takes the tokens that are short enough, if nothing else counts. Of a string with a few
+    /// characters left, each of these leads to a state of its own.
+    fn by_length(&mut self, state: StateId) -> Result<bool, TooMuch> {
+        let (nodes, ranks) = (self.nodes, self.nodes.ranks());
+        let texts = nodes.summary(ROOT);
+        let longest = self.states.longest_taken(self.grammar, state, texts)?;
+        // Of longer ones the number is not known.
+        let longest = longest.and_then(|longest| u8::try_from(longest).ok());
+        let Some(longest) = longest.filter(|&longest| longest < u8::MAX) else {
+            return Ok(false);
+        };
+        self.states.spend(ranks.len() / 64)?;
+        let n_chars = &self.grammar.tree.bands()[self.band].n_chars;
+        for (rank, &n) in ranks.clone().zip(&n_chars[ranks]) {
+            self.ranks.0[rank / 64] |= u64::from(n <= longest) << (rank % 64);
+        }
+        Ok(true)
     }
 
     /// Takes the tokens at a node that a state was reached with; what there is to be done below.

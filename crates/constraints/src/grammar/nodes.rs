@@ -129,6 +129,13 @@ impl Kinds {
         self.0 == 0
     }
 
+    /// All characters of these kinds.
+    pub fn characters(self) -> CharSet {
+        let sets = SETS.iter().enumerate();
+        let sets = sets.filter(|(kind, _)| self.0 >> kind & 1 != 0);
+        sets.fold(0, |all, (_, set)| all | set)
+    }
+
     /// True if there is no other kind than in `other`.
     #[inline]
     pub fn is_within(self, other: Self) -> bool {
@@ -378,6 +385,11 @@ impl Nodes {
             kinds,
             ..self.summary(node)
         })
+    }
+
+    /// The ranks of all texts.
+    pub fn ranks(&self) -> Range<usize> {
+        self.first_rank..self.end
     }
 
     /// Returns the rank behind those of all texts.

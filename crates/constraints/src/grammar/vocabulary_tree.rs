@@ -73,6 +73,8 @@ pub struct Band {
     pub most_chars: usize,
     /// Ranks, by `Marks` and then in the order of the texts, to tokens.
     pub ranked: Vec<u32>,
+    /// By rank, the number of characters, one that is not complete included; of more than 254, 255.
+    pub n_chars: Vec<u8>,
     /// Bit per token: whether it is one of them.
     pub has: Vec<u64>,
     /// The trees of their texts, one for each of the `Marks` that there are.
@@ -103,7 +105,10 @@ impl Marks {
 impl Band {
     fn bytes(&self) -> usize {
         let trees = self.trees.iter().map(Nodes::bytes);
-        4 * self.ranked.capacity() + 8 * self.has.capacity() + trees.sum::<usize>()
+        4 * self.ranked.capacity()
+            + self.n_chars.capacity()
+            + 8 * self.has.capacity()
+            + trees.sum::<usize>()
     }
 }
 
@@ -188,6 +193,7 @@ impl VocabularyTree {
             band.most_chars = band.most_chars.max(n_chars);
             band.has[token as usize / 64] |= 1 << (token % 64);
             band.ranked.push(token);
+            band.n_chars.push(u8::try_from(n_chars).unwrap_or(u8::MAX));
         }
         // Of those that are in no tree, at most as many characters as bytes.
         let others = self.continues.iter().chain(&self.odd);
@@ -222,6 +228,7 @@ impl VocabularyTree {
                 first_rank += tokens.len();
             }
             band.ranked.shrink_to_fit();
+            band.n_chars.shrink_to_fit();
         }
         self.bands = bands;
     }

@@ -274,6 +274,31 @@ impl States {
         }
     }
 
+    /// Returns the most characters of a text of which `texts` is the summary for which it is taken:
+    /// all that are no longer are taken, and no other. `None` where there is no such number, or
+    /// that would take long to find.
+    pub fn longest_taken(
+        &mut self,
+        grammar: &Compiled,
+        state: StateId,
+        texts: Summary,
+    ) -> Result<Option<usize>, TooMuch> {
+        self.touch(grammar, state)?;
+        let facts = &self.facts[state as usize];
+        let is_endless = facts.rounds.is_none_or(|rounds| rounds.left == u32::MAX);
+        if is_endless || facts.has_tokens {
+            return Ok(None);
+        }
+        let Some(next) = self.next_round(grammar, state, texts.kinds)? else {
+            return Ok(None);
+        };
+        let (n, end) = self.go_on(grammar, next, usize::MAX)?;
+        self.touch(grammar, end)?;
+        let facts = &self.facts[end as usize];
+        let is_end = !facts.has_tokens && facts.cover & texts.kinds.characters() == 0;
+        Ok(is_end.then_some(1 + n))
+    }
+
     /// Returns how many characters of a kind lead on, at most `most`, and the state behind them:
     /// one that does not take all of the kind, or takes tokens.
     pub fn run(

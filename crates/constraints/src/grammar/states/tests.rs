@@ -3,10 +3,11 @@ use std::sync::Arc;
 use super::budget::Budget;
 use super::{NONE, States, TooMuch};
 use crate::grammar::compiled::Compiled;
-use crate::grammar::mask::of_band;
+use crate::grammar::mask::{MaskWriter, allows, of_band};
 use crate::grammar::nodes::{Kinds, ROOT, Summary, char_bit};
 use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
-use crate::grammar::tests_texts::tree;
+use crate::grammar::tests_texts::{tree, tree_of_bytes};
+use crate::grammar::utf8::Partial;
 
 /// Numbers that follow from a seed.
 struct Random(u64);
@@ -314,6 +315,85 @@ fn rounds_say_which_texts_are_taken_and_what_is_not() {
         }
     }
     assert!(n_taken > 500 && n_without > 300, "{n_taken} {n_without}");
+}
+
+#[test]
+fn texts_of_a_length_are_taken_and_longer_ones_are_not() {
+    let texts = Summary {
+        kinds: Kinds::within(char_bit(0x20)),
+        height: Some(70),
+    };
+    let mut found = Vec::new();
+    for text in COUNTED {
+        let (grammar, mut states, first) = counted(text);
+        let mut place = first;
+        for _ in 0..4 {
+            states.begin_walk();
+            let longest = states.longest_taken(&grammar, place, texts);
+            let longest = longest.expect("few steps");
+            let mut state = place;
+            let mut n = 0;
+            while state != NONE && n < 70 {
+                state = states
+                    .step(&grammar, state, grammar.group(0x20))
+                    .expect("few steps");
+                n += usize::from(state != NONE);
+            }
+            assert!(longest.is_none_or(|longest| longest == n), "{text}: {n}");
+            found.extend(longest);
+            place = states
+                .step(&grammar, place, grammar.group(0x20))
+                .expect("few steps");
+            if place == NONE {
+                break;
+            }
+        }
+    }
+    assert!(found.contains(&64) && found.contains(&61), "{found:?}");
+    assert!(found.len() > 12, "{found:?}");
+}
+
+/// By the masks of a string's places, one token at a time.
+#[test]
+fn a_band_has_the_tokens_that_a_string_has_room_for() {
+    let accents = (1..40).map(|n| "\u{e9}".repeat(n));
+    let letters = (1..40).map(|n| "a".repeat(n));
+    let parts = (1..20).map(|n| [&[b'a'; 20][..n], b"\xE2\x82"].concat());
+    let ends = (0..20).map(|n| [&"a".repeat(n), "\""].concat());
+    let texts = accents.chain(letters).chain(ends).map(String::into_bytes);
+    let tree = tree_of_bytes(texts.chain(parts));
+    let text = br#"root ::= "\"" ([^"\\\x01-\x1F] | "\\" [a-z]){0,38} "\"""#;
+    let rules = parse(text, b"root", AsLlamaCpp, |_| None).expect("a grammar");
+    let grammar = Compiled::new(rules, tree);
+    let mut states = States::default();
+    let state = states.initial(&grammar).expect("few steps");
+    let mut state = states
+        .step(&grammar, state, grammar.group(0x22))
+        .expect("few steps");
+    let mut chars = Vec::new();
+    for left in (0..=38).rev() {
+        let mut writer = MaskWriter::new(&grammar.tree, false);
+        for band in 0..grammar.tree.bands().len() {
+            let ranks = of_band(&mut states, &grammar, state, band).expect("few steps");
+            writer.add_band(band, &ranks);
+        }
+        let mask = writer.done();
+        for token in 1..grammar.tree.n_tokens() as i32 {
+            let alone = allows(
+                &mut states,
+                &grammar,
+                state,
+                Partial::default(),
+                token,
+                &mut chars,
+            );
+            assert_eq!(Ok(mask.allows(token)), alone, "{left} left, token {token}");
+        }
+        state = states
+            .step(&grammar, state, grammar.group(0x61))
+            .expect("few steps");
+    }
+    assert_eq!(state, NONE);
 }
 
 /// Rounds beyond the length of a text are endless for it, and below it they are not.
