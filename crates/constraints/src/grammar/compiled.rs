@@ -12,6 +12,9 @@ use crate::grammar::vocabulary_tree::VocabularyTree;
 /// The most groups of characters beyond ASCII that are looked at, to see whether all are taken.
 pub const MOST_BEYOND: usize = 64;
 
+/// The number of ASCII characters.
+const N_ASCII: u32 = 0x80;
+
 /// Rules, the vocabulary they are for, and the characters in groups that no class tells apart.
 #[derive(Debug)]
 pub struct Compiled {
@@ -30,13 +33,13 @@ pub struct Compiled {
 /// Code points in groups; every class has all of a group or none.
 #[derive(Debug)]
 struct Groups {
-    /// The first code points of ranges, ascending: each range is in one group.
+    /// The first code points of ranges beyond ASCII, ascending: each range is in one group.
     starts: Vec<u32>,
     /// The group of each range.
     group_of: Vec<u32>,
     /// A code point of each group.
     one_of: Vec<u32>,
-    ascii: [u32; 128],
+    ascii: [u32; N_ASCII as usize],
     /// The groups that have ASCII characters, and these.
     sets: Vec<(u32, CharSet)>,
     /// The groups that have other characters.
@@ -50,7 +53,8 @@ impl Compiled {
         let covers: Vec<_> = rules.classes.iter().map(cover).collect();
         let kinds = rules.classes.iter().zip(&covers).map(|(class, cover)| {
             let mut beyond = groups.beyond.iter();
-            let has_all = groups.beyond.len() <= MOST_BEYOND
+            let has_all = cover & 1 != 0
+                && groups.beyond.len() <= MOST_BEYOND
                 && beyond.all(|&group| class.has(groups.one_of[group as usize].max(0x80)));
             Kinds::within(cover & !CharSet::from(!has_all))
         });
@@ -173,54 +177,69 @@ fn added(sum: Sum, other: Sum) -> Sum {
 impl Groups {
     fn new(classes: &[Class]) -> Self {
         // Where the set of classes that have the code points changes, and by what.
-        let mut changes: Vec<(u32, Sum)> = vec![(0, (0, 0)), (0x80, sum_of(0))];
+        let mut within_ascii = [(0, 0); N_ASCII as usize];
+        let mut beyond = vec![(N_ASCII, sum_of(0))];
+        let mut change = |at: u32, sum: Sum| match within_ascii.get_mut(at as usize) {
+            Some(known) => *known = added(*known, sum),
+            None => beyond.push((at, sum)),
+        };
         for (number, class) in (1..).zip(classes) {
             let sum = sum_of(number);
             for (first, last) in apart(&class.ranges) {
-                changes.push((first, sum));
-                changes.extend(last.checked_add(1).map(|behind| (behind, sum)));
+                change(first, sum);
+                if let Some(behind) = last.checked_add(1) {
+                    change(behind, sum);
+                }
             }
         }
-        changes.sort_unstable();
-        let (mut starts, mut group_of, mut one_of) = (Vec::new(), Vec::new(), Vec::new());
-        let mut groups: Map<Sum, u32> = Map::default();
-        let mut sum = (0, 0);
-        for same in changes.chunk_by(|a, b| a.0 == b.0) {
-            sum = same.iter().fold(sum, |sum, change| added(sum, change.1));
-            let start = same.first().map_or(0, |change| change.0);
+        beyond.sort_unstable_by_key(|change| change.0);
+        let mut numbers: Map<Sum, u32> = Map::default();
+        let mut one_of = Vec::new();
+        let mut group_of_sum = |sum: Sum, start: u32| {
             let n = one_of.len() as u32;
-            let group = *groups.entry(sum).or_insert(n);
+            let group = *numbers.entry(sum).or_insert(n);
             if group == n {
                 one_of.push(start);
             }
-            starts.push(start);
-            group_of.push(group);
+            group
+        };
+        let mut sum = (0, 0);
+        let mut ascii = [group_of_sum(sum, 0); N_ASCII as usize];
+        let mut group = 0;
+        for ((code_point, change), place) in (0..).zip(within_ascii).zip(&mut ascii) {
+            if change != (0, 0) {
+                sum = added(sum, change);
+                group = group_of_sum(sum, code_point);
+            }
+            *place = group;
         }
+        let (mut starts, mut group_of) = (Vec::new(), Vec::new());
+        for same in beyond.chunk_by(|a, b| a.0 == b.0) {
+            sum = same.iter().fold(sum, |sum, change| added(sum, change.1));
+            let start = same.first().map_or(0, |change| change.0);
+            starts.push(start);
+            group_of.push(group_of_sum(sum, start));
+        }
+        let mut sets: Vec<(u32, CharSet)> = (0..).zip(vec![0; N_ASCII as usize]).collect();
+        for (code_point, &group) in ascii.iter().enumerate().skip(1) {
+            if let Some((_, set)) = sets.get_mut(group as usize) {
+                *set |= 1 << code_point;
+            }
+        }
+        sets.retain(|&(_, set)| set != 0);
         let mut groups = Self {
             starts,
             group_of,
             one_of,
-            ascii: [0; 128],
-            sets: Vec::new(),
+            ascii,
+            sets,
             beyond: Vec::new(),
         };
-        let mut ascii = [0; 128];
-        for (code_point, group) in (0..).zip(&mut ascii) {
-            *group = groups.beyond_ascii(code_point);
-        }
-        groups.ascii = ascii;
-        for (code_point, &group) in ascii.iter().enumerate().skip(1) {
-            let known = groups.sets.iter_mut().find(|(known, _)| *known == group);
-            match known {
-                Some((_, set)) => *set |= 1 << code_point,
-                None => groups.sets.push((group, 1 << code_point)),
-            }
-        }
         let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
         let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
         // No text has surrogates, nor what is behind the last character.
         let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
-            start.max(0x80) < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
+            start < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
         };
         groups.beyond = ranges.filter(is_beyond).map(|range| *range.1).collect();
         groups.beyond.sort_unstable();
@@ -228,7 +247,7 @@ impl Groups {
         groups
     }
 
-    /// The group of any code point.
+    /// The group of a code point that is not ASCII.
     fn beyond_ascii(&self, code_point: u32) -> u32 {
         let range = self.starts.partition_point(|&start| start <= code_point);
         let range = range.saturating_sub(1);

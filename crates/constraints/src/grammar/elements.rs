@@ -4,7 +4,7 @@
 //! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
 //! rests of alternatives thereby are one, however often a repetition has written them down.
 
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
 
 use crate::grammar::hash::{Keys, Map, Set};
@@ -152,12 +152,28 @@ pub enum Element {
 pub const EMPTY: u32 = 0;
 
 /// A sequence: an element and the number of the sequence behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// The first element, never [`Element::Alternative`].
     pub item: Element,
     /// The number of the sequence behind it.
     pub rest: u32,
+}
+
+/// In one word: there is one sequence, nearly, for each element of a grammar.
+impl Hash for Sequence {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (kind, number) = match self.item {
+            Element::Class(number) => (0, number),
+            Element::Token(number) => (1, number),
+            Element::TokenNot(number) => (2, number),
+            Element::Rule(number) => (3, number),
+            Element::Repeat(number) => (4, number),
+            Element::Alternative => (5, 0),
+        };
+        let place = u64::from(number) << 32 | u64::from(self.rest);
+        state.write_u64(place ^ kind << 29);
+    }
 }
 
 impl Written {
@@ -342,23 +358,55 @@ impl Classes {
 
     /// The number of `class`; `None` if there are too many.
     pub fn number(&mut self, class: Class) -> Option<u32> {
-        let n = self.all.len() as u32;
-        let number = *self.numbers.entry(self.hash.hash_one(&class)).or_insert(n);
-        if number != n {
-            if self.all.get(number as usize) == Some(&class) {
-                return Some(number);
-            }
-            // Another class of the same hash: a chance in 2^64.
-            let same = self.all.iter().position(|other| *other == class);
-            if let Some(number) = same {
-                return Some(number as u32);
+        let Class {
+            negated,
+            any,
+            ref ranges,
+        } = class;
+        match self.known((negated, any, &ranges[..])) {
+            Ok(number) => Some(number),
+            Err(hash) => self.add(hash, class),
+        }
+    }
+
+    /// The number of the class of these ranges, which ascend and do not overlap; `None` if there
+    /// are too many.
+    pub fn number_of(&mut self, ranges: &[(u32, u32)]) -> Option<u32> {
+        match self.known((false, false, ranges)) {
+            Ok(number) => Some(number),
+            Err(hash) => {
+                let class = Class {
+                    negated: false,
+                    any: false,
+                    ranges: ranges.into(),
+                };
+                self.add(hash, class)
             }
         }
+    }
+
+    /// The number of the class that is negated or not, has any character or not, and has these
+    /// ranges; an error, the hash of all that, where it has none yet.
+    fn known(&self, class: (bool, bool, &[(u32, u32)])) -> Result<u32, u64> {
+        let hash = self.hash.hash_one(class);
+        let is_same = |other: &Class| (other.negated, other.any, &*other.ranges) == class;
+        let number = *self.numbers.get(&hash).ok_or(hash)?;
+        if self.all.get(number as usize).is_some_and(is_same) {
+            return Ok(number);
+        }
+        // Another class of the same hash: a chance in 2^64.
+        let same = self.all.iter().position(is_same);
+        same.map(|number| number as u32).ok_or(hash)
+    }
+
+    fn add(&mut self, hash: u64, class: Class) -> Option<u32> {
         if self.all.len() >= MAX_CLASSES {
             return None;
         }
+        let number = self.all.len() as u32;
+        self.numbers.entry(hash).or_insert(number);
         self.all.push(class);
-        Some(n)
+        Some(number)
     }
 
     /// The number of the class that is this character; `None` if there are too many.
@@ -386,6 +434,37 @@ const FEW_ELEMENTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySequences;
 
+/// The numbers of sequences, each at the place that its hash says, or the next that was free. The
+/// sequences themselves are elsewhere, once.
+struct Numbers {
+    keys: Keys,
+    /// [`EMPTY`] where there is none. At least half of them are.
+    places: Vec<u32>,
+}
+
+impl Numbers {
+    /// Room for so many sequences: no more may be numbered.
+    fn with_room(n: usize) -> Self {
+        Self {
+            keys: Keys::default(),
+            places: vec![EMPTY; 2 * n.next_power_of_two()],
+        }
+    }
+
+    /// The place of a sequence's number, which is [`EMPTY`] if it has none yet.
+    fn place_of(&mut self, sequence: Sequence, sequences: &[Sequence]) -> Option<&mut u32> {
+        let last = self.places.len() - 1;
+        let mut place = self.keys.hash_one(sequence) as usize & last;
+        loop {
+            let number = *self.places.get(place)?;
+            if number == EMPTY || sequences.get(number as usize) == Some(&sequence) {
+                return self.places.get_mut(place);
+            }
+            place = (place + 1) & last;
+        }
+    }
+}
+
 impl Rules {
     /// Links rules of which each element refers to one that is there, and none begins with itself.
     pub fn link(written: Written) -> Result<Self, TooManySequences> {
@@ -404,8 +483,8 @@ impl Rules {
             ..Self::default()
         };
         linked.sequences.push(nothing);
-        let mut numbers = Map::default();
-        numbers.reserve(n_elements.min(MOST_RESERVED));
+        let in_repeats = repeats.iter().map(|repeat| repeat.item.len());
+        let mut numbers = Numbers::with_room(n_elements + in_repeats.sum::<usize>());
         let mut seen = Set::default();
         for rule in rules.iter() {
             seen.clear();
@@ -435,14 +514,18 @@ impl Rules {
     /// Finds the references to rules that are written as `rule ::= item rule |`.
     fn find_loops(&mut self) {
         let is_loop = |sequence: &Sequence| {
-            let Element::Rule(rule) = sequence.item else {
+            let Sequence {
+                item: Element::Rule(rule),
+                rest: EMPTY,
+            } = *sequence
+            else {
                 return false;
             };
             let (&[head, EMPTY] | &[EMPTY, head]) = self.alternatives.get(rule) else {
                 return false;
             };
             let ends = std::iter::successors(self.first(head), |first| self.first(first.rest));
-            sequence.rest == EMPTY && ends.last().is_some_and(|last| last.item == sequence.item)
+            ends.last().is_some_and(|last| last.item == sequence.item)
         };
         self.is_loop = self.sequences.iter().map(is_loop).collect();
     }
@@ -459,23 +542,39 @@ impl Rules {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        // A node is a sequence, or, behind these, a rule. Those that begin with a character wait
-        // for nothing.
+        // Those of references alone: all others have a character or token. What is behind the first
+        // element has a smaller number.
+        let mut may_wait = vec![false; n];
+        let mut references = Vec::new();
+        for (number, sequence) in self.sequences.iter().enumerate() {
+            let is_reference = matches!(sequence.item, Element::Rule(_) | Element::Repeat(_));
+            let rest = may_wait.get(sequence.rest as usize).copied();
+            let waits = number == EMPTY as usize || is_reference && rest == Some(true);
+            if let Some(may_wait) = may_wait.get_mut(number) {
+                *may_wait = waits;
+            }
+            if waits && is_reference {
+                references.push((number as u32, *sequence));
+            }
+        }
+        // A node is a sequence, or, behind these, a rule.
         let waiting = Lists::of(n + n_rules, || {
-            let sequences = (0..).zip(&self.sequences).skip(1);
-            let for_item = sequences.filter_map(|(number, sequence)| match sequence.item {
-                Element::Rule(rule) => Some((n as u32 + rule, sequence.rest, number)),
-                Element::Repeat(repeat) => {
-                    let repeat = self.repeats.get(repeat as usize)?;
-                    Some((repeat.item, sequence.rest, number))
-                }
-                _ => None,
+            let for_item = references.iter().filter_map(|&(number, sequence)| {
+                let item = match sequence.item {
+                    Element::Rule(rule) => n as u32 + rule,
+                    Element::Repeat(repeat) => self.repeats.get(repeat as usize)?.item,
+                    _ => return None,
+                };
+                Some((item, sequence.rest, number))
             });
             let for_both =
                 for_item.flat_map(|(item, rest, number)| [(item, number), (rest, number)]);
+            let may_wait = |head: u32| may_wait.get(head as usize) == Some(&true);
             let rules = (n as u32..).zip(self.alternatives.iter());
-            for_both
-                .chain(rules.flat_map(|(rule, heads)| heads.iter().map(move |&head| (head, rule))))
+            for_both.chain(rules.flat_map(move |(rule, heads)| {
+                let heads = heads.iter().filter(move |&&head| may_wait(head));
+                heads.map(move |&head| (head, rule))
+            }))
         });
         let mut rule_is_empty = vec![false; n_rules];
         let mut found = vec![EMPTY];
@@ -517,19 +616,22 @@ impl Rules {
     fn sequence(
         &mut self,
         elements: &[Element],
-        numbers: &mut Map<Sequence, u32>,
+        numbers: &mut Numbers,
     ) -> Result<u32, TooManySequences> {
         let mut rest = EMPTY;
         for &item in elements.iter().rev() {
             let sequence = Sequence { item, rest };
-            let next = self.sequences.len();
-            rest = *numbers.entry(sequence).or_insert(next as u32);
-            if rest as usize == next {
-                if next >= MAX_SEQUENCES {
+            let Some(number) = numbers.place_of(sequence, &self.sequences) else {
+                return Err(TooManySequences);
+            };
+            if *number == EMPTY {
+                if self.sequences.len() >= MAX_SEQUENCES {
                     return Err(TooManySequences);
                 }
+                *number = self.sequences.len() as u32;
                 self.sequences.push(sequence);
             }
+            rest = *number;
         }
         Ok(rest)
     }

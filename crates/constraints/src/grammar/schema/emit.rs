@@ -101,7 +101,7 @@ impl Emitter {
         };
         if !emitter.compiler.options.compact {
             let spaces = vec![(9, 10), (13, 13), (32, 32)];
-            let space = emitter.output.class(spaces)?;
+            let space = emitter.output.class(&spaces)?;
             emitter.space =
                 emitter
                     .output
@@ -228,9 +228,9 @@ impl Emitter {
     }
 
     fn new_free_number(&mut self, is_integer: bool) -> Answer<Sequence> {
-        let digit = self.output.class(vec![(0x30, 0x39)])?;
+        let digit = self.output.class(&[(0x30, 0x39)])?;
         let digits = self.output.times(vec![digit], 0, None)?;
-        let not_zero = self.output.class(vec![(0x31, 0x39)])?;
+        let not_zero = self.output.class(&[(0x31, 0x39)])?;
         let zero = self.output.raw("0")?;
         let minus = self.output.raw("-")?;
         let sign = self.output.rule(vec![minus, Vec::new()])?;
@@ -242,9 +242,9 @@ impl Emitter {
         let some = [&[digit], &*digits].concat();
         let fraction = [&*self.output.raw(".")?, &*some].concat();
         let fraction = self.output.rule(vec![fraction, Vec::new()])?;
-        let signs = self.output.class(vec![(0x2B, 0x2B), (0x2D, 0x2D)])?;
+        let signs = self.output.class(&[(0x2B, 0x2B), (0x2D, 0x2D)])?;
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
-        let e = self.output.class(vec![(0x45, 0x45), (0x65, 0x65)])?;
+        let e = self.output.class(&[(0x45, 0x45), (0x65, 0x65)])?;
         // Of more digits, most programs read no number.
         let few = self.output.times(vec![digit], 1, Some(2))?;
         let exponent = [&[e, signs], &*few].concat();

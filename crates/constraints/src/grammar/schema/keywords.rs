@@ -294,18 +294,18 @@ impl Compiler {
         let arrays = self.lenient(arrays, Arrays::default())?;
         let objects = self.objects(at);
         let objects = self.lenient(objects, Objects::default())?;
-        let mut shape = Shape {
+        let shape = Shape {
+            null: true,
+            no: true,
+            yes: true,
             numbers: vec![numbers],
             strings: vec![strings],
             arrays: vec![arrays],
             objects: vec![objects],
-            ..Shape::any()
         };
-        // Without those whose bounds contradict each other.
-        shape = self.and(&shape, &Shape::any())?;
-        if let Some(types) = self.types(at)? {
-            shape = self.and(&shape, &types)?;
-        }
+        // Also where there is no type: without those whose bounds contradict each other.
+        let types = self.types(at)?.unwrap_or_else(Shape::any);
+        let mut shape = self.and(&shape, &types)?;
         if let Some(values) = self.list(at, "enum")? {
             let mut all = Shape::default();
             for &value in values.iter() {

@@ -25,6 +25,8 @@ pub struct Output {
     n_elements: usize,
     /// The elements of one rule, scratch.
     elements: Sequence,
+    /// The letters of some escapes, by a bit for each.
+    letters: Map<u8, Element>,
     /// One hexadecimal digit, by a bit for each of its values.
     digits: Map<u16, Element>,
     /// Hexadecimal digits, by their number and the values.
@@ -104,10 +106,13 @@ const DIGITS: [(char, u32); 22] = [
     ('f', 15),
 ];
 
-/// The characters of those pairs, which ascend, whose value is wanted.
-fn chosen(pairs: &[(char, u32)], is_wanted: impl Fn(u32) -> bool) -> Vec<Span> {
+/// The characters of those pairs, which ascend, that are wanted by their places or values.
+fn chosen(pairs: &[(char, u32)], is_wanted: impl Fn(usize, u32) -> bool) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(pairs.len());
-    for &(character, _) in pairs.iter().filter(|pair| is_wanted(pair.1)) {
+    for (place, &(character, value)) in pairs.iter().enumerate() {
+        if !is_wanted(place, value) {
+            continue;
+        }
         let code_point = u32::from(character);
         match spans.last_mut() {
             Some(span) if span.1 + 1 == code_point => span.1 = code_point,
@@ -167,10 +172,10 @@ impl Output {
     }
 
     /// A character of these, as it is.
-    pub fn class(&mut self, spans: Vec<Span>) -> Answer<Element> {
+    pub fn class(&mut self, spans: &[Span]) -> Answer<Element> {
         let number = match *spans {
             [(one, same)] if one == same => self.classes.number_of_one(one),
-            _ => self.classes.number(Class::of(false, spans)),
+            _ => self.classes.number_of(spans),
         };
         numbered(number)
     }
@@ -182,7 +187,7 @@ impl Output {
 
     /// An element that no text has.
     pub fn nothing(&mut self) -> Answer<Element> {
-        self.class(Vec::new())
+        self.class(&[])
     }
 
     /// A rule whose alternatives follow.
@@ -302,7 +307,7 @@ impl Output {
         let mut spellings = Spellings::default();
         let raw = common(spans, &RAW);
         if !raw.is_empty() {
-            spellings.raw = Some(self.class(raw)?);
+            spellings.raw = Some(self.class(&raw)?);
         }
         if !spans.is_empty() {
             spellings.escaped = Some([self.one('\\')?, self.escape(spans)?]);
@@ -314,9 +319,12 @@ impl Output {
     /// The element of these characters behind a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         let mut elements = Vec::with_capacity(12);
-        let letters = chosen(&LETTERS, |code_point| is_in(spans, code_point));
-        if !letters.is_empty() {
-            elements.push(self.class(letters)?);
+        let mut letters = 0;
+        for (i, &(_, code_point)) in LETTERS.iter().enumerate() {
+            letters |= u8::from(is_in(spans, code_point)) << i;
+        }
+        if letters != 0 {
+            elements.push(self.letter(letters)?);
         }
         let unit = self.one('u')?;
         let low = self.low(spans)?;
@@ -326,9 +334,8 @@ impl Output {
             elements.extend([unit, zero, zero]);
             elements.extend(low);
         }
-        let high = common(spans, &[(HIGH, 0x10_FFFF)]);
-        if !high.is_empty() {
-            let high = self.high(high)?;
+        if spans.last().is_some_and(|last| last.1 >= HIGH) {
+            let high = self.high(common(spans, &[(HIGH, 0x10_FFFF)]))?;
             begin_alternative(&mut elements);
             elements.extend([unit, high]);
         }
@@ -347,15 +354,13 @@ impl Output {
         let mut last = [0_u16; 16];
         for &(from, to) in spans.iter().take_while(|span| span.0 < HIGH) {
             let to = to.min(HIGH - 1);
-            for (row, digits) in (0..).step_by(16).zip(&mut last) {
-                let (from, to) = (from.max(row), to.min(row + 15));
-                if from <= to {
-                    *digits |= u16::MAX >> (15 - (to - from)) << (from - row);
-                }
+            for row in from / 16..=to / 16 {
+                let (from, to) = (from.max(16 * row), to.min(16 * row + 15));
+                last[row as usize] |= u16::MAX >> (15 - (to - from)) << (from % 16);
             }
         }
         // And those before, by the last ones.
-        let mut elements = Vec::new();
+        let mut elements = Vec::with_capacity(6);
         for at in 0..last.len() {
             let last_digits = std::mem::take(&mut last[at]);
             if last_digits == 0 {
@@ -400,19 +405,33 @@ impl Output {
         Ok(element)
     }
 
+    /// The letter of one of the escapes whose bits are set.
+    fn letter(&mut self, escapes: u8) -> Answer<Element> {
+        if let Some(&known) = self.letters.get(&escapes) {
+            return Ok(known);
+        }
+        let letters = chosen(&LETTERS, |place, _| escapes >> place & 1 == 1);
+        let element = self.class(&letters)?;
+        self.letters.insert(escapes, element);
+        Ok(element)
+    }
+
     /// A hexadecimal digit, of which the value is one of those whose bits are set.
     fn digit(&mut self, values: u16) -> Answer<Element> {
         if let Some(&known) = self.digits.get(&values) {
             return Ok(known);
         }
-        let digits = chosen(&DIGITS, |value| values >> value & 1 == 1);
-        let element = self.class(digits)?;
+        let digits = chosen(&DIGITS, |_, value| values >> value & 1 == 1);
+        let element = self.class(&digits)?;
         self.digits.insert(values, element);
         Ok(element)
     }
 
     /// So many hexadecimal digits of which the value is one of these.
     fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Sequence> {
+        if *values == [(0, (1 << (4 * n)) - 1)] {
+            return Ok(vec![self.digit(u16::MAX)?; n as usize]);
+        }
         let key = (n, values);
         if let Some(known) = self.hexadecimal.get(&key) {
             return Ok(known.clone());
@@ -428,13 +447,13 @@ impl Output {
             }
             let within = values.iter().take_while(|span| span.0 <= last);
             let within = within.map(|&(a, b)| (a.max(first) - first, b.min(last) - first));
-            let within: Vec<Span> = within.collect();
-            if within.is_empty() {
+            if within.clone().next().is_none() {
                 continue;
             }
-            match digits.iter_mut().find(|known| known.0 == within) {
+            let mut known = digits.iter_mut();
+            match known.find(|known| known.0.iter().copied().eq(within.clone())) {
                 Some((_, all)) => *all |= 1 << digit,
-                None => digits.push((within, 1 << digit)),
+                None => digits.push((within.collect(), 1 << digit)),
             }
         }
         let mut alternatives = Vec::with_capacity(digits.len());
@@ -481,7 +500,7 @@ impl Output {
                 let spellings = match in_string {
                     true => self.spellings(&spans)?,
                     false => Spellings {
-                        raw: Some(self.class(spans.clone())?),
+                        raw: Some(self.class(&spans)?),
                         escaped: None,
                     },
                 };

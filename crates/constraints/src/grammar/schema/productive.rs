@@ -38,9 +38,10 @@ impl Productive {
             rules: vec![false; n_rules],
             repeats: vec![false; written.repeats.len()],
         };
-        // Most refer to what was written later.
-        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).rev().collect();
+        // Most refer to what was written later, and of the others most to what was before.
+        let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
         for _ in 0..ROUNDS {
+            to_do.reverse();
             to_do.retain(|&at| !found.find(written, at));
         }
         if !to_do.is_empty() {

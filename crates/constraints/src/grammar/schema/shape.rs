@@ -646,12 +646,13 @@ impl Compiler {
                 put(&mut shape.arrays, both);
             }
         }
+        let is_one = a.objects.len() == 1 && b.objects.len() == 1;
         let mut seen = HashSet::default();
         for x in &a.objects {
             for y in &b.objects {
                 self.spend(x.cost(y) + shape.objects.len())?;
                 let both = self.and_objects(x, y);
-                if seen.insert(both.clone()) {
+                if is_one || seen.insert(both.clone()) {
                     shape.objects.push(both);
                 }
             }

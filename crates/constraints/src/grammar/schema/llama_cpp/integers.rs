@@ -62,7 +62,7 @@ impl Writer<'_> {
     }
 
     fn digit(&mut self, first: u32, last: u32) -> Answer<Element> {
-        self.output.class(vec![(0x30 + first, 0x30 + last)])
+        self.output.class(&[(0x30 + first, 0x30 + last)])
     }
 
     fn digits(&mut self, min: u32, max: u32) -> Answer<Sequence> {

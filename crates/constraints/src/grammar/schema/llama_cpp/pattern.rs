@@ -450,7 +450,7 @@ impl Writer<'_> {
     fn text_of_codes(&mut self, characters: &[u32]) -> Answer<Sequence> {
         let classes = characters
             .iter()
-            .map(|&one| self.output.class(vec![(one, one)]));
+            .map(|&one| self.output.class(&[(one, one)]));
         classes.collect()
     }
 

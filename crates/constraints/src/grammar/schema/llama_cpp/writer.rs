@@ -154,7 +154,7 @@ impl<'a> Writer<'a> {
     fn write_space(&mut self) -> Answer<()> {
         let blank = self.output.raw(" ")?;
         let line = self.output.raw("\n")?;
-        let indent = self.output.class(vec![(9, 9), (0x20, 0x20)])?;
+        let indent = self.output.class(&[(9, 9), (0x20, 0x20)])?;
         let lines = self.times(line, 1, Some(2))?;
         let indents = self.times(vec![indent], 0, Some(20))?;
         let name = self.named("space", vec![Vec::new(), blank, [lines, indents].concat()])?;
