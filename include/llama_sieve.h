@@ -117,7 +117,7 @@ extern "C" {
 #define LLAMA_SIEVE_VERSION_MAJOR 0
 
 /* The part of the version that changes when something is new. */
-#define LLAMA_SIEVE_VERSION_MINOR 1
+#define LLAMA_SIEVE_VERSION_MINOR 2
 
 /* The part of the version that changes when something is mended. */
 #define LLAMA_SIEVE_VERSION_PATCH 0
@@ -126,7 +126,7 @@ extern "C" {
  The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
  patch. The library that is loaded may be another: llama_sieve_version.
  */
-#define LLAMA_SIEVE_VERSION_NUMBER 100
+#define LLAMA_SIEVE_VERSION_NUMBER 200
 
 /* Returns the version of the library, "major.minor.patch". Never NULL, valid for ever. */
 const char *llama_sieve_version(void);

@@ -41,12 +41,12 @@ const VERSION: &CStr =
 /// meaning.
 pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
 /// The part of the version that changes when something is new.
-pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 1;
+pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 2;
 /// The part of the version that changes when something is mended.
 pub const LLAMA_SIEVE_VERSION_PATCH: c_int = 0;
 /// The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
 /// patch. The library that is loaded may be another: llama_sieve_version.
-pub const LLAMA_SIEVE_VERSION_NUMBER: c_int = 100;
+pub const LLAMA_SIEVE_VERSION_NUMBER: c_int = 200;
 
 const _: () = {
     let [major, minor, patch] = [

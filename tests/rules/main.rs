@@ -8,3 +8,4 @@ mod stability;
 #[cfg(target_os = "linux")]
 #[path = "../support/toolchain.rs"]
 mod toolchain;
+mod versions;

@@ -7,12 +7,12 @@ use crate::sources::{read, root};
 
 /// The declarations of a header.
 #[derive(Default)]
-struct Header {
+pub(crate) struct Header {
     /// Each function's name, and its result and the types of its parameters.
     functions: BTreeMap<String, String>,
     /// Each struct's name, and its fields in their order.
     structs: BTreeMap<String, Vec<String>>,
-    numbers: BTreeMap<String, String>,
+    pub(crate) numbers: BTreeMap<String, String>,
 }
 
 fn released() -> Header {
@@ -33,7 +33,7 @@ fn without_comments(text: &str) -> String {
     code + rest
 }
 
-fn header(text: &str) -> Header {
+pub(crate) fn header(text: &str) -> Header {
     let mut found = Header::default();
     let mut code = String::new();
     for line in without_comments(text).lines() {
@@ -191,66 +191,5 @@ fn what_breaks_a_program_would_be_found() {
         ("LLAMA_A 1", "LLAMA_A 2"),
     ] {
         assert_eq!(changed(from, to), 1, "{to}");
-    }
-}
-
-/// The version in the workspace's Cargo.toml.
-fn version() -> String {
-    let manifest = read(&root().join("Cargo.toml"));
-    let (_, rest) = manifest
-        .split_once("[workspace.package]\nversion = \"")
-        .expect("it is there");
-    rest.split('"').next().unwrap_or_default().to_owned()
-}
-
-/// Places that a new version is written to by hand, in docs/stability.md; Cargo.lock, the header
-/// and the Python package follow Cargo.toml.
-#[test]
-fn every_place_names_the_version() {
-    let version = version();
-    assert_eq!(version, env!("CARGO_PKG_VERSION"));
-    let places = [
-        (
-            "Cargo.toml",
-            "llama-sieve-constraints = { path = \"crates/constraints\", version = \"",
-        ),
-        (
-            "Cargo.toml",
-            "llama-sieve-kernels = { path = \"crates/kernels\", version = \"",
-        ),
-        ("node/package.json", "\n  \"version\": \""),
-        ("README.md", "llama-sieve: preload library "),
-        ("docs/preload.md", "llama-sieve: preload library "),
-        ("docs/supervisors.md", "llama-sieve: preload library "),
-        ("docs/supervisors.md", "stderr is `preload\n   library "),
-    ];
-    for (file, before) in places {
-        let text = read(&root().join(file));
-        let places: Vec<&str> = text.split(before).skip(1).collect();
-        assert!(!places.is_empty(), "{file} has no {before:?}");
-        for place in places {
-            assert!(
-                place.starts_with(&version),
-                "{file}: {before}{}",
-                &place[..12]
-            );
-        }
-    }
-    let numbers: Vec<&str> = version.split('.').collect();
-    for (name, number) in ["MAJOR", "MINOR", "PATCH"].iter().zip(numbers) {
-        let name = format!("LLAMA_SIEVE_VERSION_{name}");
-        let declared = today().numbers.remove(&name);
-        assert_eq!(
-            declared.as_deref(),
-            Some(number),
-            "{name}; ci/header writes it"
-        );
-    }
-    let page = read(&root().join("docs/stability.md"));
-    for (file, _) in places {
-        assert!(
-            page.contains(&format!("`{file}`")),
-            "docs/stability.md lacks {file}"
-        );
     }
 }
