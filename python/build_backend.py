@@ -1,7 +1,7 @@
-"""Builds the wheel: the Python files, and the two shared libraries, which cargo makes.
+"""Builds the wheel: the Python files, the two shared libraries and the program, which cargo makes.
 
-A build backend as PEP 517 asks for, of the standard library alone. The wheel's tag is read from the
-libraries: the newest glibc that their symbols ask for, and `linux` where they need what a
+A build backend as PEP 517 asks for, of the standard library alone. The wheel's tag is read from
+them: the newest glibc that their symbols ask for, and `linux` where they need what a
 manylinux wheel may not.
 """
 
@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import tarfile
@@ -23,7 +24,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "src" / "llama_sieve"
-LIBRARIES = ("libllama_sieve.so", "libllama_sieve_preload.so")
+BUILT = ("libllama_sieve.so", "libllama_sieve_preload.so", "llama-sieve")
 
 LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
@@ -70,8 +71,11 @@ def _version() -> str:
     return found.group(1)
 
 
-def _build_libraries(settings: Settings) -> List[Path]:
-    """Makes both libraries, or says what is missing. The setting `cargo` has further arguments."""
+def _build(settings: Settings) -> List[Path]:
+    """Makes what is in `BUILT`, or says what is missing.
+
+    The setting `cargo` has further arguments.
+    """
     if not sys.platform.startswith("linux"):
         raise SystemExit("llama-sieve: only Linux is supported")
     if shutil.which("cargo") is None:
@@ -80,22 +84,23 @@ def _build_libraries(settings: Settings) -> List[Path]:
         )
     command = ["cargo", "build", "--release", "--locked", "--message-format=json"]
     command += ["-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload"]
+    command += ["-p", "llama-sieve-cli", "--bin", "llama-sieve"]
     command += str((settings or {}).get("cargo", "")).split()
     made = subprocess.run(command, cwd=_repository(), stdout=subprocess.PIPE, check=False)
     if made.returncode != 0:
         for line in made.stdout.splitlines():
             rendered = (json.loads(line).get("message") or {}).get("rendered")
             sys.stderr.write(rendered or "")
-        raise SystemExit("llama-sieve: cargo could not build the libraries")
+        raise SystemExit("llama-sieve: cargo could not build the libraries and the program")
     found: Dict[str, Path] = {}
     for line in made.stdout.splitlines():
         for name in json.loads(line).get("filenames") or ():
             found[Path(name).name] = Path(name)
-    return [found[name] for name in LIBRARIES]
+    return [found[name] for name in BUILT]
 
 
-def _platform_tag(libraries: List[Path]) -> str:
-    """The tag that says where these libraries run: with musl, 1.2 or newer."""
+def _platform_tag(built: List[Path]) -> str:
+    """The tag that says where these files run: with musl, 1.2 or newer."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import _elf  # type: ignore[import-not-found]
@@ -105,8 +110,8 @@ def _platform_tag(libraries: List[Path]) -> str:
     machines = set()
     portable = True
     musl = False
-    for library in libraries:
-        elf = _elf.read(library)
+    for file in built:
+        elf = _elf.read(file)
         musl |= "libc.so" in elf.needed
         machines.add(elf.machine)
         portable &= all(ALLOWED.fullmatch(name) for name in elf.needed)
@@ -175,7 +180,9 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
             # A fixed date: the same sources give the same wheel.
             entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o755 if path.endswith(".so") else 0o644) << 16
+            # pip asks for a regular file before it lets it be run.
+            mode = 0o755 if Path(path).name in BUILT else 0o644
+            entry.external_attr = (stat.S_IFREG | mode) << 16
             wheel.writestr(entry, content, compresslevel=9)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
             record.append(f"{path},sha256={digest.decode()},{len(content)}")
@@ -206,16 +213,16 @@ def build_wheel(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
     """PEP 517."""
-    return wheel_of(_build_libraries(config_settings), wheel_directory)
+    return wheel_of(_build(config_settings), wheel_directory)
 
 
 def wheel_of(
-    libraries: List[Path], wheel_directory: str, licenses: Tuple[Tuple[str, bytes], ...] = ()
+    built: List[Path], wheel_directory: str, licenses: Tuple[Tuple[str, bytes], ...] = ()
 ) -> str:
-    """Writes the wheel that has these libraries, and further licences by name. Returns its name."""
-    tag = f"py3-none-{_platform_tag(libraries)}"
+    """Writes the wheel that has what is built, and further licences by name. Returns its name."""
+    tag = f"py3-none-{_platform_tag(built)}"
     files = list(_python_files())
-    files += [(f"llama_sieve/{library.name}", library.read_bytes()) for library in libraries]
+    files += [(f"llama_sieve/{file.name}", file.read_bytes()) for file in built]
     files += list(_dist_info(tag, licenses))
     return _write_wheel(wheel_directory, tag, files)
 
@@ -223,13 +230,13 @@ def wheel_of(
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
-    """PEP 660: the sources stay where they are, and the libraries are put beside them."""
-    libraries = _build_libraries(config_settings)
-    for library in libraries:
+    """PEP 660: the sources stay where they are, and what is built is put beside them."""
+    built = _build(config_settings)
+    for file in built:
         # A new file: a process may be running the old one.
-        (PACKAGE / library.name).unlink(missing_ok=True)
-        shutil.copy2(library, PACKAGE / library.name)
-    tag = f"py3-none-{_platform_tag(libraries)}"
+        (PACKAGE / file.name).unlink(missing_ok=True)
+        shutil.copy2(file, PACKAGE / file.name)
+    tag = f"py3-none-{_platform_tag(built)}"
     files = [("__editable__.llama_sieve.pth", f"{PACKAGE.parent}\n".encode())]
     return _write_wheel(wheel_directory, tag, files + list(_dist_info(tag)))
 

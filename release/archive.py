@@ -49,9 +49,8 @@ def pack(built: Built, licences: str) -> Path:
     for file in ("LICENSE-APACHE", "LICENSE-MIT"):
         shutil.copy(ROOT / file, tree / file)
     (tree / "THIRD-PARTY-LICENSES.txt").write_text(licences)
-    if built.program is not None:
-        (tree / "bin").mkdir()
-        shutil.copy(built.program, tree / "bin" / built.program.name)
+    (tree / "bin").mkdir()
+    shutil.copy(built.program, tree / "bin" / built.program.name)
     archive = DIST / f"{name}.tar.gz"
     archive.write_bytes(compressed(tar(tree, name)))
     return archive

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ LIBRARY = "libllama_sieve.so"
 PRELOAD = "libllama_sieve_preload.so"
 PROGRAM = "llama-sieve"
 LIBRARIES = ("-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload")
+PROGRAMS = ("-p", "llama-sieve-cli", "--bin", PROGRAM)
 
 # gcc's unwinder, as far as Rust's standard library asks for it, and the versions of its names: what
 # GCC's manual calls its ABI, and the same on every architecture.
@@ -74,56 +74,42 @@ ORDINARY = "x86_64-unknown-linux-gnu"
 
 @dataclass(frozen=True)
 class Built:
-    """What one build has made: files, of which a target may lack some."""
+    """What one build has made."""
 
     target: Target
     library: Path
     preload: Path
-    program: Optional[Path]
+    program: Path
 
     @property
-    def libraries(self) -> List[Path]:
-        """Both libraries."""
-        return [self.library, self.preload]
+    def files(self) -> List[Path]:
+        """Both libraries, and the program, which looks for them beside itself."""
+        return [self.library, self.preload, self.program]
 
 
 def build(target: Target) -> Built:
-    """The libraries for that target."""
+    """The libraries and the program for that target."""
     environment = _environment(target)
     # One for each target: cargo runs once at a time in a folder, and keeps one core busy mostly.
     folder = WORK / "cargo" / target.triple
     command = [tool("cargo-zigbuild"), "build", "--locked", "--profile", "packages"]
     command += ["--target", target.zig, "--target-dir", folder]
     run([*command, *LIBRARIES], ROOT, environment)
-    program = _package_of_program()
-    if program is not None:
-        run([*command, "-p", program, "--bin", PROGRAM], ROOT, environment)
-    return _built(target, folder / target.triple / "packages", program)
+    run([*command, *PROGRAMS], ROOT, environment)
+    return _built(target, folder / target.triple / "packages")
 
 
 def build_ordinary(target: Target) -> Built:
-    """This machine's libraries as the tests have them, unless cargo has built them already."""
+    """This machine's own as the tests have it, unless cargo has built it already."""
     # With what the tests use of other crates, and so with the same features.
     command = ["cargo", "build", "--release", "--locked", "-p", "test-crates"]
     run([*command, *LIBRARIES])
-    program = _package_of_program()
-    if program is not None:
-        run(["cargo", "build", "--release", "--locked", "-p", program, "--bin", PROGRAM])
-    return _built(target, TARGET / "release", program)
+    run(["cargo", "build", "--release", "--locked", *PROGRAMS])
+    return _built(target, TARGET / "release")
 
 
-def _built(target: Target, folder: Path, program: Optional[str]) -> Built:
-    return Built(target, folder / LIBRARY, folder / PRELOAD, folder / PROGRAM if program else None)
-
-
-def _package_of_program() -> Optional[str]:
-    """The crate of the workspace that makes the command line program, if there is one."""
-    command = ["cargo", "metadata", "--locked", "--no-deps", "--format-version", "1"]
-    for package in json.loads(said(command))["packages"]:
-        for target in package["targets"]:
-            if target["name"] == PROGRAM and "bin" in target["kind"]:
-                return str(package["name"])
-    return None
+def _built(target: Target, folder: Path) -> Built:
+    return Built(target, folder / LIBRARY, folder / PRELOAD, folder / PROGRAM)
 
 
 def _environment(target: Target) -> Dict[str, str]:

@@ -170,7 +170,7 @@ def sizes(target: Target) -> None:
 
 def contents_of(kind: str, package: Path, target: Optional[Target]) -> None:
     """The files of a package are those that contents/KIND.txt lists."""
-    found = {name for name, _ in files_in(package)} - _optional(target)
+    found = {name for name, _ in files_in(package)}
     _same(package.name, found, _listed(kind, target))
 
 
@@ -181,13 +181,6 @@ def _listed(kind: str, target: Optional[Target]) -> Set[str]:
     if target is not None:
         text = text.replace("TARGET", target.triple).replace("MACHINE", target.machine)
     return set(text.split("\n")) - {""}
-
-
-def _optional(target: Optional[Target]) -> Set[str]:
-    """The command line program, which a package has where the workspace has its crate."""
-    if target is None:
-        return set()
-    return {f"llama-sieve-{version()}-{target.triple}/bin/{PROGRAM}", f"./usr/bin/{PROGRAM}"}
 
 
 def _same(what: str, found: Set[str], expected: Set[str]) -> None:
@@ -218,28 +211,32 @@ def debian_contents(target: Target) -> None:
     found = set()
     for package in debian_packages(target):
         name = package.name.split("_")[0]
-        files = {file for file, _ in files_in(package)} - _optional(target)
-        found |= {f"{name}: {file}" for file in files}
+        found |= {f"{name}: {file}" for file, _ in files_in(package)}
     _same(f"{target.triple}: Debian's packages", found, _listed("deb", target))
 
 
 def libraries(target: Target, ordinary: bool) -> None:
-    """The libraries in all packages of a target are the same, and what they should be."""
+    """Libraries and program are the same in all packages of a target, and as they should be."""
     folder = fresh(WORK / "check" / "libraries")
     seen: Dict[str, Set[bytes]] = {}
     for package in (archive_of(target), wheel_of(target), npm_platform(target)):
         for name, content in files_in(package):
             base = Path(name).name.replace(f".so.{version()}", ".so")
-            if base in (LIBRARY, PRELOAD) and content:
+            if base in (LIBRARY, PRELOAD, PROGRAM) and content:
                 seen.setdefault(base, set()).add(content)
     for name, exports in ((LIBRARY, "tests/exports.txt"), (PRELOAD, "preload/exports.txt")):
         (content,) = seen[name]
         path = folder / name
         path.write_bytes(content)
-        library(path, target, set((ROOT / exports).read_text("utf-8").split()), ordinary)
+        library(path, target, set((ROOT / exports).read_text("utf-8").split()))
+    (content,) = seen[PROGRAM]
+    (folder / PROGRAM).write_bytes(content)
+    if not ordinary:
+        for name in (LIBRARY, PRELOAD, PROGRAM):
+            old_enough(folder / name)
 
 
-def library(path: Path, target: Target, exports: Set[str], ordinary: bool) -> None:
+def library(path: Path, target: Target, exports: Set[str]) -> None:
     """One library: machine, exports, what it needs, and that it stays once it is loaded."""
     elf = _elf.read(path)
     if elf.machine != target.machine:
@@ -254,9 +251,11 @@ def library(path: Path, target: Target, exports: Set[str], ordinary: bool) -> No
         fail(f"{path.name} needs {elf.needed}, and was to need musl and libgcc_s alone")
     if "NODELETE" not in said(["readelf", "-d", path]):
         fail(f"{path.name} can be unloaded: -z nodelete is missing")
-    if ordinary:
-        return
-    for name in sorted(set().union(*elf.versions.values())):
+
+
+def old_enough(path: Path) -> None:
+    """A library or program asks for no symbol that the oldest glibc lacks."""
+    for name in sorted(set().union(*_elf.read(path).versions.values())):
         found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(\.\d+)*", name)
         if found and (int(found[1]), int(found[2])) > OLDEST_GLIBC:
             fail(f"{path.name} needs {name}")
@@ -378,7 +377,7 @@ class Installation:
         install = "v/bin/pip install --quiet --no-index --find-links wheels llama-sieve"
         self._run(f"python3 -m venv v && {install}")
         expect(self._run("v/bin/python minimal.py"), TOKENS)
-        expect(self._run("v/bin/llama-sieve --help"), "doctor")
+        expect(self._run("v/bin/llama-sieve --version"), f"library {version()}")
 
     def _npm(self) -> None:
         """`npm install` of the packages; npm's registry has koffi."""
@@ -395,6 +394,8 @@ class Installation:
             expect(self._run("cd app && ../node minimal.mjs"), TOKENS)
         else:
             expect(self._run("cd app && node minimal.mjs"), TOKENS)
+            command = "node app/node_modules/llama-sieve/bin/llama-sieve.cjs --version"
+            expect(self._run(command), f"library {version()}")
 
 
 class Elsewhere:

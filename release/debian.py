@@ -54,9 +54,9 @@ def packages(lib: str) -> List[Package]:
         Package(
             "llama-sieve-tools",
             "utils",
-            LIBC,
+            f"{LIBC}, {same}",
             "samplers for llama.cpp with the same tokens, faster: tools",
-            "The preload library, for programs with a shared libllama that nobody recompiles.",
+            "The preload library, for programs with a shared libllama; the command llama-sieve.",
             lambda path: str(path) == preload or str(path).startswith("bin/"),
         ),
     ]
@@ -68,9 +68,8 @@ def pack(built: Built, licences: str) -> None:
     lib = f"lib/{built.target.machine}-linux-gnu"
     tree = archive.installed(built, "/usr", lib)
     shutil.rmtree(tree / "share")
-    if built.program is not None:
-        (tree / "bin").mkdir()
-        shutil.copy(built.program, tree / "bin" / built.program.name)
+    (tree / "bin").mkdir()
+    shutil.copy(built.program, tree / "bin" / built.program.name)
     for package in packages(lib):
         folder = fresh(WORK / "debian" / package.name)
         for path in archive.entries(tree):

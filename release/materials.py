@@ -1,4 +1,4 @@
-"""Says what a library is made of: the crates that are linked into it, and their licences."""
+"""Says what a package is made of: the crates that are linked into it, and their licences."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Dict, List
 
 from common import ROOT, fail, said
 
-OURS = ("llama-sieve", "llama-sieve-preload")
+OURS = ("llama-sieve", "llama-sieve-preload", "llama-sieve-cli")
 LICENCE_NAMES = ("LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE")
 
 
 @dataclass(frozen=True)
 class Crate:
-    """A crate that is linked into the libraries."""
+    """A crate that is linked into the libraries or the program."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ class Crate:
 
 
 def linked(triple: str) -> List[Crate]:
-    """The crates behind our libraries for a target, ours among them, by name."""
+    """The crates behind libraries and program for a target, ours among them, by name."""
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
     described = json.loads(said([*command, "--filter-platform", triple]))
     packages = {package["id"]: package for package in described["packages"]}
@@ -97,7 +97,7 @@ def licences(crates: List[Crate]) -> str:
             text = path.read_text("utf-8").replace("\r\n", "\n").strip("\n")
             texts.setdefault(text, []).append(f"{crate.name} {crate.version}")
     parts = [
-        "llama-sieve's libraries are made of these crates, too, as they were published at "
+        "llama-sieve is made of these crates, too, as they were published at "
         "https://crates.io:\n\n"
         + "".join(f"{crate.name} {crate.version}: {crate.licence}\n" for crate in others)
         + "\nAnd of parts of Rust's standard library (https://www.rust-lang.org, MIT OR "

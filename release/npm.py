@@ -25,15 +25,15 @@ def pack_platform(built: Built, licences: str) -> None:
     system, processor = target.npm.split("-")[:2]
     name = platform_package(target.npm)
     folder = fresh(WORK / "npm" / target.npm)
-    for library in built.libraries:
-        shutil.copy(library, folder / library.name)
+    for file in built.files:
+        shutil.copy(file, folder / file.name)
     described = _package() | {
         "name": name,
-        "description": f"The libraries of llama-sieve for {target.triple}",
+        "description": f"The libraries and the program of llama-sieve for {target.triple}",
         "os": [system],
         "cpu": [processor],
         "libc": ["musl" if target.is_musl else "glibc"],
-        "files": [library.name for library in built.libraries] + ["THIRD-PARTY-LICENSES.txt"],
+        "files": [file.name for file in built.files] + ["THIRD-PARTY-LICENSES.txt"],
     }
     (folder / "README.md").write_text(
         f"# {name}\n\nThe libraries of [llama-sieve](https://www.npmjs.com/package/llama-sieve) "

@@ -2,17 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use lexopt::prelude::*;
-use serde::{Serialize, Serializer};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::elf::{self, Elf};
 use crate::failure::Failure;
 use crate::library::Sieve;
 use crate::probe::{Trial, try_all, watch};
 use crate::{help, output, run, wrong};
+
+/// The command by which the Python package has its own report told: `.report [--json]` reads from
+/// the standard input what `doctor --json` prints, and answers as `doctor` does.
+pub const TELL: &str = ".report";
 
 /// The export that makes a library or program a llama.cpp, and the one that it needs to take
 /// samplers of others.
@@ -43,7 +49,7 @@ const AT_FIRST_CALL: [(&str, &str); 2] = [
 const NONE: u8 = 1;
 
 /// One llama.cpp.
-#[derive(Default, Serialize)]
+#[derive(Default, Deserialize, Serialize)]
 struct Found {
     path: String,
     /// Its release, where it tells one.
@@ -54,17 +60,17 @@ struct Found {
     /// How it computes, where builds differ, as LLAMA_SIEVE_PROFILE takes it.
     profile: Option<String>,
     /// Each kind of sampler: "" where ours would be made, else why not.
-    #[serde(serialize_with = "as_map")]
+    #[serde(serialize_with = "as_map", deserialize_with = "of_map")]
     kinds: Vec<(String, String)>,
     /// Kinds among these that are compared when the program asks for one.
-    at_first_call: Vec<&'static str>,
+    at_first_call: Vec<String>,
     /// Why none of it could be tried.
     problem: Option<String>,
     /// Other files that call its constructors through the linker: where LD_PRELOAD reaches.
     callers: Vec<String>,
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Report {
     subject: String,
     hosts: Vec<Found>,
@@ -73,6 +79,29 @@ struct Report {
 
 fn as_map<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+}
+
+/// The pairs of a map, in its order.
+fn of_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
+    struct Pairs;
+
+    impl<'de> Visitor<'de> for Pairs {
+        type Value = Vec<(String, String)>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("kinds of samplers, each with a reason")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+
+    deserializer.deserialize_map(Pairs)
 }
 
 pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
@@ -89,10 +118,30 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
         return Err(Failure::usage("doctor: which process, program or library?"));
     };
     let report = of(&subject).map_err(|why| Failure::usage(&format!("doctor: {why}")))?;
+    tell(&report, json)
+}
+
+/// Tells a report that others have made.
+pub fn tell_given(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
+    let mut json = false;
+    while let Some(argument) = parser.next().map_err(wrong)? {
+        match argument {
+            Long("json") => json = true,
+            other => return Err(wrong(other.unexpected())),
+        }
+    }
+    let refused = |why: &dyn fmt::Display| Failure::usage(&format!("{TELL}: {why}"));
+    let given = std::io::read_to_string(std::io::stdin()).map_err(|error| refused(&error))?;
+    let report = serde_json::from_str(&given).map_err(|error| refused(&error))?;
+    tell(&report, json)
+}
+
+/// Prints a report, and returns the exit code that it leads to.
+fn tell(report: &Report, json: bool) -> Result<u8, Failure> {
     if json {
-        output::print_json(&report)?;
+        output::print_json(report)?;
     } else {
-        output::print(&output::printable(&text(&report)?))?;
+        output::print(&output::printable(&text(report)?))?;
     }
     let mut kinds = report.hosts.iter().flat_map(|host| &host.kinds);
     let helps = kinds.any(|(_, reason)| reason.is_empty());
@@ -268,7 +317,7 @@ fn examine(elf: &Elf, loaded: &[Elf]) -> Found {
         let reason = if has_it { String::new() } else { lacks };
         found.kinds.push((kind.to_owned(), reason));
         if has_it {
-            found.at_first_call.push(kind);
+            found.at_first_call.push(kind.to_owned());
         }
     }
     found
@@ -332,7 +381,7 @@ fn lines_of(found: &Found) -> Vec<String> {
     for path in &found.callers {
         lines.push(format!("  called through the linker by: {path}"));
     }
-    let is_later = |kind: &str| found.at_first_call.contains(&kind);
+    let is_later = |kind: &str| found.at_first_call.iter().any(|later| later == kind);
     let ours: Vec<&str> = found
         .kinds
         .iter()

@@ -50,6 +50,7 @@ fn subcommand(name: &str, parser: &mut lexopt::Parser) -> Result<u8, Failure> {
         "certify" => certify::command(parser),
         "schema" => schema::command(parser),
         probe::NAME => probe::command(parser),
+        doctor::TELL => doctor::tell_given(parser),
         "help" => output::print(help::ALL),
         _ => Err(Failure::usage(&format!(
             "there is no command \"{name}\"; see llama-sieve --help"

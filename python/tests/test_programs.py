@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from conftest import missing
 
 import llama_sieve
 from llama_sieve import _elf, _library, doctor, launch
+from llama_sieve.__main__ import main
 
 HERE = Path(llama_sieve.__file__).parent
 
@@ -29,9 +29,10 @@ def preload():
         missing("the preload library is not beside the package: the wheel is not installed")
 
 
-def command(*arguments, **environment):
+def command(*arguments, given=None, **environment):
     return subprocess.run(
         [sys.executable, "-m", "llama_sieve", *arguments],
+        input=given,
         capture_output=True,
         text=True,
         check=False,
@@ -79,19 +80,34 @@ def test_the_process_is_attached_to_and_detached(preload, llama_cpp):
     assert ran.returncode == 0 and ran.stdout == "attached\n", ran.stderr
 
 
-def test_the_environment_keeps_what_was_there(tmp_path):
-    library = tmp_path / "libp.so"
-    library.touch()
-    after = launch.environment({"LD_PRELOAD": "a.so", "PYTHONPATH": "x", "HOME": "h"}, library)
-    assert after["LD_PRELOAD"] == f"{library}:a.so" and after["HOME"] == "h"
-    assert after["PYTHONPATH"].endswith(os.pathsep + "x")
-    spaced = tmp_path / "with space" / "libp.so"
-    spaced.parent.mkdir()
-    spaced.touch()
-    with pytest.raises(ValueError, match="space"):
-        launch.environment({}, spaced)
-    with pytest.raises(ValueError, match="missing"):
-        launch.environment({}, tmp_path / "none.so")
+def test_the_environment_keeps_what_was_there(preload):
+    after = launch.environment({"PYTHONPATH": "x", "HOME": "h"})
+    assert after["PYTHONPATH"].endswith(os.pathsep + "x") and after["HOME"] == "h"
+    assert launch.environment({})["PYTHONPATH"].endswith("_site")
+    ran = command("run", "--", "env", LD_PRELOAD=str(_library.library._name))
+    assert f"\nLD_PRELOAD={_library.PRELOAD}:{_library.library._name}\n" in ran.stdout
+
+
+def test_the_program_is_the_wheels_own(preload):
+    assert f"; library {llama_sieve.version()} (" in command("--version").stdout
+    ran = command("schema", "--compact", "-", given='{"type": "boolean"}')
+    assert ran.returncode == 0 and "true" in ran.stdout, ran.stderr
+    text = command("--help").stdout
+    for name in ("run", "doctor", "certify", "schema", "trace"):
+        assert f"\n  {name} " in text
+    # Of its options, too, a command's words and exit code are the program's.
+    alone = subprocess.run([launch.PROGRAM, "run", "--no"], capture_output=True, text=True)
+    ran = command("run", "--no")
+    assert (ran.returncode, ran.stderr) == (alone.returncode, alone.stderr) and ran.stderr
+
+
+def test_a_package_without_the_program_says_so(monkeypatch, capfd, tmp_path):
+    monkeypatch.setattr(launch, "PROGRAM", tmp_path / "none")
+    for arguments, code in ((["run", "x"], 125), (["schema", "-"], 2), (["--help"], 2)):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == code
+        assert "none cannot be run: No such file" in capfd.readouterr().err
 
 
 PROGRAM = """
@@ -214,17 +230,20 @@ def test_a_program_without_llama_cpp_python_is_left_alone(preload):
 @pytest.mark.parametrize("arguments", [("run", "--", "\x1b[2Jno\nne"), ("doctor", "\x1b[2J\x9bno")])
 def test_what_is_no_printable_character_is_escaped(preload, arguments):
     ran = command(*arguments)
-    assert "\x1b" not in ran.stderr and "\x9b" not in ran.stderr and "\\x1b[2J" in ran.stderr
+    assert "\x1b" not in ran.stderr and "\x9b" not in ran.stderr and "\\u{1b}[2J" in ran.stderr
 
 
 @pytest.mark.parametrize(
     "arguments, status, says",
     [
         (("run",), 2, "which program"),
-        (("run", "--", "no-such-program-at-all"), 1, "no such program"),
+        (("run", "--", "no-such-program-at-all"), 127, "no such program"),
         (("doctor", "no-such-thing-at-all"), 2, "no process, library or program"),
         (("doctor", str(HERE / "__init__.py")), 2, "no 64-bit library or program"),
-        (("wrong",), 2, "invalid choice"),
+        (("wrong",), 2, "there is no command"),
+        ((), 2, "which command?"),
+        (("doctor", "--wrong"), 2, "--wrong"),
+        (("trace",), 2, "FILE"),
     ],
 )
 def test_wrong_arguments_are_answered(preload, arguments, status, says):
@@ -232,34 +251,55 @@ def test_wrong_arguments_are_answered(preload, arguments, status, says):
     assert ran.returncode == status and says in ran.stderr and "Traceback" not in ran.stderr
 
 
-def test_the_doctor_knows_this_pythons_llama_cpp(llama_cpp):
-    report = doctor.of(None)
-    (found,) = report.hosts
-    assert found.path == Path(llama_cpp.llama_cpp._lib._name).resolve()
-    assert found.kinds["top-k"] == "" and report.helps
+def reported(*arguments):
+    ran = command("doctor", "--json", *map(str, arguments))
+    assert ran.returncode in (0, 1), ran.stderr
+    return json.loads(ran.stdout), ran.returncode
+
+
+def test_the_doctor_knows_this_pythons_llama_cpp(preload, llama_cpp):
+    report, code = reported()
+    (found,) = report["hosts"]
+    assert found["path"] == str(Path(llama_cpp.llama_cpp._lib._name).resolve())
+    assert found["kinds"]["top-k"] == "" and code == 0
+    # In the words of the program, which has not seen what patch() does.
+    assert set(found["kinds"]) == set(llama_sieve.KINDS) and found["since"] >= 10_394
+    ran = command("doctor")
+    assert ran.returncode == 0 and "\n  ours: greedy, dist" in ran.stdout, ran.stderr
+    assert "what llama_sieve.patch() would do" in ran.stdout
+    text = json.dumps({**report, "hosts": [{**found, "kinds": {"dry": "it \x1b differs"}}]})
+    ran = command(".report", given=text)
+    assert ran.returncode == 1 and "its own: dry: it \\u{1b} differs" in ran.stdout
+
+
+def test_the_doctor_leaves_this_python_as_it_is(preload, llama_cpp):
+    found = doctor.report()["hosts"]
+    assert found[0]["kinds"]["dist"] == ""
     assert not any(
         isinstance(value, llama_sieve.patching._Constructor)
         for value in vars(llama_cpp.llama_cpp).values()
     )
-    assert "ours: greedy, dist" in doctor.text(report)
 
 
-def test_the_doctor_tries_a_library(llama_cpp):
-    ran = command("doctor", "--json", llama_cpp.llama_cpp._lib._name)
-    assert ran.returncode == 0, ran.stderr
-    (found,) = json.loads(ran.stdout)["hosts"]
-    assert found["kinds"]["dist"] == "" and found["since"] >= 10_394
+def test_the_doctor_without_a_llama_cpp_says_so(preload, tmp_path):
+    (tmp_path / "llama_cpp.py").write_text("raise ImportError('broken \x1b')")
+    ran = command("doctor", PYTHONPATH=os.pathsep.join([str(tmp_path), str(HERE.parent)]))
+    assert ran.returncode == 1 and "cannot be imported: broken \\u{1b}" in ran.stdout
+    program = "import sys; sys.modules['llama_cpp'] = None; from llama_sieve import doctor; "
+    told = [sys.executable, "-c", program + "sys.exit(doctor.tell(False))"]
+    ran = subprocess.run(told, capture_output=True, text=True)
+    assert ran.returncode == 1 and "llama-cpp-python is not installed here" in ran.stdout
+
+
+def test_the_doctor_tries_a_library(preload, llama_cpp):
+    report, code = reported(llama_cpp.llama_cpp._lib._name)
+    (found,) = report["hosts"]
+    assert code == 0 and found["kinds"]["dist"] == "" and found["since"] >= 10_394
+    # The program has the kinds of this package, and grammars.
+    assert set(found["kinds"]) == {*llama_sieve.KINDS, "grammar"}
     ran = command("doctor", llama_cpp.llama_cpp._lib._name, LLAMA_SIEVE_HOST="4000")
     assert "its own: dry:" in ran.stdout and "b4000" in ran.stdout
     assert "program's vocabulary: infill, grammar" in ran.stdout
-
-
-def test_the_doctor_takes_ours_for_no_caller(llama_cpp):
-    theirs = _elf.read(Path(llama_cpp.llama_cpp._lib._name).resolve())
-    calls = {"llama_sampler_init_top_k"}
-    ours = dataclasses.replace(theirs, path=Path("ours"), exports=doctor._OURS, imports=calls)
-    other = dataclasses.replace(ours, path=Path("other"), exports=set())
-    assert doctor.examine(theirs, [theirs, ours, other]).callers == [Path("other")]
 
 
 def test_the_doctor_looks_at_a_process(preload, llama_cpp):
@@ -272,17 +312,16 @@ def test_the_doctor_looks_at_a_process(preload, llama_cpp):
             [*start, sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         assert process.stdout.readline() == b"ready\n"
-        report = doctor.of(str(process.pid))
+        report, _ = reported(process.pid)
         process.communicate()
-        assert [found.path for found in report.hosts] == [Path(path).resolve()]
-        assert ("is in the process" in report.remarks[0]) == bool(start)
+        assert [found["path"] for found in report["hosts"]] == [str(Path(path).resolve())]
+        assert ("is in the process" in report["remarks"][0]) == bool(start)
 
 
-def test_the_doctor_says_what_cannot_be_reached(tmp_path):
-    report = doctor.of(sys.executable)
-    assert not report.helps and "No llama.cpp here" in report.remarks[-1]
-    library = doctor.of(str(HERE / "libllama_sieve.so")) if _library.PRELOAD.is_file() else report
-    assert not library.helps
+def test_the_doctor_says_what_cannot_be_reached(preload):
+    for path in (sys.executable, HERE / "libllama_sieve.so"):
+        report, code = reported(path)
+        assert code == 1 and "No llama.cpp here" in report["remarks"][-1]
 
 
 def test_what_a_library_asks_for_is_read_as_readelf_reads_it():

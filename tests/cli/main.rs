@@ -89,6 +89,14 @@ fn answer(mut command: Command) -> (i32, String, String) {
     (code, text(stdout), text(stderr))
 }
 
+/// Exit code, output and errors of a command that reads this text.
+fn answer_to(mut command: Command, text: &str) -> (i32, String, String) {
+    let file = empty_folder("cli_given").join("text");
+    fs::write(&file, text).expect("the folder was just made");
+    command.stdin(fs::File::open(&file).expect("it was just written"));
+    answer(command)
+}
+
 /// The arguments, then the exit code, and what stands in the errors.
 const WRONG: [(&[&str], &str); 12] = [
     (&[], "which command?"),

@@ -9,7 +9,7 @@ use vendor_llama_cpp::paths;
 
 use crate::programs::{SAMPLERS, build, source};
 use crate::toolchain::{Build, Link, empty_folder, root, succeed};
-use crate::{answer, call};
+use crate::{answer, answer_to, call};
 
 fn libllama() -> String {
     let library = fs::canonicalize(paths::shared_library());
@@ -114,6 +114,40 @@ fn the_doctor_tries_a_library() {
         code == 0 && out.contains("\n  ours: greedy, dist, top-k"),
         "{out}"
     );
+}
+
+/// As the Python package has its own report told: in the order of its kinds.
+#[test]
+fn a_report_of_others_is_told_as_the_doctors_own() {
+    let told = |report: &str, arguments: &[&str]| {
+        let command = call(&[&[".report"], arguments].concat());
+        answer_to(command, report)
+    };
+    let (code, report, err) = answer(call(&["doctor", "--json", &libllama()]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(told(&report, &["--json"]), (0, report.clone(), err));
+    let (code, text, _) = answer(call(&["doctor", &libllama()]));
+    assert_eq!(told(&report, &[]), (code, text, String::new()));
+
+    let host = "{\"path\": \"p\", \"version\": null, \"since\": null, \"build_id\": null, \
+        \"profile\": null, \"kinds\": {\"dry\": \"no \\u001b\", \"dist\": \"no\"}, \
+        \"at_first_call\": [], \"problem\": null, \"callers\": []}";
+    let report = format!("{{\"subject\": \"s\", \"hosts\": [{host}], \"remarks\": [\"r\"]}}");
+    let (code, text, err) = told(&report, &[]);
+    assert!(
+        code == 1 && text.ends_with(": dry: no \\u{1b}\n  its own: dist: no\n\nr\n"),
+        "{text}{err}"
+    );
+    for (report, says) in [
+        ("", "EOF"),
+        ("{}", "subject"),
+        ("[\u{1b}", "expected value"),
+    ] {
+        let (code, text, err) = told(report, &[]);
+        assert!(code == 2 && text.is_empty() && err.contains(says), "{err}");
+    }
+    let (code, _, err) = told("", &["--what"]);
+    assert!(code == 2 && err.contains("--what"), "{err}");
 }
 
 /// The kinds are those of the Python package.

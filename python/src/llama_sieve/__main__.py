@@ -1,58 +1,32 @@
-"""The command line: `python -m llama_sieve run`, `doctor` and `trace`."""
+"""The command line: that of the program llama-sieve, and what needs Python beside it.
+
+`trace` is Python's alone, `doctor` without a subject looks at this Python's llama-cpp-python, and
+`run` patches llama-cpp-python in the program. All else is the program's, whose words and exit codes
+these are.
+"""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
-import os
 import sys
 from typing import List, Optional
 
-from . import _elf, _follow, _trace, doctor, launch
-from ._library import simd, version
+from . import _follow, _trace, doctor, launch
 from ._text import printable
 
+_MORE = """
+With the Python package also:
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m llama_sieve",
-        description="llama.cpp's samplers, faster, with the same tokens.",
-    )
-    parser.add_argument("--version", action="version", version=f"llama-sieve {version()}, {simd()}")
-    commands = parser.add_subparsers(dest="command", required=True)
+  doctor [--json] what llama_sieve.patch() would do in this Python's llama-cpp-python
+  run             llama-cpp-python is patched in the program, too
+  trace [--output PAGE] [--follow] FILE [FILE]
+                  make a page of a trace, which shows what each stage did to each token
+"""
 
-    run = commands.add_parser(
-        "run",
-        help="run a program with ours in place of llama.cpp's samplers",
-        description="Runs a program that nobody recompiled: it gets the preload library, and "
-        "llama-cpp-python in it is patched. What would give other tokens stays llama.cpp's own.",
-    )
-    run.add_argument("--verbose", action="store_true", help="a line for each sampler, on stderr")
-    run.add_argument(
-        "--only",
-        metavar="KINDS",
-        help="only these samplers, such as top-k,dist; off: none of the preload library's",
-    )
-    run.add_argument("program", nargs=argparse.REMAINDER, help="-- program arguments")
 
-    look = commands.add_parser(
-        "doctor",
-        help="tell which llama.cpp something has, what would be ours in it, and why not",
-        description="Tells which llama.cpp something has, what would be ours in it, and why not. "
-        "Exits with 0 if any sampler would be ours, 1 if none, 2 for what cannot be looked at.",
-    )
-    look.add_argument("--json", action="store_true", help="for programs to read")
-    look.add_argument(
-        "subject",
-        nargs="?",
-        help="number of a process, or a library or program; without it, this Python's "
-        "llama-cpp-python",
-    )
-
-    trace = commands.add_parser(
-        "trace",
-        help="make a page of a trace, which shows what each stage did to each token",
+def _trace_parser() -> argparse.ArgumentParser:
+    trace = argparse.ArgumentParser(
+        prog="llama-sieve trace",
         description="Makes one HTML page of what LLAMA_SIEVE_TRACE has written; with two files it "
         "shows both beside each other, from the first token on that differs.",
     )
@@ -64,37 +38,11 @@ def _parser() -> argparse.ArgumentParser:
         help="serve the page on 127.0.0.1 while the trace is written, and print its address, "
         "which is a secret",
     )
-    return parser
+    return trace
 
 
-def _run(options: argparse.Namespace) -> int:
-    command: List[str] = options.program
-    if command[:1] == ["--"]:
-        command = command[1:]
-    if not command:
-        print("llama-sieve: run: which program? (run -- program arguments)", file=sys.stderr)
-        return 2
-    if options.verbose:
-        os.environ["LLAMA_SIEVE_VERBOSE"] = "1"
-    if options.only is not None:
-        os.environ["LLAMA_SIEVE_PRELOAD"] = options.only
-    launch.run(command)
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    try:
-        report = doctor.of(options.subject)
-    except (OSError, ValueError, _elf.NotElf) as error:
-        print(f"llama-sieve: doctor: {printable(error)}", file=sys.stderr)
-        return 2
-    if options.json:
-        print(json.dumps(dataclasses.asdict(report), default=str, indent=2))
-    else:
-        print(printable(doctor.text(report)))
-    return 0 if report.helps else 1
-
-
-def _page(options: argparse.Namespace) -> int:
+def _page(arguments: List[str]) -> int:
+    options = _trace_parser().parse_args(arguments)
     files: List[str] = options.files
     if len(files) > 2:
         print("llama-sieve: trace: one file or two, no more", file=sys.stderr)
@@ -126,10 +74,18 @@ def _served(files: List[str], output: Optional[str]) -> int:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Returns the exit status."""
-    options = _parser().parse_args(arguments)
-    commands = {"run": _run, "doctor": _doctor, "trace": _page}
-    return commands[options.command](options)
+    """Returns the exit status, unless this process becomes the program."""
+    words = sys.argv[1:] if arguments is None else arguments
+    name, rest = (words[0], words[1:]) if words else ("", [])
+    if name == "trace":
+        return _page(rest)
+    if name == "doctor" and set(rest) <= {"--json"}:
+        return doctor.tell("--json" in rest)
+    if name in ("-h", "--help", "help"):
+        status = launch.call(words)
+        print(_MORE, end="")
+        return status
+    launch.become(words)
 
 
 if __name__ == "__main__":

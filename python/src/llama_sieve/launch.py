@@ -1,66 +1,65 @@
-"""Runs a program with the preload library, and llama-cpp-python in it patched."""
+"""The program llama-sieve, which the wheel brings along: how it is called from Python."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import stat
+import subprocess
 import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, NoReturn, Optional
 
-from . import _elf
-from ._library import PRELOAD
-from ._text import printable
+_HERE = Path(__file__).resolve().parent
+_SITE = _HERE / "_site"
 
-_SITE = Path(__file__).resolve().parent / "_site"
+PROGRAM = _HERE / "llama-sieve"
+
+USAGE = 2
+OWN_FAULT = 125
+"""Exit codes of the program's: for wrong arguments, and where it cannot run others."""
 
 
-def environment(before: Mapping[str, str], preload: Path = PRELOAD) -> Dict[str, str]:
-    """The environment for a program that is to sample with ours.
+def environment(before: Mapping[str, str]) -> Dict[str, str]:
+    """The environment in which a program's Python patches llama-cpp-python.
 
-    ValueError where the preload library is not there, or where its path cannot be named.
+    What a program gets besides, the preload library, llama-sieve gives it.
     """
-    if not preload.is_file():
-        raise ValueError(f"{preload} is missing: install the wheel (pip install ./python)")
-    if " " in str(preload) or ":" in str(preload):
-        raise ValueError(f"LD_PRELOAD cannot name {preload}: its path has a space or a colon")
-    after = dict(before)
-    earlier = before.get("LD_PRELOAD", "")
-    after["LD_PRELOAD"] = f"{preload}:{earlier}" if earlier else str(preload)
     path = before.get("PYTHONPATH", "")
-    after["PYTHONPATH"] = f"{_SITE}{os.pathsep}{path}" if path else str(_SITE)
-    return after
+    return {**before, "PYTHONPATH": f"{_SITE}{os.pathsep}{path}" if path else str(_SITE)}
 
 
-def out_of_reach(program: Path) -> Optional[str]:
-    """Why no preload library reaches a program; None where nothing speaks against it."""
-    try:
-        mode = program.stat().st_mode
-        elf = _elf.read(program)
-    except (OSError, _elf.NotElf):
-        # A script: its interpreter gets the environment.
-        return None
-    if mode & (stat.S_ISUID | stat.S_ISGID):
-        return "it runs with more rights than its user has, so that LD_PRELOAD does not count"
-    if elf.interpreter is None:
-        return "it is linked statically, without a dynamic linker that would load anything"
-    return None
-
-
-def run(command: List[str]) -> NoReturn:
-    """Becomes the program. SystemExit where it cannot be run."""
-    found = shutil.which(command[0])
-    if found is None:
-        raise SystemExit(f"llama-sieve: {printable(command[0])}: no such program")
-    try:
-        variables = environment(os.environ)
-    except ValueError as error:
-        raise SystemExit(f"llama-sieve: {printable(error)}") from None
-    reason = out_of_reach(Path(found))
-    if reason is not None:
-        line = f"llama-sieve: {found} gets nothing of ours: {reason}"
-        print(printable(line), file=sys.stderr)
+def become(arguments: List[str]) -> NoReturn:
+    """Becomes the program, with its exit code. SystemExit where it cannot be run."""
+    running = arguments[:1] == ["run"]
+    variables = environment(os.environ) if running else dict(os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(found, command, variables)
+    try:
+        os.execve(PROGRAM, ["llama-sieve", *arguments], variables)
+    except OSError as error:
+        _cannot_run(error, OWN_FAULT if running else USAGE)
+
+
+def call(arguments: List[str], given: Optional[str] = None) -> int:
+    """The exit code of the program, which prints where this process does, and reads a text."""
+    sys.stdout.flush()
+    try:
+        return subprocess.run([PROGRAM, *arguments], input=given, text=True).returncode
+    except OSError as error:
+        _cannot_run(error, USAGE)
+
+
+def told(arguments: List[str]) -> str:
+    """What the program prints. ValueError, with its words, where it prints nothing."""
+    try:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    except OSError as error:
+        _cannot_run(error, USAGE)
+    if not done.stdout:
+        raise ValueError(done.stderr.strip() or f"llama-sieve ended with {done.returncode}")
+    return done.stdout
+
+
+def _cannot_run(error: OSError, code: int) -> NoReturn:
+    why = f"{PROGRAM} cannot be run: {error.strerror}. The wheel has it (pip install llama-sieve)"
+    print(f"llama-sieve: {why}", file=sys.stderr)
+    raise SystemExit(code) from None
