@@ -36,12 +36,16 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod tests;
+
 use std::cmp::Ordering;
 
 use crate::algorithms::kth_largest::nearly_kth_largest;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
 use crate::kernels::online_softmax::Sums;
+use crate::simd::libm::exp_f64;
 use crate::token::{Token, TokenData, comparable};
 
 /// The unit of information.
@@ -144,6 +148,60 @@ impl Summary {
     /// Adds the summary of other logits of the same distribution.
     pub fn merge(&mut self, other: &Self) {
         self.0.merge(&other.0);
+    }
+
+    /// Returns the summary of what stays when the logits `gone` are taken out; `largest` is the
+    /// largest that stays. The sums are relative to that, so the time is that of `gone` alone.
+    ///
+    /// `None` where the difference has lost its digits: what is gone had nearly all of the
+    /// probability. A largest logit that goes does not count, since its term is exact.
+    pub(crate) fn without(
+        &self,
+        gone: impl IntoIterator<Item = f32>,
+        largest: f32,
+    ) -> Option<Self> {
+        /// The most that the largest logit may sink by.
+        const DEEPEST: f64 = 20.0;
+        /// The most of the probability that may go, as a multiple of what stays.
+        const MOST_GONE: f64 = 8.0;
+        let Sums { max, .. } = self.0;
+        let below = |logit: f32| f64::from(max) - f64::from(logit);
+        let depth = below(largest);
+        if !max.is_finite() || !(0.0..=DEEPEST).contains(&depth) {
+            return None;
+        }
+        let mut left = self.0;
+        let mut gone_mass = 0.0;
+        let mut has_max = true;
+        let unmasked = gone.into_iter().map(comparable);
+        for logit in unmasked.filter(|&logit| logit > f32::NEG_INFINITY) {
+            left.unmasked = left.unmasked.checked_sub(1)?;
+            if logit == max && has_max {
+                has_max = false;
+                continue;
+            }
+            let term = exp_f64(-below(logit));
+            gone_mass += term;
+            left.rest -= term;
+            left.spread -= below(logit) * term;
+        }
+        let own = exp_f64(-depth);
+        if !has_max {
+            left.rest -= own;
+            left.spread -= depth * own;
+        } else if depth > 0.0 {
+            return None;
+        }
+        let rest = left.rest.max(0.0);
+        if gone_mass > MOST_GONE * (own + rest) {
+            return None;
+        }
+        Some(Self(Sums {
+            max: largest,
+            rest: rest / own,
+            spread: ((left.spread - depth * rest) / own).max(0.0),
+            unmasked: left.unmasked,
+        }))
     }
 
     /// The number of logits above minus infinity.

@@ -3,6 +3,7 @@
 //! The pool keeps its form where that says for certain which candidates are left. Where it leaves
 //! that open, the array is made, as it is for whoever asks for it.
 
+use super::buffers::Edit;
 use super::{Order, Part, Pool, Source, State};
 use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
@@ -102,11 +103,18 @@ impl<'l> Pool<'l> {
         self.tokens.given.logits
     }
 
-    /// True if nothing was changed or removed yet.
-    pub fn is_untouched(&self) -> bool {
+    /// The tokens whose logits were changed, each with its logit before and after, by rising token;
+    /// `None` where more has happened than that.
+    pub fn edits(&self) -> Option<impl Iterator<Item = (Token, f32, f32)>> {
         let is_whole = matches!(self.state, State::Whole | State::Weighted(_));
         let is_given = matches!(self.tokens.given.source, Source::Given);
-        is_whole && is_given && self.tokens.buffers.changes.edits.is_empty()
+        let raw = self.tokens.raw();
+        let edits = self.tokens.buffers.changes.edits.iter();
+        let changed = move |edit: &Edit| {
+            let before = raw.at(edit.token as usize);
+            (edit.token as Token, before, edit.logit)
+        };
+        (is_whole && is_given).then(|| edits.map(changed))
     }
 }
 

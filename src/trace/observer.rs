@@ -197,10 +197,28 @@ impl Observer {
         }
     }
 
+    /// The distribution of all tokens where the logits of a few have changed, from those alone.
+    fn edited(&self, pool: &Pool<'_>) -> Option<Summary> {
+        let mut edits = pool.edits()?.peekable();
+        if edits.peek().is_none() {
+            return Some(self.raw);
+        }
+        let edits: Vec<(Token, f32, f32)> = edits.collect();
+        let is_edited = |token: Token| edits.binary_search_by_key(&token, |edit| edit.0).is_ok();
+        let mut others = self.followed.iter();
+        // The first of them that is as it was is the largest of all that are.
+        let largest = others.find(|followed| !is_edited(followed.token))?.raw;
+        let before = edits.iter().map(|&(_, before, _)| before);
+        let mut left = self.raw.without(before, largest)?;
+        let after: Vec<f32> = edits.iter().map(|&(.., after)| after).collect();
+        left.merge(&Summary::of(&after[..]));
+        Some(left)
+    }
+
     /// The distribution that is left in the pool.
     fn summary(&self, name: &str, pool: &mut Pool<'_>) -> Summary {
-        if pool.is_untouched() {
-            return self.raw;
+        if let Some(edited) = self.edited(pool) {
+            return edited;
         }
         // They choose, and leave the logits as they are.
         if matches!(name, "dist" | "greedy") {
