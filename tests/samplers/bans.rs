@@ -14,13 +14,13 @@ use vendor_llama_cpp::{Model, TestVocabulary, sys};
 use crate::support::{Array, HostSampler, Rng, fresh_rng, number_from_env, trained_model};
 
 /// A vocabulary, with the texts of its tokens as hosts show them.
-struct Vocabulary {
-    model: Model,
-    pieces: Vec<Vec<u8>>,
+pub struct Vocabulary {
+    pub model: Model,
+    pub pieces: Vec<Vec<u8>>,
 }
 
 impl Vocabulary {
-    fn new(model: Model) -> Self {
+    pub fn new(model: Model) -> Self {
         let piece = |token: i32| {
             let mut bytes = vec![0_u8; 512];
             // SAFETY: a live vocabulary, and a buffer of that length.
@@ -80,7 +80,7 @@ impl Vocabulary {
     }
 }
 
-fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSampler {
+pub fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSampler {
     let texts: Vec<CString> = texts
         .iter()
         .map(|text| CString::new(text.clone()).expect("no NUL"))
@@ -95,7 +95,7 @@ fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSample
 
 /// Letters of ASCII made alike, where a test folds case: the texts of these tests have no others
 /// that fold, but "é".
-fn folded(text: &[u8], folds: bool) -> Vec<u8> {
+pub fn folded(text: &[u8], folds: bool) -> Vec<u8> {
     if !folds {
         return text.to_vec();
     }
@@ -108,7 +108,7 @@ fn folded(text: &[u8], folds: bool) -> Vec<u8> {
 }
 
 /// Searches `text` for the longest look-back of any banned text that ends behind `from`.
-fn appears(text: &[u8], from: usize, banned: &[Vec<u8>]) -> bool {
+pub fn appears(text: &[u8], from: usize, banned: &[Vec<u8>]) -> bool {
     banned.iter().any(|banned| {
         let first = (from + 1).saturating_sub(banned.len());
         text.get(first..)

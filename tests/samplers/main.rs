@@ -1,6 +1,7 @@
 //! The drop-ins, each against llama.cpp's own: equality of everything.
 
 mod bans;
+mod bans_beside;
 mod breakers;
 mod cuts;
 mod definitions;
