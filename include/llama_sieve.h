@@ -2433,28 +2433,34 @@ int llama_sieve_bind_host(void *dl_handle);
 /*
  Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
  the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
- library, libllama_sieve_preload.so, which is loaded from the folder of this library if it is
- not in the process yet. Which samplers are ours, and the proofs for them, are as under
- LD_PRELOAD (docs/preload.md), and so are the environment variables.
+ library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows, which is loaded
+ from the folder of this library if it is not in the process yet. Which samplers are ours, and
+ the proofs for them, are as under LD_PRELOAD (docs/preload.md), and so are the environment
+ variables. On Windows the host samples itself, with samplers of ours, and not straight from the
+ logits.
 
  flags is 0. Samplers that exist stay what they are; those that are made from now on are ours.
  Libraries that are loaded later are reached by another call, which adds what is new and leaves
- the rest. Not reached are function pointers that a program has got otherwise, as by dlsym
- (Python's ctypes), or has kept from before, and a llama.cpp that is linked into the program.
- Where several llama.cpps are loaded, it is the first.
+ the rest. Not reached are function pointers that a program has got otherwise, as by dlsym or
+ GetProcAddress (Python's ctypes), or has kept from before, imports by a number instead of a
+ name, and a llama.cpp that is linked into the program. Where several llama.cpps are loaded, it
+ is the first.
 
  Returns the number of imports that this call has pointed at ours; 0 where all are already, or
  where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
- Linux with glibc or musl, on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread
- loads llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the
- kernel does not let the imports be written. After an error nothing was changed.
+ Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
+ while another thread loads llama.cpp, or attaches or detaches, for two seconds;
+ LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
+ nothing was changed.
 
  Call it from any thread, also while others sample. The first call waits while another thread is
  inside dlopen, and so does each where several libraries have a function of these names. The
  preload library stays loaded until the process ends. A forked child is attached as its parent
- was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
+ was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
+ functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
+ DT_RELA of the ELF format; of the PE format the import and the delay-load import table.
  */
 int llama_sieve_attach(uint32_t flags);
 

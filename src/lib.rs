@@ -89,7 +89,7 @@ mod write_signals;
 
 pub use llama_sieve_constraints::quoted;
 #[cfg(windows)]
-pub(crate) use llama_sieve_kernels::windows;
+pub use llama_sieve_kernels::windows;
 pub use llama_sieve_kernels::{
     algorithms, environment, host_profile, kernels, memory, per_thread, simd, token,
 };

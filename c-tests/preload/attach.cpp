@@ -3,8 +3,10 @@
 //
 //   attach MODE LIBLLAMA_SIEVE MODEL MODULE MODULE
 #include <dlfcn.h>
+#ifndef _WIN32
 #include <sys/mman.h>
 #include <sys/wait.h>
+#endif
 #include <unistd.h>
 
 #include <atomic>
@@ -81,6 +83,25 @@ struct module {
     void ** (*slot)()             = function<void **()>(library, "module_slot");
 };
 
+#ifdef _WIN32
+
+std::string origin(const llama_sampler_i * vtable) {
+    const DWORD  flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | 2;  // counts no use of it
+    const auto   apply = reinterpret_cast<const char *>(vtable->apply);
+    HMODULE      module;
+    char         path[MAX_PATH] = "";
+    if (GetModuleHandleExA(flags, apply, &module)) {
+        GetModuleFileNameA(module, path, sizeof(path));
+    }
+    return path;
+}
+
+bool is_ours(const llama_sampler_i * vtable) {
+    return origin(vtable).find("\\llama_sieve_preload.dll") != std::string::npos;
+}
+
+#else
+
 // The folder and file that the code of a sampler is in.
 std::string origin(const llama_sampler_i * vtable) {
     Dl_info info;
@@ -91,6 +112,8 @@ std::string origin(const llama_sampler_i * vtable) {
 bool is_ours(const llama_sampler_i * vtable) {
     return origin(vtable).find("/libllama_sieve_preload.so") != std::string::npos;
 }
+
+#endif
 
 bool is_ours(const llama_sampler * sampler) { return is_ours(sampler->iface); }
 
@@ -135,6 +158,19 @@ void check(const module & of, llama_context * context, int ours, const char * wh
     CHECK(expected[1] != expected[2]);
 }
 
+#ifdef _WIN32
+
+std::string access_of(const void * address) {
+    MEMORY_BASIC_INFORMATION region;
+    CHECK(VirtualQuery(address, &region, sizeof(region)) != 0);
+    // PAGE_READWRITE, and what becomes it when it is written first, PAGE_WRITECOPY.
+    return region.Protect == PAGE_READONLY     ? "r--p"
+        : (region.Protect & (4 | 8)) != 0 ? "rw-p"
+                                          : std::to_string(region.Protect);
+}
+
+#else
+
 // What may be done with the memory at an address, as the kernel writes it: "r--p".
 std::string access_of(const void * address) {
     std::FILE * maps = std::fopen("/proc/self/maps", "r");
@@ -153,6 +189,8 @@ std::string access_of(const void * address) {
     std::fclose(maps);
     return found;
 }
+
+#endif
 
 // With chains that are made before, between and after; a library that comes later; a child.
 void turns(const sieve & ours, const char * model, const char * first, const char * second) {
@@ -194,6 +232,7 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     llama_sampler * during = a.chain(77);
     CHECK(ours_of(a, during) == n_members);
     CHECK(sampled(a, during, context) == half);
+#ifndef _WIN32
     const pid_t child = fork();
     if (child == 0) {
         check(a, context, n_members, "in a child");
@@ -204,6 +243,7 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     }
     int status = 1;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
+#endif
 
     // All but those that must know samplers of ours: of llama.cpp itself, and of both libraries.
     const int gone = ours.detach();
@@ -240,12 +280,19 @@ llama_sampler * other_top_k(int32_t k) {
 
 // Points a word somewhere, as another library would.
 void point(void ** slot, void * to) {
+#ifdef _WIN32
+    DWORD before;
+    CHECK(VirtualProtect(slot, sizeof(*slot), PAGE_READWRITE, &before));
+    *slot = to;
+    CHECK(VirtualProtect(slot, sizeof(*slot), before, &before));
+#else
     const auto page  = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     void *     start = reinterpret_cast<void *>(reinterpret_cast<uintptr_t>(slot) & ~(page - 1));
     const bool opens = access_of(slot)[1] != 'w';
     CHECK(!opens || mprotect(start, page, PROT_READ | PROT_WRITE) == 0);
     *slot = to;
     CHECK(!opens || mprotect(start, page, PROT_READ) == 0);
+#endif
 }
 
 // Somebody else points a word elsewhere: after, and before this is attached to.
@@ -318,6 +365,7 @@ void threads(const sieve & ours, const char * model, const char * path) {
     check(a, context, n_members, "at last");
 }
 
+#ifndef _WIN32
 // Another thread is inside the dynamic linker, which is filling in a library's imports.
 void loading(const sieve & ours, const char * path, const char * slow) {
     const module a(path);
@@ -337,6 +385,7 @@ void loading(const sieve & ours, const char * path, const char * slow) {
     CHECK(ours.attach(0) > 0);
     CHECK(is_ours(vtable()));
 }
+#endif
 
 // Under LD_PRELOAD all is ours, and stays so.
 void preloaded(const sieve & ours, const char * model, const char * path) {
@@ -392,7 +441,9 @@ int main(int argc, char ** argv) {
         { "turns", [&] { turns(ours, model, argv[4], argv[5]); } },
         { "left", [&] { turns(ours, model, argv[4], argv[5]); } },
         { "others", [&] { others(ours, model, argv[4]); } },
+#ifndef _WIN32
         { "loading", [&] { loading(ours, argv[4], argv[5]); } },
+#endif
         { "threads", [&] { threads(ours, model, argv[4]); } },
         { "preloaded", [&] { preloaded(ours, model, argv[4]); } },
         { "alone", [&] { alone(ours, argv[4]); } },

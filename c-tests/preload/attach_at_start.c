@@ -1,5 +1,5 @@
-// Loaded before a program, attaches llama-sieve to it before it begins, and with FLIPS set lets a
-// thread detach and attach all the time. LLAMA_SIEVE names the library.
+// Loaded before a program, or linked into it, attaches llama-sieve to it before it begins, and with
+// FLIPS set lets a thread detach and attach all the time. LLAMA_SIEVE names the library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -43,7 +43,9 @@ static void * flip(void * nothing) {
 }
 
 __attribute__((constructor)) static void start(void) {
+#ifndef _WIN32
     unsetenv("LD_PRELOAD");
+#endif
     void * library = dlopen(getenv("LLAMA_SIEVE"), RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         fprintf(stderr, "%s\n", dlerror());

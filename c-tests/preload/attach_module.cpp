@@ -15,8 +15,16 @@ std::unique_ptr<opened> model;
 
 extern "C" {
 
+llama_sampler * module_chain(uint32_t seed);
+
 // Reads the model once for all, so that its end is not seen.
-void module_open(const char * path) { model = std::make_unique<opened>(path, 512); }
+void module_open(const char * path) {
+    model = std::make_unique<opened>(path, 512);
+#ifdef _WIN32
+    // Where MinGW has functions looked up at the first call, that loses floating-point arguments.
+    llama_sampler_free(module_chain(0));
+#endif
+}
 
 // A context whose last output has the logits behind a prompt.
 llama_context * module_context() {
@@ -65,6 +73,14 @@ void module_copy(llama_sampler * from, llama_sampler * to) { llama_sampler_copy(
 
 void module_free(llama_sampler * chain) { llama_sampler_free(chain); }
 
+#ifdef _WIN32
+
+extern void * __imp_llama_sampler_init_top_k;
+
+void ** module_slot() { return &__imp_llama_sampler_init_top_k; }
+
+#else
+
 void ** module_slot() {
     void ** slot;
 #ifdef __x86_64__
@@ -76,4 +92,6 @@ void ** module_slot() {
 #endif
     return slot;
 }
+
+#endif
 }

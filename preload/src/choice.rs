@@ -171,7 +171,9 @@ pub fn is_served(way: Route) -> bool {
 /// far as that is known before their chain is looked at.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
-    settings().samples()
+    // On Windows the host's own calls, by which it is watched, stay in its library.
+    !cfg!(windows)
+        && settings().samples()
         && !attach::is_over()
         && proof::may(entry)
         && served_at(way.base).is_some_and(takes_ours)

@@ -9,6 +9,7 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::mem::transmute;
+#[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{null, null_mut};
 
@@ -155,10 +156,10 @@ fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
 fn read_texts(path: &str) -> io::Result<Vec<u8>> {
     // An end of line for each text, or two.
     const MOST: u64 = (LLAMA_SIEVE_BAN_MAX_BYTES + 2 * LLAMA_SIEVE_BAN_MAX_TEXTS) as u64;
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)?;
+    let mut options = std::fs::OpenOptions::new();
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    let file = options.read(true).open(path)?;
     let about = file.metadata()?;
     if !about.is_file() {
         return Err(io::Error::other(

@@ -13,7 +13,9 @@
 //! In a process that this library was attached to, only imports that led to the first llama.cpp
 //! lead here (`slots`), and all calls go there.
 
-use std::ffi::{CStr, c_int, c_void};
+#[cfg(not(windows))]
+use std::ffi::c_int;
+use std::ffi::{CStr, c_void};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +23,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use llama_sieve::ffi::host::libraries::{
     self, Address, Library, containing, permanent, scope, with_all,
 };
-use llama_sieve::sync::{OnceLock, Section};
+use llama_sieve::sync::OnceLock;
+#[cfg(not(windows))]
+use llama_sieve::sync::Section;
+#[cfg(windows)]
+use llama_sieve::windows;
 
 use crate::callers::Functions;
 use crate::routes::{Function, Route};
@@ -55,12 +61,14 @@ pub fn attach() {
 /// True if the dynamic linker binds calls to this library before it looks at a llama.cpp, as under
 /// LD_PRELOAD.
 pub fn comes_first() -> bool {
-    with_all(|all| {
-        let stay = permanent(all);
-        let here = stay.iter().position(contains_us);
-        let before_us = here.and_then(|here| stay.get(..here));
-        before_us.is_some_and(|before| first_llama_cpp(before).is_none())
-    })
+    // On Windows each module names the library that it calls.
+    !cfg!(windows)
+        && with_all(|all| {
+            let stay = permanent(all);
+            let here = stay.iter().position(contains_us);
+            let before_us = here.and_then(|here| stay.get(..here));
+            before_us.is_some_and(|before| first_llama_cpp(before).is_none())
+        })
 }
 
 /// The function of that name that calls to this llama.cpp lead to: its own, or where that has none,
@@ -113,8 +121,11 @@ pub fn way_of(symbol: &CStr) -> Way {
 /// Returns the route that a call of `symbol` from `caller` would have taken without us, by the
 /// linker.
 pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
+    #[cfg(windows)]
+    let next: Option<Address> = None;
     // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
     // return address.
+    #[cfg(not(windows))]
     let next = NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) });
     with_all(|all| {
         let next = next.and_then(|next| Some(route(containing(all, next)?, next)));
@@ -131,6 +142,8 @@ pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
 }
 
 fn route(library: &Library<'_>, address: Address) -> Route {
+    #[cfg(windows)]
+    library.keep();
     Route {
         address,
         base: library.base(),
@@ -226,7 +239,21 @@ pub fn is_ours(address: Address) -> bool {
 /// The address behind the first call from outside this library, of those that led here: who called
 /// us.
 ///
+/// The return addresses are read by Windows, which knows the frames of all.
+#[cfg(windows)]
+pub fn caller() -> Option<Address> {
+    /// More than our own frames.
+    const MOST: usize = 62;
+    let before = |address: *mut c_void| NonNull::new(address.wrapping_byte_sub(1));
+    let mut callers = windows::return_addresses::<MOST>().filter_map(before);
+    callers.find(|&address| !is_ours(address))
+}
+
+/// The address behind the first call from outside this library, of those that led here: who called
+/// us.
+///
 /// The return address is read by the unwinder, which needs to know our own frames only.
+#[cfg(not(windows))]
 pub fn caller() -> Option<Address> {
     unsafe extern "C" {
         fn _Unwind_Backtrace(
@@ -265,6 +292,8 @@ pub fn caller() -> Option<Address> {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(not(windows))]
+
     use super::*;
 
     #[test]

@@ -18,6 +18,10 @@
 //! host throws passes through to whoever catches it. Constructors begin in assembly, and where they
 //! step aside they jump.
 //!
+//! On Windows nothing comes first: a module calls the function of the library that it names. There
+//! this library only stands in for others in a process that runs, and what samples is the host's:
+//! its own calls within its library pass nobody, so that it cannot be watched.
+//!
 //! - `settings`: the environment variables.
 //! - `attach`: standing in for others in a process that runs; `slots`: what they call through.
 //! - `constructors`: what there is to stand in for, and what must be known of a host before.
@@ -33,10 +37,13 @@
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 
 // Where the interposition is known to work; elsewhere the library is empty.
-#![cfg(all(
-    target_os = "linux",
-    any(target_env = "gnu", target_env = "musl"),
-    any(target_arch = "x86_64", target_arch = "aarch64")
+#![cfg(any(
+    all(windows, target_arch = "x86_64"),
+    all(
+        target_os = "linux",
+        any(target_env = "gnu", target_env = "musl"),
+        any(target_arch = "x86_64", target_arch = "aarch64")
+    )
 ))]
 
 /// Calls the host's function that a [`choice::Theirs`] or a [`routes::Route`] leads to, with these
@@ -74,6 +81,7 @@ mod sampling;
 mod settings;
 mod slots;
 mod stubs;
+#[cfg(not(windows))]
 mod thread_end;
 mod vocabularies;
 mod watch;
@@ -81,6 +89,7 @@ mod watch;
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
 
+use llama_sieve::ffi::certificate::layouts::Changing;
 use llama_sieve::ffi::exchange::copy_between;
 use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::host::vocabulary::llama_vocab;
@@ -143,38 +152,48 @@ constructors! {
     INFILL: llama_sampler_init_infill(vocab: *const llama_vocab) => llama_sieve_init_infill;
 }
 
+/// The numbers of the argument lists that a constructor may have.
+const LISTS: [usize; 2] = [0, 1];
+
+/// True if ours give them the built-in's meaning. Where two lists have them in different places,
+/// one of the two is not of the call.
+fn are_finite(numbers: &[f32]) -> bool {
+    numbers.iter().all(|number| number.is_finite())
+}
+
 /// Penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
 ///
 /// # Safety
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
-    let mut arguments = Arguments::of(saved);
-    // SAFETY: of what has not come, the registers are read all the same.
-    let [first, second]: [i32; 2] = unsafe { [arguments.next(), arguments.next()] };
-    // SAFETY: as above.
-    let [repeat, freq, present]: [f32; 3] =
-        unsafe { [arguments.next(), arguments.next(), arguments.next()] };
+    let registers = saved.registers();
+    let read = |list| {
+        // Of what has not come, the registers are read all the same.
+        let [first, second, ..] = registers.integers_of(Changing::Penalties, list);
+        let factors = registers.vectors_of(Changing::Penalties, list);
+        (first as i32, second as i32, factors.map(f32::from_bits))
+    };
+    let both = LISTS.map(read);
     let told = |list: Option<usize>| {
+        let [(n_vocab, last_n, _), (older_last_n, ..)] = &both;
         // Of an unknown list, the names of integers are not known.
         let mut named: Vec<Named<'_>> = match list {
-            Some(0) => vec![("n_vocab", &first), ("last_n", &second)],
-            Some(_) => vec![("last_n", &first)],
+            Some(0) => vec![("n_vocab", n_vocab), ("last_n", last_n)],
+            Some(_) => vec![("last_n", older_last_n)],
             None => Vec::new(),
         };
-        named.extend::<[Named<'_>; 3]>([
-            ("repeat", &repeat),
-            ("freq", &freq),
-            ("present", &present),
-        ]);
+        let (_, _, [repeat, freq, present]) = if list == Some(1) { &both[1] } else { &both[0] };
+        named.extend::<[Named<'_>; 3]>([("repeat", repeat), ("freq", freq), ("present", present)]);
         named
     };
     let call = Call {
         constructor: &constructors::PENALTIES,
         saved,
         arguments: &told,
-        are_finite: repeat.is_finite() && freq.is_finite() && present.is_finite(),
+        are_finite: both.iter().any(|(.., factors)| are_finite(factors)),
     };
     choose(&call, |list| {
+        let (first, second, [repeat, freq, present]) = read(list);
         let (n_vocab, last_n) = match list {
             0 => (first, second),
             _ => (0, first),
@@ -190,36 +209,47 @@ stand_in!(llama_sampler_init_penalties, penalties);
 /// # Safety
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
-    let [vocab, b, c, d, e, f] = saved.registers().integers;
-    let mut arguments = Arguments::of(saved);
-    // SAFETY: these come in registers of their own.
-    let [multiplier, base]: [f32; 2] = unsafe { [arguments.next(), arguments.next()] };
-    let [second, third, fourth] = [b as i32, c as i32, d as i32];
+    let registers = saved.registers();
+    let read = |list| {
+        let integers = registers.integers_of(Changing::Dry, list);
+        let [multiplier, base, _] = registers.vectors_of(Changing::Dry, list);
+        (integers, [multiplier, base].map(f32::from_bits))
+    };
+    let both = LISTS.map(read);
+    let small = LISTS.map(|list| both[list].0.map(|value| value as i32));
     let told = |list: Option<usize>| {
+        let [
+            [_, allowed_length, last_n, ..],
+            [_, n_ctx_train, older_length, older_last_n, ..],
+        ] = &small;
+        let [([.., n_breakers, _], _), ([.., older_n_breakers], _)] = &both;
         let mut named: Vec<Named<'_>> = match list {
             Some(0) => vec![
-                ("allowed_length", &second),
-                ("last_n", &third),
-                ("n_breakers", &e),
+                ("allowed_length", allowed_length),
+                ("last_n", last_n),
+                ("n_breakers", n_breakers),
             ],
             Some(_) => vec![
-                ("n_ctx_train", &second),
-                ("allowed_length", &third),
-                ("last_n", &fourth),
-                ("n_breakers", &f),
+                ("n_ctx_train", n_ctx_train),
+                ("allowed_length", older_length),
+                ("last_n", older_last_n),
+                ("n_breakers", older_n_breakers),
             ],
             None => Vec::new(),
         };
-        named.extend::<[Named<'_>; 2]>([("multiplier", &multiplier), ("base", &base)]);
+        let (_, [multiplier, base]) = if list == Some(1) { &both[1] } else { &both[0] };
+        named.extend::<[Named<'_>; 2]>([("multiplier", multiplier), ("base", base)]);
         named
     };
     let call = Call {
         constructor: &constructors::DRY,
         saved,
         arguments: &told,
-        are_finite: multiplier.is_finite() && base.is_finite(),
+        are_finite: both.iter().any(|(_, factors)| are_finite(factors)),
     };
     choose(&call, |list| {
+        let ([vocab, b, c, d, e, f], [multiplier, base]) = read(list);
+        let [second, third, fourth] = [b as i32, c as i32, d as i32];
         let (allowed_length, last_n, breakers, n_breakers) = match list {
             0 => (second, third, d, e),
             // There, a last_n of -1 means all of the context.

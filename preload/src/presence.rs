@@ -33,9 +33,11 @@ static DIRECT: AtomicU64 = AtomicU64::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 #[used]
-#[unsafe(link_section = ".init_array")]
+#[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
+#[cfg_attr(not(windows), unsafe(link_section = ".init_array"))]
 static AT_LOAD: extern "C" fn() = at_load;
 
+#[cfg(not(windows))]
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
@@ -74,6 +76,11 @@ extern "C" fn at_load() {
                 return;
             }
             PROCESS.store(process::id(), Ordering::Relaxed);
+            // SAFETY: this library stays until the process ends.
+            #[cfg(windows)]
+            unsafe {
+                libc::atexit(at_exit);
+            }
             // SAFETY: both are C strings that are never freed.
             let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());

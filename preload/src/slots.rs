@@ -12,6 +12,8 @@ use std::ffi::{CStr, c_void};
 use std::io;
 use std::ptr::NonNull;
 
+mod memory;
+
 use llama_sieve::errors::{
     LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_HOST,
 };
@@ -19,11 +21,11 @@ use llama_sieve::ffi::attach::NO_LIBRARY;
 use llama_sieve::ffi::failure::Failure;
 use llama_sieve::ffi::host::libraries::imports::Import;
 use llama_sieve::ffi::host::libraries::{Address, Library, permanent, scope, with_all};
-use llama_sieve::ffi::host::mappings::{self, Mapping, mappings};
 use llama_sieve::log;
 use llama_sieve::quoted::listed;
 
 use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
+use memory::Memory;
 
 /// A word that was pointed at a stand-in.
 #[derive(Debug)]
@@ -73,63 +75,10 @@ impl Slot<'_, '_> {
 
     /// Puts `to` in the place of `from`. False if it holds something else.
     fn write(&self, from: *mut c_void, to: *mut c_void, memory: &Memory) -> io::Result<bool> {
-        let Some(mapping) = memory.containing(self.import.place()) else {
-            return Ok(false);
-        };
         // SAFETY: it may be written, and both are functions of that name.
         let write = || unsafe { self.import.exchange(from, to) };
-        if mapping.is_writable {
-            return Ok(write());
-        }
-        let page = (self.import.place() & !(memory.page - 1)) as *mut c_void;
-        let protect = |access| {
-            // SAFETY: a page of a library that is loaded, of which nothing is taken that it has.
-            match unsafe { libc::mprotect(page, memory.page, access) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
-        };
-        let before = access(mapping);
-        protect(before | libc::PROT_WRITE)?;
-        let written = write();
-        protect(before)?;
-        Ok(written)
-    }
-}
-
-fn access(mapping: &Mapping) -> i32 {
-    let bit = |is: bool, bit| if is { bit } else { 0 };
-    bit(mapping.is_readable, libc::PROT_READ) | bit(mapping.is_executable, libc::PROT_EXEC)
-}
-
-/// The memory of the process.
-struct Memory {
-    all: Vec<Mapping>,
-    page: usize,
-}
-
-impl Memory {
-    fn read() -> Result<Self, Failure> {
-        let all = mappings().map_err(|error| {
-            let text = format!("/proc/self/maps cannot be read: {error}");
-            Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
-        })?;
-        // SAFETY: only asks.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-        let page = page.unwrap_or(4096);
-        Ok(Self { all, page })
-    }
-
-    fn containing(&self, address: usize) -> Option<&Mapping> {
-        mappings::containing(&self.all, address)
-    }
-
-    /// True if the dynamic linker is done with the library. What it makes read-only is writable
-    /// until then, and must not be made read-only by anybody else.
-    fn is_loaded(&self, library: &Library<'_>) -> bool {
-        let sealed = library.sealed(self.page);
-        let is_sealed = |mapping: &Mapping| !mapping.is_writable;
-        sealed.is_none_or(|sealed| self.containing(sealed.start).is_some_and(is_sealed))
+        let written = memory.while_writable(self.import.place(), write)?;
+        Ok(written.unwrap_or(false))
     }
 }
 
@@ -165,6 +114,13 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
 struct Global(Vec<Address>);
 
 impl Global {
+    /// On Windows nothing is loaded for all to see.
+    #[cfg(windows)]
+    fn ask() -> Self {
+        Self(Vec::new())
+    }
+
+    #[cfg(not(windows))]
     fn ask() -> Self {
         let mut names = Vec::new();
         with_all(|all| {

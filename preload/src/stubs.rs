@@ -2,11 +2,15 @@
 //! asks, and either returns a sampler or jumps to the host's function with everything as it came.
 //! So a call is passed on whole, whatever its argument list is.
 //!
-//! It keeps the registers of arguments that the conventions of C have (System V x86-64, AAPCS64),
-//! and with them where the stacked arguments and the return address lie. Frames are described for
-//! the unwinder, since what the host throws while it is asked passes through.
+//! It keeps the registers of arguments that the conventions of C have (System V x86-64, AAPCS64,
+//! Windows x86-64), and with them where the stacked arguments and the return address lie. Frames
+//! are described for the unwinder, since what the host throws while it is asked passes through.
+//!
+//! On Windows all arguments are counted together: the first four have a register, which one depends
+//! on what they are, and behind the return address comes room for these four before the others.
 
 use std::ffi::c_void;
+#[cfg(not(windows))]
 use std::mem::transmute;
 
 use llama_sieve::ffi::certificate::layouts::{Registers, confirmed};
@@ -14,13 +18,25 @@ use llama_sieve::ffi::host::libraries::Address;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 
 /// The number of integer arguments in registers.
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(windows)))]
 pub const INTEGERS: usize = 6;
 #[cfg(target_arch = "aarch64")]
 pub const INTEGERS: usize = 8;
+#[cfg(windows)]
+pub const INTEGERS: usize = 4;
 
 /// The number of floating-point arguments in registers.
+#[cfg(not(windows))]
 pub const VECTORS: usize = 8;
+#[cfg(windows)]
+pub const VECTORS: usize = 4;
+
+/// The number of words that are kept besides. x86-64: rax, and twice nothing; on Windows nothing.
+/// AArch64: x8, nothing, and x29.
+const OTHERS: usize = if cfg!(windows) { 1 } else { 3 };
+
+/// The number of words between the return address and the stacked arguments.
+const ROOM: usize = if cfg!(windows) { 4 } else { 0 };
 
 /// The number of stack words that are copied where the host is called and not jumped to.
 const STACKED: usize = 16;
@@ -31,9 +47,9 @@ const STACKED: usize = 16;
 pub struct Saved {
     vectors: [[u64; 2]; VECTORS],
     integers: [usize; INTEGERS],
-    /// x86-64: rax, and twice nothing. AArch64: x8, nothing, and x29.
-    _others: [usize; 3],
+    _others: [usize; OTHERS],
     return_address: usize,
+    _room: [usize; ROOM],
     /// The first of the arguments that have no register.
     stacked: [usize; 0],
 }
@@ -70,7 +86,22 @@ impl Saved {
         Address::new(self.return_address.wrapping_sub(1) as *mut c_void)
     }
 
+    /// The registers of arguments that a constructor's known lists are read from, and the stack.
+    #[cfg(windows)]
+    pub fn registers(&self) -> Registers {
+        let stack = self.stack();
+        let stack = stack.iter().copied();
+        let mut integers = self.integers.into_iter().chain(stack.clone());
+        let vectors = self.vectors.map(|[low, _]| low as usize);
+        let mut vectors = vectors.into_iter().chain(stack);
+        Registers {
+            integers: std::array::from_fn(|_| integers.next().unwrap_or(0)),
+            vectors: std::array::from_fn(|_| vectors.next().unwrap_or(0) as u32),
+        }
+    }
+
     /// The registers of arguments that a constructor's known lists are read from.
+    #[cfg(not(windows))]
     pub fn registers(&self) -> Registers {
         let mut integers = [0; 6];
         for (to, from) in integers.iter_mut().zip(self.integers) {
@@ -86,6 +117,18 @@ impl Saved {
     ///
     /// # Safety
     /// `host` is the function that the call was meant for.
+    #[cfg(windows)]
+    pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
+        // SAFETY: the caller guarantees the function, which is given what the program has called it
+        // with.
+        unsafe { llama_sieve_preload_pass_on(host.as_ptr(), self, &self.stack()) }
+    }
+
+    /// Calls the host's function with all registers and the first words of the stack as they came.
+    ///
+    /// # Safety
+    /// `host` is the function that the call was meant for.
+    #[cfg(not(windows))]
     pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
         let stack = self.stack();
         /// Integers, vectors, and what is then left for the stack: in both conventions each kind
@@ -144,6 +187,13 @@ pub struct Arguments<'a> {
     stacked: usize,
 }
 
+/// The kind of registers that an argument may come in.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Integer,
+    Vector,
+}
+
 /// A type that may stand in an argument list.
 pub trait Argument {
     /// # Safety
@@ -170,12 +220,25 @@ impl<'a> Arguments<'a> {
         unsafe { T::next(self) }
     }
 
+    /// The word of the next argument, which is of this kind.
+    ///
     /// # Safety
-    /// The call has one more integer or pointer.
-    unsafe fn integer(&mut self) -> usize {
-        let register = self.saved.integers.get(self.integers);
-        self.integers += 1;
-        register.copied().unwrap_or_else(|| {
+    /// The call has one more, of this kind.
+    unsafe fn word(&mut self, kind: Kind) -> usize {
+        let register = match kind {
+            Kind::Integer => self.saved.integers.get(self.integers).copied(),
+            Kind::Vector => {
+                let register = self.saved.vectors.get(self.vectors);
+                register.map(|&[low, _]| low as usize)
+            }
+        };
+        if cfg!(windows) || matches!(kind, Kind::Integer) {
+            self.integers += 1;
+        }
+        if cfg!(windows) || matches!(kind, Kind::Vector) {
+            self.vectors += 1;
+        }
+        register.unwrap_or_else(|| {
             let place = self.stacked;
             self.stacked += 1;
             // SAFETY: the caller guarantees that there is one more.
@@ -190,7 +253,7 @@ macro_rules! integers {
             unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
                 // SAFETY: the caller guarantees the argument. Of a small one the upper bits are
                 // anything.
-                unsafe { arguments.integer() as Self }
+                unsafe { arguments.word(Kind::Integer) as Self }
             }
         }
     )*};
@@ -200,23 +263,21 @@ integers!(i32 u32 usize);
 impl<T> Argument for *const T {
     unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
         // SAFETY: the caller guarantees the argument.
-        unsafe { arguments.integer() as Self }
+        unsafe { arguments.word(Kind::Integer) as Self }
     }
 }
 
 impl<T> Argument for *mut T {
     unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
         // SAFETY: the caller guarantees the argument.
-        unsafe { arguments.integer() as Self }
+        unsafe { arguments.word(Kind::Integer) as Self }
     }
 }
 
 impl Argument for f32 {
     unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
-        let register = arguments.saved.vectors.get(arguments.vectors);
-        arguments.vectors += 1;
-        // No list has more of them than there are registers.
-        Self::from_bits(register.map_or(0, |&[low, _]| low as u32))
+        // SAFETY: the caller guarantees the argument.
+        Self::from_bits(unsafe { arguments.word(Kind::Vector) } as u32)
     }
 }
 
@@ -231,15 +292,15 @@ macro_rules! stand_in {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $symbol() -> *mut llama_sampler {
-            $crate::stubs::beginning!($decide)
+            $crate::stubs::beginning!($symbol, $decide)
         }
     };
 }
 pub(crate) use stand_in;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(windows)))]
 macro_rules! beginning {
-    ($decide:path) => {
+    ($symbol:ident, $decide:path) => {
         std::arch::naked_asm!(
             ".cfi_startproc",
             // A whole number of times 16, with the return address.
@@ -294,9 +355,92 @@ macro_rules! beginning {
     };
 }
 
+#[cfg(windows)]
+macro_rules! beginning {
+    ($symbol:ident, $decide:path) => {
+        std::arch::naked_asm!(
+            concat!(".seh_proc ", stringify!($symbol)),
+            // A whole number of times 16, with the return address: room for a call, the answer, and
+            // what is kept.
+            "sub rsp, 152",
+            ".seh_stackalloc 152",
+            ".seh_endprologue",
+            "movaps [rsp + 48], xmm0",
+            "movaps [rsp + 64], xmm1",
+            "movaps [rsp + 80], xmm2",
+            "movaps [rsp + 96], xmm3",
+            "mov [rsp + 112], rcx",
+            "mov [rsp + 120], rdx",
+            "mov [rsp + 128], r8",
+            "mov [rsp + 136], r9",
+            "lea rcx, [rsp + 32]",
+            "lea rdx, [rsp + 48]",
+            "call {decide}",
+            "mov rax, [rsp + 32]",
+            "mov r11, [rsp + 40]",
+            "test r11, r11",
+            "jne 2f",
+            "add rsp, 152",
+            "ret",
+            "2:",
+            "movaps xmm0, [rsp + 48]",
+            "movaps xmm1, [rsp + 64]",
+            "movaps xmm2, [rsp + 80]",
+            "movaps xmm3, [rsp + 96]",
+            "mov rcx, [rsp + 112]",
+            "mov rdx, [rsp + 120]",
+            "mov r8, [rsp + 128]",
+            "mov r9, [rsp + 136]",
+            "add rsp, 152",
+            "jmp r11",
+            ".seh_endproc",
+            decide = sym $decide,
+        )
+    };
+}
+
+/// Calls `host` with the registers of `saved`, and so many words of the stack.
+///
+/// # Safety
+/// `host` is the function that `saved` is a call of.
+#[cfg(windows)]
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn llama_sieve_preload_pass_on(
+    host: *mut c_void,
+    saved: &Saved,
+    stack: &[usize; STACKED],
+) -> *mut llama_sampler {
+    std::arch::naked_asm!(
+        ".seh_proc llama_sieve_preload_pass_on",
+        // Room for four arguments, for the others, and for a whole number of times 16.
+        "sub rsp, 168",
+        ".seh_stackalloc 168",
+        ".seh_endprologue",
+        "mov r10, rdx",
+        "mov r11, rcx",
+        ".irp at, 0, 8, 16, 24, 32, 40, 48, 56, 64, 72, 80, 88, 96, 104, 112, 120",
+        "mov rax, [r8 + \\at]",
+        "mov [rsp + 32 + \\at], rax",
+        ".endr",
+        "movaps xmm0, [r10]",
+        "movaps xmm1, [r10 + 16]",
+        "movaps xmm2, [r10 + 32]",
+        "movaps xmm3, [r10 + 48]",
+        "mov rcx, [r10 + 64]",
+        "mov rdx, [r10 + 72]",
+        "mov r8, [r10 + 80]",
+        "mov r9, [r10 + 88]",
+        "call r11",
+        "add rsp, 168",
+        "ret",
+        ".seh_endproc",
+    )
+}
+
 #[cfg(target_arch = "aarch64")]
 macro_rules! beginning {
-    ($decide:path) => {
+    ($symbol:ident, $decide:path) => {
         std::arch::naked_asm!(
             ".cfi_startproc",
             "sub sp, sp, #224",
@@ -351,8 +495,13 @@ pub(crate) use beginning;
 
 /// Checks that the fields lie where the assembly has them.
 const _: () = {
+    #[cfg(not(windows))]
     assert!(std::mem::offset_of!(Saved, integers) == 128);
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(windows)]
+    assert!(std::mem::offset_of!(Saved, integers) == 64);
+    #[cfg(windows)]
+    assert!(std::mem::offset_of!(Saved, return_address) == 104);
+    #[cfg(all(target_arch = "x86_64", not(windows)))]
     assert!(std::mem::offset_of!(Saved, return_address) == 200);
     #[cfg(target_arch = "aarch64")]
     assert!(std::mem::offset_of!(Saved, return_address) == 216);

@@ -8,38 +8,47 @@ use std::ffi::c_int;
 use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, answer};
 
-#[cfg(all(
-    target_os = "linux",
-    any(target_env = "gnu", target_env = "musl"),
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri)
+#[cfg(any(
+    all(windows, target_arch = "x86_64"),
+    all(
+        target_os = "linux",
+        any(target_env = "gnu", target_env = "musl"),
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(miri)
+    )
 ))]
 pub use door::NO_LIBRARY;
 
 /// Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
 /// the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
-/// library, `libllama_sieve_preload.so`, which is loaded from the folder of this library if it is
-/// not in the process yet. Which samplers are ours, and the proofs for them, are as under
-/// LD_PRELOAD (docs/preload.md), and so are the environment variables.
+/// library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows, which is loaded
+/// from the folder of this library if it is not in the process yet. Which samplers are ours, and
+/// the proofs for them, are as under LD_PRELOAD (docs/preload.md), and so are the environment
+/// variables. On Windows the host samples itself, with samplers of ours, and not straight from the
+/// logits.
 ///
 /// `flags` is 0. Samplers that exist stay what they are; those that are made from now on are ours.
 /// Libraries that are loaded later are reached by another call, which adds what is new and leaves
-/// the rest. Not reached are function pointers that a program has got otherwise, as by dlsym
-/// (Python's ctypes), or has kept from before, and a llama.cpp that is linked into the program.
-/// Where several llama.cpps are loaded, it is the first.
+/// the rest. Not reached are function pointers that a program has got otherwise, as by dlsym or
+/// GetProcAddress (Python's ctypes), or has kept from before, imports by a number instead of a
+/// name, and a llama.cpp that is linked into the program. Where several llama.cpps are loaded, it
+/// is the first.
 ///
 /// Returns the number of imports that this call has pointed at ours; 0 where all are already, or
 /// where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
-/// Linux with glibc or musl, on x86-64 and aarch64; LLAMA_SIEVE_ERROR_BUSY while another thread
-/// loads llama.cpp, or attaches or detaches, for two seconds; LLAMA_SIEVE_ERROR_INTERNAL if the
-/// kernel does not let the imports be written. After an error nothing was changed.
+/// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
+/// while another thread loads llama.cpp, or attaches or detaches, for two seconds;
+/// LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
+/// nothing was changed.
 ///
 /// Call it from any thread, also while others sample. The first call waits while another thread is
 /// inside dlopen, and so does each where several libraries have a function of these names. The
 /// preload library stays loaded until the process ends. A forked child is attached as its parent
-/// was. Source: the tables DT_JMPREL and DT_RELA of the ELF format.
+/// was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
+/// functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
+/// DT_RELA of the ELF format; of the PE format the import and the delay-load import table.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     answer("llama_sieve_attach", || {
@@ -68,23 +77,25 @@ pub extern "C" fn llama_sieve_detach() -> c_int {
     answer("llama_sieve_detach", door::detach)
 }
 
-#[cfg(all(
-    target_os = "linux",
-    any(target_env = "gnu", target_env = "musl"),
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri)
+#[cfg(any(
+    all(windows, target_arch = "x86_64"),
+    all(
+        target_os = "linux",
+        any(target_env = "gnu", target_env = "musl"),
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(miri)
+    )
 ))]
 mod door {
-    use std::ffi::{CStr, CString, c_char, c_int, c_void};
+    use std::ffi::{CStr, c_char, c_int, c_void};
     use std::mem::transmute;
     use std::path::{Path, PathBuf};
-    use std::ptr::{NonNull, null};
+    use std::ptr::null;
 
     use crate::errors::{LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NOT_FOUND};
     use crate::ffi::failure::Failure;
     use crate::ffi::host::libraries::{Address, Library, with_all};
     use crate::ffi::host::linker::symbol_of;
-    use crate::ffi::host::mappings::{containing, mappings};
     use crate::last_error;
     use crate::quoted::escaped;
 
@@ -94,7 +105,11 @@ mod door {
         is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
 
     /// The preload library's file, and what it exports for this one.
-    const FILE: &str = "libllama_sieve_preload.so";
+    const FILE: &str = if cfg!(windows) {
+        "llama_sieve_preload.dll"
+    } else {
+        "libllama_sieve_preload.so"
+    };
     const ATTACH: &CStr = c"llama_sieve_preload_attach";
     const DETACH: &CStr = c"llama_sieve_preload_detach";
 
@@ -145,16 +160,10 @@ mod door {
         Err(Failure::new(code, text.to_string_lossy()))
     }
 
-    /// The path of the preload library in the folder of this one. By the kernel's list: what the
-    /// dynamic linker knows may be relative to a folder that the process has left.
+    /// The path of the preload library in the folder of this one.
     fn beside() -> Result<PathBuf, Failure> {
-        static HERE: u8 = 0;
-        let all = mappings().map_err(|error| {
-            let text = format!("/proc/self/maps cannot be read: {error}");
-            Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
-        })?;
-        let here = containing(&all, (&raw const HERE).addr());
-        let folder = here.and_then(|here| Path::new(&here.file).parent());
+        let here = system::own_path()?;
+        let folder = here.as_deref().and_then(Path::parent);
         let folder = folder.filter(|folder| folder.is_absolute());
         folder.map(|folder| folder.join(FILE)).ok_or_else(|| {
             let text = format!("the folder of this library, where {FILE} should be, is not known");
@@ -173,27 +182,81 @@ mod door {
             );
             Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text)
         };
-        let name = CString::new(path.as_os_str().as_encoded_bytes());
-        let name = name.map_err(|_| not_found("its path has a NUL"))?;
-        const MODE: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-        // SAFETY: our own library, whose constructor reads the environment.
-        let handle = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), MODE) });
+        let handle = system::loaded(path).map_err(|why: String| not_found(&why))?;
         // SAFETY: a handle that is never closed.
-        let found = handle.and_then(|handle| unsafe { symbol_of(handle.as_ptr(), ATTACH) });
-        found.ok_or_else(|| {
-            // SAFETY: NULL, or a C string until this thread's next question to the linker.
-            let why = NonNull::new(unsafe { libc::dlerror() })
-                .map(|why| unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy());
-            not_found(&why.unwrap_or_default())
+        unsafe { symbol_of(handle.as_ptr(), ATTACH) }.ok_or_else(|| {
+            let name = ATTACH.to_string_lossy();
+            not_found(&format!("it is another library, without {name}"))
         })
+    }
+
+    /// A byte in this library, for its address.
+    static HERE: u8 = 0;
+
+    #[cfg(not(windows))]
+    mod system {
+        use std::ffi::{CStr, CString, c_int};
+        use std::path::{Path, PathBuf};
+        use std::ptr::NonNull;
+
+        use super::{Address, Failure, HERE, LLAMA_SIEVE_ERROR_INTERNAL};
+        use crate::ffi::host::mappings::{containing, mappings};
+
+        /// The path of this library. By the kernel's list: what the dynamic linker knows may be
+        /// relative to a folder that the process has left.
+        pub(super) fn own_path() -> Result<Option<PathBuf>, Failure> {
+            let all = mappings().map_err(|error| {
+                let text = format!("/proc/self/maps cannot be read: {error}");
+                Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
+            })?;
+            let here = containing(&all, (&raw const HERE).addr());
+            Ok(here.map(|here| PathBuf::from(&here.file)))
+        }
+
+        /// The library of that path, which stays; or why it cannot be loaded.
+        pub(super) fn loaded(path: &Path) -> Result<Address, String> {
+            let name = CString::new(path.as_os_str().as_encoded_bytes());
+            let name = name.map_err(|_| "its path has a NUL".to_owned())?;
+            const MODE: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
+            // SAFETY: our own library, whose constructor reads the environment.
+            let handle = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), MODE) });
+            handle.ok_or_else(|| {
+                // SAFETY: NULL, or a C string until this thread's next question to the linker.
+                let why = NonNull::new(unsafe { libc::dlerror() })
+                    .map(|why| unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy());
+                why.unwrap_or_default().into_owned()
+            })
+        }
+    }
+
+    #[cfg(windows)]
+    mod system {
+        use std::path::{Path, PathBuf};
+        use std::ptr::NonNull;
+
+        use super::{Address, Failure, HERE};
+        use crate::windows::{load, path, pinned};
+
+        /// The path of this library.
+        pub(super) fn own_path() -> Result<Option<PathBuf>, Failure> {
+            Ok(pinned(NonNull::from(&HERE).cast()).and_then(path))
+        }
+
+        /// The library of that path, which stays; or why it cannot be loaded.
+        pub(super) fn loaded(path: &Path) -> Result<Address, String> {
+            load(path).map_err(|error| error.to_string())
+        }
     }
 }
 
-#[cfg(not(all(
-    target_os = "linux",
-    any(target_env = "gnu", target_env = "musl"),
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-    not(miri)
+#[cfg(not(any(
+    all(windows, target_arch = "x86_64"),
+    all(
+        target_os = "linux",
+        any(target_env = "gnu", target_env = "musl"),
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(miri)
+    )
 )))]
 mod door {
     use std::ffi::c_int;
@@ -203,7 +266,7 @@ mod door {
 
     pub(super) fn attach() -> Result<c_int, Failure> {
         let text = "not supported on this system, but on Linux with glibc or musl, on x86-64 and \
-            aarch64";
+            aarch64, and on Windows on x86-64";
         Err(Failure::new(LLAMA_SIEVE_ERROR_NOT_FOUND, text))
     }
 

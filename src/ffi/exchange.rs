@@ -6,6 +6,7 @@
 use std::ffi::CStr;
 use std::ptr;
 
+use crate::ffi::chain::host::Chains;
 use crate::ffi::guard::guard;
 use crate::ffi::host::Host;
 use crate::ffi::host::built_ins::{Recipe, free_of};
@@ -41,6 +42,10 @@ pub unsafe fn copy_between(
     // SAFETY: the caller guarantees the samplers.
     let differ = || unsafe { (*src).iface != (*dst).iface };
     if src.is_null() || dst.is_null() || !differ() {
+        if cfg!(windows) && !src.is_null() && !dst.is_null() {
+            // SAFETY: as above.
+            unsafe { liken_members(src, dst) };
+        }
         // SAFETY: as above.
         return unsafe { copy(src, dst) };
     }
@@ -86,6 +91,31 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
             ptr::swap(dst, made);
         }
         recipe.free(made);
+    }
+}
+
+/// Makes the members of `dst` clones of those of `src` where only one of the two is ours, if both
+/// are chains: for a host that copies members itself, by calls which nobody else sees.
+///
+/// # Safety
+/// `src` and `dst` are live samplers of the bound host.
+unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
+    let Ok(chains) = Chains::of_host("copy") else {
+        return;
+    };
+    // SAFETY: the caller guarantees the samplers, and members live as long as their chain.
+    unsafe {
+        let (Some(from), Some(to)) = (chains.members(src), chains.members(dst)) else {
+            return;
+        };
+        for (from, to) in from.zip(to) {
+            match (*from).iface == (*to).iface {
+                true => liken_members(from, to),
+                false => {
+                    become_clone_of(from, to);
+                }
+            }
+        }
     }
 }
 

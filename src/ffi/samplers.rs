@@ -90,7 +90,7 @@ pub(super) static REPLACEABLE: [&Vtable; 9] = [
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
     // SAFETY: not NULL, and the caller guarantees the sampler.
     !smpl.is_null() && unsafe { DISABLED.is_of(smpl) }
@@ -100,7 +100,7 @@ pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(super) unsafe fn begin_breakers(smpl: *mut llama_sampler, most: usize) -> Vec<Token> {
     // SAFETY: not NULL, and the caller guarantees the sampler.
     if smpl.is_null() || !unsafe { DRY.is_of(smpl) } {

@@ -137,7 +137,7 @@ impl Dry {
     }
 
     /// Tokens that are breakers, or begin some: all, or so many of them.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
         self.breakers.beginnings(most)
     }

@@ -299,7 +299,7 @@ impl Left {
     }
 
     /// All of so many candidates, as they were.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn all(size: usize) -> Self {
         Self {
             size,

@@ -16,7 +16,7 @@ mod arrays;
 mod codes;
 mod compare;
 mod kinds;
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub mod layouts;
 
 use std::ffi::{c_char, c_int};

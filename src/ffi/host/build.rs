@@ -60,11 +60,11 @@ pub fn named() -> Option<u32> {
 
 impl Build {
     /// A build with the newest list of every constructor.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
 
     /// A build with the older list of those that have two.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
 
     /// The build of `host`, or why it is not known. `named` is what the user says.

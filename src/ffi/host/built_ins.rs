@@ -26,7 +26,7 @@ pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
 
 /// Keeps it, for built-ins that are made in the place of ours.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(in crate::ffi) fn penalties_take_n_vocab(host: Host, take: bool) {
     PENALTIES_TAKE_N_VOCAB.keep(host, take);
 }

@@ -18,16 +18,30 @@
 
 pub mod build;
 pub mod built_ins;
+#[cfg(any(
+    all(windows, target_pointer_width = "64"),
+    all(
+        target_os = "linux",
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        not(miri)
+    )
+))]
+mod import;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub mod libraries;
 pub(in crate::ffi) mod linker;
 pub mod llama_h;
 #[cfg(all(target_os = "linux", not(miri)))]
 pub mod mappings;
+#[cfg(all(windows, target_pointer_width = "64"))]
+pub mod modules;
 pub(super) mod per_host;
 pub mod profile;
 mod search;
 pub mod vocabulary;
+
+#[cfg(all(windows, target_pointer_width = "64"))]
+pub use modules as libraries;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, null_mut};

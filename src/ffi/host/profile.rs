@@ -242,7 +242,7 @@ pub fn settle_by_itself() -> Option<Vec<&'static str>> {
 
 /// Returns the profile of clang where it may be that as well as gcc's, which penalties alone tell
 /// apart.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn perhaps_clangs() -> Option<HostProfile> {
     let host = Host::bound().filter(|host| host.asks_profile(true))?;
     let profile = HostProfile::current();
@@ -253,7 +253,7 @@ pub fn perhaps_clangs() -> Option<HostProfile> {
 }
 
 /// Makes it the profile of the host that was bound last, as its penalties have shown.
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn keep(profile: HostProfile) {
     if let Some(host) = Host::bound() {
         host.keep_profile(profile, true);

@@ -77,7 +77,7 @@ impl Breakers {
 
     /// Tokens that are breakers, or begin some: all, or so many of them, from the smallest to the
     /// largest.
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
         let mut heads: Vec<Token> = self.heads.keys().copied().collect();
         heads.sort_unstable();

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
 
 use super::confirmed::{read, text};
-use super::{Changing, Registers};
+use super::{Changing, INTEGER, Registers, VECTOR};
 use crate::ffi::given::LLAMA_SIEVE_DRY_MAX_BREAKERS;
 use crate::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use crate::ffi::samplers::*;
@@ -59,8 +59,8 @@ impl Arguments {
         registers: &Registers,
         is_vocabulary: &dyn Fn(usize) -> bool,
     ) -> Result<Self, Unread> {
-        let [a, b, c, d, e, f] = registers.integers;
-        let [x, y, z, ..] = registers.vectors;
+        let [a, b, c, d, e, f] = registers.integers_of(kind, layout);
+        let [x, y, z] = registers.vectors_of(kind, layout);
         match (kind, layout) {
             (Changing::Penalties, 0) => Ok(Self::Penalties {
                 n_vocab: a as i32,
@@ -100,6 +100,16 @@ impl Arguments {
                 true => Ok(Self::Infill { vocab: a }),
                 false => Err(Unread::Unknown),
             },
+        }
+    }
+
+    /// The constructor that takes them.
+    fn kind(&self) -> Changing {
+        match self {
+            Self::Penalties { .. } => Changing::Penalties,
+            Self::Dry { .. } => Changing::Dry,
+            Self::LogitBias { .. } => Changing::LogitBias,
+            Self::Infill { .. } => Changing::Infill,
         }
     }
 
@@ -164,8 +174,9 @@ impl Arguments {
     /// Returns the arguments that the call shows to come from their own registers, as bits: of all
     /// registers of the kind, no other holds the same, and what it does is not nothing.
     pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
-        let integer = |place| registers.is_only_integer(place);
-        let vector = |place| registers.is_only_vector(place);
+        let kind = self.kind();
+        let integer = |number| registers.is_only_integer(kind.place(layout, INTEGER, number));
+        let vector = |number| registers.is_only_vector(kind.place(layout, VECTOR, number));
         let does_something = |bits: u32, nothing: f32| {
             let distance = (f32::from_bits(bits) - nothing).abs();
             (1e-3..1e3).contains(&distance)

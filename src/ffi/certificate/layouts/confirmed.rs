@@ -4,14 +4,16 @@
 //! of signals before it looks at what is to be done with them, and that is nothing there is. So
 //! nothing changes, and the error tells whether the set could be read. Calls that are made for
 //! reading memory, such as `process_vm_readv`, end a process whose filter of system calls lacks
-//! them.
+//! them. Windows is asked for the bytes themselves.
 
+#[cfg(not(windows))]
 use std::ptr::null_mut;
 
 /// Smaller than any page, and a divisor of every page's size.
 const PIECE: usize = 4096;
 
 /// True if the kernel can read a set of signals at `address`.
+#[cfg(not(windows))]
 fn can_be_read(address: usize) -> bool {
     const NOTHING: libc::c_int = libc::c_int::MAX;
     const BYTES: usize = size_of::<u64>();
@@ -28,6 +30,12 @@ fn can_be_read(address: usize) -> bool {
     };
     let error = std::io::Error::last_os_error().raw_os_error();
     code != 0 && error == Some(libc::EINVAL)
+}
+
+/// True if a number can be read at `address`.
+#[cfg(windows)]
+fn can_be_read(address: usize) -> bool {
+    crate::windows::read(address, &mut [0; size_of::<u64>()])
 }
 
 /// Hands on the bytes at `address`, at most `most`, one by one, until `take` wants no more. False
@@ -80,6 +88,8 @@ pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    #![cfg(not(windows))]
+
     use super::*;
 
     /// Two pages, of which the second cannot be read.

@@ -39,29 +39,66 @@ use crate::sync::{Mutex, MutexGuard};
 use arguments::{Arguments, Unread};
 use battery::{Battery, Outcome};
 
-/// The registers in which the known lists have their arguments.
+/// The arguments of a call as they came, of which a list says what each is.
+///
+/// On Windows each argument takes the next of the first places, whatever it is, and there are as
+/// many registers of integers as of floating-point numbers; elsewhere each kind takes its registers
+/// in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// The registers of integers and pointers, in order.
-    pub integers: [usize; 6],
-    /// The lower halves of those of floating-point numbers.
+    /// The registers of integers and pointers, in order; on Windows, behind them the stack.
+    pub integers: [usize; INTEGERS],
+    /// The lower halves of those of floating-point numbers, likewise.
     pub vectors: [u32; 8],
 }
 
+/// The number of places in which integers are looked for.
+pub const INTEGERS: usize = if cfg!(windows) { 8 } else { 6 };
+
 impl Registers {
-    /// True if no other register of integers has the same lower half.
-    fn is_only_integer(&self, place: usize) -> bool {
+    /// Returns the integers that a call with this list has, in order.
+    pub fn integers_of(&self, kind: Changing, list: usize) -> [usize; 6] {
+        std::array::from_fn(|number| {
+            let place = kind.place(list, INTEGER, number);
+            place
+                .and_then(|place| self.integers.get(place).copied())
+                .unwrap_or(0)
+        })
+    }
+
+    /// Returns the bits of its floating-point numbers.
+    pub fn vectors_of(&self, kind: Changing, list: usize) -> [u32; 3] {
+        std::array::from_fn(|number| {
+            let place = kind.place(list, VECTOR, number);
+            place
+                .and_then(|place| self.vectors.get(place).copied())
+                .unwrap_or(0)
+        })
+    }
+
+    /// True if no other place of integers holds the same lower half.
+    fn is_only_integer(&self, place: Option<usize>) -> bool {
         is_only(&self.integers.map(|value| value as u32), place)
     }
 
-    fn is_only_vector(&self, place: usize) -> bool {
+    fn is_only_vector(&self, place: Option<usize>) -> bool {
         is_only(&self.vectors, place)
     }
 }
 
-fn is_only(all: &[u32], place: usize) -> bool {
-    let value = all.get(place);
+fn is_only(all: &[u32], place: Option<usize>) -> bool {
+    let value = place.and_then(|place| all.get(place));
     value.is_some_and(|value| all.iter().filter(|&other| other == value).count() == 1)
+}
+
+/// Kinds of arguments: integers and pointers, and floating-point numbers.
+const INTEGER: u8 = b'i';
+const VECTOR: u8 = b'f';
+
+/// The place of the argument of that kind and number, where all kinds are counted together.
+fn place_among_all(list: &[u8], kind: u8, number: usize) -> Option<usize> {
+    let mut of_kind = (0..).zip(list).filter(|(_, other)| **other == kind);
+    of_kind.nth(number).map(|(place, _)| place)
 }
 
 /// The constructors whose lists are not taken for granted.
@@ -88,6 +125,26 @@ impl Changing {
         match self {
             Self::Penalties | Self::Dry => 0b11,
             Self::LogitBias | Self::Infill => 0b1,
+        }
+    }
+
+    /// The arguments of this list, each by what it is.
+    const fn arguments(self, list: usize) -> &'static [u8] {
+        match (self, list) {
+            (Self::Penalties, 0) => b"iifff",
+            (Self::Penalties, _) => b"ifff",
+            (Self::Dry, 0) => b"iffiiii",
+            (Self::Dry, _) => b"iiffiiii",
+            (Self::LogitBias, _) => b"iii",
+            (Self::Infill, _) => b"i",
+        }
+    }
+
+    /// The place of this list's argument of that kind and number.
+    fn place(self, list: usize, kind: u8, number: usize) -> Option<usize> {
+        match cfg!(windows) {
+            true => place_among_all(self.arguments(list), kind, number),
+            false => Some(number),
         }
     }
 

@@ -250,3 +250,25 @@ fn a_window_that_is_too_long_shows_nothing() {
         (Settled::Open, Some(0))
     );
 }
+
+/// Windows counts all arguments together: of the oldest DRY, say, (vocab, n_ctx_train, multiplier,
+/// base, allowed_length, last_n, breakers, n_breakers).
+#[test]
+fn arguments_have_places_of_their_own_where_all_are_counted_together() {
+    let places = |kind: Changing, list, of| -> Vec<usize> {
+        let all = 0..8;
+        all.filter_map(|n| place_among_all(kind.arguments(list), of, n))
+            .collect()
+    };
+    for (kind, list, integers, vectors) in [
+        (Changing::Penalties, 0, &[0, 1][..], &[2, 3, 4][..]),
+        (Changing::Penalties, 1, &[0][..], &[1, 2, 3][..]),
+        (Changing::Dry, 0, &[0, 3, 4, 5, 6][..], &[1, 2][..]),
+        (Changing::Dry, 1, &[0, 1, 4, 5, 6, 7][..], &[2, 3][..]),
+        (Changing::LogitBias, 0, &[0, 1, 2][..], &[][..]),
+        (Changing::Infill, 0, &[0][..], &[][..]),
+    ] {
+        assert_eq!(places(kind, list, INTEGER), integers, "{kind:?}, {list}");
+        assert_eq!(places(kind, list, VECTOR), vectors, "{kind:?}, {list}");
+    }
+}

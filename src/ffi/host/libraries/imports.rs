@@ -4,42 +4,11 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
 use std::slice;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
+
+pub use crate::ffi::host::import::Import;
 
 use super::{DT_STRTAB, DT_SYMTAB, Library, Symbol};
-
-/// A word of a library that holds the address of a function by name.
-#[derive(Clone, Copy, Debug)]
-pub struct Import<'a> {
-    /// The name of the function.
-    pub name: &'a CStr,
-    /// True if the function is called through it, and may be looked up at the first call.
-    pub is_call: bool,
-    place: &'a AtomicPtr<c_void>,
-}
-
-impl Import<'_> {
-    /// Returns the address of the word.
-    pub fn place(&self) -> usize {
-        std::ptr::from_ref(self.place).addr()
-    }
-
-    /// Returns the address that it holds.
-    pub fn value(&self) -> *mut c_void {
-        self.place.load(Ordering::Acquire)
-    }
-
-    /// Puts `to` in the place of `from`, in one step. False if it holds something else.
-    ///
-    /// # Safety
-    /// The word may be written, and `to` is a function that takes the calls of `from`.
-    pub unsafe fn exchange(&self, from: *mut c_void, to: *mut c_void) -> bool {
-        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
-        self.place
-            .compare_exchange(from, to, done, otherwise)
-            .is_ok()
-    }
-}
 
 /// An entry of a table of what the dynamic linker is to fill in.
 #[repr(C)]

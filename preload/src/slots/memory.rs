@@ -1,0 +1,116 @@
+//! The memory of the process, as far as imports lie in it.
+
+#[cfg(windows)]
+pub use of_windows::Memory;
+
+#[cfg(not(windows))]
+pub use of_linux::Memory;
+
+#[cfg(windows)]
+mod of_windows {
+    use std::io;
+
+    use llama_sieve::ffi::failure::Failure;
+    use llama_sieve::ffi::host::libraries::Library;
+    use llama_sieve::windows;
+
+    /// The memory of the process, of which Windows is asked page by page.
+    pub struct Memory;
+
+    impl Memory {
+        pub fn read() -> Result<Self, Failure> {
+            Ok(Self)
+        }
+
+        /// Returns the result of `write`, during which this place may be written; `None` if there
+        /// is nothing there.
+        pub fn while_writable<T>(
+            &self,
+            place: usize,
+            write: impl FnOnce() -> T,
+        ) -> io::Result<Option<T>> {
+            windows::while_writable(place, write)
+        }
+
+        /// True: a word that Windows has not filled in yet leads to no llama.cpp.
+        pub fn is_loaded(&self, _: &Library<'_>) -> bool {
+            true
+        }
+    }
+}
+
+#[cfg(not(windows))]
+mod of_linux {
+    use std::ffi::c_void;
+    use std::io;
+
+    use llama_sieve::errors::LLAMA_SIEVE_ERROR_INTERNAL;
+    use llama_sieve::ffi::failure::Failure;
+    use llama_sieve::ffi::host::libraries::Library;
+    use llama_sieve::ffi::host::mappings::{self, Mapping, mappings};
+
+    /// The memory of the process, as the kernel has listed it.
+    pub struct Memory {
+        all: Vec<Mapping>,
+        page: usize,
+    }
+
+    impl Memory {
+        pub fn read() -> Result<Self, Failure> {
+            let all = mappings().map_err(|error| {
+                let text = format!("/proc/self/maps cannot be read: {error}");
+                Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
+            })?;
+            // SAFETY: only asks.
+            let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+            let page = page.unwrap_or(4096);
+            Ok(Self { all, page })
+        }
+
+        /// Returns the result of `write`, during which this place may be written; `None` if there
+        /// is nothing there.
+        pub fn while_writable<T>(
+            &self,
+            place: usize,
+            write: impl FnOnce() -> T,
+        ) -> io::Result<Option<T>> {
+            let Some(mapping) = self.containing(place) else {
+                return Ok(None);
+            };
+            if mapping.is_writable {
+                return Ok(Some(write()));
+            }
+            let page = (place & !(self.page - 1)) as *mut c_void;
+            let protect = |access| {
+                // SAFETY: a page of a library that is loaded, of which nothing is taken that it
+                // has.
+                match unsafe { libc::mprotect(page, self.page, access) } {
+                    0 => Ok(()),
+                    _ => Err(io::Error::last_os_error()),
+                }
+            };
+            let before = access(mapping);
+            protect(before | libc::PROT_WRITE)?;
+            let written = write();
+            protect(before)?;
+            Ok(Some(written))
+        }
+
+        fn containing(&self, address: usize) -> Option<&Mapping> {
+            mappings::containing(&self.all, address)
+        }
+
+        /// True if the dynamic linker is done with the library. What it makes read-only is writable
+        /// until then, and must not be made read-only by anybody else.
+        pub fn is_loaded(&self, library: &Library<'_>) -> bool {
+            let sealed = library.sealed(self.page);
+            let is_sealed = |mapping: &Mapping| !mapping.is_writable;
+            sealed.is_none_or(|sealed| self.containing(sealed.start).is_some_and(is_sealed))
+        }
+    }
+
+    fn access(mapping: &Mapping) -> i32 {
+        let bit = |is: bool, bit| if is { bit } else { 0 };
+        bit(mapping.is_readable, libc::PROT_READ) | bit(mapping.is_executable, libc::PROT_EXEC)
+    }
+}

@@ -1,0 +1,37 @@
+//! A word of a library through which it calls a function of another.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A word of a library that holds the address of a function by name.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// The name of the function.
+    pub name: &'a CStr,
+    /// True if the function is called through it, and may be looked up at the first call.
+    pub is_call: bool,
+    pub(super) place: &'a AtomicPtr<c_void>,
+}
+
+impl Import<'_> {
+    /// Returns the address of the word.
+    pub fn place(&self) -> usize {
+        std::ptr::from_ref(self.place).addr()
+    }
+
+    /// Returns the address that it holds.
+    pub fn value(&self) -> *mut c_void {
+        self.place.load(Ordering::Acquire)
+    }
+
+    /// Puts `to` in the place of `from`, in one step. False if it holds something else.
+    ///
+    /// # Safety
+    /// The word may be written, and `to` is a function that takes the calls of `from`.
+    pub unsafe fn exchange(&self, from: *mut c_void, to: *mut c_void) -> bool {
+        let (done, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
+        self.place
+            .compare_exchange(from, to, done, otherwise)
+            .is_ok()
+    }
+}

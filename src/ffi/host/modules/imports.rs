@@ -1,0 +1,133 @@
+//! The functions that a module calls elsewhere: for each Windows fills in a word of the module with
+//! the function's address, at once or, of a table of its own, at the first call.
+
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::AtomicPtr;
+
+pub use crate::ffi::host::import::Import;
+
+use super::{DELAYED_IMPORTS, IMPORTS, Library};
+
+/// The imports of a module from another.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Imported {
+    names: u32,
+    _stamps: [u32; 2],
+    library: u32,
+    words: u32,
+}
+
+/// Those that are filled in at the first call.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Delayed {
+    /// 1 where what follows are offsets, as in every 64-bit module.
+    attributes: u32,
+    _library: u32,
+    _handle: u32,
+    words: u32,
+    names: u32,
+    _others: [u32; 3],
+}
+
+/// The words that are filled in with functions of one module, and their names.
+struct Table {
+    words: u32,
+    names: u32,
+    is_call: bool,
+}
+
+impl Library<'_> {
+    /// Returns the words that hold functions by name.
+    pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
+        let at_once = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
+        let later = self.descriptors::<Delayed>(DELAYED_IMPORTS, |table| table.words != 0);
+        // Some linkers write the names into the words alone, where they are no more.
+        let at_once = at_once.filter(|table| table.names != 0).map(|table| Table {
+            words: table.words,
+            names: table.names,
+            is_call: false,
+        });
+        let later = later
+            .filter(|table| table.attributes & 1 != 0)
+            .map(|table| Table {
+                words: table.words,
+                names: table.names,
+                is_call: true,
+            });
+        at_once.chain(later).flat_map(|table| self.words(table))
+    }
+
+    /// The names of the modules that it needs.
+    pub(super) fn needed(&self) -> impl Iterator<Item = &CStr> {
+        let all = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
+        all.filter_map(|table| self.text(table.library))
+    }
+
+    /// The entries of a table, up to the one that ends it.
+    fn descriptors<T: Copy>(
+        &self,
+        table: usize,
+        goes_on: fn(&T) -> bool,
+    ) -> impl Iterator<Item = T> {
+        // Of what is filled in at once Windows looks for the end alone.
+        let (start, bytes) = self.directory(table).unzip();
+        let most = match table {
+            DELAYED_IMPORTS => bytes.unwrap_or(0) as usize / size_of::<T>(),
+            _ => usize::MAX,
+        };
+        (0..most)
+            .map_while(move |at| self.item::<T>(start?, at))
+            .take_while(move |entry| goes_on(entry))
+    }
+
+    fn words(&self, table: Table) -> impl Iterator<Item = Import<'_>> {
+        /// The function has a number, and no name.
+        const BY_NUMBER: u64 = 1 << 63;
+        const WORD: usize = size_of::<u64>();
+        let each = move |i: usize| {
+            let name: u64 = self.item(table.names, i)?;
+            (name != 0).then_some((i, name))
+        };
+        let import = move |(i, name): (usize, u64)| {
+            // Behind a hint of two bytes.
+            let name = self.text(u32::try_from(name & !BY_NUMBER).ok()?.checked_add(2)?);
+            let place = u32::try_from(table.words as usize + i * WORD).ok()?;
+            let place = self.at::<*mut c_void>(place).filter(|p| p.is_aligned())?;
+            Some(Import {
+                name: name?,
+                is_call: table.is_call,
+                // SAFETY: an aligned word of the module, which is never written but in one step.
+                place: unsafe { AtomicPtr::from_ptr(place.cast_mut()) },
+            })
+        };
+        let named = |(_, name): &(usize, u64)| name & BY_NUMBER == 0;
+        (0..).map_while(each).filter(named).filter_map(import)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ffi::host::modules::with_all;
+    use crate::windows::{library, symbol};
+
+    /// Windows has filled in what it finds.
+    #[test]
+    fn imports_hold_what_windows_finds() {
+        let kernel = library("kernel32.dll").expect("every process has it");
+        let looked_up = [c"GetProcAddress", c"VirtualProtect", c"LoadLibraryExW"];
+        let compared = with_all(|all| {
+            let mut compared = 0;
+            for import in all[0].imports() {
+                if looked_up.contains(&import.name) {
+                    let found = symbol(kernel, import.name).expect("it is exported");
+                    assert_eq!(import.value(), found.as_ptr(), "{:?}", import.name);
+                    compared += 1;
+                }
+            }
+            compared
+        });
+        assert!(compared >= looked_up.len(), "{compared}");
+    }
+}
