@@ -102,6 +102,22 @@ impl Ranks {
         8 * self.0.capacity()
     }
 
+    /// The words that have the bits of a range of ranks, without others: the rank that the lowest
+    /// bit of each is for, the bits, and all that might be set.
+    fn within(&self, ranks: Range<usize>) -> impl Iterator<Item = (usize, u64, u64)> {
+        let words = match ranks.is_empty() {
+            true => 0..0,
+            false => ranks.start / 64..ranks.end.div_ceil(64),
+        };
+        words.map(move |word| {
+            let first_rank = 64 * word;
+            let from = ranks.start.saturating_sub(first_rank);
+            let behind = (first_rank + 64).saturating_sub(ranks.end);
+            let all = (u64::MAX << from) & (u64::MAX >> behind);
+            (first_rank, self.0[word] & all, all)
+        })
+    }
+
     #[inline]
     fn insert(&mut self, from: usize, to: usize) {
         if from >= to {
@@ -292,25 +308,26 @@ impl<'a> MaskWriter<'a> {
     }
 }
 
-/// Sets the bits of tokens by their ranks; where most are set, it begins with all and takes the
-/// others out.
+/// Sets the bits of tokens by their ranks; of a tree of which most are set, it begins with all and
+/// takes the others out.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
-    let ranked = &band.ranked;
-    let most = count_bits(&ranks.0) > ranked.len() / 2;
-    if most {
-        for (word, all) in words.iter_mut().zip(&band.has) {
-            *word |= all;
+    for (nodes, has) in band.trees.iter().zip(&band.has) {
+        let of_tree = || ranks.within(nodes.ranks());
+        let n_set: u32 = of_tree().map(|(_, bits, _)| bits.count_ones()).sum();
+        let most = n_set as usize > nodes.ranks().len() / 2;
+        if most {
+            for (word, all) in words.iter_mut().zip(has) {
+                *word |= all;
+            }
         }
-    }
-    for (tokens, &word) in ranked.chunks(64).zip(&ranks.0) {
-        let mut bits = if most { !word } else { word };
-        if tokens.len() < 64 {
-            bits &= (1 << tokens.len()) - 1;
-        }
-        while bits != 0 {
-            let token = tokens[bits.trailing_zeros() as usize] as usize;
-            words[token / 64] ^= 1 << (token % 64);
-            bits &= bits - 1;
+        for (first_rank, bits, all) in of_tree() {
+            let mut bits = if most { bits ^ all } else { bits };
+            while bits != 0 {
+                let rank = first_rank + bits.trailing_zeros() as usize;
+                let token = band.ranked[rank] as usize;
+                words[token / 64] ^= 1 << (token % 64);
+                bits &= bits - 1;
+            }
         }
     }
 }
@@ -398,8 +415,11 @@ impl TreeWalk<'_> {
         };
         self.states.spend(ranks.len() / 64)?;
         let n_chars = &self.grammar.tree.bands()[self.band].n_chars;
-        for (rank, &n) in ranks.clone().zip(&n_chars[ranks]) {
-            self.ranks.0[rank / 64] |= u64::from(n <= longest) << (rank % 64);
+        for word in ranks.start / 64..ranks.end.div_ceil(64) {
+            let (first, end) = (ranks.start.max(64 * word), ranks.end.min(64 * word + 64));
+            let of_word = n_chars[first..end].iter().rev();
+            let short = of_word.fold(0, |bits, &n| bits << 1 | u64::from(n <= longest));
+            self.ranks.0[word] |= short << (first % 64);
         }
         Ok(true)
     }

@@ -75,10 +75,10 @@ pub struct Band {
     pub ranked: Vec<u32>,
     /// By rank, the number of characters, one that is not complete included; of more than 254, 255.
     pub n_chars: Vec<u8>,
-    /// Bit per token: whether it is one of them.
-    pub has: Vec<u64>,
     /// The trees of their texts, one for each of the `Marks` that there are.
     pub trees: Vec<Nodes>,
+    /// Of each tree, a bit per token: whether it is one of them.
+    pub has: Vec<Vec<u64>>,
 }
 
 /// Kinds of texts, by the first that one has of what a string of JSON ends with or cannot have.
@@ -107,7 +107,7 @@ impl Band {
         let trees = self.trees.iter().map(Nodes::bytes);
         4 * self.ranked.capacity()
             + self.n_chars.capacity()
-            + 8 * self.has.capacity()
+            + 8 * self.has.iter().map(Vec::capacity).sum::<usize>()
             + trees.sum::<usize>()
     }
 }
@@ -185,13 +185,9 @@ impl VocabularyTree {
             let n_chars = chars.len() + usize::from(end.is_pending());
             let number = ENDS.iter().filter(|&&end| end < n_chars).count();
             let band = &mut self.bands[number];
-            if band.has.is_empty() {
-                band.has = vec![0; self.n_tokens.div_ceil(64)];
-            }
             self.rank_of[token as usize] = band.ranked.len() as u32;
             self.band_of[token as usize] = number as u8;
             band.most_chars = band.most_chars.max(n_chars);
-            band.has[token as usize / 64] |= 1 << (token % 64);
             band.ranked.push(token);
             band.n_chars.push(u8::try_from(n_chars).unwrap_or(u8::MAX));
         }
@@ -212,9 +208,11 @@ impl VocabularyTree {
             for tokens in band.ranked.chunk_by(alike) {
                 let n_bytes = tokens.iter().map(|&token| text(token).len());
                 let mut bytes = with_room(n_bytes.sum()).unwrap_or_else(exhausted);
+                let mut has = vec![0; self.n_tokens.div_ceil(64)];
                 let mut offsets = with_room(tokens.len() + 1).unwrap_or_else(exhausted);
                 offsets.push(0);
                 for &token in tokens {
+                    has[token as usize / 64] |= 1 << (token % 64);
                     bytes.extend_from_slice(text(token));
                     offsets.push(bytes.len() as u32);
                 }
@@ -225,6 +223,7 @@ impl VocabularyTree {
                     have_controls: tokens.first().map(|&token| Marks::of(text(token)))
                         == Some(Marks::Controls),
                 }));
+                band.has.push(has);
                 first_rank += tokens.len();
             }
             band.ranked.shrink_to_fit();
