@@ -181,9 +181,50 @@ def test_runs_are_aligned_at_the_first_token_that_differs(functions):
 
 
 def test_loops_are_seen(functions):
-    assert functions("p.loopsAt([...'xabababab'], 9)") is True
-    assert functions("p.loopsAt([...'xabababac'], 9)") is False
-    assert functions("p.loopsAt([], 0)") is False
+    assert functions("p.periodAt([...'xabababab'], 9)") == 2
+    assert functions("p.periodAt([...'xabababac'], 9)") == 0
+    assert functions("p.periodAt([], 0)") == 0
+
+
+def test_why_a_text_repeats_is_told(functions):
+    of = {"texts": [*"xababab"], "lines": []}
+    said = functions("p.notes(given[0], 6, given[1])", [of, token("b")])
+    assert said == [
+        'the last 2 tokens stand here for the third time in a row: "ab"; '
+        "against repetitions: penalties"
+    ]
+    free = token("b")
+    free["stages"] = free["stages"][1:]
+    said = functions("p.notes(given[0], 6, given[1])", [of, free])
+    assert said[0].endswith("no stage of this chain works against repetitions")
+    assert functions("p.notes(given[0], 5, given[1])", [of, free]) == []
+
+
+def test_where_a_grammar_begins_is_told(functions):
+    def line(**numbers):
+        of = token("x")
+        of["stages"][0].update(name="grammar", **numbers)
+        return of
+
+    lines = [line(waits=1), line(waits=1), line(), line(waits=1)]
+    of = {"texts": [*"wxyz"], "lines": [json.dumps(one) for one in lines]}
+    said = [functions(f"p.notes(given, {i}, JSON.parse(given.lines[{i}]))", of) for i in range(4)]
+    assert said[0] == []
+    assert said[1][0].startswith("with this token the trigger of the grammar is complete")
+    assert said[2] == ["the grammar holds from here on: the token before has completed its trigger"]
+    assert said[3] == ["the grammar waits for its trigger again"]
+    plain = {"texts": ["x"], "lines": [json.dumps(token("x"))]}
+    assert functions("p.notes(given, 0, JSON.parse(given.lines[0]))", plain) == []
+
+
+def test_a_refused_token_is_replaced(functions):
+    instead = dict(token("b", 1), replaces=True)
+    lines = [json.dumps(line) for line in (START, SEQUENCE, token("a"), token("x", 1), instead)]
+    program = (
+        "(() => { const r = new p.Run('r'); given.forEach((l) => r.add(l)); return r.of(1); })()"
+    )
+    of = functions(program, lines)
+    assert of["texts"] == ["a", "b"] and len(of["lines"]) == len(of["cost"]) == 2
 
 
 def test_the_way_of_a_candidate_is_told_in_words(functions):

@@ -146,6 +146,43 @@ def two_runs(browser, folder):
     page.close()
 
 
+def replaced(browser, folder):
+    tokens = [LINES["token"](f" w{i}", i) for i in range(5)]
+    instead = {**LINES["token"](" instead", 4), "refused": {"id": 1, "text": " w4"}}
+    tokens.append({**instead, "replaces": True})
+    page = opened(browser, page_of(folder, "replaced", write(folder, "replaced", tokens)))
+    wait(page)
+    check("a refused token does not count", "5 tokens" in text(page, ".pane h2"))
+    page.locator(".t").last.click()
+    check("what replaces it is told", '4: " instead"' in text(page, "#title"))
+    check("and what was refused", 'a grammar has refused " w4" before' in text(page, "#why"))
+    page.close()
+
+
+def questions(browser, folder):
+    """What three people ask who have seen nothing: the page answers in words."""
+    texts = [" a", " b", " a", " b", " a", " b", "<call>", "{"]
+    tokens = [LINES["token"](text, i, removed=" gone") for i, text in enumerate(texts)]
+    for of in tokens:
+        waits = {} if of is tokens[-1] else {"waits": 1}
+        of["stages"][0].update(name="grammar", **waits)
+    page = opened(browser, page_of(folder, "asked", write(folder, "asked", tokens)))
+    wait(page)
+    page.fill("#search", "gone")
+    page.click("#next")
+    why = text(page, "#why")
+    check("which stage has removed a word", '" gone" removed by min-p: its probability of' in why)
+    tokens_shown = page.locator(".t")
+    tokens_shown.nth(5).click()
+    why = text(page, "#why")
+    check("why it loops", 'here for the third time in a row: " a b"; no stage' in why)
+    tokens_shown.nth(6).click()
+    check("why a call began", "with this token the trigger of the grammar" in text(page, "#why"))
+    tokens_shown.nth(7).click()
+    check("and what holds then", "the grammar holds from here on" in text(page, "#why"))
+    page.close()
+
+
 def hostile(browser, folder):
     bad = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m\u0000"
     tokens = [LINES["token"](bad, i, removed=bad) for i in range(5)]
@@ -199,6 +236,8 @@ def main():
         browser = driver.chromium.launch(executable_path=sys.argv[1], args=["--no-sandbox"])
         hostile(browser, folder)
         two_runs(browser, folder)
+        replaced(browser, folder)
+        questions(browser, folder)
         followed(browser, folder)
         long_run(browser, folder)
         browser.close()
