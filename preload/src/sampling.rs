@@ -8,6 +8,7 @@ use std::ptr::null_mut;
 use llama_sieve::Token;
 use llama_sieve::ffi::chain::in_front::{self, Candidates, Sampled};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
+use llama_sieve::trace;
 
 use crate::budget;
 use crate::calls::{self, Apply, Entered, Run};
@@ -72,7 +73,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
     token
 }
 
-/// Stand-in for `llama_sampler_apply`: says what is selected where the chain has already been run.
+/// Stand-in for `llama_sampler_apply`: says what is selected where the chain has already been run,
+/// and records what is done to an array of the host's own.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -82,6 +84,11 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     array: *mut llama_token_data_array,
 ) {
     static HOSTS: Function = Function::new(c"llama_sampler_apply");
+    let is_own = trace::is_on() && !calls::is_inside();
+    // SAFETY: the caller guarantees sampler and array.
+    if is_own && unsafe { in_front::record(smpl, array) } {
+        return;
+    }
     // SAFETY: the caller guarantees sampler and array.
     let during = match unsafe { calls::apply(smpl, array) } {
         Apply::Nothing => return,
@@ -107,7 +114,12 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
         ()
     );
     // SAFETY: as above.
-    unsafe { during.finish(array) }
+    unsafe {
+        during.finish(array);
+        if is_own {
+            in_front::looked_at(array);
+        }
+    }
 }
 
 /// Stand-in for the common library's `common_sampler_sample`: notes the call.

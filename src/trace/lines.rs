@@ -184,6 +184,9 @@ struct Line<'a> {
     top: Vec<Candidate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Piece>,
+    /// The line before, of the same sequence and position, does not count.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replaces: bool,
 }
 
 #[derive(Serialize)]
@@ -288,6 +291,7 @@ pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> 
             .map(|f| candidate(f, of, &piece))
             .collect(),
         refused: place.refused.map(piece),
+        replaces: of.replaces,
     })
 }
 

@@ -98,6 +98,8 @@ pub struct Observer {
     /// The names of what the stage at work lets through.
     expected: Option<String>,
     pub(super) chosen: Option<Chosen>,
+    /// True if its line comes in the place of the one before it.
+    pub(super) replaces: bool,
 }
 
 /// A stage of the chain.
@@ -180,7 +182,13 @@ impl Observer {
             next: Numbers::new(),
             expected: None,
             chosen: None,
+            replaces: false,
         }
+    }
+
+    /// The token of the line before, of the same sequence, was refused: this one is in its place.
+    pub fn replace(&mut self) {
+        self.replaces = true;
     }
 
     /// The token that was chosen.

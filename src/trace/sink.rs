@@ -235,8 +235,11 @@ impl Sink {
         let mut state = self.state.lock();
         let known = state.sequences.get_mut(&sequence);
         if let Some(known) = known {
-            let position = known.position;
-            known.position += 1;
+            let position = match of.replaces {
+                true => known.position.saturating_sub(1),
+                false => known.position,
+            };
+            known.position = position + 1;
             if known.is_of(of) {
                 return (position, false);
             }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
-use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::TokenData;
+use llama_sieve::ffi::chain::{in_front, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use serde_json::Value;
 
-use crate::record::{Lines, Schema};
+use crate::record::{Lines, Schema, tokens};
 use crate::support::arrays::{Grid, Rng};
 use crate::support::family::FAMILY;
 use crate::support::{Array, HostSampler, alone, both, fresh_rng, number_from_env, replay};
@@ -95,10 +96,9 @@ fn near(found: &Value, expected: f64) -> bool {
     (found - expected).abs() <= 2e-5 * expected.abs().max(1.0)
 }
 
-/// The candidates before the first and after each of the built-ins, with the name of each; `None`
-/// where one meets or makes what built-ins are undefined on.
-fn by_built_ins(chains: &Chains, logits: &[f32]) -> Option<(Vec<(String, Left)>, i32)> {
-    let mut array = Array::of_logits(logits.iter().copied());
+/// The candidates before the first and after each of the built-ins, with the name of each, and the
+/// array in the end; `None` where one meets or makes what built-ins are undefined on.
+fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)>, Array)> {
     let mut all = vec![(String::new(), left(&array))];
     for i in 0..chains.len {
         if array.data.is_empty() || array.data.iter().any(|c| c.logit.is_nan()) {
@@ -112,8 +112,14 @@ fn by_built_ins(chains: &Chains, logits: &[f32]) -> Option<(Vec<(String, Left)>,
         let name = std::mem::ManuallyDrop::new(HostSampler::new(member)).name();
         all.push((name, left(&array)));
     }
+    chosen(&array)?;
+    Some((all, array))
+}
+
+/// The token that is selected.
+fn chosen(array: &Array) -> Option<i32> {
     let selected = usize::try_from(array.selected).ok()?;
-    Some((all, array.data.get(selected)?.id))
+    Some(array.data.get(selected)?.id)
 }
 
 /// Holds a line against the built-ins. Stages that are switched off may be left out of it.
@@ -218,12 +224,12 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
                 // None is left, or the one that is selected is banned.
                 break;
             }
-            let expected = by_built_ins(&chains, &logits);
+            let expected = by_built_ins(&chains, Array::of_logits(logits.iter().copied()));
             // Where a built-in was not asked, its stream is not where ours is.
-            let Some((all, chosen)) = &expected else {
+            let Some((all, left)) = &expected else {
                 break;
             };
-            assert_eq!(token, *chosen, "{}", at());
+            assert_eq!(Some(token), chosen(left), "{}", at());
             let line = lines.last().expect("a line");
             assert_eq!(line["token"]["id"], token, "{}", at());
             match compare(line, all, &logits) {
@@ -236,4 +242,168 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
     }
     println!("{compared} tokens, {removed} candidates removed");
     assert!(compared > 100 && removed > 100, "{compared}, {removed}");
+}
+
+/// Applies the chain to an array as a host does, and records it.
+fn record(chain: &HostSampler, array: &mut Array) -> bool {
+    let mut raw = llama_token_data_array {
+        data: array.data.as_mut_ptr().cast(),
+        size: array.data.len(),
+        selected: array.selected,
+        sorted: u8::from(array.sorted),
+    };
+    // SAFETY: the chain lives, the array is valid.
+    let recorded = unsafe { in_front::record(chain.as_ptr().cast(), &raw mut raw) };
+    array.data.truncate(raw.size);
+    (array.selected, array.sorted) = (raw.selected, raw.sorted != 0);
+    recorded
+}
+
+/// Ids and the bits of logits and probabilities, what is selected, and whether it is sorted.
+type Bits = (Vec<(i32, u32, u32)>, i64, bool);
+
+fn bits(array: &Array) -> Bits {
+    let candidates = array.data.iter();
+    let data = candidates.map(|c| (c.id, c.logit.to_bits(), c.p.to_bits()));
+    (data.collect(), array.selected, array.sorted)
+}
+
+#[test]
+fn an_array_that_a_host_fills_is_left_as_by_built_ins_and_recorded() {
+    let _alone = alone();
+    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
+    let schema = Schema::new();
+    let mut rng = fresh_rng("arrays");
+    let (mut compared, mut removed) = (0, 0);
+    for i in 0..number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400) {
+        let chains = Chains::new(&mut rng);
+        let grid = rng.pick(&Grid::ALL);
+        for step in 0..STEPS {
+            let n = rng.pick(&[3, 40, 200, 2048]);
+            let scale = rng.pick(&[1.0, 4.0]);
+            let logits: Vec<f32> = (0..n).map(|_| grid.round(scale * rng.normal())).collect();
+            let mut array = Array::of_logits(logits.iter().copied());
+            if step % 3 == 2 {
+                // Not in the order of the ids.
+                array.data.rotate_left(n / 2);
+            }
+            let at = || format!("{}, chain {i}, step {step}{}", replay(), chains.label);
+            let mut left = array.clone();
+            let lines = Lines::begin(&format!("n={FOLLOWED}"));
+            assert!(record(&chains.traced, &mut left), "{}", at());
+            llama_sieve::trace::stop();
+            let lines = lines.take();
+            lines.iter().for_each(|line| schema.check(line));
+            let Some((all, expected)) = by_built_ins(&chains, array) else {
+                break;
+            };
+            assert_eq!(bits(&left), bits(&expected), "{}", at());
+            let token = chosen(&expected).expect("there is one");
+            let line = lines.last().expect("a line");
+            assert_eq!(line["token"]["id"], token, "{}", at());
+            match compare(line, &all, &logits) {
+                Ok(n) => removed += n,
+                Err(text) => panic!("{}\n{text}\n{line}", at()),
+            }
+            compared += 1;
+            chains.accept(token);
+        }
+    }
+    println!("{compared} arrays, {removed} candidates removed");
+    assert!(compared > 100 && removed > 100, "{compared}, {removed}");
+}
+
+/// As a host does that looks with its grammar at the one token first.
+#[test]
+fn a_token_that_is_refused_is_replaced() {
+    let _alone = alone();
+    let [chain, _] = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);
+    let chain = HostSampler::chain(vec![chain]);
+    let logits = [1.0, 3.0, 2.0];
+    let look = |token: i32, logit: f32| {
+        let mut one = TokenData {
+            id: token,
+            logit,
+            p: 0.0,
+        };
+        let array = llama_token_data_array {
+            data: &raw mut one,
+            size: 1,
+            selected: -1,
+            sorted: 0,
+        };
+        // SAFETY: an array of one.
+        unsafe { in_front::looked_at(&raw const array) };
+    };
+    let sample = |logits: &[f32]| {
+        let mut array = Array::of_logits(logits.iter().copied());
+        assert!(record(&chain, &mut array));
+        chosen(&array).expect("there is one")
+    };
+    let lines = Lines::begin("n=2");
+    assert_eq!(sample(&logits), 1);
+    look(1, 3.0);
+    assert_eq!(sample(&logits), 1);
+    // Another token.
+    look(2, f32::NEG_INFINITY);
+    assert_eq!(sample(&logits), 1);
+    look(1, f32::NEG_INFINITY);
+    assert_eq!(sample(&[1.0, f32::NEG_INFINITY, 2.0]), 2);
+    assert_eq!(sample(&logits), 1);
+    llama_sieve::trace::stop();
+    let lines = lines.take();
+    let found: Vec<[&Value; 4]> = tokens(&lines)
+        .into_iter()
+        .map(|line| {
+            let refused = &line["refused"]["id"];
+            [
+                &line["position"],
+                &line["token"]["id"],
+                refused,
+                &line["replaces"],
+            ]
+        })
+        .collect();
+    let none = Value::Null;
+    let expected = [
+        [&0.into(), &1.into(), &none, &none],
+        [&1.into(), &1.into(), &none, &none],
+        [&2.into(), &1.into(), &none, &none],
+        [&2.into(), &2.into(), &1.into(), &true.into()],
+        [&3.into(), &1.into(), &none, &none],
+    ];
+    assert_eq!(found, expected);
+}
+
+/// Nothing is done, so that the host does it.
+#[test]
+fn what_is_no_array_of_a_vocabulary_is_left_to_the_host() {
+    let _alone = alone();
+    let [ours, theirs] = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);
+    let mixed = HostSampler::chain(vec![theirs]);
+    let chain = HostSampler::chain(vec![ours]);
+    let _lines = Lines::begin("n=2");
+    let array = Array::of_logits([1.0, 3.0]);
+    let with_id = |id| {
+        let mut array = array.clone();
+        array.data[0].id = id;
+        array
+    };
+    let one = Array::of_logits([1.0]);
+    let cases = [
+        (&mixed, array.clone()),
+        (&chain, with_id(-1)),
+        (&chain, with_id(i32::MAX)),
+        (&chain, one),
+    ];
+    for (chain, before) in cases {
+        let mut after = before.clone();
+        assert!(!record(chain, &mut after));
+        assert_eq!(bits(&after), bits(&before));
+    }
+    let [single, _] = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);
+    let array_of_one_sampler = &mut array.clone();
+    assert!(!record(&single, array_of_one_sampler));
+    llama_sieve::trace::stop();
+    assert!(!record(&chain, &mut array.clone()), "there is no record");
 }

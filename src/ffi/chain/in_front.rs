@@ -11,7 +11,7 @@ use crate::chain::selected;
 use crate::ffi::failure::{Failure, part, usable};
 use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::host::built_ins::{Free, free_of};
-use crate::ffi::host::llama_h::{llama_context, llama_sampler};
+use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::host::per_host::PerHost;
 use crate::ffi::logits::{ContextFunctions, logits_of_output};
 use crate::kernels::logits::Logits;
@@ -220,6 +220,29 @@ pub unsafe fn rehearse<T>(
 pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
     // SAFETY: the caller guarantees the context.
     unsafe { traced::deliver(ctx, token) };
+}
+
+/// Does what llama_sampler_apply does with a chain of ours alone, outside of the calls above, and
+/// records it, while there is a record. False: nothing was done, the host's own is to be called.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; both are used by
+/// nobody else during the call.
+pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_array) -> bool {
+    // SAFETY: the caller guarantees both.
+    trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()
+}
+
+/// Notes, while there is a record, that the host has applied a sampler to an array: a grammar
+/// refuses a token in this way.
+///
+/// # Safety
+/// `array` is NULL or a valid array.
+pub unsafe fn looked_at(array: *const llama_token_data_array) {
+    if trace::is_on() {
+        // SAFETY: the caller guarantees the array.
+        unsafe { traced::looked_at(array) };
+    }
 }
 
 /// The token of a run before in the same call, and the number of the chain, for the record.

@@ -4,21 +4,27 @@
 //! it has it: a host may run the chain again, behind a grammar that has refused the first.
 
 use std::cell::Cell;
+use std::collections::TryReserveError;
 use std::ffi::{c_char, c_int};
 use std::fmt::Display;
+use std::ptr::null_mut;
 
 use super::host::Functions;
-use super::{Member, run_members};
+use super::workspace::Workspace;
+use super::{Member, members_of, prepare, run_members, selected_of_array};
+use crate::ffi::failure::part;
+use crate::ffi::given::{Argument, argument};
 use crate::ffi::guard::guard;
-use crate::ffi::host::llama_h::llama_context;
+use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::host::per_host::PerHost;
 use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::logits::ContextFunctions;
 use crate::kernels::logits::Logits;
+use crate::memory;
 use crate::per_thread::PerThread;
 use crate::pool::Pool;
-use crate::token::Token;
+use crate::token::{Token, TokenData};
 use crate::trace::{self, Ask, Name, Observer, Watch};
 
 const CALL: &str = "the trace";
@@ -197,6 +203,167 @@ impl Waiting {
                 false => observer.deliver_other(sequence, &pieces, token),
             },
         );
+    }
+}
+
+/// The token that was last selected in an array of a host's.
+#[derive(Clone, Copy)]
+struct InArray {
+    sequence: u64,
+    token: Token,
+    is_refused: bool,
+}
+
+thread_local! {
+    static IN_ARRAY: Cell<Option<InArray>> = const { Cell::new(None) };
+}
+
+/// Does what llama_sampler_apply does with a chain of ours alone, and writes the line of the token
+/// that it selects. `None`: it is no such chain, or the array is none that is filled from the
+/// logits of a vocabulary; nothing was done.
+///
+/// # Safety
+/// `chain` is NULL or a live sampler of the bound host, `array` NULL or a valid array; both are
+/// used by nobody else during the call.
+#[cold]
+pub(super) unsafe fn apply(
+    chain: *mut llama_sampler,
+    array: *mut llama_token_data_array,
+) -> Option<()> {
+    if chain.is_null() || array.is_null() || !array.is_aligned() {
+        return None;
+    }
+    // SAFETY: the caller guarantees the array.
+    let array = unsafe { &mut *array };
+    // SAFETY: as above.
+    let data = unsafe { ARRAY.room(array.data, array.size) }.ok()?;
+    if data.len() < 2 {
+        return None;
+    }
+    let host = prepare(CALL, chain).ok()?;
+    // SAFETY: the caller guarantees the chain.
+    let is_chain = unsafe { host.chains.members(chain) }.is_some();
+    if !is_chain {
+        return None;
+    }
+    // SAFETY: as above.
+    let mut workspace = unsafe { members_of(&CALL, &host, chain) }.ok()?;
+    let Workspace {
+        buffers, members, ..
+    } = &mut *workspace;
+    if members.is_empty() || members.iter().any(|member| member.own.is_none()) {
+        return None;
+    }
+    let filled = part(CALL, || {
+        let filled = Filled::of(data, array.selected < 0 && array.sorted == 0)?;
+        let n = filled.as_ref().map_or(0, |filled| filled.logits.len());
+        buffers.try_reserve(n)?;
+        Ok(filled)
+    });
+    let filled = filled.ok()??;
+    let logits = Logits::F32(&filled.logits);
+    let observer = trace::begin(logits)?;
+    let mut pool = Pool::new(logits, buffers);
+    if !filled.is_whole {
+        pool.keep(data, array.sorted != 0);
+        pool.select(usize::try_from(array.selected).ok());
+    }
+    // SAFETY: the caller guarantees the members. Those of ours do not fail.
+    let _ = unsafe { run(&CALL, &host, members, &mut pool, observer) };
+    let _ = part(CALL, || {
+        array.selected = selected_of_array(&mut pool);
+        let (left, sorted) = pool.array();
+        for (to, &candidate) in data.iter_mut().zip(&*left) {
+            *to = candidate;
+        }
+        array.size = left.len().min(data.len());
+        array.sorted = u8::from(sorted);
+        Ok(())
+    });
+    drop(workspace);
+    deliver_in_array();
+    Some(())
+}
+
+/// Writes the line of the token that was selected in an array. It comes in the place of the one
+/// before it, where that was refused.
+fn deliver_in_array() {
+    let Some(mut waiting) = take() else {
+        return;
+    };
+    let Some(token) = waiting.observer.token() else {
+        return;
+    };
+    let sequence = waiting.sequence;
+    let before = IN_ARRAY.replace(Some(InArray {
+        sequence,
+        token,
+        is_refused: false,
+    }));
+    let refused = before.filter(|before| before.is_refused && before.sequence == sequence);
+    if let Some(before) = refused {
+        waiting.refused = Some(before.token);
+        waiting.observer.replace();
+    }
+    // SAFETY: no context.
+    unsafe { waiting.deliver(null_mut(), token) };
+}
+
+/// A sampler was applied to an array: notes whether it has refused the token that was selected.
+///
+/// # Safety
+/// `array` is NULL or a valid array.
+pub(super) unsafe fn looked_at(array: *const llama_token_data_array) {
+    if array.is_null() || !array.is_aligned() {
+        return;
+    }
+    // SAFETY: the caller guarantees the array.
+    let array = unsafe { &*array };
+    // SAFETY: as above.
+    let Ok([one]) = (unsafe { ARRAY.slice(array.data, array.size) }) else {
+        return;
+    };
+    let last = IN_ARRAY.get().filter(|last| last.token == one.id);
+    if let (Some(last), f32::NEG_INFINITY) = (last, one.logit) {
+        let is_refused = true;
+        IN_ARRAY.set(Some(InArray { is_refused, ..last }));
+    }
+}
+
+/// The most tokens that a vocabulary may have, the logits of which are taken from an array.
+const MOST_TOKENS: usize = 1 << 22;
+
+const ARRAY: Argument = argument!("data", "size", MOST_TOKENS);
+
+/// The logits of an array by their tokens.
+struct Filled {
+    /// Minus infinity for those that are not there.
+    logits: Vec<f32>,
+    /// True if the array is that of all tokens in order, and nothing else.
+    is_whole: bool,
+}
+
+impl Filled {
+    /// `None` where one has a number that no token has.
+    fn of(data: &[TokenData], is_fresh: bool) -> Result<Option<Self>, TryReserveError> {
+        let places = || {
+            data.iter()
+                .map(|c| usize::try_from(c.id).unwrap_or(MOST_TOKENS))
+        };
+        let n = places().max().map_or(0, |last| last + 1);
+        if n > MOST_TOKENS {
+            return Ok(None);
+        }
+        let mut logits = memory::with_room(n)?;
+        logits.resize(n, f32::NEG_INFINITY);
+        for (place, candidate) in places().zip(data) {
+            if let Some(logit) = logits.get_mut(place) {
+                *logit = candidate.logit;
+            }
+        }
+        let in_order = places().eq(0..n);
+        let is_whole = is_fresh && in_order && data.iter().all(|c| c.p == 0.0);
+        Ok(Some(Self { logits, is_whole }))
     }
 }
 
