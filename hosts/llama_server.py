@@ -363,6 +363,9 @@ def main() -> int:
             print(HEADER)
         for compared in rows(folder, options):
             print(compared.row(), flush=True)
+            if compared.traced:
+                rate = max(one.rate for one in compared.traced)
+                print(f"{compared.name}: {rate:.0f} tokens/s while recorded", file=sys.stderr)
             report = compared.runs[True][-1].report
             served = "common_sampler_sample(): ours" in report or compared.in_graph
             served &= "own: " not in "".join(re.findall("preload: grammar.*", report))
