@@ -9,7 +9,7 @@
 
 namespace as_msvc {
 
-constexpr std::ptrdiff_t inserted = 32; // so many are left to an insertion sort
+constexpr std::ptrdiff_t inserted = 32; // that many are left to an insertion sort
 constexpr std::ptrdiff_t ninth = 41;    // of more, nine are looked at for the pivot
 
 template <typename It, typename Less> struct sorting {

@@ -16,7 +16,7 @@ static inline void * open_library(const char * path) {
     return library;
 }
 
-/* Writes the address into the function pointer behind `function`: ISO C has no cast from an
+/* Writes the address into the function pointer after `function`: ISO C has no cast from an
  * object's address to a function's. */
 static inline void find_function(void * library, const char * name, void * function) {
     void * address = dlsym(library, name);

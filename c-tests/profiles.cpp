@@ -5,7 +5,7 @@
 //
 // LLAMA_SAMPLER is llama-sampler.cpp as a library, all else of llama.cpp unresolved. Prints the
 // profile that was chosen, and a row for each sampler: what the certificate says, and how many of
-// so many cases differ on each kind of arrays. Ends with 1 where one differs, or is not ours, or
+// that many cases differ on each kind of arrays. Ends with 1 where one differs, or is not ours, or
 // the profile is not PROFILE. With libm=other in it, one that is not ours may differ.
 
 #include <dlfcn.h>

@@ -111,7 +111,7 @@ static void sort_candidates(int what, const uint32_t * ranks, uint32_t n, uint32
     free(data);
 }
 
-/* By distances: the largest keys have nearly all of the probability, and the others come behind
+/* By distances: the largest keys have nearly all of the probability, and the others come after
  * them as their logits descend. */
 static void sort_numbers(const uint32_t * ranks, uint32_t n, uint32_t most, uint32_t * out) {
     llama_token_data * data = room(n, sizeof *data);

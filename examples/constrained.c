@@ -207,7 +207,7 @@ static bool read_options(int argc, char ** argv, options * to) {
     return true;
 }
 
-/* The next of values that are separated by commas, without blanks around it; false behind the
+/* The next of values that are separated by commas, without blanks around it; false after the
  * last. */
 static bool next_choice(const char ** rest, const char ** choice, size_t * length) {
     if (*rest == NULL) {
@@ -339,7 +339,7 @@ static bool make_chain(generation * g, const options * o) {
         llama_sampler_chain_add(g->chain, members[i]);
     }
     g->trie = members[0];
-    /* Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that is
+    /* Compact: the samplers after it see the allowed tokens only, instead of a vocabulary that is
      * mostly masked. */
     const int mode =
         LLAMA_SIEVE_TRIE_COMPACT | (o->greedy ? LLAMA_SIEVE_TRIE_GREEDY : LLAMA_SIEVE_TRIE_SAMPLED);
@@ -472,7 +472,7 @@ static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t *
         const llama_token token = llama_sampler_sample(g->chain, g->context, -1);
         append_token(value, token);
         /* Where one value begins another, any token may follow: this one then belongs to the text
-         * behind the value. */
+         * after the value. */
         if (!begins_a_value(g, value)) {
             value->n--;
             break;

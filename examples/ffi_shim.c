@@ -1,4 +1,4 @@
-/* The functions of llama.h that take or return structs by value, behind functions that do not: for
+/* The functions of llama.h that take or return structs by value, after functions that do not: for
  * languages that call C at run time.
  *
  * A declaration of llama_model_params in Python or JavaScript would have to be kept in step with

@@ -104,7 +104,7 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Returns a copy that goes on as this one does, also where a clone begins its generator anew,
+    /// Returns a copy that goes on as this one does, also where a clone begins its generator again,
     /// as the built-in's clone does.
     fn twin(&self) -> Self {
         self.clone()

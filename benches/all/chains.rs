@@ -73,7 +73,7 @@ fn cut(make: fn() -> *mut llama_sampler) -> [HostSampler; 2] {
     [make, make].map(|make| HostSampler::new(make()))
 }
 
-/// Rows of a cut: behind a top-k, and in front of temperature and draw.
+/// Rows of a cut: after a top-k, and in front of temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(
@@ -276,7 +276,7 @@ fn measurement(name: &str, n: usize, shape: &str, us: [f64; 3]) -> Measurement {
     }
 }
 
-/// Microseconds of one maximum over the logits, right behind another: what the caches have of them
+/// Microseconds of one maximum over the logits, right after another: what the caches have of them
 /// is the same in each row.
 fn floor(logits: &[f32]) -> f64 {
     let pass = || std::hint::black_box(Logits::F32(std::hint::black_box(logits)).max());

@@ -300,7 +300,7 @@ fn constructors(model: &Model, text: &str) -> [f64; 3] {
     times.map(median)
 }
 
-/// Medians of one token behind so many in which no trigger stands.
+/// Medians of one token after that many in which no trigger stands.
 fn waiting(model: &Model, length: usize, both: bool) -> [f64; 2] {
     let tools: Vec<CString> = (0..139)
         .map(|i| CString::new(format!("<function=tool_{i}>")).expect("no NUL"))

@@ -4,7 +4,7 @@
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
 //! candidates, or of one token of as many logits, with `benches/results/instructions.json`; more
-//! than 3 % above is a failure. `--update-instructions` writes that file anew. Another compiler
+//! than 3 % above is a failure. `--update-instructions` writes that file again. Another compiler
 //! makes other code, so a compiler that is not the file's own is only reported.
 
 use std::collections::BTreeMap;

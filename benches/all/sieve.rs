@@ -15,7 +15,7 @@
 //!
 //! The floor is the maximum over the logits, by loads of which none crosses a line of the cache.
 //!
-//! The logits lie 16 bytes behind a multiple of 64, where the C library puts a vector of this size,
+//! The logits lie 16 bytes after a multiple of 64, where the C library puts a vector of this size,
 //! or, with `--aligned`, at a multiple of 64, where llama.cpp's own buffer is.
 
 use std::cell::RefCell;
@@ -67,7 +67,7 @@ fn input(n: usize, peaked: bool) -> Vec<f32> {
     array.data.iter().map(|c| c.logit).collect()
 }
 
-/// A copy of numbers at a multiple of 64 bytes, or 16 behind one.
+/// A copy of numbers at a multiple of 64 bytes, or 16 after one.
 struct Placed<T> {
     buffer: Vec<T>,
     start: usize,
@@ -90,7 +90,7 @@ impl<T: Copy> Placed<T> {
     }
 }
 
-/// A host's own path: its candidate array, made anew for every token, and a chain.
+/// A host's own path: its candidate array, made again for every token, and a chain.
 struct HostPath {
     chain: HostSampler,
     array: Vec<sys::llama_token_data>,

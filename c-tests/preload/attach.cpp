@@ -139,7 +139,7 @@ tokens sampled(const module & of, llama_sampler * chain, llama_context * context
     return out;
 }
 
-// Makes a chain, of which so many members are ours, and samples with it: the same as ever.
+// Makes a chain, of which that many members are ours, and samples with it: the same as ever.
 void check(const module & of, llama_context * context, int ours, const char * when) {
     static std::map<uint32_t, tokens> expected;
     for (uint32_t seed = 1; seed <= 4; seed++) {

@@ -26,7 +26,7 @@ void module_open(const char * path) {
 #endif
 }
 
-// A context whose last output has the logits behind a prompt.
+// A context whose last output has the logits after a prompt.
 llama_context * module_context() {
     llama_context_params params = llama_context_default_params();
     params.n_ctx                = 64;

@@ -184,7 +184,7 @@ sampler_ptr make(const llama_model * model, const option_set & options, uint32_t
     return sampler;
 }
 
-// Forgets all but so many tokens.
+// Forgets all but that many tokens.
 void rewind(llama_context * context, size_t n_past) {
     llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(n_past), -1);
 }

@@ -44,7 +44,7 @@ bool accept(const sampler_ptr & sampler, llama_token token) {
     }
 }
 
-// A rule with so many alternatives, each made of its number.
+// A rule with that many alternatives, each made of its number.
 std::string alternatives(const char * name, int n, const char * before, const char * behind) {
     std::string text = std::string(name) + " ::= ";
     for (int i = 0; i < n; i++) {
@@ -65,7 +65,7 @@ struct state {
 };
 
 std::vector<state> states() {
-    // Behind p there are 360,000 stacks.
+    // After p there are 360,000 stacks.
     const std::string beyond = "root ::= \"a\" | \"b\" \"c\" p\n" +
                                alternatives("p", 600, "q \"", "\"") +
                                alternatives("q", 600, "\"c", "\"");

@@ -1,4 +1,4 @@
-// The drop-in header renames calls and addresses, in C and C++, before llama.h and behind it. Its
+// The drop-in header renames calls and addresses, in C and C++, before llama.h and after it. Its
 // functions are never called: the test looks at the symbols that the object file refers to.
 #ifdef LLAMA_H_FIRST
 #include "llama.h"

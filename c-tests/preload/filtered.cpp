@@ -17,7 +17,7 @@ namespace {
     std::exit(1);
 }
 
-// The token that a sampler and a draw behind it give, for some texts so far.
+// The token that a sampler and a draw after it give, for some texts so far.
 void show(const char * name, llama_sampler * smpl, int n) {
     llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(chain, smpl);

@@ -321,7 +321,7 @@ void all_throws(const llama_vocab * vocab) {
     const std::vector<grammar_text> all = grammars();
     throws(vocab, all[0], { "{" }, " the");
     throws(vocab, all[1], { " the", "in" }, ",");
-    // It begins with that token, behind a part of it, and several tokens before.
+    // It begins with that token, after a part of it, and several tokens before.
     throws(vocab, { "wrong token", "root ::= \"x\"", {}, { " of" }, "" }, { "in" }, " of");
     throws(vocab, { "wrong rest", "root ::= \"x\"", { "sh(all)" }, {}, "" }, { "in" }, " shall");
     throws(vocab, { "wrong tail", "root ::= \"o\" \"x\"", { "(o)[\\s\\S]*nd" }, {}, "" },

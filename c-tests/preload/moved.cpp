@@ -1,5 +1,5 @@
 // A member of one chain that is moved to the chain of another `common_sampler`, where another
-// reasoning budget comes first, or none. Prints the tokens that are sampled behind the move.
+// reasoning budget comes first, or none. Prints the tokens that are sampled after the move.
 //
 //   moved MODEL
 #include <cstdio>

@@ -9,7 +9,7 @@ static struct llama_sampler * chain(void) {
     return llama_sampler_chain_init(llama_sampler_chain_default_params());
 }
 
-// Members that remember something, in so many chains.
+// Members that remember something, in that many chains.
 static struct llama_sampler * nested(int depth) {
     struct llama_sampler * inner = chain();
     llama_sampler_chain_add(inner, llama_sampler_init_penalties(8, 64, 1.1f, 0.5f, 0.25f));
@@ -59,7 +59,7 @@ static struct llama_sampler * holder_clone(const struct llama_sampler * smpl) {
     return llama_sampler_init(&holder_i, llama_sampler_clone(smpl->ctx));
 }
 
-// Members that remember something, in so many samplers of the program's own.
+// Members that remember something, in that many samplers of the program's own.
 static struct llama_sampler * held(int depth) {
     struct llama_sampler * inner = nested(1);
     for (int i = 0; i < depth; i++) {

@@ -23,7 +23,7 @@ struct context_free {
     void operator()(llama_context * context) const { llama_free(context); }
 };
 
-// A model, and a context of so many tokens, on one thread; llama.cpp says nothing.
+// A model, and a context of that many tokens, on one thread; llama.cpp says nothing.
 class opened {
   public:
     opened(const char * path, uint32_t n_ctx) {

@@ -3,7 +3,7 @@
 //
 //   watched MODEL N_CHAINS N_TOKENS [BUDGET]
 //
-// With a budget, thoughts begin at the likeliest token, and after so many tokens their end is
+// With a budget, thoughts begin at the likeliest token, and after that many tokens their end is
 // forced.
 #include <cstdint>
 #include <cstdio>

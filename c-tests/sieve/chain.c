@@ -1,5 +1,5 @@
 /* The sieve as one sampler of a llama.cpp chain: it chooses what the sieve chooses of the same
- * logits, also after clone and reset, and behind built-ins. */
+ * logits, also after clone and reset, and after built-ins. */
 #include <math.h>
 
 #include "../check.h"
@@ -184,7 +184,7 @@ int main(void) {
     llama_sampler_free(chain);
     llama_sampler_free(built_ins);
 
-    /* Behind a built-in that has cut and sorted. */
+    /* After a built-in that has cut and sorted. */
     chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(chain, llama_sampler_init_top_k(100));
     llama_sampler_chain_add(chain, llama_sieve_init_sampler(&params));

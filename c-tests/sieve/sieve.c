@@ -272,7 +272,7 @@ static void batch(const float * logits) {
 }
 
 /* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written
- * behind it. */
+ * after it. */
 static void misaligned(const float * logits) {
     static uint64_t memory[64];
     void * off = (char *) memory + 1;

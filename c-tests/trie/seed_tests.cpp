@@ -1,6 +1,6 @@
 // The three tests with which the design of the token trie was published, on a real vocabulary.
 // Their steps, values and expectations are as published, with calls through llama.h's functions;
-// what is checked beyond that stands behind "Also". The macros below stand for the test
+// what is checked beyond that stands after "Also". The macros below stand for the test
 // framework's.
 //
 // Argument: a model with a vocabulary of at least 1000 tokens.

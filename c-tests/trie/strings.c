@@ -1,4 +1,4 @@
-/* A trie of plain strings: the tokens of each as they stand behind other text, and what is answered
+/* A trie of plain strings: the tokens of each as they stand after other text, and what is answered
  * to anything else. The first argument is a model. */
 #include "../check.h"
 #include "../messages.h"
@@ -26,7 +26,7 @@ static int32_t tokens_of(const char * text, llama_token * out) {
     return n;
 }
 
-/* The tokens of a value behind a text: of both together, without those of the text. */
+/* The tokens of a value after a text: of both together, without those of the text. */
 static size_t behind(const char * before, const char * value, llama_token * out) {
     char together[256];
     CHECK(snprintf(together, sizeof(together), "%s%s", before, value) < (int) sizeof(together));

@@ -75,7 +75,7 @@ function loadLlama(file: string, shimFile: string) {
         llama_free: { args: ["ptr"], returns: "void" },
         llama_model_free: { args: ["ptr"], returns: "void" },
     });
-    // Behind libllama, so that it uses the one that is loaded.
+    // After libllama, so that it uses the one that is loaded.
     const shim = open(shimFile, {
         shim_load_model: { args: ["ptr"], returns: "ptr" },
         shim_new_context: { args: ["ptr", "i32"], returns: "ptr" },
@@ -175,7 +175,7 @@ function choose(llama: Llama, sieve: Sieve, context: Pointer, chain: Pointer, sl
         }
         batch = [llama.llama_sampler_sample(chain, context, -1)];
     }
-    // Where one value begins another, the last token may be the first behind the value; the text goes on with it.
+    // Where one value begins another, the last token may be the first after the value; the text goes on with it.
     decode(llama, context, batch);
     const leaf = sieve.llama_sieve_trie_leaf(slot);
     if (leaf === null) {

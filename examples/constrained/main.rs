@@ -248,7 +248,7 @@ struct TrieChain {
 
 impl TrieChain {
     fn new(model: &Model, choices: &Choices, options: &Options, seed: u32) -> Result<Self, String> {
-        // Compact: the samplers behind it see the allowed tokens only, instead of a vocabulary that
+        // Compact: the samplers after it see the allowed tokens only, instead of a vocabulary that
         // is mostly masked.
         let mode = LLAMA_SIEVE_TRIE_COMPACT
             | match options.greedy {
@@ -369,7 +369,7 @@ impl Generator<'_> {
             let token = trie.chain.sample(&self.context);
             tokens.push(token);
             // Where one value begins another, any token may follow: this one then belongs to the
-            // text behind the value.
+            // text after the value.
             if !self.choices.begins_with(&tokens) {
                 tokens.pop();
                 break;

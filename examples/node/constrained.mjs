@@ -78,7 +78,7 @@ function choose(llama, sieve, context, chain, slot) {
         }
         batch = [llama.sample(chain, context, -1)];
     }
-    // Where one value begins another, the last token may be the first behind the value; the text goes on with it.
+    // Where one value begins another, the last token may be the first after the value; the text goes on with it.
     decode(llama, context, batch);
     const leaf = sieve.leaf(slot);
     if (leaf === null) {

@@ -31,7 +31,7 @@ function open(file) {
 /** What is used of llama.cpp. */
 export function loadLlama(file, shimFile) {
     const library = open(file);
-    // Behind libllama, so that it uses the one that is loaded.
+    // After libllama, so that it uses the one that is loaded.
     const shim = open(shimFile);
     return {
         getVocab: library.func("void * llama_model_get_vocab(void * model)"),

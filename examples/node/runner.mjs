@@ -1,6 +1,6 @@
 // A streaming runner for hosts that hold a stream by its handle: a span of its output may be constrained by a token trie.
 //
-// The constraint is set before the span and taken out behind it, also when the caller stops in the middle, by an AbortSignal or by leaving the loop. Where
+// The constraint is set before the span and taken out after it, also when the caller stops in the middle, by an AbortSignal or by leaving the loop. Where
 // only one token can follow, nothing is sampled: the whole run goes to the model in one batch. Several streams may run at once, each with its own slot.
 //
 // The types are in JSDoc, which TypeScript reads (`npm run types`), since Node before 22.6 does not run TypeScript.

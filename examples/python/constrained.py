@@ -86,7 +86,7 @@ class Llama:
         self.sampler_free = declare(library, None, "llama_sampler_free", c_void_p)
         self.context_free = declare(library, None, "llama_free", c_void_p)
         self.model_free = declare(library, None, "llama_model_free", c_void_p)
-        # Behind libllama, so that it uses the one that is loaded.
+        # After libllama, so that it uses the one that is loaded.
         shim = open_library(shim_path)
         self.load_model = declare(shim, c_void_p, "shim_load_model", c_char_p)
         self.new_context = declare(shim, c_void_p, "shim_new_context", c_void_p, c_int32)
@@ -175,7 +175,7 @@ def choose(llama, sieve, context, chain, slot):
         if batch:
             llama.decode(context, batch)
         batch = [llama.sample(chain, context, -1)]
-    # Where one value begins another, the last token may be the first behind the value; the text goes on with it.
+    # Where one value begins another, the last token may be the first after the value; the text goes on with it.
     llama.decode(context, batch)
     leaf = sieve.leaf(slot)
     if leaf is None:

@@ -165,7 +165,7 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The text so far decides what may come next: behind " said" only " unto" is right here, and a
+/// The text so far decides what may come next: after " said" only " unto" is right here, and a
 /// capital letter begins a name.
 fn validation(session: &mut Session<'_>) -> Result<(), String> {
     let pieces = session.pieces();
@@ -198,7 +198,7 @@ fn validation(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "a veto was ignored".to_owned())
 }
 
-/// Lets only the tokens through that continue one of the names; forced ones are not sampled. Behind
+/// Lets only the tokens through that continue one of the names; forced ones are not sampled. After
 /// the name the text goes on freely.
 fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     let names = [

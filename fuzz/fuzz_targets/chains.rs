@@ -116,7 +116,7 @@ enum Between {
     Clone,
     /// A copy parts ways and comes back.
     Copy(u8),
-    /// The state of another comes, in which penalties have this window, behind the first tokens;
+    /// The state of another comes, in which penalties have this window, after the first tokens;
     /// then the rest of them.
     Other(Whole, Vec<u8>, Vec<u8>),
 }

@@ -2,7 +2,7 @@
 //! is done between tokens beside clones that go the same way.
 //!
 //! The first byte says which; up to the first byte 0 each byte stands for a part of the expression,
-//! or for a letter of a value; behind it each byte is a token, or takes tokens back.
+//! or for a letter of a value; after it each byte is a token, or takes tokens back.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

@@ -25,7 +25,7 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
 
 #[derive(Arbitrary, Debug)]
 enum Case {
-    /// The struct as so many bytes.
+    /// The struct as that many bytes.
     Bits(Vec<u8>),
     Changes {
         first: Vec<Change>,

@@ -189,7 +189,7 @@ enum Order {
     Reversed,
     /// Sorted, and said to be.
     Sorted,
-    /// Every so many-th candidate is missing.
+    /// Every that many-th candidate is missing.
     Thinned(u8),
     /// Ids as given.
     Ids(Vec<u8>),

@@ -127,7 +127,7 @@ fn what_is_banned_is_no_token() {
     }
 }
 
-/// Behind what sorts, a ban leaves the first candidate first: selectors take the array's word that
+/// After what sorts, a ban leaves the first candidate first: selectors take the array's word that
 /// none is larger, as the built-ins do, and dist then takes the last.
 #[test]
 fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// Counts `token` among the last `capacity` tokens, anew each time.
+/// Counts `token` among the last `capacity` tokens, again each time.
 fn naive_count(tokens: &[Token], capacity: usize, token: Token) -> u32 {
     let start = tokens.len().saturating_sub(capacity);
     tokens[start..].iter().filter(|&&t| t == token).count() as u32

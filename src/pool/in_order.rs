@@ -1,6 +1,6 @@
 //! A deferred sort of all tokens in descending order, as long as the order is not read.
 //!
-//! Some samplers sort everything, or as much as they keep, and what comes behind them often asks
+//! Some samplers sort everything, or as much as they keep, and what comes after them often asks
 //! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
 //! done to it since then; the array is made of that when it is read.
 
@@ -24,7 +24,7 @@ pub enum Weights {
 /// The part of all tokens that is left in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// With softmax probabilities that are summed in this order: all but the first so many.
+    /// With softmax probabilities that are summed in this order: all but the first that many.
     Behind(usize),
     /// The first.
     First(First),

@@ -105,7 +105,7 @@ impl<'p, 'a> Whole<'p, 'a> {
     }
 
     /// Gives minus infinity to the tokens whose bits are not set: bit t % 64 of word t / 64 stands
-    /// for token t. What is behind the last word is not set.
+    /// for token t. What is past the last word is not set.
     pub fn mask(&mut self, words: &[u64]) {
         let tokens = &mut **self;
         tokens.max = None;

@@ -7,7 +7,7 @@
 //! candidate). `accept` of that token enters its original probability into an exponential moving
 //! average. A negative target only draws.
 //!
-//! A clone goes on with the average and the pending token, but its generator begins anew from the
+//! A clone goes on with the average and the pending token, but its generator begins again from the
 //! seed: so it is in the built-in. Of the pending token's probability, which the built-in's clone
 //! loses (and then reads out of bounds), ours keeps a copy.
 

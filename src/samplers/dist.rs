@@ -205,7 +205,7 @@ impl Sampler for Dist {
     }
 
     fn built_in(&self) -> Option<BuiltIn> {
-        // A random seed is chosen anew by the built-in, as long as nothing was drawn from it:
+        // A random seed is chosen again by the built-in, as long as nothing was drawn from it:
         // then its reset, too, takes another one.
         let seed = match (self.draws, self.rng.asked_seed()) {
             (0, DEFAULT_SEED) => DEFAULT_SEED,

@@ -136,7 +136,7 @@ impl Dry {
         self.share_breakers(Arc::new(breakers));
     }
 
-    /// Tokens that are breakers, or begin some: all, or so many of them.
+    /// Tokens that are breakers, or begin some: all, or that many of them.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
         self.breakers.beginnings(most)

@@ -8,7 +8,7 @@
 //!    (kept + 1). End-of-generation candidates stay. If only such are left, the end-of-turn token
 //!    is.
 //!
-//! Made to stand behind a sampler that leaves few candidates: the merge compares every pair. Texts
+//! Made to stand after a sampler that leaves few candidates: the merge compares every pair. Texts
 //! are fetched once per candidate.
 
 use std::ffi::CStr;

@@ -1,6 +1,6 @@
 //! Min-k: cuts at the steepest fall of the sorted logits (Ding et al. 2026).
 //!
-//! With x the logits that descend, the fall behind the first k is weighted by `1 / k`, and the
+//! With x the logits that descend, the fall after the first k is weighted by `1 / k`, and the
 //! candidates in front of the largest weighted fall stay, the first of equal ones. Where the logits
 //! are nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates have no
 //! part in it and are dropped. Candidates keep their order, equal ones stay or go together.

@@ -298,7 +298,7 @@ enum Found {
     Open { n: usize, last: f32 },
 }
 
-/// Returns how many of `n` candidates the built-in sorts to find a nucleus of so many: of a large
+/// Returns how many of `n` candidates the built-in sorts to find a nucleus of that many: of a large
 /// array a few at first, and where these are not enough all.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;

@@ -117,7 +117,7 @@ impl Sampler for Xtc {
 }
 
 impl Xtc {
-    /// True if it acts on so many candidates; draws if there are two or more.
+    /// True if it acts on that many candidates; draws if there are two or more.
     fn acts_on(&mut self, n: usize) -> bool {
         // Written so that a NaN acts, as in the built-in.
         let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;

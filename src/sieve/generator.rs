@@ -70,7 +70,7 @@ impl Generator {
         }
     }
 
-    /// Goes back to the beginning; a seed that was to be random is drawn anew.
+    /// Goes back to the beginning; a seed that was to be random is drawn again.
     pub(super) fn restart(&mut self) {
         self.seed = resolve_seed_64(self.asked);
         self.draws = 0;

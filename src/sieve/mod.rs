@@ -199,7 +199,7 @@ impl Sieve {
     }
 
     /// Goes back to the beginning: no history, the generator at its seed (a random one is drawn
-    /// anew). Parameters and buffers stay.
+    /// again). Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
         fault::point();

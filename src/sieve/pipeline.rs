@@ -223,7 +223,7 @@ impl Pipeline {
     /// Makes room for whatever the logits of `n` tokens can take.
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
-        // It takes room for so many at least, however few are left.
+        // It takes room for that many at least, however few are left.
         warm_up(Some(&mut self.dist.0), n.max(dist::MANY));
         self.dist.rest();
         self.buffers.warm_up(n)
@@ -278,7 +278,7 @@ impl Sieve {
 
     /// Puts a sampler into a slot, where it replaces another. `None` empties the slot. It runs
     /// where [`Stage::Sampler`] of this slot stands among the [stages](Self::set_stages), hears of
-    /// every token that is [accepted](Self::accept), and begins anew at a [reset](Self::reset).
+    /// every token that is [accepted](Self::accept), and begins again at a [reset](Self::reset).
     /// What it draws comes from its own stream. Fails, and changes nothing, for a slot from
     /// [`MAX_SAMPLERS`] on, and for a sampler that draws the token.
     ///

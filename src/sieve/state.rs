@@ -174,7 +174,7 @@ pub(super) struct Saved<'a> {
 
 impl Saved<'_> {
     /// Reads the parameters; fails if they are none that a sieve takes.
-    // In bounds: not shorter than `PARAMS`; what lies behind has the length that it says.
+    // In bounds: not shorter than `PARAMS`; what lies after has the length that it says.
     pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
         let float = |at: usize| f32::from_bits(u32_at(bytes, at));
@@ -422,7 +422,7 @@ impl Sieve {
     fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
         let mt19937 = rng == RngKind::Mt19937;
         let members = self.members();
-        // For a copy, and its window of so many tokens.
+        // For a copy, and its window of that many tokens.
         let size = members.saved_size(mt19937) + bytes.len();
         memory::room(16 * size)?;
         match members.clone().load(mt19937, bytes).is_some() {

@@ -21,7 +21,7 @@ fn functions() -> Vec<String> {
     names
 }
 
-/// `of`: the test, for each builds them anew while others may be loading theirs.
+/// `of`: the test, for each builds them again while others may be loading theirs.
 fn host_lacking(name: &str, of: &str) -> Program {
     let build = Build::new(&format!("{of}_lacking_{name}"), "c-tests/fake_host.c");
     let build = build.flag("-shared").flag("-fPIC");

@@ -25,7 +25,7 @@ struct Chains {
     sides: [HostSampler; 2],
     n: usize,
     deviation: f32,
-    /// The logits are multiples of 1 / this: so many are equal.
+    /// The logits are multiples of 1 / this: that many are equal.
     fineness: f32,
     grid: Grid,
     /// The number of logits that stand out.
@@ -345,7 +345,7 @@ impl Chains {
             p: 0.0,
         };
         let mut data = vec![none; self.n];
-        // SAFETY: a live chain, and room for so many.
+        // SAFETY: a live chain, and room for that many.
         let n = unsafe {
             let to = data.as_mut_ptr().cast::<TokenData>();
             llama_sieve_chain_candidates(chain, to, data.len())

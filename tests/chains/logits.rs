@@ -98,7 +98,7 @@ impl Chains {
             n,
         };
         if with_grammar {
-            // Behind one that edits some logits, or changes all of them.
+            // After one that edits some logits, or changes all of them.
             if rng.chance(0.4) {
                 chains.add(
                     Some(rng.pick(&["penalties", "logit_bias", "temp"])),
@@ -132,7 +132,7 @@ impl Chains {
         chains
     }
 
-    /// Returns a chain of few members of ours that read all of a vocabulary, one behind the other:
+    /// Returns a chain of few members of ours that read all of a vocabulary, one after the other:
     /// what they put off has to be made up for when it is read.
     fn of_whole(rng: &mut Rng) -> Self {
         let n = 4000 + rng.below(30_000);
@@ -505,7 +505,7 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
     assert!(tokens > 1000 && none > 300, "{tokens} tokens, {none} none");
 }
 
-/// Behind top-k the array is said to be sorted, and stays so where a grammar or a bias bans the
+/// After top-k the array is said to be sorted, and stays so where a grammar or a bias bans the
 /// first: then built-ins choose what is banned, and there is no token. What they choose otherwise
 /// is the token.
 #[test]

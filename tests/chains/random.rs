@@ -84,7 +84,7 @@ impl Chains {
     /// Applies the members one by one.
     ///
     /// NaN logits are the one input on which built-ins that sort or compare are undefined: where
-    /// members make them of infinities, those behind do not run, on either side. Nor do they on an
+    /// members make them of infinities, those after do not run, on either side. Nor do they on an
     /// empty array, which built-ins abort on.
     fn step(&self, input: &Array, rng: &mut Rng) -> Result<(), String> {
         let (mut ours, mut theirs) = (input.clone(), input.clone());

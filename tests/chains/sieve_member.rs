@@ -1,4 +1,4 @@
-//! A sieve behind other samplers of a host's chain, beside the chain of built-ins that it stands
+//! A sieve after other samplers of a host's chain, beside the chain of built-ins that it stands
 //! for.
 
 use crate::support::arrays::Shape;

@@ -204,7 +204,7 @@ fn node_folder() -> Option<PathBuf> {
 }
 
 /// The runner's own tests, by node's test runner: among them that a constraint is set before its
-/// span and cleared behind it, that a cancelled one is, too, and two streams at once.
+/// span and cleared after it, that a cancelled one is, too, and two streams at once.
 #[test]
 fn the_runner_in_node() {
     let Some(folder) = node_folder() else {

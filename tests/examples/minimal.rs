@@ -9,7 +9,7 @@ use crate::toolchain::{Build, Link, our_library, root, rust_example, said};
 use vendor_llama_cpp::sys;
 
 /// Returns what the examples print: the tokens of the built-in chain, each from the logits of
-/// their made-up model behind the one before.
+/// their made-up model after the one before.
 fn tokens() -> String {
     // SAFETY: constructors without preconditions; the chain owns its members.
     let chain = unsafe {

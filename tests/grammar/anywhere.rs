@@ -18,7 +18,7 @@ impl Anywhere {
         }
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn reset(&mut self) {
         self.all.clear();
     }

@@ -121,7 +121,7 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
     let deep = made(vocabulary, &nested).expect("a grammar like others");
     assert!(!pair::mask(&deep, vocabulary.n_tokens).is_empty());
     assert!(made(vocabulary, &format!("root ::= {}", "(".repeat(n))).is_none());
-    // Left recursion behind what is empty by another rule, growing and not.
+    // Left recursion after what is empty by another rule, growing and not.
     for text in [
         "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n",
         "root ::= a root\na ::= b\nb ::= \"\"\n",

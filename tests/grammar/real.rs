@@ -100,7 +100,7 @@ fn literal(text: &[u8]) -> String {
     )
 }
 
-/// Some tokens' texts, one behind the other.
+/// Some tokens' texts, one after the other.
 fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let picked = (0..1 + rng.below(3)).map(|_| &vocabulary.pieces[rng.below(vocabulary.n_tokens)]);
     literal(&picked.flatten().copied().collect::<Vec<u8>>())
@@ -170,7 +170,7 @@ fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> S
     name
 }
 
-/// Properties that must be there, and behind them those that may, each with what may follow it.
+/// Properties that must be there, and after them those that may, each with what may follow it.
 fn object(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let (required, optional) = (1 + rng.below(4), rng.below(5));
     let mut pairs = Vec::new();

@@ -13,7 +13,7 @@ type Stack = Vec<u32>;
 
 /// The most stacks that are looked at for one token, or for one array.
 const MOST: usize = 20_000;
-/// The most stacks behind a character: each is compared with each.
+/// The most stacks after a character: each is compared with each.
 const MOST_TOGETHER: usize = 1000;
 /// The most stacks that are left behind a token.
 const MOST_STACKS: usize = 40;
@@ -100,12 +100,12 @@ impl WriteOut {
 #[derive(Clone, Debug)]
 pub struct Stacks {
     classes: Vec<Class>,
-    /// The elements of all rules, one behind the other, with an end behind each.
+    /// The elements of all rules, one after the other, with an end after each.
     elements: Vec<Element>,
     /// The places where the alternatives of each rule begin.
     beginnings: Vec<Vec<u32>>,
     initial: Vec<Stack>,
-    /// The stacks behind the text so far.
+    /// The stacks after the text so far.
     pub stacks: Vec<Stack>,
     /// The part of a character that it ends with.
     pub partial: Partial,
@@ -152,7 +152,7 @@ impl Stacks {
         Some(stacks)
     }
 
-    /// Begins anew.
+    /// Begins again.
     pub fn reset(&mut self) {
         self.stacks.clone_from(&self.initial);
         self.partial = Partial::default();
@@ -192,7 +192,7 @@ impl Stacks {
         Some(())
     }
 
-    /// The stacks behind the top of one.
+    /// The stacks after the top of one.
     fn behind(&self, stack: &[u32], left: &mut usize) -> Option<Vec<Stack>> {
         let mut out = Vec::new();
         if let Some((&top, below)) = stack.split_last() {
@@ -233,7 +233,7 @@ impl Stacks {
         if *left == 0 {
             return false;
         }
-        // It goes on behind each top, whether or not a token gets there.
+        // It goes on after each top, whether or not a token gets there.
         let behind = match known.get(stack) {
             Some(behind) => Rc::clone(behind),
             None => {

@@ -301,7 +301,7 @@ fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
     Some(n_found)
 }
 
-/// Lazy runs in loops behind texts that take more steps than a search that notes nothing.
+/// Lazy runs in loops after texts that take more steps than a search that notes nothing.
 pub fn long_texts() {
     let prose = "The quick brown fox jumps over the lazy dog, and why not. ".repeat(1300);
     let failing = "<t>so why not</b> ".repeat(2000);
@@ -589,7 +589,7 @@ pub fn hostile() {
     let stars = "a".to_owned() + &"*".repeat(1000);
     assert!(StdRegex::new(stars.as_bytes()).is_some());
     assert!(Triggers::new(&[stars.as_bytes()]).is_ok());
-    // As many states as texts have: the tables begin anew again and again.
+    // As many states as texts have: the tables begin anew each time.
     let triggers = Triggers::new(&[b"a[ab]{2000}c"]).expect("a pattern");
     let mut rng = Rng(7);
     let (mut one, mut other) = (Waiting::default(), Waiting::default());

@@ -243,7 +243,7 @@ fn what_shares_a_library_with_llama_cpp_is_told_from_its_samplers() {
     }
 }
 
-/// Beyond a limit, behind a token that is not allowed, or an end that comes too early: what the
+/// Beyond a limit, after a token that is not allowed, or an end that comes too early: what the
 /// grammar forbids does not come out, or, where the end is banned, too, the host throws.
 #[test]
 fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
@@ -253,7 +253,7 @@ fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
     let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
     let said = run.arg(model()).said();
     // Five states, six options, the grammar first or not, and six tokens. Of one option all are
-    // forbidden; what comes behind a limit is refused, and of the other two states what is.
+    // forbidden; what comes after a limit is refused, and of the other two states what is.
     let all = 5 * 6 * 2 * 6;
     let forbidden = all / 6;
     let refused = 3 * 6 * 2 * 6 + 2 * 2 * 6;

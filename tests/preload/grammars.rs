@@ -25,7 +25,7 @@ fn texts(file: &[u8]) -> Vec<Range<usize>> {
         let bytes = file[at..at + 8].try_into().expect("8 bytes");
         u64::from_le_bytes(bytes) as usize
     };
-    // Behind the key: two types, and the number of texts.
+    // After the key: two types, and the number of texts.
     let begin = found.expect("the texts are there") + key.len() + 8;
     let mut at = begin + 8;
     let text = |_| {
@@ -128,9 +128,9 @@ fn a_grammar_beyond_the_limits_is_the_hosts_own() {
     assert_eq!((of_host, made.get(OURS)), (1, None), "{made:?}");
 }
 
-/// The trials behind a program's first grammar that names tokens: what they accept depends on which
-/// tokens have which numbers, and the built-in throws at a token that it allows where an element
-/// that stands for a token begins within that token's text.
+/// The trials that a program's first grammar with tokens leads to: what they accept depends on
+/// which tokens have which numbers, and the built-in throws at a token that it allows where an
+/// element that is a token begins within that token's text.
 #[test]
 fn a_first_grammar_with_tokens_does_not_throw_in_any_vocabulary() {
     for seed in 0..16_u64 {

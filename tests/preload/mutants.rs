@@ -16,7 +16,7 @@ struct Mutant {
     name: &'static str,
     /// The kinds of samplers that it is a part of; none: of the chain.
     kinds: &'static [&'static str],
-    /// The place in the source: the first `from` behind this text.
+    /// The place in the source: the first `from` after this text.
     behind: &'static str,
     from: &'static str,
     /// The new text, with `M` where it asks whether this is the mutant.

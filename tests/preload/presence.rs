@@ -16,7 +16,7 @@ fn told(run: Run<'_>) -> Vec<String> {
     lines.map(String::from).collect()
 }
 
-/// The reason that is given at the end, behind one line of the beginning.
+/// The reason that is given at the end, after one line of the beginning.
 fn reason(run: Run<'_>, program: &Path) -> String {
     let lines = told(run);
     let [loaded, none] = &lines[..] else {

@@ -296,7 +296,7 @@ fn a_host_that_takes_answers_otherwise_is_given_none() {
     }
 }
 
-/// Runs one chain for so many tokens with a reasoning budget.
+/// Runs one chain for that many tokens with a reasoning budget.
 fn with_budget(run: Run<'_>, mutant: &str, n_tokens: usize, budget: usize) -> Said {
     let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
     run.arg(model()).arg(1).arg(n_tokens).arg(budget).said()

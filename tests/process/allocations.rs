@@ -83,7 +83,7 @@ fn others() -> Vec<HostSampler> {
         .collect()
 }
 
-/// Nor do those that llama.cpp does not have, on arrays and on logits, with a draw behind them.
+/// Nor do those that llama.cpp does not have, on arrays and on logits, with a draw after them.
 #[test]
 fn no_other_sampler_allocates_after_warm_up() {
     let _alone = alone();

@@ -58,7 +58,7 @@ fn what_a_payload_is_given_grows_as_its_length() {
         let [few, many] = [4_000, 32_000].map(|n| {
             let json = payload(list, n);
             let given = bytes_given(|| {
-                // SAFETY: a live slot, and a payload of so many bytes.
+                // SAFETY: a live slot, and a payload of that many bytes.
                 let code =
                     unsafe { llama_sieve_trie_set(slot, json.as_ptr().cast(), json.len(), 0) };
                 assert_eq!(code, 0, "{list}: {}", llama_sieve::last_error::get());
@@ -87,7 +87,7 @@ fn a_large_token_takes_no_memory() {
         let mut array = Array::of_logits([1.0; 100]);
         let given = bytes_given(|| {
             let smpl = slot.as_ptr().cast();
-            // SAFETY: a live slot, and a payload of so many bytes.
+            // SAFETY: a live slot, and a payload of that many bytes.
             let code =
                 unsafe { llama_sieve_trie_set(smpl, JSON.as_ptr().cast(), JSON.len(), mode) };
             assert_eq!(code, 0, "{}", llama_sieve::last_error::get());

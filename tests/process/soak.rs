@@ -203,7 +203,7 @@ impl Chains {
     /// temperatures in a row may divide by a number so small that a logit becomes infinite.
     ///
     /// `None` where the built-ins made a logit that is NaN, as adaptive-p does of such
-    /// probabilities: for what comes behind they are not defined (docs/exactness.md), and the chain
+    /// probabilities: for what comes after they are not defined (docs/exactness.md), and the chain
     /// ends.
     fn sample_both(&self, context: &Context) -> Option<(i32, bool)> {
         let sample = |side: usize| self.sides[side].sample_from(context.logits(), self.grid);

@@ -107,7 +107,7 @@ pub fn folded(text: &[u8], folds: bool) -> Vec<u8> {
     out
 }
 
-/// Searches `text` for the longest look-back of any banned text that ends behind `from`.
+/// Searches `text` for the longest look-back of any banned text that ends after `from`.
 pub fn appears(text: &[u8], from: usize, banned: &[Vec<u8>]) -> bool {
     banned.iter().any(|banned| {
         let first = (from + 1).saturating_sub(banned.len());

@@ -482,7 +482,7 @@ fn sample_logits(chain: &HostSampler, logits: &[f32], grid: Grid) -> (i32, Vec<T
 }
 
 /// Straight from the logits they leave what they leave of the array, alone and in a row, and the
-/// draw behind them is the same.
+/// draw after them is the same.
 #[test]
 fn straight_from_the_logits_they_leave_the_same() {
     let mut rng = fresh_rng("straight_from_the_logits_they_leave_the_same");

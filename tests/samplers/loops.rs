@@ -34,7 +34,7 @@ fn masked(sampler: &HostSampler, n: usize) -> Vec<i32> {
     masked.map(|c| c.id).collect()
 }
 
-/// Loops of a word, a list, a sentence, a paragraph and a page, behind a text without any.
+/// Loops of a word, a list, a sentence, a paragraph and a page, after a text without any.
 #[test]
 fn loops_are_found_at_the_third_copy_and_not_before() {
     let mut rng = fresh_rng("loops");

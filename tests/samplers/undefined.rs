@@ -127,7 +127,7 @@ fn an_empty_array() {
     }
 }
 
-/// The clone then chooses what the original would, had it begun its draws anew as well.
+/// The clone then chooses what the original would, had it begun its draws again as well.
 #[test]
 fn adaptive_p_cloned_before_accept() {
     let mut rng = fresh_rng("adaptive_p_cloned_before_accept");
@@ -142,7 +142,7 @@ fn adaptive_p_cloned_before_accept() {
         let clone = sampler.clone();
         clone.accept(token);
         accepted_first.accept(token);
-        // A clone's draws begin anew.
+        // A clone's draws begin again.
         let expected = accepted_first.clone();
         let (mut a, mut b) = (input.clone(), input.clone());
         clone.apply(&mut a);

@@ -76,7 +76,7 @@ fn allowed(grammar: &Grammar) -> Vec<Token> {
     all.filter(|&token| mask.allows(token)).collect()
 }
 
-/// Walks both for so many tokens, and compares the masks; how many steps there were.
+/// Walks both for that many tokens, and compares the masks; how many steps there were.
 fn walk(schema: &str, ours: &Grammar, theirs: &Grammar, below: &mut Below<'_>) -> usize {
     const LONG: usize = 120;
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
@@ -533,7 +533,7 @@ fn patterns_have_the_masks_of_the_converters_grammar() {
     assert!(3 * n_converted > n, "{n_converted} of {n}");
 }
 
-/// Numbers with a point, which the converter writes anew: those for which it finds the fewest
+/// Numbers with a point, which the converter writes again: those for which it finds the fewest
 /// digits. Of others it takes one too many in one of some 700.
 #[test]
 fn constants_have_the_masks_of_the_converters_grammar() {

@@ -178,7 +178,7 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
         };
         for _ in 0..20 {
             let value = random::value(&mut below, 2);
-            // Members that the schema asks for without a name come behind those that it does not.
+            // Members that the schema asks for without a name come after those that it does not.
             let texts = suite::orders(&value);
             let is_let_through = whole
                 .as_ref()

@@ -64,7 +64,7 @@ fn infinite_and_undefined_logits() {
             one[2] = INF;
             one[3] = INF;
             // Temperature 0 bans all but the first infinite one: what is drawn is that or none.
-            // Otherwise it is none where what counts as banned comes last, as behind a sort.
+            // Otherwise it is none where what counts as banned comes last, as after a sort.
             let is_fine = |token: &Result<i32, Error>| match params.temperature {
                 0.0 => matches!(token, Ok(2) | Err(Error::NoCandidate)),
                 _ => matches!(token, Ok(1..) | Err(Error::NoCandidate)),

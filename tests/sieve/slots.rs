@@ -372,7 +372,7 @@ fn every_sealed_change_is_an_error_or_another_state() {
         let sieve = Handled::new(&params, &samplers, &[64, 65]);
         text(&sieve, 0..n);
         let bytes = sieve.saved();
-        // What the slots remember is behind all other things.
+        // What the slots remember is after all other things.
         let name = bytes
             .windows(11)
             .position(|window| window == b"ban-strings");
@@ -504,7 +504,7 @@ fn a_grammar_in_a_slot_is_cloned_and_not_saved() {
 }
 
 /// A sampler in a slot that no stage names does nothing, and a stage without a sampler neither; a
-/// slot that is filled again begins anew.
+/// slot that is filled again begins again.
 #[test]
 fn a_slot_counts_where_a_stage_names_it() {
     let params = Params {

@@ -14,7 +14,7 @@ use llama_sieve::{Candidates, Sampler, TokenData};
 use std::ptr::null_mut;
 use vendor_llama_cpp::sys;
 
-/// The stages that change candidates, in some order, and perhaps one that draws behind them.
+/// The stages that change candidates, in some order, and perhaps one that draws after them.
 fn random_stages(rng: &mut Rng) -> Vec<Stage> {
     let mut stages = vec![
         Stage::Penalties,
@@ -362,7 +362,7 @@ fn a_position_is_replayed_alone() {
     }
 }
 
-/// XTC acts as often as it is told to, and the draw behind it is independent of that.
+/// XTC acts as often as it is told to, and the draw after it is independent of that.
 #[test]
 fn what_draws_is_told_by_other_numbers() {
     for rng in KINDS {
@@ -566,7 +566,7 @@ fn a_state_that_a_window_does_not_hold_is_refused() {
     }
 }
 
-/// The counts are those behind the stage of that name, wherever it stands.
+/// The counts are those after the stage of that name, wherever it stands.
 #[test]
 fn counts_follow_the_stages() {
     let mut sieve = with_stages(
@@ -685,7 +685,7 @@ fn breakers_are_those_of_the_built_in() {
     assert!(broken > 20, "{broken}: the breakers change nothing");
 }
 
-/// Checks that a stage that its numbers switch off for a while neither begins anew nor loses
+/// Checks that a stage that its numbers switch off for a while neither begins again nor loses
 /// what was accepted.
 #[test]
 fn a_stage_that_is_off_for_a_while_goes_on() {

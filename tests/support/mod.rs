@@ -74,7 +74,7 @@ impl HostSampler {
 
     /// Applies member `i` of this chain alone.
     pub fn apply_member(&self, i: usize, array: &mut Array) {
-        // SAFETY: this is a chain, which owns the member, and has so many.
+        // SAFETY: this is a chain, which owns the member, and has that many.
         let member = unsafe { sys::llama_sampler_chain_get(self.0, i as i32) };
         ManuallyDrop::new(Self::new(member)).apply(array);
     }

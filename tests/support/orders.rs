@@ -158,7 +158,7 @@ fn organ_pipe(n: usize, rng: &mut Rng) -> Vec<f32> {
     pipes
 }
 
-/// Rising or falling by so many, again and again.
+/// Rising or falling by that many, again and again.
 fn teeth(len: usize, rising: bool, n: usize, rng: &mut Rng) -> Vec<f32> {
     let mut logits = bulk(n, rng);
     for tooth in logits.chunks_mut(len.max(1)) {
@@ -184,13 +184,13 @@ fn one_bucket(n: usize, rng: &mut Rng) -> Vec<f32> {
     (0..n).map(|_| rng.range(3.0, 3.1)).collect()
 }
 
-/// Returns logits of any of so many values.
+/// Returns logits of any of that many values.
 fn values(count: usize, n: usize, rng: &mut Rng) -> Vec<f32> {
     let values = bulk(count, rng);
     (0..n).map(|_| rng.pick(&values)).collect()
 }
 
-/// Minus infinity but for so many, anywhere.
+/// Minus infinity but for that many, anywhere.
 fn masked_but(count: usize, n: usize, rng: &mut Rng) -> Vec<f32> {
     let mut logits = vec![f32::NEG_INFINITY; n];
     for x in bulk(count.min(n), rng) {

@@ -48,8 +48,8 @@ pub fn our_library(link: Link) -> PathBuf {
     library
 }
 
-/// The preload library, built once, together with what the tests use of other crates: with the same
-/// features of all crates, the library behind it is the one that cargo has built for the tests.
+/// The preload library, built once, together with what the tests use of other crates. With the same
+/// features of all crates, the library inside it is the one that cargo has built for the tests.
 pub fn preload_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The host bound anew while other threads make samplers, and the log's sink replaced while others
+//! The host bound again while other threads make samplers, and the log's sink replaced while others
 //! write to it. `ci/sanitize tsan` runs this, too.
 
 use std::ffi::{CString, c_char, c_int, c_void};

@@ -1,4 +1,4 @@
-//! The trie beside other samplers that let only some tokens through, in front of it and behind it:
+//! The trie beside other samplers that let only some tokens through, in front of it and after it:
 //! what both let through is left, and a ban stays one. What each lets through is asked of it alone.
 
 use std::ffi::{CStr, CString};
@@ -97,7 +97,7 @@ impl World {
         Array::of_logits((0..self.model.n_vocab()).map(|_| rng.normal() * 3.0))
     }
 
-    /// The tokens that a value of `values` goes on with behind `prefix`.
+    /// The tokens that a value of `values` goes on with after `prefix`.
     fn follow(&self, prefix: &[i32], values: &[&str]) -> Vec<i32> {
         let mut next: Vec<i32> = VALUES
             .iter()
@@ -140,7 +140,7 @@ fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&s
     for round in 0..30 {
         for mode in MODES {
             for first in [true, false] {
-                // Greedy and compact leaves a grammar behind it no choice: see the other test.
+                // Greedy and compact leaves a grammar after it no choice: see the other test.
                 if mode == MODES[2] && !first {
                     continue;
                 }
@@ -285,7 +285,7 @@ fn a_ban_stays_one_and_a_bias_counts() {
 }
 
 /// A model of a reasoning budget: lets some tokens pass, then only the text that ends the thought,
-/// and everything behind it.
+/// and everything after it.
 struct Budget {
     left: usize,
     end: Vec<i32>,
@@ -307,7 +307,7 @@ impl Budget {
     }
 }
 
-/// A thought that its budget ends, then the span: while the slot is idle the budget decides, behind
+/// A thought that its budget ends, then the span: while the slot is idle the budget decides, after
 /// the thought the trie. Where both have a say at once what both let through is left, and where
 /// that is nothing the valid tokens are, all banned.
 #[test]
@@ -356,7 +356,7 @@ fn beside_a_reasoning_budget_what_both_let_through_is_left() {
             // A budget that ends within the span, by a token of a value or by another one.
             budget.end = vec![firsts[0]];
             let array = apply(&budget, &trie, &mut rng);
-            // Behind a greedy trie that has shrunk the array to one there may be no choice.
+            // After a greedy trie that has shrunk the array to one there may be no choice.
             if first || mode != 0x100 {
                 assert_eq!(left(&array), [firsts[0]], "{at}");
             }
@@ -372,7 +372,7 @@ fn beside_a_reasoning_budget_what_both_let_through_is_left() {
 }
 
 /// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
-/// be chosen is valid all the same, and there is something. Behind the trie it may end the text,
+/// be chosen is valid all the same, and there is something. After the trie it may end the text,
 /// and cannot bring anything else in.
 #[test]
 fn beside_infill_nothing_invalid_can_be_chosen() {

@@ -128,7 +128,7 @@ fn terminators_may_follow_a_value_that_begins_another() {
         assert!(!is_active(&sampler));
         assert_eq!(leaf(&sampler).as_deref(), Some("go"));
         assert_eq!(allowed(&sampler), [] as [i32; 0]);
-        // Behind a value that begins no other anything may follow.
+        // After a value that begins no other anything may follow.
         sampler.reset();
         sampler.accept(3);
         assert_eq!(leaf(&sampler).as_deref(), Some("stop"));
@@ -142,7 +142,7 @@ fn a_reset_may_leave_a_complete_span_idle() {
     for (mode, idle) in [(1, false), (0x101, false), (0x201, true), (0x300, true)] {
         let sampler = slot();
         assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
-        // Not complete: it begins anew, from wherever it was.
+        // Not complete: it begins again, from wherever it was.
         for (token, follows) in [(1, true), (4, false)] {
             sampler.accept(token);
             assert_eq!(is_active(&sampler), follows);

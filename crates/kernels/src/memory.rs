@@ -36,7 +36,7 @@ thread_local! {
     static CLAIMED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Checks that there is room for `bytes`, and head room behind them.
+/// Checks that there is room for `bytes`, and head room after them.
 pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     let mut probe = Vec::<u8>::new();
     probe.try_reserve_exact(bytes.saturating_add(HEAD_ROOM))?;
@@ -63,7 +63,7 @@ pub fn table_bytes<T>(n: usize) -> usize {
     buckets.saturating_mul(size_of::<T>() + 1)
 }
 
-/// Unwinds to the guard; to be given to `unwrap_or_else` behind a `try_reserve` or [`claim`].
+/// Unwinds to the guard. Pass it to `unwrap_or_else` after a `try_reserve` or [`claim`].
 #[cold]
 pub fn exhausted<T>(_error: TryReserveError) -> T {
     // Not a panic: nothing is wrong with the library, and the panic hook would allocate.
@@ -117,7 +117,7 @@ pub fn copied<T: Copy>(elements: &[T]) -> Vec<T> {
     copy
 }
 
-/// A copy of `text`, without room behind it.
+/// A copy of `text`, without room after it.
 pub fn text(text: &str) -> String {
     let mut copy = String::new();
     claim(text.len()).unwrap_or_else(exhausted);

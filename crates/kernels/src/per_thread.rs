@@ -41,7 +41,7 @@ struct Header {
 struct Kept<T: 'static> {
     header: Header,
     /// The place in which the thread looks for it. By name: some systems free the variables of a
-    /// thread in any order, and make one anew that is asked for later.
+    /// thread in any order, and make one again that is asked for later.
     place: &'static LocalKey<PerThread<T>>,
     value: T,
 }

@@ -5,7 +5,7 @@
 //! module, or waits for one, and a fork waits until no other thread does:
 //!
 //! ```text
-//! lock:      count this thread; if a fork has begun, take that back, wait, and begin anew; lock
+//! lock:      count this thread; if a fork has begun, take that back, wait, and begin again; lock
 //! unlock:    unlock; take the count back
 //! fork:      say that one has begun, and wait until no thread is counted but the caller;
 //!            copy the process;

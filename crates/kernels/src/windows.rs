@@ -180,7 +180,7 @@ pub fn modules() -> Vec<Module> {
     loop {
         let bytes = all.len() * size_of::<Handle>();
         let mut needed = 0;
-        // SAFETY: there is room for so many bytes.
+        // SAFETY: there is room for that many bytes.
         let told = unsafe {
             K32EnumProcessModules(
                 GetCurrentProcess(),

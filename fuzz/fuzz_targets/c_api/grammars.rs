@@ -100,7 +100,7 @@ pub(crate) unsafe fn grammar(
             }
         };
     }
-    // The one behind the last is NULL.
+    // The one past the last is NULL.
     let mut triggers: Vec<_> = TRIGGERS.iter().map(|trigger| trigger.as_ptr()).collect();
     triggers.push(null());
     let some = &mut triggers[usize::from(lazy.first) % TRIGGERS.len()..];

@@ -1,5 +1,5 @@
 //! Any calls of the C interface in any order: only documented answers, a reason for every failure,
-//! nothing changed by one, and no panic behind the guard (libFuzzer's own hook ends the process at
+//! nothing changed by one, and no panic inside the guard (libFuzzer's own hook ends the process at
 //! any panic, caught or not). Leaks are found by LeakSanitizer.
 #![no_main]
 

@@ -25,7 +25,7 @@ static LOG: u8 = 0;
 /// A line of a trace: JSON, of a kind that is documented.
 unsafe extern "C" fn told(json: *const c_char, len: usize, user: *mut c_void) {
     assert!(user.cast_const() == (&raw const LOG).cast());
-    // SAFETY: the library gives so many bytes.
+    // SAFETY: the library gives that many bytes.
     let line = unsafe { std::slice::from_raw_parts(json.cast::<u8>(), len) };
     let line = std::str::from_utf8(line).expect("UTF-8");
     assert!(

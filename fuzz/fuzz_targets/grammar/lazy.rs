@@ -1,5 +1,5 @@
 //! A lazy grammar beside llama.cpp's own: a byte for the grammar, for what is waited for, and for
-//! how many tokens; these; patterns or words, each but the last with a byte 0 behind it; and behind
+//! how many tokens; these; patterns or words, each but the last with a byte 0 after it; and after
 //! a byte 255 a stream of tokens.
 
 use std::ffi::{CString, c_char};

@@ -133,7 +133,7 @@ struct Answer {
 }
 
 impl Question {
-    /// The answer, and how many bytes more are held behind it.
+    /// The answer, and how many bytes more are held after it.
     fn put_to(&self, grammar: &mut Grammar) -> (Answer, isize) {
         let tokens: &[Token] = match self {
             Self::Array(tokens) => tokens,

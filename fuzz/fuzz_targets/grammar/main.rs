@@ -1,6 +1,6 @@
-//! Grammars and what they wait for, hostile ones first of all, beside llama.cpp's own. Input behind
-//! a byte 1 is a trigger pattern and a text that grows, behind a byte 2 a lazy grammar and tokens,
-//! behind a byte 3 a grammar that may take few steps; any other input is a grammar's text and what
+//! Grammars and what they wait for, hostile ones first of all, beside llama.cpp's own. Input after
+//! a byte 1 is a trigger pattern and a text that grows, after a byte 2 a lazy grammar and tokens,
+//! after a byte 3 a grammar that may take few steps; any other input is a grammar's text and what
 //! is done with it.
 #![no_main]
 

@@ -4,7 +4,7 @@
 //! the texts, however many breakers there are. What must follow is kept once for each beginning,
 //! not for each token that ends with it, and sorted, so that the longest that was said is found
 //! without looking at all. So memory follows from the bytes of the breakers, each of which may have
-//! 20 tokens behind it, and from the number of tokens.
+//! 20 tokens after it, and from the number of tokens.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -59,7 +59,7 @@ struct Beginning {
     tails: (u32, u32),
 }
 
-/// The rest of a breaker behind a beginning.
+/// The rest of a breaker after a beginning.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     breaker: u32,
@@ -75,7 +75,7 @@ impl Breakers {
         found.into_breakers()
     }
 
-    /// Tokens that are breakers, or begin some: all, or so many of them, from the smallest to the
+    /// Tokens that are breakers, or begin some: all, or that many of them, from the smallest to the
     /// largest.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
@@ -173,7 +173,7 @@ impl Tail {
     }
 }
 
-/// The beginnings of breakers in the texts of a vocabulary, and the rests behind them.
+/// The beginnings of breakers in the texts of a vocabulary, and the rests after them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
     /// The breakers without the tokens of their tails, but with room for these.
@@ -210,7 +210,7 @@ impl<'a> FoundBreakers<'a> {
         found
     }
 
-    /// Lists what is left of breakers behind those beginnings that a token ends with, and has the
+    /// Lists what is left of breakers after those beginnings that a token ends with, and has the
     /// heads name them.
     // In bounds: `users` and `places` have one of each beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {

@@ -1,7 +1,7 @@
 //! The place of the last sequence breaker.
 //!
 //! Whether one begins at a token is settled once as many tokens follow it as a breaker may have. So
-//! it is asked anew of the newest tokens alone, and not of the window, at each of whose tokens a
+//! it is asked again of the newest tokens alone, and not of the window, at each of whose tokens a
 //! stranger may have thousands of breakers begin.
 
 use super::breakers::{Breakers, MAX_TAIL_TOKENS};
@@ -30,7 +30,7 @@ impl LastBreaker {
         self.last = None;
     }
 
-    /// Returns the number of tokens behind the last breaker; all if there is none. `reversed` are
+    /// Returns the number of tokens past the last breaker; all if there is none. `reversed` are
     /// the last that were accepted, the newest first.
     pub(super) fn distance(&mut self, breakers: &Breakers, reversed: &[Token]) -> usize {
         let n = reversed.len();

@@ -91,7 +91,7 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Gives `put` the newest tokens, so many as can be a period back, with their runs.
+    /// Gives `put` the newest tokens, that many as can be a period back, with their runs.
     // In bounds: there are as many tokens at least.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());

@@ -111,7 +111,7 @@ impl ByDistance {
             ranks: &mut self.ranks,
         };
         sort_numbers(&mut self.scores, &mut kept);
-        // The first that is not kept stands behind the kept ones, if it has been sorted at all.
+        // The first that is not kept stands past the kept ones, if it has been sorted at all.
         let kept = self.scores.get(..self.ranks.len() + 1);
         any_equal(kept.unwrap_or(&self.scores))
     }

@@ -53,7 +53,7 @@ impl Clone for Selector {
             Self::Mirostat(s) => Self::Mirostat(s.clone()),
             Self::MirostatV2(s) => Self::MirostatV2(s.clone()),
             Self::AdaptiveP(s) => {
-                // The sampler's own clone begins its stream anew, as the built-in's does.
+                // The sampler's own clone begins its stream again, as the built-in's does.
                 let mut copy = s.clone();
                 copy.rng_mut().clone_from(s.rng());
                 Self::AdaptiveP(copy)

@@ -178,7 +178,7 @@ fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     (u32::from_le_bytes(*theirs) == number).then_some(part)
 }
 
-/// Sets `rng` to the words that `bytes` begin with, if `mt19937`, and returns what is behind them.
+/// Sets `rng` to the words that `bytes` begin with, if `mt19937`, and returns what is after them.
 fn take_words<'b>(bytes: &'b [u8], mt19937: bool, rng: &mut SeededMt19937) -> Option<&'b [u8]> {
     if !mt19937 {
         return Some(bytes);

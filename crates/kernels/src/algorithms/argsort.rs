@@ -31,7 +31,7 @@ pub struct Ranking {
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
-    /// The number of elements with each value of a digit; of two digits one behind the other.
+    /// The number of elements with each value of a digit; of two digits one after the other.
     counts: Vec<u32>,
 }
 
@@ -395,7 +395,7 @@ fn extremes(xs: &[f32]) -> Column {
     }
 }
 
-/// Sorts what is almost sorted by insertion. Gives up when that takes more steps than sorting anew.
+/// Sorts by insertion what is almost sorted. Gives up when that takes more steps than a full sort.
 // In bounds: `next_rise` gives a place, and there are as many indices as floats; `at` falls from
 // there, and is above 0 where 1 is subtracted.
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {

@@ -224,7 +224,7 @@ fn bracket(
     (low, high, above)
 }
 
-/// Ranks `keys`, and finds where the sum of their exponentials behind `base` reaches the target.
+/// Ranks `keys`, and finds where the sum of their exponentials after `base` reaches the target.
 // In bounds: there is an exponential for each key, and what is ranked are their places.
 fn rank(
     ranking: &mut Ranking,

@@ -70,7 +70,7 @@ impl<T: Room, const N: usize> Room for [T; N] {
     }
 }
 
-/// Implements [`Room`] by that of the fields, and of those behind a semicolon by
+/// Implements [`Room`] by that of the fields, and of those after a semicolon by
 /// [`room_to_write_over`].
 #[doc(hidden)]
 #[macro_export]
@@ -87,7 +87,7 @@ macro_rules! room {
 pub use room;
 
 /// Makes room for `n` values that are to be written over. What is there stays: to clear it would
-/// have it filled anew first, which is a pass of its own.
+/// have it filled again first, which is a pass of its own.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve((n + BESIDE).saturating_sub(buffer.len()));
 }

@@ -29,8 +29,8 @@ pub struct TopK {
     /// Keys without indices.
     sample: Vec<u32>,
     ranking: Ranking,
-    /// True if something was ranked. The first time takes only the memory that it needs: the system
-    /// gives each piece anew, and what others may need can wait for the second.
+    /// True if something was ranked. The first time takes only the memory that it needs, since
+    /// the system hands out each page anew. Room for what others may need is taken the second time.
     began: bool,
 }
 
@@ -208,7 +208,7 @@ impl TopK {
 
     /// Returns a logit that a few more than `k` reach, as far as a sample tells; `None` if the
     /// array is too small for one, or too large a share wanted.
-    // In bounds: `sampled` gives places that so many candidates follow.
+    // In bounds: `sampled` gives places that that many candidates follow.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
         let taken = if k <= 128 || data.len() < 32 * 1024 {

@@ -22,8 +22,8 @@ pub fn has(words: &[u64], token: i32) -> bool {
     word.is_some_and(|word| word >> (token as u32 % 64) & 1 != 0)
 }
 
-/// Candidates that are looked up at once: a word of the bitmap has bits for so many. Whether any of
-/// them changes is easier to foresee than it is of a register's.
+/// The number of candidates that are looked up at once: the bits of a word of the bitmap. A branch
+/// on whether any of them changes is better predicted than one for each register.
 const BLOCK: usize = 64;
 
 /// The prefetch distance in candidates. Half of it, twice and four times are at most as good; lines

@@ -27,7 +27,7 @@ impl Logits<'_> {
     }
 }
 
-/// The room for what a block can leave, and for a whole register behind it. The same for every
+/// The room for what a block can leave, and for a whole register after it. The same for every
 /// instruction set, so that buffers grow alike.
 pub const ROOM: usize = GROUP + 16;
 
@@ -165,7 +165,7 @@ fn collect_of<V: Vector, T: Load>(
             let passing = passing_of(v, block, thresholds);
             if passing.count_ones() <= ONE_BY_ONE {
                 kept = keep_each(block, passing, id, spare);
-                // SAFETY: so many were written.
+                // SAFETY: that many were written.
                 unsafe { to.set_len(to.len() + kept) };
                 continue;
             }

@@ -93,7 +93,7 @@ fn column_selecting_on<V: Vector>(
     let mut selection = Selection::new(v, data.len(), threshold, indices, picked);
     let column = column_and::<V, true>(v, data, to, &mut selection);
     let count = selection.count;
-    // SAFETY: so many were appended.
+    // SAFETY: that many were appended.
     unsafe { extend(count, indices, picked) };
     let whole = data.len() - data.len() % V::LANES;
     for (&x, i) in to[whole..].iter().zip(whole as u32..) {

@@ -1,4 +1,4 @@
-//! Compaction of candidates and values that pass a threshold: one behind the other.
+//! Compaction of candidates and values that pass a threshold: one after the other.
 
 use std::mem::MaybeUninit;
 
@@ -148,7 +148,7 @@ fn near_max_of_chunk<V: Vector>(
 static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// Appends elements and their indices register by register. Whole registers are written, also
-/// behind the last.
+/// past the last.
 pub struct Selection<'a, V: Vector> {
     indices: &'a mut [MaybeUninit<f32>],
     picked: &'a mut [MaybeUninit<f32>],
@@ -239,7 +239,7 @@ fn select_on<V: Vector>(
         selection.push(v, v.load(chunk));
     }
     let count = selection.count;
-    // SAFETY: so many were appended.
+    // SAFETY: that many were appended.
     unsafe { extend(count, indices, picked) };
     let rest = chunks.remainder();
     let first = (xs.len() - rest.len()) as u32;
@@ -256,7 +256,7 @@ fn select_on<V: Vector>(
 // reserved.
 fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     assert_eq!(keys.len(), xs.len());
-    // Whole registers are written, also behind the last.
+    // Whole registers are written, also past the last.
     to.reserve(xs.len() + MAX_LANES);
     let len = to.len();
     let room = to.spare_capacity_mut();
@@ -271,7 +271,7 @@ fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &
             picked += v.compress_store(lanes, v.load(chunk), &mut room[picked..]);
         }
     }
-    // SAFETY: so many were written.
+    // SAFETY: that many were written.
     unsafe { to.set_len(len + picked) };
     for (&key, &x) in key_chunks.remainder().iter().zip(chunks.remainder()) {
         if key >= low && key < high {

@@ -222,7 +222,7 @@ impl Load for bf16 {
     }
 }
 
-/// The last numbers, fewer than a register's, widened, and behind them minus infinity.
+/// The last numbers, fewer than a register's, widened, and after them minus infinity.
 #[inline(always)]
 pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
     let mut padded = [f32::NEG_INFINITY; MAX_LANES];

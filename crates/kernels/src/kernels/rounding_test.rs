@@ -192,7 +192,7 @@ struct Large {
     dense: usize,
 }
 
-/// The number of blocks that are taken as they are behind one of which most counts.
+/// The number of blocks that are taken as they are after one of which most counts.
 const DENSE: usize = 15;
 
 impl Large {
@@ -208,7 +208,7 @@ impl Large {
     /// Returns the elements of `xs`, a block at most, whose exponentials relative to `max` can
     /// change `sum`, and whole registers of them; or all of `xs`.
     #[inline(always)]
-    // In bounds: no more are kept than there are in a block, and behind them is a register.
+    // In bounds: no more are kept than there are in a block, and after them is a register.
     fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
         if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
             return xs;

@@ -58,7 +58,7 @@ fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &
     }
 }
 
-/// Twice so many neighbours in a row come into order.
+/// Twice that many neighbours in a row come into order.
 const EXCHANGES: usize = 2;
 
 /// Waiting for memory, it has time for the exchanges.

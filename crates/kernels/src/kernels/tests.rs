@@ -49,7 +49,7 @@ pub(super) const SIZES: [usize; 22] = [
 #[cfg(miri)]
 pub(super) const SIZES: [usize; 3] = [0, 1, 17];
 
-/// Under Miri, one input in so many.
+/// Under Miri, one input in that many.
 pub(super) const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 
 /// Logits of every kind that a pass may meet.
@@ -412,7 +412,7 @@ fn rewriting() {
             let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
             assert_eq!(bits(&a), bits(&b), "{:?}", isa);
         }
-        // With the last of them one is at the threshold, behind the last whole register.
+        // With the last of them one is at the threshold, past the last whole register.
         for threshold in [0.5, f32::NAN, logits.last().copied().unwrap_or(0.0)] {
             same!(mask_below(threshold));
             let (mut a, mut b) = (logits.to_vec(), array(logits));

@@ -133,7 +133,7 @@ fn surprisals_and_distances_are_those_of_the_host() {
     });
 }
 
-/// Rounds the terms of one float in so many of all from `first` to 30 below the largest, each
+/// Rounds the terms of one float in that many of all from `first` to 30 below the largest, each
 /// to a unit so fine that it tells an error beyond the margin.
 fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
     let bits = (first.to_bits()..30f32.to_bits()).step_by(step);

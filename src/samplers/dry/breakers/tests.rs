@@ -158,7 +158,7 @@ fn breakers_are_those_that_looking_for_each_finds() {
         for _ in 0..40 {
             let mut said: Vec<Token> = Vec::new();
             for _ in 0..below(&mut lcg, 4) {
-                // Breakers from somewhere on, behind some token.
+                // Breakers from somewhere on, after some token.
                 said.push(below(&mut lcg, n_tokens) as Token);
                 let breaker = all[below(&mut lcg, all.len())];
                 let from = below(&mut lcg, breaker.len() + 1);
@@ -228,7 +228,7 @@ fn tails_are_kept_once_for_each_beginning() {
                 asked += 1;
             });
             let kept = found.into_breakers();
-            // Behind " " and " -", which all begin with.
+            // After " " and " -", which all begin with.
             assert_eq!((kept.tails.len(), asked), (2 * n, 2 * n));
             assert_eq!(kept.beginnings.len(), 3);
             assert_eq!(

@@ -229,7 +229,7 @@ impl Binades {
         None
     }
 
-    /// Counts, for the tests, a sum that ended with one pass, after so many crossings.
+    /// Counts, for the tests, a sum that ended with one pass, after that many crossings.
     fn note_finish(&mut self, crossings: usize) {
         #[cfg(not(test))]
         let _ = crossings;
@@ -237,7 +237,7 @@ impl Binades {
         self.seen.finish(crossings, self.halfway.len());
     }
 
-    /// Counts, for the tests, a bracket that began behind the crossing.
+    /// Counts, for the tests, a bracket that began after the crossing.
     fn note_miss(&mut self) {
         #[cfg(test)]
         {
@@ -390,7 +390,7 @@ const SURE: f64 = 0.99;
 /// The error that rounding may add.
 const SLACK: f64 = 1e-4;
 
-/// Returns the term with which the sum of sorted terms behind `before` reaches `until`.
+/// Returns the term with which the sum of sorted terms after `before` reaches `until`.
 // In bounds: there is a term for each key.
 fn reaching(keys: &[f32], terms: &[f32], before: f32, until: f32) -> Option<Reaching> {
     let mut sum = before;

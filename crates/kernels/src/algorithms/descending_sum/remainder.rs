@@ -32,7 +32,7 @@ struct Larger {
 pub(super) enum Ended {
     /// The sum, in the binade where it was.
     At(f32),
-    /// About the sum, which is behind that binade.
+    /// About the sum, which is after that binade.
     Beyond(f64),
 }
 

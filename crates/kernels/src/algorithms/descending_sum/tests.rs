@@ -7,12 +7,12 @@ use crate::lcg::Lcg;
 pub struct Seen {
     /// Sums that ended with one pass over the rest.
     pub finishes: usize,
-    /// Crossings behind the head, and the most of one sum.
+    /// Crossings after the head, and the most of one sum.
     pub crossings: usize,
     pub most_crossings: usize,
     /// Terms half-way in those last passes.
     pub halfway: usize,
-    /// Brackets that began behind the crossing.
+    /// Brackets that began after the crossing.
     pub misses: usize,
 }
 

@@ -10,7 +10,7 @@ use crate::host_profile::HostProfile;
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 
-/// Offering so many times its size, a heap in an array in no order has long come to rest.
+/// Offering that many times its size, a heap in an array in no order has long come to rest.
 const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
@@ -146,7 +146,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     const QUEUE: usize = 64;
     let mut queue = [0; QUEUE];
     let (mut first, mut end) = (0usize, 0usize);
-    // The place on the spine behind the last one.
+    // The place on the spine past the last one.
     let mut next = 0;
     while next < heap.len() {
         queue[end] = heap[next];
@@ -177,7 +177,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
 }
 
 /// Leaves the first `k` of `items` in order, as the host's `std::partial_sort` does. What it leaves
-/// behind them differs.
+/// after them differs.
 pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     match HostProfile::current().sort.left_child_first() {
         false => partial_sort_by::<false>(items, k),

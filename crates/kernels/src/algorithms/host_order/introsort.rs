@@ -285,7 +285,7 @@ fn is_run(word: u64) -> bool {
 }
 
 /// Exchanges the i-th of some items from the left for the i-th of others from the right, as many as
-/// there are in both. Each are a run of bits of a block that begins at some place; those behind the
+/// there are in both. Each are a run of bits of a block that begins at some place; those after the
 /// first block's are the second block's. The bits of what was exchanged are cleared.
 #[inline(always)]
 // In bounds: both runs lie within the items.
@@ -418,7 +418,7 @@ fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
     }
     let mut copy = [0; LEAF];
     copy[..items.len()].copy_from_slice(items);
-    // Equal keys are told apart by where they stand now; what is behind the items comes last.
+    // Equal keys are told apart by where they stand now; what is after the items comes last.
     let mut ordered = [Item::MAX; LEAF];
     for (i, (to, &item)) in ordered.iter_mut().zip(items.iter()).enumerate() {
         *to = u64::from(key(item)) << 32 | i as u64;

@@ -156,7 +156,7 @@ impl<W: Wanted> Sorting<'_, W> {
     }
 }
 
-/// Sorts `items` stably, but ends behind the `most`-th that moves, the first three not counted.
+/// Sorts `items` stably, but ends after the `most`-th that moves, the first three not counted.
 /// Returns whether it has come to the end.
 // In bounds: `i` is below the length, and `to` is at most `i`.
 fn insertion_sort(items: &mut [Item], most: usize) -> bool {
@@ -215,7 +215,7 @@ fn partition(
 }
 
 /// LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in the middle
-/// while the others are partitioned. Its equals come behind it.
+/// while the others are partitioned. Its equals come after it.
 // In bounds: there are more than `leaf` items.
 fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
     const MANY: usize = 1000;
@@ -245,7 +245,7 @@ fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
 }
 
 /// From LLVM 17 on: the median of three items, or of more than 128 the median of three such, is
-/// moved to the front, and then between the parts. Its equals come behind it, unless it is equal to
+/// moved to the front, and then between the parts. Its equals come after it, unless it is equal to
 /// the pivot before the range.
 // In bounds: there are more than `leaf` items.
 fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {

@@ -65,8 +65,8 @@ const GROUP: usize = 8;
 const LARGE_PART: usize = 8;
 /// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
-/// The number of leading candidates that are checked for descending order; so many in order are not
-/// a coincidence. About its square of the others are compared with them.
+/// The number of leading candidates that are checked for descending order. That many in order are
+/// no coincidence. About its square of the others are compared with them.
 const LOOKED_AT: usize = 16;
 
 /// True if ties keep input order.
@@ -106,7 +106,7 @@ impl HostOrder {
             self.top.clear();
             // Ranked or by a heap, with ties or without, however often the heap's root is beaten in
             // a chunk, and of few candidates for as many as there may be next. But not the first
-            // time, when the system gives each piece of memory anew.
+            // time, when the system gives each piece of memory again.
             if std::mem::replace(&mut self.began, true) {
                 self.order.warm_up_for(data.len().max(HEAP), HEAP + 1);
                 self.replay.items.reserve(HEAP);
@@ -170,7 +170,7 @@ impl HostOrder {
     }
 
     /// Leaves the `k` largest of `data` at its beginning, as the host's partial sort leaves them;
-    /// what is behind them is in no defined state.
+    /// what is after them is in no defined state.
     // In bounds: `top` gives as many of `data` as there are, or fewer.
     pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
         let k = k.min(data.len());
@@ -289,7 +289,7 @@ impl HostOrder {
         };
         let sorted = self.order.ranking().sorted();
         let least = sorted[last];
-        // What comes behind its run is of no account.
+        // What comes after its run is of no account.
         let equals = sorted[last..].iter().take_while(|&&x| x == least);
         let sorted = &sorted[..last + equals.count()];
         if is_stable() || !self.ties.find(sorted, false) {
@@ -430,7 +430,7 @@ impl HostOrder {
         &self.top
     }
 
-    /// Ranks the `k` largest and the one behind them, if there is a quick way.
+    /// Ranks the `k` largest and the one after them, if there is a quick way.
     fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
         // Ranking takes long where half of the candidates are equal.
         let replays = data.len() > MANY && looks_tied::<64>(data, 16)

@@ -76,8 +76,8 @@ fn finish(range: &mut [Item]) {
     }
 }
 
-/// Puts what comes before a pivot in front of what is equal to it, and what comes after it behind
-/// that. Returns the places of what is equal.
+/// Partitions into what comes before a pivot, what is equal to it and what comes after it. Returns
+/// the range of what is equal.
 // In bounds: there are more than `LEAF` items.
 fn split(range: &mut [Item]) -> Range<usize> {
     let n = range.len();
@@ -109,10 +109,10 @@ fn split(range: &mut [Item]) -> Range<usize> {
 struct Sides<'a> {
     range: &'a mut [Item],
     pivot: u32,
-    /// The places of what is equal to the pivot.
+    /// The range of what is equal to the pivot.
     equal: Range<usize>,
-    /// The places that are partitioned: those in front of the equal ones come before the pivot, and
-    /// those behind them after it.
+    /// The range that is partitioned: first what comes before the pivot, then what is equal to it,
+    /// then what comes after it.
     seen: Range<usize>,
 }
 
@@ -171,7 +171,7 @@ impl Sides<'_> {
         self.seen.end += 1;
     }
 
-    /// Brings the misplaced item from below, where all others are in place, behind what is equal:
+    /// Brings the misplaced item from below, where all others are in place, after what is equal:
     /// the last that comes before the pivot takes its place, and the last that is equal that one's.
     fn move_up(&mut self) {
         self.seen.start -= 1;

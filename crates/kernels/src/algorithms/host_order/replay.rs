@@ -57,8 +57,8 @@ impl Replay {
         }
     }
 
-    /// Appends to the items the `m` largest logits of a bucket, not the lowest, which has so many:
-    /// what a partial sort of the bucket leaves first, without its being dealt.
+    /// Appends to the items what a partial sort of a bucket leaves first: its `m` largest logits.
+    /// The bucket is not dealt for it. It is not the lowest one, and has at least `m` logits.
     // In bounds: the heap begins at `start`; it is not empty when it is full.
     fn append_largest_of<const LEFT: bool>(&mut self, logits: &[f32], bucket: usize, m: usize) {
         let start = self.items.len();
