@@ -40,7 +40,7 @@ struct llama_token_data;
 struct llama_context;
 
 /*
- * What to read first: a use of each object, one behind the other in a function that has a model's
+ * What to read first: a use of each object, one after the other in a function that has a model's
  * vocab and a context ctx, whose logits for n_vocab tokens are computed. Programs as short as this
  * are examples/minimal.c, .rs, .py and .mjs. Each object has a section below.
  *
@@ -52,7 +52,7 @@ struct llama_context;
  *     llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
  *     llama_sampler_chain_add(chain, llama_sieve_init_dist(42));
  *
- * A chain straight from the context's logits (3), in the place of llama_sampler_sample:
+ * A chain straight from the context's logits (3), in place of llama_sampler_sample:
  *
  *     int32_t token = llama_sieve_chain_sample(chain, ctx, -1);
  *     if (token < 0) {
@@ -68,13 +68,13 @@ struct llama_context;
  *     llama_sieve_accept(sieve, token);
  *     llama_sieve_free(sieve);
  *
- * A token trie (5): one of two names follows. To be added to a chain in front of what draws:
+ * A token trie (5): one of two names follows. Add it to a chain before the sampler that draws:
  *
  *     const char * names[2] = { " Moses", " Aaron" };
  *     struct llama_sampler * trie =
  *         llama_sieve_init_trie_strings(vocab, names, 2, LLAMA_SIEVE_TRIE_SAMPLED);
  *
- * A grammar (6), to be added likewise:
+ * A grammar (6), added in the same way:
  *
  *     struct llama_sampler * grammar =
  *         llama_sieve_init_grammar(vocab, "root ::= \"yes\" | \"no\"", "root");
@@ -87,7 +87,7 @@ struct llama_context;
  *     printf("%.2f nats, perplexity %.2f\n", nats, llama_sieve_ppl_value(text));
  *     llama_sieve_ppl_free(text);
  *
- * The host (8): is its top-k what ours is equal to?
+ * The host (8): is its top-k equal to this library's?
  *
  *     if (llama_sieve_certify("top-k") != LLAMA_SIEVE_OK) {
  *         fprintf(stderr, "%s\n", llama_sieve_last_error());
@@ -119,7 +119,7 @@ extern "C" {
 /* The part of the version that changes when something is new. */
 #define LLAMA_SIEVE_VERSION_MINOR 2
 
-/* The part of the version that changes when something is mended. */
+/* The part of the version that changes when something is fixed. */
 #define LLAMA_SIEVE_VERSION_PATCH 0
 
 /*
@@ -138,13 +138,13 @@ const char *llama_sieve_version(void);
 const char *llama_sieve_simd(void);
 
 /*
- Returns the text of the last error on this thread, be it a call that failed or a problem that a
- sampler met. "" if there was none: constructors and clones, functions that return an error
- number (also those that return a token or a count if nothing is wrong), and eliza_inference_*
- clear it when they begin, so that afterwards it speaks of that call alone; others, such as the
- calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL;
- valid until this thread calls this function again. Call it in a statement of its own: the
- arguments of one call are evaluated in any order.
+ Returns the text of the last error on this thread, of a call that failed or of a sampler that
+ met a problem; "" if there was none. Some functions clear it when they begin, so that afterwards
+ it is about that call alone: constructors, clones, functions that return an error number (also
+ those that return a token or a count on success), and eliza_inference_*. The others, such as the
+ calls that a host makes per token, keep it unless something goes wrong. Never NULL; valid until
+ this thread calls this function again. Call it in a statement of its own: the arguments of one
+ call are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -206,13 +206,14 @@ const char *llama_sieve_last_error(void);
 #define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
 
 /*
- The number of what llama_sieve_last_error says: the LLAMA_SIEVE_ERROR_* that the call gave, or
- would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify.
- LLAMA_SIEVE_OK where nothing went wrong, and for a warning, of a call that succeeded.
+ Returns the number of the error whose text llama_sieve_last_error returns: the
+ LLAMA_SIEVE_ERROR_* that the call returned, or would return if it returned numbers;
+ LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify. LLAMA_SIEVE_OK if nothing went wrong, and for a
+ warning of a call that succeeded.
  */
 int llama_sieve_last_error_code(void);
 
-/* Level of a log message that is no fault; the same number as in enum ggml_log_level. */
+/* Level of a message for information; the same number as in enum ggml_log_level. */
 #define LLAMA_SIEVE_LOG_INFO 2
 
 /* Level of a warning. */
@@ -224,8 +225,8 @@ int llama_sieve_last_error_code(void);
 /*
  Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
  and the pointer that was registered with it. Called from any thread that uses the library, at
- the end of the call that led to the message: then the library holds nothing, and what that call
- used may be used.
+ the end of the call that led to the message: the library then holds no lock, and the objects of
+ that call may be used.
  */
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 
@@ -235,9 +236,9 @@ typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user
 
  The callback may call the library; a message that such a call leads to is kept as last error and
  not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
- callback is running any more, and what it was registered with may be freed; so do not call this
- while holding a lock that the callback takes. From within a callback it returns at once: the
- earlier ones are then done when a later call from outside has returned.
+ callback is running any more, and its user may be freed; so do not call it while holding a
+ lock that the callback takes. Within a callback this function returns at once: earlier callbacks
+ may then run until a later call from outside has returned.
 
  The caller guarantees:
  callback is NULL or a function as described, and user whatever it expects.
@@ -391,7 +392,7 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
 
 /*
  Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
- (llama.cpp pull request 9896). To be put behind samplers that leave few candidates. vocab must
+ (llama.cpp pull request 9896). Put it after samplers that leave few candidates. vocab must
  outlive the sampler and its clones. Disabled, with a warning: vocab NULL.
 
  The caller guarantees:
@@ -400,9 +401,9 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
 struct llama_sampler *llama_sieve_init_infill(const struct llama_vocab *vocab);
 
 /*
- Tail-free sampling: cuts where the sorted probabilities stop bending; z is the share of the
- bends to keep, min_keep the least number of candidates (Trenton Bricken 2019). llama.cpp no
- longer has it. Disabled: z >= 1.
+ Tail-free sampling: cuts where the curve of the sorted probabilities flattens. z is the share
+ to keep of the absolute second differences, min_keep the least number of candidates (Trenton
+ Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
  */
 struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
 
@@ -442,9 +443,10 @@ struct llama_sampler *llama_sieve_init_eta_cutoff(float eta);
 struct llama_sampler *llama_sieve_init_p_less(bool normalised);
 
 /*
- Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
- most alpha times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
- are sorted as top-p sorts, with probabilities; equal ones at the cut may be kept in part.
+ Top-H: keeps the most candidates, in order of probability, whose entropy after normalisation is
+ at most alpha times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
+ are sorted as top-p sorts, with probabilities. Of equal candidates at the cut only some may be
+ kept.
  llama.cpp does not have it. Disabled: alpha >= 1.
  */
 struct llama_sampler *llama_sieve_init_top_h(float alpha);
@@ -458,12 +460,11 @@ struct llama_sampler *llama_sieve_init_top_h(float alpha);
 struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 
 /*
- Min-k: keeps the candidates in front of the steepest fall of the sorted logits, the fall behind
- the first k weighted by 1 / k, in their order; at least floor(tau / (largest - smallest +
- 1e-8)) of them, which counts where the logits are nearly equal (Ding et al. 2026,
- arXiv:2604.11012). The cut does not depend on a temperature in front of it. Equal candidates are
- kept or dropped together; masked ones have no part in it and are dropped. llama.cpp does not
- have it. Disabled: tau < 0.
+ Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
+ fall after the first k is weighted by 1 / k. At least floor(tau / (largest - smallest + 1e-8))
+ are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
+ cut does not depend on a temperature before it. Equal candidates are kept or dropped together;
+ masked ones do not count and are dropped. llama.cpp does not have it. Disabled: tau < 0.
  */
 struct llama_sampler *llama_sieve_init_min_k(float tau);
 
@@ -483,16 +484,18 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 #define LLAMA_SIEVE_BAN_FOLD_CASE 1
 
 /*
- Makes a sampler that lets no token through which would complete one of n texts, in whatever
- tokens it comes: none of them stands in what is generated.
+ Makes a sampler that bans every token which would complete one of n texts, however the text is
+ tokenized: none of them occurs in what is generated.
 
  The text is that of the accepted tokens as hosts show it: those that control, and those that end
  a generation, have none. flags is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
- regular expressions, and biases in place of a ban, are not there. Nothing is banned that only
- begins a text; llama_sieve_ban_rewind tells a host how far to go back for another sentence.
+ regular expressions, and biases in place of a ban, are not supported. A token that only begins a
+ text is not banned; llama_sieve_ban_rewind returns how far a host must go back for another
+ sentence.
 
- Put it before the samplers that truncate, so that there are others to choose. It never removes a
- candidate: where every one is banned they stay, with minus infinity. llama.cpp does not have it.
+ Put the sampler before those that truncate, so that other tokens are left to choose. It never
+ removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
+ it.
 
  vocab is asked within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
  which text and why, where vocab, texts or one of them is NULL, one is empty or beyond
@@ -512,11 +515,11 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
  Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
  one more token would complete; 0 if there is none.
 
- It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
- take so many tokens back, which removes what leads into the text, and go on from there with
- another token. The sampler goes with them by llama_sampler_reset and by accepting the tokens
- that are left, or as a clone that was made there. A negative error for NULL, for other samplers,
- and where the sampler is in use or out of use.
+ It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
+ that many tokens back, which removes the beginning of the text, and go on with another token.
+ The sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or
+ replaced by a clone that was made there. A negative error for NULL, for other samplers, and if
+ the sampler is in use or out of use.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -526,7 +529,7 @@ int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
 /* The longest period of a repetition, in tokens. */
 #define LLAMA_SIEVE_LOOP_MAX_PERIOD 1024
 
-/* The most tokens that a repetition may be asked to have. */
+/* The largest number of tokens that a repetition may be required to have. */
 #define LLAMA_SIEVE_LOOP_MAX_TOKENS 65536
 
 /* The most tokens that a loop breaker forces. */
@@ -557,13 +560,13 @@ typedef struct llama_sieve_loop_params {
   int32_t max_period;
   /*
    The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-   Default 128: shorter ones are found in tables and lists that are meant so. 1: three copies
-   are enough, of a single token also.
+   Default 128: shorter ones occur in tables and lists. 1: three copies are enough, even of a
+   single token.
    */
   int32_t min_tokens;
   /*
-   For LLAMA_SIEVE_LOOP_TEMPERATURE: what the logits are divided by, at the next token twice,
-   and so on; above 1. Default 1.5.
+   For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, that the logits are divided by, once
+   at the first token, twice at the next, and so on. Default 1.5.
    */
   float temperature;
   /* For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied. */
@@ -571,14 +574,14 @@ typedef struct llama_sieve_loop_params {
   /* 1 to LLAMA_SIEVE_LOOP_MAX_FORCED. */
   size_t n_tokens;
   /*
-   For LLAMA_SIEVE_LOOP_END: the vocabulary; asked for the tokens that end a generation, and
-   not kept.
+   For LLAMA_SIEVE_LOOP_END: the vocabulary, from which the tokens that end a generation are
+   read. It is not kept.
    */
   const struct llama_vocab *vocab;
 } llama_sieve_loop_params;
 
 /*
- Makes a sampler that notices that the accepted tokens repeat, and ends that.
+ Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 
  A repetition is a period of tokens of which the newest three copies or more are equal, with
  min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period
@@ -598,10 +601,10 @@ typedef struct llama_sieve_loop_params {
 struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loop_params *params);
 
 /*
- Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:
- of dist, mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits;
- of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is
- none, and for NULL.
+ Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed does: for
+ dist, mirostat and mirostat_v2, this library's and built-in; for a sieve in a chain, the lower
+ 32 bits; for a chain, that of its last member with a seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if
+ there is none, and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -616,18 +619,18 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
+ Samples as llama_sampler_sample does, with the same arguments: the chain selects a token among
  the logits of output idx (-1: the last), and every member accepts it. The token is the same,
- but no array is filled with the whole vocabulary.
+ but no array of the whole vocabulary is filled.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
  others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
- the chain was made for that, the host's own llama_sampler_sample does it all. What a member
- throws reaches the caller.
+ the chain was made for that, the host's own llama_sampler_sample is called. Exceptions of
+ members reach the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
  no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
- minus infinity or NaN (where llama_sampler_sample gives a banned token, or ends the process),
+ minus infinity or NaN (where llama_sampler_sample returns a banned token, or ends the process),
  LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
  among the logits counts as minus infinity.
 
@@ -640,14 +643,14 @@ int32_t llama_sieve_chain_sample(struct llama_sampler *chain,
                                  int32_t idx);
 
 /*
- Selects a token with the chain among n_vocab logits, indexed by token, which are only read. It
- is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
- part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
- vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
- token beyond them.
+ Selects a token with the chain among n_vocab logits, indexed by token, which are only read.
+ The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
+ takes part, even if llama_set_sampler has once given it to a backend. With fewer logits than its
+ vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as on an
+ array, and so select it.
 
- Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and as
- llama_sieve_chain_sample.
+ Returns the token, or a negative error: chain or logits NULL, n_vocab <= 0, no host, and those
+ of llama_sieve_chain_sample.
 
  The caller guarantees:
  chain is NULL or a live sampler of the host's, used by no other thread during the call;
@@ -688,11 +691,12 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
  after the others. The tokens do not depend on the number of threads.
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
- chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
- has. Should a member that is not this library's throw, the chains that have no such member are
- written, and of the others those that stand before its chain. With out untouched: arrays NULL,
- n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits
- NULL, n_vocab <= 0, n_threads < 0, no host. n 0 does nothing.
+ chain gave a token, otherwise the first error in out, whose text llama_sieve_last_error
+ returns. If a member that is not this library's throws, out is written for all chains without
+ such a member, and for the other chains before the one that threw. Errors of the call leave
+ out untouched: arrays NULL, n above LLAMA_SIEVE_MAX_BATCH, a chain NULL or given twice
+ (LLAMA_SIEVE_ERROR_BUSY), logits NULL, n_vocab <= 0, n_threads < 0, no host. n 0 does
+ nothing.
 
  The caller guarantees:
  chains, logits and out are NULL or have n elements. Each chain is NULL or a live sampler
@@ -708,14 +712,13 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
 
 /*
  Writes the candidates that the last token of this chain was drawn from, as the built-in chain
- would have left them: at most cap to out; returns how many there are, which may be more.
+ would have left them: at most cap to out. Returns how many there are, which may be more.
 
- It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
- thread, as long as the logits that it had are unchanged and no later one ran on this thread;
- otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
- caller's to know: candidates that are all of the vocabulary are computed again from them. So is
- whether the chain is still that one: another that lies where it was freed must sample first.
- Where the host's own llama_sampler_sample did it all, there is nothing to tell.
+ The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
+ thread, which must have been with this chain; otherwise the function returns 0, and the last
+ error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
+ must not have changed the logits since, from which candidates may be computed again. A new chain
+ at the address of a freed one must sample first.
 
  Negative errors: chain NULL; out NULL although cap is not 0; cap too large.
 
@@ -728,13 +731,13 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  size_t cap);
 
 /*
- Tells what makes no sense in a chain: a second selector, a sampler behind a selector, a
- constraint behind one that truncates, xtc behind a temperature of 0, top-k behind min-p, a
+ Reports what makes no sense in a chain: a second selector, a sampler after a selector, a
+ constraint after a sampler that truncates, xtc after a temperature of 0, top-k after min-p, a
  sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
- out, with a line end between them and a NUL at the end, cut off where cap bytes are full;
- out may be NULL.
+ out, with a line end between them and a NUL at the end, cut off at cap bytes; out may be
+ NULL.
 
- Returns how many there are: 0 for a chain in which all has a purpose, or a negative error: chain
+ Returns the number of sentences, 0 for a chain without such problems, or a negative error: chain
  NULL, cap too large, no host. An exception that a member throws passes through.
 
  The caller guarantees:
@@ -815,7 +818,7 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
 
 /*
  The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
- The struct is frozen: what is new comes in functions.
+ The struct is frozen: new parameters are set by functions.
  */
 typedef struct llama_sieve_params {
   /* sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error. */
@@ -907,8 +910,8 @@ typedef struct llama_sieve llama_sieve;
 struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
 
 /*
- Makes a second sieve that goes on as this one would: the same parameters, history and generator.
- To be freed by itself. NULL for NULL and for a sieve in use.
+ Makes a copy of the sieve with the same parameters, history and generator state. Free it with
+ llama_sieve_free. NULL, and an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -917,7 +920,8 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 
 /*
  Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
- logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
+ logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either; its
+ sampler does that.
 
  The caller guarantees:
  sieve is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -944,14 +948,15 @@ void llama_sieve_reset(struct llama_sieve *sieve);
  */
 int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
 
-/* The most tokens of a vocabulary that memory is taken for before there are logits. */
+/* The largest vocabulary, in tokens, that llama_sieve_reserve takes memory for. */
 #define LLAMA_SIEVE_MAX_RESERVED 16777216
 
 /*
- Takes the memory for vocabularies of up to n_vocab tokens with the parameters in force, so
- that the first token, too, allocates nothing (stages of its own may, with the logits); history,
- generator and statistics stay. Takes up to 1024 bytes per token of the vocabulary, by the
- parameters, from the system, which gives them when they are first written to: most never are.
+ Takes the memory for vocabularies of up to n_vocab tokens with the current parameters, so that
+ even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
+ logits). History, generator and statistics stay. Takes up to 1024 bytes of address space per
+ token of the vocabulary, by the parameters. The system provides a page when it is first written
+ to: most never are.
 
  LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
  LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
@@ -963,9 +968,9 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
 
 /*
- Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
- one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
- that a token is in the vocabulary is not checked.
+ Adds a token that has become part of the text to the history, chosen by the sieve or not. A
+ negative number, such as an error of llama_sieve_sample, is refused, as llama_sieve_last_error
+ then says. It is not checked that the token is in the vocabulary.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -973,8 +978,8 @@ int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
 void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
 
 /*
- Chooses the next token of n_vocab raw logits, which are only read. The token is not accepted:
- tell llama_sieve_accept.
+ Chooses the next token from n_vocab raw logits, which are only read. The token is not
+ accepted: call llama_sieve_accept.
 
  NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
  does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
@@ -1006,17 +1011,17 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
 
 /*
  Chooses a token for each of n independent sequences, on the calling thread and at most
- n_threads - 1 of a pool of the library's own, which is made at first need and has at most a
- thread for each processor. Where no thread can be started, and in the child of a process that
- has forked after a batch, the calling thread does all the work. The tokens do not depend on the
- number of threads. They are not accepted.
+ n_threads - 1 of the library's own pool, which is made when first needed and has at most one
+ thread for each processor. If no thread can be started, and in a child that was forked after a
+ batch, the calling thread does all the work. The tokens do not depend on the number of threads.
+ They are not accepted.
 
- out[i] is the token of sieves[i] and logits[i], or its negative error, of which
- llama_sieve_error(sieves[i]) has the text. Returns LLAMA_SIEVE_OK, or the first error in
- out, whose text llama_sieve_last_error has; or, with out as it was, an error of the call: an
- array or sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in
- use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) that
- sieve alone is out of use.
+ Writes to out[i] the token of sieves[i] and logits[i], or its negative error, whose text
+ llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in out,
+ whose text llama_sieve_last_error returns. Errors of the call leave out untouched: an array or
+ sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in use or
+ twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) only that
+ sieve is out of use.
 
  The caller guarantees:
  sieves, logits and out are NULL or n elements; each sieve is alive; each element of
@@ -1030,8 +1035,8 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
                              int n_threads);
 
 /*
- Chooses a token of the logits that a llama_context has for output idx (-1: the last), as
- llama_get_logits_ith gives them, and accepts it.
+ Chooses a token from the logits that llama_get_logits_ith returns for output idx of a context
+ (-1: the last), and accepts it.
 
  Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
  LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
@@ -1044,9 +1049,8 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
 int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *ctx, int32_t idx);
 
 /*
- Returns the number of tokens accepted since the sieve was made or reset, whether or not the
- penalties still look back on them: the position of the next token, counted from 0. 0, and an
- error, for NULL and for a sieve in use.
+ Returns the number of tokens accepted since the sieve was made or reset: the position of the
+ next token, counted from 0. 0, and an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1054,7 +1058,7 @@ int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *
 uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
 
 /*
- Returns the seed that the random numbers began with: the one asked for, or, where that was
+ Returns the seed that the random numbers began with: that of the parameters or, if that is
  0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
  and an error, for NULL and for a sieve in use.
 
@@ -1073,8 +1077,8 @@ uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
 size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 
 /*
- Returns how often token is among the tokens that the penalties look back on. 0, and an error
- text, for NULL and for a sieve in use.
+ Returns the number of times that token is among the tokens that the penalties look back on. 0,
+ and an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1082,8 +1086,8 @@ size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
 
 /*
- True if token is among the tokens that the penalties look back on. False, and an error,
- for NULL and for a sieve in use.
+ Returns true if token is among the tokens that the penalties look back on. False, and an
+ error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1101,9 +1105,10 @@ bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token
 size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- Returns the raw logit of one token after bias and penalties, here and now: what the stages would
- see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
- and an error, for NULL and for a sieve in use; NaN also for a logit that is.
+ Returns the raw logit of one token after bias and the current penalties, as the other stages
+ would see it. With stages set by llama_sieve_set_stages, penalties count if they are among
+ these; DRY never does. NaN, and an error, for NULL and for a sieve in use; NaN also for a logit
+ that is.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1111,12 +1116,11 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token, float logit);
 
 /*
- Returns the reason why there was no token when the sieve was last asked for one, by
- llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
- that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
- llama_sieve_last_error alone.
+ Returns the error text of the sieve's last sampling, by llama_sieve_sample*, in a batch, or as a
+ sampler of a chain; "" if that gave a token. An error before the sieve is reached (NULL, a size,
+ a sieve in use) is only in llama_sieve_last_error.
 
- Also of a sieve that is out of use after an internal error. NULL, and an error, for NULL
+ Works for a sieve that is out of use after an internal error, too. NULL, and an error, for NULL
  and for a sieve in use. Valid until this thread calls this function again.
 
  The caller guarantees:
@@ -1125,9 +1129,10 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 const char *llama_sieve_error(const struct llama_sieve *sieve);
 
 /*
- Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
- left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
- the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
+ Makes a sampler for a chain that runs a whole sieve on the candidates that earlier samplers have
+ left, and selects one. Afterwards the array holds the candidates it was drawn from, with
+ probabilities. NULL for the errors of llama_sieve_new, and without a host.
+ llama_sieve_of_sampler returns the sieve in it.
 
  The caller guarantees:
  params as for llama_sieve_new.
@@ -1137,12 +1142,12 @@ struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *
 /*
  Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
  sieve: parameters, statistics, history, saved states, the candidates and the error of the last
- token. What is changed counts from the next token of the chain on.
+ token. Changes take effect at the next token of the chain.
 
- It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
- (while the sampler is at work it is in use, and while it is, the sampler takes the largest
- logit). A clone of the sampler has a sieve of its own. NULL, and an error, for NULL and for
- other samplers; a member of a chain is had by llama_sampler_chain_get.
+ The sampler owns it: do not free it, nor use it after the sampler is freed. Use it only between
+ two tokens: while the sampler runs, the sieve is in use, and while you use it, the sampler takes
+ the largest logit. A clone of the sampler has its own sieve. NULL, and an error, for NULL and
+ for other samplers. llama_sampler_chain_get returns a member of a chain.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -1150,12 +1155,12 @@ struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *
 struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 
 /*
- Writes the parameters in force to out, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
- negative error; then out is as it was.
+ Writes the current parameters to out, whose struct_size the caller sets. Returns
+ LLAMA_SIEVE_OK, or a negative error, with out unchanged.
 
- out->bias is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
- end; llama_sieve_set_params may be given it. out->seed is what was asked for;
- llama_sieve_current_seed tells which one is in use.
+ out->bias belongs to the sieve: it is valid until the next llama_sieve_get_params of this
+ sieve, or its end, and may be passed to llama_sieve_set_params. out->seed is the parameter;
+ llama_sieve_current_seed returns the seed in use.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
@@ -1163,10 +1168,10 @@ struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
 
 /*
- Writes the distribution that the last token was drawn from: at most cap candidates with logits
- after all stages and probabilities, which add up to 1 over all of them; returns how many there
- are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
- first token and after a failure.
+ Writes the distribution that the last token was drawn from: at most cap candidates with the
+ logits after all stages and probabilities, which add up to 1 over all of them. Returns how many
+ there are, which may be more. In the order of the parameters, with top-k on and typical off,
+ they descend. 0 before the first token and after a failure.
 
  out may be NULL if cap is 0.
 
@@ -1178,9 +1183,9 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
                            size_t cap);
 
 /*
- Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
- own over the logits, four times as long as a mere maximum; where the filters leave the whole
- vocabulary, that is also written out as candidates and read once more.
+ Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost an extra pass
+ over the logits, which takes four times as long as a maximum. If the filters leave the whole
+ vocabulary, it is also written out as candidates and read once more.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1189,11 +1194,11 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
 /*
  Statistics of the stages and of the last token's distribution. The caller sets struct_size;
- later versions may have more members behind these, and a caller without them goes on as before.
+ later versions may add members at the end, and callers without them still work.
 
  The counts are of candidates with a probability left after each stage; in the order of the
  parameters they never rise, and the last is of what was drawn from. With stages of its own they
- are those behind the stage of that name, wherever it stands, or, where it is not there, of what
+ are those after the stage of that name, wherever it stands, or, where it is not there, of what
  was drawn from.
  Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
  */
@@ -1225,9 +1230,9 @@ typedef struct llama_sieve_stats {
 } llama_sieve_stats;
 
 /*
- Writes the statistics of the stages and of the last token's distribution to out.
- LLAMA_SIEVE_OK, or a negative error; then out is as it was. Before the first token the counts
- are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
+ Writes the statistics of the stages and of the last token's distribution to out. Returns
+ LLAMA_SIEVE_OK, or a negative error, with out unchanged. Before the first token the counts are
+ 0; what was not measured is NaN. llama_sieve_measure takes effect at the next token.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
@@ -1349,8 +1354,9 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 
 /*
  Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the
- order in which they run, and gives how many there are: 0 with the order of its parameters, too.
- A negative error for NULL and for a sieve in use. out may be NULL if cap is 0.
+ order in which they run. Returns how many there are, which may be more; 0 also with the order of
+ its parameters. A negative error for NULL and for a sieve in use. out may be NULL if cap is
+ 0.
 
  The caller guarantees:
  sieve is NULL or alive; out has room for cap numbers.
@@ -1370,18 +1376,18 @@ int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t
  Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
  NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
  LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
- It hears of every token that the sieve accepts, begins anew at llama_sieve_reset, and is cloned
- with the sieve.
+ It accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
+ the sieve.
 
- The sampler stays the caller's, and is not changed: free it at once, or tell it the same tokens,
- so that llama_sieve_ban_rewind of it holds for the sieve. It is one of this library's that does
- not select: a cut, banned texts, a loop breaker, a grammar, a token trie, penalties, and so on.
- What it draws comes from its own generator, with the seed that it was made with. With fewer
- logits than its vocabulary has tokens a token trie or a grammar may put back, and the sieve
- choose, a token beyond them.
+ The caller still owns the sampler, which is not changed: free it at once, or let it accept the
+ same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be one of this
+ library's that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
+ penalties, and so on. It draws from its own generator, with the seed that it was made with. With
+ fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
+ beyond them, and the sieve may choose it.
 
- Its memory is part of a saved state where it bans texts or breaks loops. Of any other that
- remembers something no state is saved: LLAMA_SIEVE_ERROR_STATE says so.
+ Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
+ memory no state can be saved: that is LLAMA_SIEVE_ERROR_STATE.
 
  LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
  LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,
@@ -1413,11 +1419,11 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
                                  size_t n_breakers);
 
 /*
- Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
- NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
- penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
- 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for
- each that draws, and for a sampler in a slot what it remembers.
+ Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for NULL or
+ a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with
+ mt19937 another 2496. Stages set by llama_sieve_set_stages add 8 each, 4 per token that DRY
+ looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for each that draws, and
+ the memory of each sampler in a slot.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1530,8 +1536,8 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
 /*
- A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
- is complete, for hosts that reset a chain between generations. Without it the span begins anew.
+ A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a complete span
+ idle, for hosts that reset a chain between generations. Without it the span begins again.
  */
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
@@ -1545,15 +1551,15 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 #define LLAMA_SIEVE_TRIE_MAX_PAYLOAD 268435456
 
 /*
- Makes a sampler that lets only the tokens of a set of allowed sequences through, one after the
- other, until one sequence is complete.
+ Makes a sampler that allows only tokens that continue one of a set of allowed sequences, until a
+ sequence is complete.
 
  json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
  [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
  terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
  LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
  active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
- in a chain the sampler belongs (before those that truncate). It can be set anew like a slot.
+ in a chain the sampler belongs (before those that truncate). It can be set again like a slot.
 
  Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
  valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
@@ -1569,9 +1575,8 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
                                                     int mode);
 
 /*
- Makes a token trie sampler in which nothing is set yet: it constrains nothing until
- llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
- spans. NULL without a host.
+ Makes a token trie sampler without a constraint: it does and costs nothing until
+ llama_sieve_trie_set. One such sampler can stay in a chain for many spans. NULL without a host.
 
  The caller guarantees:
  vocab is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -1579,12 +1584,12 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
 struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab);
 
 /*
- Sets the constraint of a token trie sampler: active at the root of the first descriptor from the
- next token on. May be called from any thread, also while the sampler is at work. A payload whose
- trie is still in the cache is not parsed again.
+ Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
+ from the next token on. May be called from any thread, also while the sampler runs. A payload
+ whose trie is still in the cache is not parsed again.
 
  json has len bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
- LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+ LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*, with the constraint unchanged.
 
  The caller guarantees:
  smpl is NULL or a live sampler; json is NULL or len bytes.
@@ -1592,7 +1597,7 @@ struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab
 int llama_sieve_trie_set(struct llama_sampler *smpl, const char *json, size_t len, int mode);
 
 /*
- Takes the constraint out of a token trie sampler, from the next token on. May be called from any
+ Clears the constraint of a token trie sampler, from the next token on. May be called from any
  thread.
 
  The caller guarantees:
@@ -1602,8 +1607,8 @@ void llama_sieve_trie_clear(struct llama_sampler *smpl);
 
 /*
  Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
- LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, and the text says
- which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+ LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
+ paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 
  The caller guarantees:
  smpl is NULL or a live sampler; path is NULL or a C string.
@@ -1611,8 +1616,8 @@ void llama_sieve_trie_clear(struct llama_sampler *smpl);
 int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 
 /*
- True if a span is active: the next token is constrained, or may continue a value. False for NULL
- and for other samplers.
+ Returns true if a span is active: the next token is constrained, or may continue a value. False
+ for NULL and for other samplers.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1620,8 +1625,8 @@ int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 
 /*
- Returns the name of the leaf that the span completed; NULL while it has not completed one. Valid
- until this thread calls this function again.
+ Returns the name of the leaf that the span has completed; NULL before. Valid until this thread
+ calls this function again.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1629,12 +1634,11 @@ bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 
 /*
- Gives the run of tokens of which each is the only one that may follow, from here to the next
- choice or to the end of the value: they can be appended to the text as one batch without
- sampling (and must then be accepted one by one). Writes the first cap of them to out;
- returns how many there are, which may be more than cap, but never more than the span still
- takes. 0 where nothing is forced, and, with an error, where out is not aligned or cap too
- large.
+ Writes the forced tokens, each the only one that may follow, up to the next choice or the end of
+ the value: the first cap of them to out. They can be appended to the text as one batch
+ without sampling, and must then be accepted one by one. Returns how many there are, which may be
+ more than cap, but never more than the span still takes. 0 if nothing is forced, and, with an
+ error, if out is not aligned or cap too large.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -1643,11 +1647,12 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, s
 
 /*
  Writes the tokens that may follow here, ascending: the first cap of them to out. Returns how
- many there are, which may be more. 0 where nothing is constrained, and, with an error, where
- out is not aligned or cap too large.
+ many there are, which may be more. 0 if nothing is constrained, and, with an error, if out is
+ not aligned or cap too large.
 
- Where a value ends and others go on these are the tokens that go on, and the descriptor's
- terminators. Without terminators any other token may follow as well, and completes the span.
+ Where one value ends and longer ones continue, these are the tokens that continue them, and the
+ descriptor's terminators. Without terminators any other token may follow, too, and completes the
+ span.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -1655,8 +1660,8 @@ size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, s
 size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- The most bytes that the tries of the cache and the payloads that they are known by occupy
- together. A trie that is larger is not kept.
+ The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
+ not kept.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
 
@@ -1678,8 +1683,8 @@ typedef struct llama_sieve_cache_stats {
 } llama_sieve_cache_stats;
 
 /*
- Writes the counters of the process-wide cache of token tries: the shorter form of
- llama_sieve_trie_get_stats, with a struct that is frozen. NULL or not aligned: does nothing.
+ Writes the counters of the process-wide cache of token tries. It is a shorter form of
+ llama_sieve_trie_get_stats, whose struct is frozen. Does nothing if out is NULL or misaligned.
 
  The caller guarantees:
  out is NULL or writable.
@@ -1687,8 +1692,8 @@ typedef struct llama_sieve_cache_stats {
 void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- All counters of the cache of token tries. The caller sets struct_size; later versions may have
- more members behind these, and a caller without them goes on as before.
+ All counters of the cache of token tries. The caller sets struct_size; later versions may add
+ members at the end, and callers without them still work.
  */
 typedef struct llama_sieve_trie_stats {
   /* sizeof(llama_sieve_trie_stats) of the caller. */
@@ -1718,8 +1723,8 @@ typedef struct llama_sieve_trie_stats {
  caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
  recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
 
- LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
- this library does not know, and out as it was.
+ Returns LLAMA_SIEVE_OK; or, with out unchanged, LLAMA_SIEVE_ERROR_NULL, or
+ LLAMA_SIEVE_ERROR_PARAMS for a struct_size that this library does not know.
 
  The caller guarantees:
  out is NULL or as long as its struct_size says.
@@ -1728,15 +1733,14 @@ int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
 
 /*
  Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
- slot NULL takes the handle out again. A handle that is bound already is bound anew. May be
- called from any thread.
+ slot NULL removes the handle. A handle that is bound already is rebound. May be called from
+ any thread.
 
  The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
  elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 
  Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
- an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie
- sampler.
+ a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie sampler.
 
  The caller guarantees:
  slot is NULL or a live sampler. It may be freed while it is bound.
@@ -1745,8 +1749,8 @@ int eliza_inference_bind_token_trie(void *handle, struct llama_sampler *slot);
 
 /*
  Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set
- does. What goes wrong is logged and kept for llama_sieve_last_error; the constraint then stays
- as it was. May be called from any thread, also while the sampler is at work.
+ does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
+ May be called from any thread, also while the sampler runs.
 
  The caller guarantees:
  json is NULL or len bytes.
@@ -1754,8 +1758,8 @@ int eliza_inference_bind_token_trie(void *handle, struct llama_sampler *slot);
 void eliza_inference_set_token_trie(void *handle, const char *json, size_t len, int mode);
 
 /*
- Takes the constraint out of the token trie sampler that is bound to handle. What goes wrong is
- logged and kept for llama_sieve_last_error.
+ Clears the constraint of the token trie sampler that is bound to handle. A failure is logged
+ and kept for llama_sieve_last_error.
  */
 void eliza_inference_clear_token_trie(void *handle);
 
@@ -1769,16 +1773,17 @@ void eliza_inference_clear_token_trie(void *handle);
 #define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
 /*
- Makes a token trie of n strings, each a value and the name of its leaf, tokenized as it would
- be in the middle of a text: without special tokens, and without the space that some tokenizers
- put in front of a text. So where the value follows a space, the space is its own: " Moses".
+ Makes a token trie of n strings. Each is a value and the name of its leaf, and is tokenized as
+ in the middle of a text: without special tokens, and without the space that some tokenizers put
+ before a text. So if a value follows a space, include the space in it: " Moses".
 
- Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
- path is "". NULL, and says why through llama_sieve_last_error, for a vocab or strings that
- is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
- UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
- tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through; it
- may take 512 KiB of stack. Longer values: their tokens, in such a payload.
+ Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
+ descriptor whose path is "". NULL, with the reason in llama_sieve_last_error, for a vocab or
+ strings that is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is
+ NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+ LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
+ tokenizer throws passes through; it may take 512 KiB of stack. For longer values, pass their
+ tokens in such a payload.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; strings is NULL or n pointers, each NULL or a C
@@ -1807,9 +1812,9 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_RULES 1048576
 
 /*
- The most repetitions that one {m,n} may ask for. llama.cpp takes 2,000, and as many rules that
- repetitions of repetitions multiply to. What it takes means what it means there; a text that it
- refuses for that is read with numbers up to this, whatever they multiply to.
+ The most repetitions of one {m,n}. llama.cpp allows 2,000, and as many rules from nested
+ repetitions. A text that it accepts means the same here. A text that it refuses for that is read
+ with numbers up to this limit, whatever their product.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
 
@@ -1818,13 +1823,13 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 
 /*
  The most elements that the stacks of rules may have below their tops, all together, those that
- stacks have in common counted once. A rule that goes on behind a reference puts one there, so
+ stacks have in common counted once. A rule that goes on after a reference puts one there, so
  that this bounds how deep a text may be nested, or in how many ways.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 
 /*
- Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
+ Makes a sampler that allows only tokens with which the text follows a grammar in GBNF,
  llama.cpp's notation.
 
  grammar_root names the rule that a whole text follows. vocab must outlive this call. An
@@ -1851,7 +1856,7 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
- token t is allowed. Writes the first n_words words to bits; words behind the vocabulary's
+ token t is allowed. Writes the first n_words words to bits; words after the vocabulary's
  last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
  lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
  grammar, bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL
@@ -1897,8 +1902,8 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- The most vocabularies of which something is kept. One more takes the place of the one that was
- added first, so that a program which goes around through more finds nothing again.
+ The most vocabularies of which data is kept. One more replaces the one that was added first, so
+ a program that cycles through more never finds any again.
  */
 #define LLAMA_SIEVE_MAX_VOCABULARIES 8
 
@@ -1918,17 +1923,16 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 #define LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK 1024
 
 /*
- Takes the last n_tokens tokens back that a grammar has accepted, as if they had not been:
- which tokens are allowed, whether the text is complete, whether the constraint is dead, and
- whether a lazy one still waits. Returns 0.
+ Takes back the last n_tokens tokens that a grammar has accepted, as if they had not been. That
+ restores which tokens are allowed, whether the text is complete, whether the constraint is dead,
+ and whether a lazy grammar still waits. Returns 0.
 
- What can be taken back are the last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted
- since the sampler was made, reset, or cloned from another one; fewer where what they were
- followed with takes more than 4 MiB, which no common grammar does. Of more, and after an
- internal error, LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for
- NULL and for other samplers. Only the grammar is changed: the other samplers of a chain, and
- the context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
- nothing.
+ The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
+ reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which those of
+ no common grammar do. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
+ nothing changes; for NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is
+ changed: the caller must rewind the other samplers of a chain and the context's memory. Does
+ nothing for an empty grammar, which constrains nothing.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1943,12 +1947,12 @@ int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 #define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 
 /*
- Returns how many tokens of a draft a grammar allows, one behind the other, from where the text
- stands: the number of the first that is not allowed, or n. Changes nothing.
+ Returns how many tokens of a draft a grammar allows after the text so far, one after the other:
+ the index of the first that is not allowed, or n. Changes nothing.
 
  A lazy grammar that waits allows every token until its trigger is found among them; a token that
  ends the generation is allowed where the text is complete. The whole draft may take the steps of
- one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS: what is behind them counts as not allowed. 0 where the
+ one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS; tokens after them count as not allowed. 0 where the
  constraint is dead, and, with an error, for NULL, for other samplers, and where tokens cannot
  have n elements. May be called from any thread.
 
@@ -1959,22 +1963,24 @@ size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
                                    const int32_t *tokens,
                                    size_t n);
 
-/* The most bytes that llama_sieve_grammar_forced tells of. */
+/*
+ The most bytes that llama_sieve_grammar_forced returns, but for the rest of the last character.
+ */
 #define LLAMA_SIEVE_GRAMMAR_MAX_FORCED 65536
 
 /*
- Writes the bytes that must follow the text so far, whatever tokens they come in, such as the
- next key of an object with its quotation marks; a caller tokenizes them and saves a forward pass
- for each of these tokens. Returns how many there are, and writes the first cap of them to
- bytes, without a NUL behind them; a NULL bytes has no room, whatever cap says.
+ Writes the bytes that must follow the text so far, such as the next key of an object with its
+ quotation marks. A caller that tokenizes them saves a forward pass for each of these tokens.
+ Returns how many there are, and writes the first cap of them to bytes, without a NUL after
+ them; a NULL bytes has no room, whatever cap is.
 
- They are whole characters, or the rest of one that the last token has begun, up to where there
- is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character, and no
- more than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 where the text may end, where a token may follow
- that the grammar names by its number, where nothing is constrained, while a lazy grammar waits,
- and where the constraint is dead; also, with an error, for NULL and for other samplers. A
- tokenizer may put these bytes together with what follows them: to be exact, leave the last token
- of them to the model. May be called from any thread.
+ They are whole characters, or the rest of one that the last token has begun, up to the next
+ choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, and no more
+ than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 if the text may end, if a token may follow that the
+ grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if the
+ constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may join
+ these bytes with the text after them: to be exact, leave their last token to the model. May be
+ called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bytes is NULL or has room for cap bytes.
@@ -1982,8 +1988,8 @@ size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
 size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes, size_t cap);
 
 /*
- Makes a grammar sampler that lets everything through until one of the words stands in the text,
- or one of the tokens is accepted. The grammar then begins with that word, or with that token.
+ Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
+ of the tokens is accepted. The grammar then begins with that word, or with that token.
 
  It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
  llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where trigger_words is
@@ -2020,8 +2026,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
 
 /*
- The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
- with all that may come to be remembered of them while texts are read.
+ The most bytes of trigger patterns that are kept for later grammars, with the states that may be
+ added to them while texts are read.
  */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
 
@@ -2035,12 +2041,12 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT 268435456
 
 /*
- Makes a grammar sampler that lets everything through until one of the patterns is found in the
- text that was accepted so far, or one of the tokens is accepted.
+ Makes a grammar sampler that allows everything until one of the patterns is found in the
+ accepted text, or one of the tokens is accepted.
 
  With a token, the grammar begins with it. With a pattern, it begins at the first group that is
- not empty, or else where the match begins; the tokens from there on are gone through, of the
- first one the part behind that place. Patterns are tried in the order given, in the notation of
+ not empty, or else where the match begins; it reads the text from there, which may be within a
+ token. Patterns are tried in the order given, in the notation of
  std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
  first matched with the whole text.
 
@@ -2226,7 +2232,7 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
 
 /*
  Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
- grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL behind it
+ grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL after it
  included, and writes it to out if cap is as large; otherwise nothing, so that out may be
  NULL to ask.
 
@@ -2262,7 +2268,7 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
  text, which are never read as characters then; without "end" a span ends with its content. The
  content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
  of llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
- "required" the text may end only behind a span, with "once" it ends there. Free text has no
+ "required" the text may end only after a span, with "once" it ends there. Free text has no
  begin tag in it; one must not stand within another. flags is 0. See docs/grammar.md.
 
  The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
@@ -2288,8 +2294,8 @@ struct llama_sampler *llama_sieve_init_tags(const struct llama_vocab *vocab,
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- Returns the Shannon entropy of the model's distribution, from its n raw logits: how uncertain
- it is. From 0 to the logarithm of n.
+ Returns the Shannon entropy of the model's distribution, from its n raw logits: between 0 and
+ the logarithm of n.
 
  base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
  minus infinity are tokens without probability; plus infinity takes all of it (of several, the
@@ -2314,8 +2320,8 @@ float llama_sieve_entropy(const float *logits, int32_t n, int base);
 float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
 
 /*
- Returns the entropy of the distribution over n candidates, from their logits (probabilities
- are not looked at): how uncertain the draw is after the filters. base and errors as for
+ Returns the entropy of the distribution over n candidates, from their logits: how uncertain
+ the draw is after the filters. Probabilities are ignored. base and errors as for
  llama_sieve_entropy.
 
  The caller guarantees:
@@ -2343,14 +2349,14 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
 typedef struct llama_sieve_ppl llama_sieve_ppl;
 
 /*
- Makes a perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without
- memory.
+ Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only
+ without memory.
  */
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
 /*
- Adds the surprisal of one token, in nats. NaN is left out, with an error; plus infinity
- makes the perplexity infinite.
+ Adds the surprisal of one token, in nats. NaN is an error and not added; plus infinity makes the
+ perplexity infinite.
 
  The caller guarantees:
  ppl is NULL (then nothing happens) or alive, and used by no other thread during the call.
@@ -2408,21 +2414,21 @@ void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
 
 /*
  Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
- takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". It was found out by
- trial of the host's samplers, or is now; without a host it is that of a build with libstdc++ and
- nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
+ takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The profile is
+ found once, by running the host's samplers; without a host it is that of a build with libstdc++
+ and nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
  function again. An exception that the host throws passes through.
  */
 const char *llama_sieve_host_profile(void);
 
 /*
- Tells the library which llama.cpp to use: dl_handle is what dlopen gave for libllama. Only
- needed where the library cannot find it by itself, or where a process holds several. Samplers
- that exist already keep the host they were made with, but compute as the one that was bound last
- does (llama_sieve_host_profile).
+ Sets the llama.cpp that the library uses: dl_handle is what dlopen returned for libllama. Only
+ needed if the library cannot find it by itself, or if a process holds several. Existing samplers
+ keep the host they were made with, but compute as the one that was bound last does
+ (llama_sieve_host_profile).
 
  Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
- if that library does not export llama_sampler_init; then the host stays as it was.
+ if that library does not export llama_sampler_init. After an error the host is unchanged.
 
  The caller guarantees:
  dl_handle is NULL or a live handle from dlopen, which stays open while samplers are made or
@@ -2431,32 +2437,31 @@ const char *llama_sieve_host_profile(void);
 int llama_sieve_bind_host(void *dl_handle);
 
 /*
- Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
- the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
- library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows, which is loaded
- from the folder of this library if it is not in the process yet. Which samplers are ours, and
- the proofs for them, are as under LD_PRELOAD (docs/preload.md), and so are the environment
- variables. On Windows the host samples itself, with samplers of ours, and not straight from the
- logits.
+ Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
+ sampler functions of llama.cpp that the program and its libraries import are redirected to the
+ preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. That is
+ loaded from the folder of this library if it is not in the process yet. Which samplers are
+ replaced, how they are compared first, and the environment variables are as under LD_PRELOAD
+ (docs/preload.md). On Windows the host's own sampling function calls these samplers; it is not
+ replaced by one that samples straight from the logits.
 
- flags is 0. Samplers that exist stay what they are; those that are made from now on are ours.
- Libraries that are loaded later are reached by another call, which adds what is new and leaves
- the rest. Not reached are function pointers that a program has got otherwise, as by dlsym or
- GetProcAddress (Python's ctypes), or has kept from before, imports by a number instead of a
- name, and a llama.cpp that is linked into the program. Where several llama.cpps are loaded, it
- is the first.
+ flags is 0. Existing samplers stay as they are; new ones are this library's. For libraries
+ that are loaded later, call it again: it adds their imports and leaves the rest. It does not
+ reach function pointers that a program has got otherwise, as by dlsym or GetProcAddress
+ (Python's ctypes), or has kept from before, imports by a number instead of a name, nor a
+ llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses the first.
 
- Returns the number of imports that this call has pointed at ours; 0 where all are already, or
- where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
+ Returns the number of imports that this call has redirected; 0 if all are already, or if the
+ preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
  Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
  while another thread loads llama.cpp, or attaches or detaches, for two seconds;
  LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
- nothing was changed.
+ nothing has changed.
 
  Call it from any thread, also while others sample. The first call waits while another thread is
- inside dlopen, and so does each where several libraries have a function of these names. The
+ inside dlopen; if several libraries have a function of these names, so does every call. The
  preload library stays loaded until the process ends. A forked child is attached as its parent
  was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
  functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
@@ -2465,18 +2470,17 @@ int llama_sieve_bind_host(void *dl_handle);
 int llama_sieve_attach(uint32_t flags);
 
 /*
- Undoes llama_sieve_attach: what was pointed at ours is what it was before. Samplers of ours that
- live go on as they are, and are freed as always; new ones are llama.cpp's own, also where a
- pointer to a function of ours was kept. An import that somebody else has pointed elsewhere since
- is left alone, which is told in one line of the log. Those of llama_sampler_get_seed and
- llama_sampler_copy stay, too: llama.cpp's own ends the process where a sampler of ours that
- lives on is copied to one of its own.
+ Undoes llama_sieve_attach: redirected imports are restored. Samplers of this library that exist
+ go on as they are, and are freed as always. New ones are llama.cpp's own, also where a pointer
+ to a function of the preload library was kept. An import that something else has redirected
+ since is left alone, and one line of the log says so. The imports of llama_sampler_get_seed and
+ llama_sampler_copy stay redirected, too: llama.cpp's own llama_sampler_copy ends the process if
+ a sampler of this library is copied to a built-in.
 
- Returns the number of imports that are as they were, which is what the next llama_sieve_attach
- then returns; 0 where nothing was attached, or where the preload library came by LD_PRELOAD.
- LLAMA_SIEVE_ERROR_BUSY if another thread attaches or detaches, or stays inside a call that
- samples, for two seconds, or if this one is inside such a call: everything is attached as before
- then. Call it from any thread.
+ Returns the number of restored imports, which is what the next llama_sieve_attach then returns;
+ 0 if nothing was attached, or if the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
+ if another thread attaches or detaches, or stays inside a call that samples, for two seconds, or
+ if this thread is inside such a call; then all stays attached. Call it from any thread.
  */
 int llama_sieve_detach(void);
 

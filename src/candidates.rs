@@ -20,8 +20,8 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// A view of `data`. `sorted` promises that the logits descend; it is believed, as the
-    /// built-ins believe it.
+    /// Returns a view of `data`. `sorted` promises that the logits descend, and is not checked, as
+    /// the built-ins do not check it.
     pub fn new(data: &'a mut [TokenData], sorted: bool) -> Self {
         let len = data.len();
         Self {
@@ -33,7 +33,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Returns the view with a choice that an earlier sampler made. Only a selector changes it.
+    /// Returns the view with the choice of an earlier sampler. Only a selector changes it.
     pub fn with_selected(mut self, selected: Option<usize>) -> Self {
         self.selected = selected;
         self
@@ -54,7 +54,7 @@ impl<'a> Candidates<'a> {
         self.sorted
     }
 
-    /// Says whether the logits now descend.
+    /// Sets whether the logits are known to descend.
     pub fn set_sorted(&mut self, sorted: bool) {
         self.sorted = sorted;
     }
@@ -96,13 +96,12 @@ impl<'a> Candidates<'a> {
         self.len -= n;
     }
 
-    /// The number of candidates dropped at the front: where the array begins now, counted from
-    /// where it began.
+    /// The number of candidates dropped at the front: the offset of the array from its first start.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Replaces the candidates by `kept`, of which there are at most as many as before.
+    /// Replaces the candidates by `kept`, which may not be more.
     ///
     /// # Panics
     /// If `kept` is longer than the array.
@@ -112,7 +111,7 @@ impl<'a> Candidates<'a> {
         self.len = kept.len();
     }
 
-    /// Keeps the candidates for which `keep` holds, in order.
+    /// Keeps the candidates for which `keep` returns true, in order.
     // In bounds: `kept` never overtakes `i`, which is below the length.
     pub fn retain(&mut self, mut keep: impl FnMut(&TokenData) -> bool) {
         let mut kept = 0;
@@ -124,17 +123,17 @@ impl<'a> Candidates<'a> {
         self.len = kept;
     }
 
-    /// Index of token `id` if it is where a host puts it: `data[id].id == id`. O(1).
+    /// Returns `id` as an index if the token is where a host puts it: `data[id].id == id`. O(1).
     ///
-    /// `None` says only that it is not there; it may be elsewhere.
+    /// After `None` the token may still be at another index.
     #[inline]
     pub fn index_in_place(&self, id: Token) -> Option<usize> {
         let index = usize::try_from(id).ok()?;
         (self.as_slice().get(index)?.id == id).then_some(index)
     }
 
-    /// Sorts the candidates by descending logit, unless they are sorted, as the host does, ties
-    /// included. `order` lends the buffers.
+    /// Sorts the candidates by descending logit as the host does, ties included, unless they are
+    /// sorted. `order` provides the buffers.
     pub fn sort(&mut self, order: &mut HostOrder) {
         if self.sorted {
             return;
@@ -144,9 +143,9 @@ impl<'a> Candidates<'a> {
     }
 
     /// Sorts the candidates, unless they are sorted, and writes their probabilities as
-    /// [`softmax`](Self::softmax) does. `order` and `work` lend the buffers.
+    /// [`softmax`](Self::softmax) does. `order` and `work` provide the buffers.
     ///
-    /// Both at once, so that each candidate is written once. `work` is left in no defined state.
+    /// Doing both at once writes each candidate once. The contents of `work` are then undefined.
     pub fn sort_with_softmax(&mut self, order: &mut HostOrder, work: &mut Workspace) {
         if !self.sorted && self.len > HEAP && is_replayed(self.as_slice()) {
             order.replay(self.as_mut_slice());
@@ -163,20 +162,20 @@ impl<'a> Candidates<'a> {
         self.sorted = true;
     }
 
-    /// Writes the probabilities of all candidates in the arithmetic of the built-ins: a `float` sum
+    /// Writes the probabilities of all candidates, computed as the built-ins do, with a `float` sum
     /// in array order. `work` then holds them, too.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);
         kernels::set_p(self.as_mut_slice(), work.values());
     }
 
-    /// The largest logit in the arithmetic of the built-ins: the first candidate's if the array is
+    /// Returns the largest logit as the built-ins find it: the first candidate's if the array is
     /// sorted. Minus infinity for an empty array.
     pub fn max_logit(&self) -> f32 {
         kernels::max_logit(self.as_slice(), self.sorted)
     }
 
-    /// Index of the largest logit, the first of equals; `None` for an empty array.
+    /// Returns the index of the largest logit, the first of equals; `None` for an empty array.
     pub fn argmax(&self) -> Option<usize> {
         kernels::argmax(self.as_slice())
     }

@@ -1,9 +1,9 @@
 //! Chains of any samplers, straight from the logits.
 //!
-//! A [`Chain`] samples from the logits of a vocabulary what the same samplers, one after the other,
-//! choose from the host's array of it, and never makes that array unless a sampler has no quicker
-//! way. It needs no llama.cpp. What it does for a host's own `llama_sampler_chain` is in
-//! `ffi/chain/`.
+//! A [`Chain`] chooses from the logits of a vocabulary the token that the same samplers would
+//! choose from the host's array of candidates. It makes that array only for a sampler without a
+//! faster method. It needs no llama.cpp. The functions for a host's own `llama_sampler_chain` are
+//! in `ffi/chain/`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ use crate::sampler::{Member, Sampler};
 use crate::token::{Token, TokenData};
 use crate::trace::{self, Off, Sequence, Watch};
 
-/// Why a chain gives no token.
+/// The reason why a chain returned no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChainError {
     /// There are no logits.
@@ -51,7 +51,7 @@ impl fmt::Display for ChainError {
 impl std::error::Error for ChainError {}
 
 /// Returns the token that the pool has selected. A selected candidate with a logit of minus
-/// infinity or NaN is an error. Selectors choose one if no other is left, if an array that is
+/// infinity or NaN is an error: selectors choose one if no other is left, if an array that is
 /// marked as sorted begins with it, or if an infinite logit makes all probabilities NaN.
 pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
@@ -61,7 +61,7 @@ pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     }
 }
 
-/// Returns the token that a host takes a pool to end with, whatever its logit is.
+/// Returns the token that the pool has selected, whatever its logit, as a host takes it.
 pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     if pool.is_empty() {
         return Err(ChainError::NoCandidate);
@@ -69,7 +69,7 @@ pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     pool.token().ok_or(ChainError::NoSelector)
 }
 
-/// Refuses an empty vocabulary, and more logits than there are token numbers.
+/// Returns an error for an empty vocabulary, and for more logits than there are token numbers.
 pub fn check(n: usize) -> Result<(), ChainError> {
     match n {
         0 => Err(ChainError::EmptyVocabulary),
@@ -113,7 +113,7 @@ impl fmt::Debug for Chain {
 }
 
 impl Clone for Chain {
-    /// The members with their states; no buffers.
+    /// Returns a chain with copies of the members and their states, without buffers.
     fn clone(&self) -> Self {
         Self {
             members: self.members.iter().map(|m| m.cloned()).collect(),
@@ -132,8 +132,8 @@ impl Chain {
         Self::default()
     }
 
-    /// Returns the chain with one more member at the end, if there is one: constructors give `None`
-    /// for parameters that disable them.
+    /// Returns the chain with `sampler`, if there is one, added at the end. Constructors return
+    /// `None` for parameters that disable them.
     #[must_use]
     pub fn with(mut self, sampler: Option<impl Sampler>) -> Self {
         if let Some(sampler) = sampler {
@@ -157,8 +157,8 @@ impl Chain {
         self.members.is_empty()
     }
 
-    /// The token that the members choose, which is not accepted. The logits are indexed by token,
-    /// `f32`, `f16` or `bf16`, and only read.
+    /// Returns the token that the members choose, without accepting it. The logits are `f32`, `f16`
+    /// or `bf16`, indexed by token, and only read.
     pub fn sample<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Result<Token, ChainError> {
         let logits = logits.into();
         self.left = None;
@@ -173,7 +173,7 @@ impl Chain {
         token
     }
 
-    /// Runs the members, of which `watch` is told.
+    /// Runs the members, and reports each to `watch`.
     fn run(&mut self, logits: Logits<'_>, watch: &mut impl Watch) -> Result<Token, ChainError> {
         let mut pool = Pool::new(logits, &mut self.buffers).banning_nan();
         for member in &mut self.members {
@@ -191,8 +191,8 @@ impl Chain {
         token
     }
 
-    /// The candidates as the members left them at the last [`sample`](Self::sample), which had
-    /// these logits. `None` if there was none, or if there are not as many logits as there were.
+    /// Returns the candidates that the members left at the last [`sample`](Self::sample), given the
+    /// same logits. `None` before the first, or if the number of logits is another.
     pub fn candidates<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Option<&[TokenData]> {
         let logits = logits.into();
         let mut pool = Pool::resume(logits, &mut self.buffers, self.left?)?;

@@ -1,5 +1,5 @@
-//! The preload library in a process that runs: `llama_sieve_attach` loads it, or finds it where it
-//! is loaded already, and has it stand in for what the libraries of the process import.
+//! The preload library in a running process: `llama_sieve_attach` loads it, or finds it where it is
+//! loaded already, and makes it replace what the libraries of the process import.
 //!
 //! All that decides and proves is there, as under LD_PRELOAD. Here is the door alone.
 
@@ -19,32 +19,31 @@ use crate::ffi::failure::{Failure, answer};
 ))]
 pub use door::NO_LIBRARY;
 
-/// Puts our samplers in the place of llama.cpp's in the running process, without LD_PRELOAD: what
-/// the program and its libraries import of llama.cpp's sampler functions is pointed at the preload
-/// library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows, which is loaded
-/// from the folder of this library if it is not in the process yet. Which samplers are ours, and
-/// the proofs for them, are as under LD_PRELOAD (docs/preload.md), and so are the environment
-/// variables. On Windows the host samples itself, with samplers of ours, and not straight from the
-/// logits.
+/// Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
+/// sampler functions of llama.cpp that the program and its libraries import are redirected to the
+/// preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. That is
+/// loaded from the folder of this library if it is not in the process yet. Which samplers are
+/// replaced, how they are compared first, and the environment variables are as under LD_PRELOAD
+/// (docs/preload.md). On Windows the host's own sampling function calls these samplers; it is not
+/// replaced by one that samples straight from the logits.
 ///
-/// `flags` is 0. Samplers that exist stay what they are; those that are made from now on are ours.
-/// Libraries that are loaded later are reached by another call, which adds what is new and leaves
-/// the rest. Not reached are function pointers that a program has got otherwise, as by dlsym or
-/// GetProcAddress (Python's ctypes), or has kept from before, imports by a number instead of a
-/// name, and a llama.cpp that is linked into the program. Where several llama.cpps are loaded, it
-/// is the first.
+/// `flags` is 0. Existing samplers stay as they are; new ones are this library's. For libraries
+/// that are loaded later, call it again: it adds their imports and leaves the rest. It does not
+/// reach function pointers that a program has got otherwise, as by dlsym or GetProcAddress
+/// (Python's ctypes), or has kept from before, imports by a number instead of a name, nor a
+/// llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses the first.
 ///
-/// Returns the number of imports that this call has pointed at ours; 0 where all are already, or
-/// where the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
+/// Returns the number of imports that this call has redirected; 0 if all are already, or if the
+/// preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
 /// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
 /// while another thread loads llama.cpp, or attaches or detaches, for two seconds;
 /// LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
-/// nothing was changed.
+/// nothing has changed.
 ///
 /// Call it from any thread, also while others sample. The first call waits while another thread is
-/// inside dlopen, and so does each where several libraries have a function of these names. The
+/// inside dlopen; if several libraries have a function of these names, so does every call. The
 /// preload library stays loaded until the process ends. A forked child is attached as its parent
 /// was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
 /// functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
@@ -60,18 +59,17 @@ pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     })
 }
 
-/// Undoes llama_sieve_attach: what was pointed at ours is what it was before. Samplers of ours that
-/// live go on as they are, and are freed as always; new ones are llama.cpp's own, also where a
-/// pointer to a function of ours was kept. An import that somebody else has pointed elsewhere since
-/// is left alone, which is told in one line of the log. Those of llama_sampler_get_seed and
-/// llama_sampler_copy stay, too: llama.cpp's own ends the process where a sampler of ours that
-/// lives on is copied to one of its own.
+/// Undoes llama_sieve_attach: redirected imports are restored. Samplers of this library that exist
+/// go on as they are, and are freed as always. New ones are llama.cpp's own, also where a pointer
+/// to a function of the preload library was kept. An import that something else has redirected
+/// since is left alone, and one line of the log says so. The imports of llama_sampler_get_seed and
+/// llama_sampler_copy stay redirected, too: llama.cpp's own llama_sampler_copy ends the process if
+/// a sampler of this library is copied to a built-in.
 ///
-/// Returns the number of imports that are as they were, which is what the next llama_sieve_attach
-/// then returns; 0 where nothing was attached, or where the preload library came by LD_PRELOAD.
-/// LLAMA_SIEVE_ERROR_BUSY if another thread attaches or detaches, or stays inside a call that
-/// samples, for two seconds, or if this one is inside such a call: everything is attached as before
-/// then. Call it from any thread.
+/// Returns the number of restored imports, which is what the next llama_sieve_attach then returns;
+/// 0 if nothing was attached, or if the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
+/// if another thread attaches or detaches, or stays inside a call that samples, for two seconds, or
+/// if this thread is inside such a call; then all stays attached. Call it from any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_detach() -> c_int {
     answer("llama_sieve_detach", door::detach)

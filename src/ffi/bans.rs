@@ -40,16 +40,18 @@ const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 /// Bytes that are taken for each byte of a text, about, and for each text.
 const PER_BYTE: usize = 128;
 
-/// Makes a sampler that lets no token through which would complete one of `n` texts, in whatever
-/// tokens it comes: none of them stands in what is generated.
+/// Makes a sampler that bans every token which would complete one of `n` texts, however the text is
+/// tokenized: none of them occurs in what is generated.
 ///
 /// The text is that of the accepted tokens as hosts show it: those that control, and those that end
 /// a generation, have none. `flags` is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
-/// regular expressions, and biases in place of a ban, are not there. Nothing is banned that only
-/// begins a text; llama_sieve_ban_rewind tells a host how far to go back for another sentence.
+/// regular expressions, and biases in place of a ban, are not supported. A token that only begins a
+/// text is not banned; llama_sieve_ban_rewind returns how far a host must go back for another
+/// sentence.
 ///
-/// Put it before the samplers that truncate, so that there are others to choose. It never removes a
-/// candidate: where every one is banned they stay, with minus infinity. llama.cpp does not have it.
+/// Put the sampler before those that truncate, so that other tokens are left to choose. It never
+/// removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
+/// it.
 ///
 /// `vocab` is asked within this call only. Disabled: `n` 0. NULL, and llama_sieve_last_error says
 /// which text and why, where `vocab`, `texts` or one of them is NULL, one is empty or beyond
@@ -115,11 +117,11 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 /// Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
 /// one more token would complete; 0 if there is none.
 ///
-/// It is for hosts that can rewind their cache: where the ban has cost the best candidate, they
-/// take so many tokens back, which removes what leads into the text, and go on from there with
-/// another token. The sampler goes with them by llama_sampler_reset and by accepting the tokens
-/// that are left, or as a clone that was made there. A negative error for NULL, for other samplers,
-/// and where the sampler is in use or out of use.
+/// It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
+/// that many tokens back, which removes the beginning of the text, and go on with another token.
+/// The sampler is rewound by llama_sampler_reset and by accepting the tokens that are left, or
+/// replaced by a clone that was made there. A negative error for NULL, for other samplers, and if
+/// the sampler is in use or out of use.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

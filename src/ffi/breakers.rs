@@ -10,7 +10,7 @@ use crate::ffi::host::vocabulary::{Tokenizer, host_vocabulary, llama_vocab};
 use crate::samplers::{Breakers, FoundBreakers, MAX_BREAKER_BYTES};
 use crate::{log, memory};
 
-/// The breakers as the functions that take them have them.
+/// The breakers as a C caller passes them.
 pub(super) const BREAKERS: Argument =
     argument!("breakers", "n_breakers", LLAMA_SIEVE_DRY_MAX_BREAKERS);
 
@@ -55,7 +55,7 @@ pub(super) unsafe fn breakers_for(
     part(call, || Ok(Some(found.into_breakers())))
 }
 
-/// The breakers that are there.
+/// Returns the breakers that are neither NULL nor empty.
 ///
 /// # Safety
 /// `breakers` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.

@@ -1,5 +1,5 @@
-//! Copies between ours and built-ins: those in the place of ours (see
-//! [`built_ins`](crate::ffi::host::built_ins)), and those for whose arguments ours stepped aside.
+//! Copies between our samplers and built-ins: those that replace ours (see
+//! [`built_ins`](crate::ffi::host::built_ins)), and those made because ours refused the arguments.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -14,7 +14,7 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
 
-/// Returns the recipe of the built-in that does what `smpl` does; `None` if `smpl` is none of ours.
+/// Returns the recipe of the built-in that does what `smpl` does; `None` if `smpl` is not ours.
 ///
 /// # Safety
 /// `smpl` is a live sampler of any kind.
@@ -119,7 +119,7 @@ unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
     }
 }
 
-/// Makes `dst` a clone of `src` if both tell the same name, and says whether it did.
+/// Makes `dst` a clone of `src` if both have the same name. Returns true if it did.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of the bound host.

@@ -1,4 +1,4 @@
-//! A value for one thread at a time, which a second one looks for again and again.
+//! A value for one thread at a time, for which a second thread polls.
 //!
 //! Cheaper than a mutex, since nobody is woken: entering is one atomic exchange, leaving a plain
 //! store, where a mutex exchanges twice to see whether it must wake somebody.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A value, and a flag that is set while somebody has it.
+/// A value, and a flag that is set while it is taken.
 pub(crate) struct Exclusive<T> {
     taken: AtomicBool,
     value: UnsafeCell<T>,
@@ -20,7 +20,7 @@ pub(crate) struct Exclusive<T> {
 // SAFETY: only the thread that has set `taken` reaches the value, until it clears it.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
-/// The value, until this is dropped.
+/// The taken value. Dropping it clears the flag.
 pub(crate) struct Taken<'a, T> {
     of: &'a Exclusive<T>,
     /// Shared between threads only if the value may be.
@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<T> Exclusive<T> {
-    /// Makes one that nobody has yet.
+    /// Returns the value with its flag, not taken.
     pub(crate) fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
@@ -47,7 +47,7 @@ impl<T> Exclusive<T> {
         }
     }
 
-    /// The value, unless somebody has it.
+    /// Returns the value, or `None` if it is taken.
     #[inline]
     pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
         if self.taken.swap(true, Ordering::Acquire) {
@@ -59,7 +59,7 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// Takes the value, and waits for it, about this long at most, while somebody has it.
+    /// Returns the value, after waiting for about `patience` at most while it is taken.
     #[inline]
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         self.take().or_else(|| self.wait(patience))
@@ -86,7 +86,7 @@ impl<T> Exclusive<T> {
         None
     }
 
-    /// Returns what [`take`](Self::take) does, and leaves the flag to whoever has the value.
+    /// Returns what [`take`](Self::take) does, without changing the flag of a taken value.
     fn take_if_free(&self) -> Option<Taken<'_, T>> {
         if self.taken.load(Ordering::Relaxed) {
             return None;

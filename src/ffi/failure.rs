@@ -33,14 +33,14 @@ pub struct Failure {
 #[derive(Debug)]
 enum Text {
     Of(String),
-    /// That there is no memory, without taking any.
+    /// The text that memory is lacking, which takes none.
     NoMemory,
-    /// The last error says it already.
+    /// None: the last error has the text already.
     Told,
 }
 
 impl Failure {
-    /// An error number, and what to tell the caller.
+    /// Returns a failure with an error number and a text for the caller.
     pub fn new(code: c_int, text: impl Into<String>) -> Self {
         Self {
             code,
@@ -48,17 +48,17 @@ impl Failure {
         }
     }
 
-    /// An argument that must not be NULL.
+    /// Returns the failure that the argument `what` is NULL.
     pub fn null(what: &str) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
     }
 
-    /// No host, or none with what is needed.
+    /// Returns the failure that there is no host, or none with the functions needed.
     pub fn no_host(why: String) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NO_HOST, why)
     }
 
-    /// A panic that a guard has caught and reported.
+    /// Returns the failure of a panic that a guard has caught and reported.
     pub fn caught() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
@@ -66,7 +66,7 @@ impl Failure {
         }
     }
 
-    /// A failure that the last error says already.
+    /// Returns a failure whose text is the last error already.
     pub fn told_already() -> Self {
         Self {
             code: last_error::code(),
@@ -74,7 +74,7 @@ impl Failure {
         }
     }
 
-    /// A failure for want of memory, even for the text of an error.
+    /// Returns the failure that memory is lacking, even for the text of an error.
     pub fn no_memory() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
@@ -96,8 +96,8 @@ impl Failure {
         }
     }
 
-    /// Returns the text; of a panic, the text of its report: to be called before anything else goes
-    /// wrong on this thread.
+    /// Returns the text, for a panic that of its report. Must be called before anything else fails
+    /// on this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
             Text::Told => Cow::Owned(last_error::get()),
@@ -123,7 +123,7 @@ impl Failure {
     }
 }
 
-/// An argument with a value that is not allowed.
+/// Returns the failure that an argument has a value that is not allowed.
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_INVALID, text)
@@ -156,7 +156,7 @@ impl From<TryReserveError> for Failure {
     }
 }
 
-/// An error if `pointer`, which the caller calls `what`, is NULL or of the wrong alignment.
+/// Returns an error if `pointer`, which the caller calls `what`, is NULL or misaligned.
 pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(Failure::null(what));
@@ -169,8 +169,8 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
 }
 
 /// Returns the struct_size of the struct `name` that the caller calls `what`, if it is among
-/// `known`, the sizes that it has or once had, the newest first. A larger size is an error: what
-/// its caller asks for beyond the known members could not be done.
+/// `known`, the sizes that it has or once had, the newest first. A larger size is an error, since
+/// members beyond the known ones cannot be heeded.
 ///
 /// # Safety
 /// `pointer` is NULL or begins with a readable struct_size.
@@ -193,7 +193,7 @@ pub unsafe fn struct_size<T>(
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// The number that `body` gives, or its negative error.
+/// Runs `body` inside the guard, and returns its number, or its negative error.
 pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     guard(
         call,
@@ -233,8 +233,8 @@ pub fn begin(call: impl Display) -> Result<(), c_int> {
     })
 }
 
-/// The object that `body` makes; NULL on failure. Without [memory for what does not
-/// grow](memory::HEAD_ROOM) it is not tried.
+/// Runs `body` inside the guard, and returns the object that it makes, NULL on failure. Fails at
+/// once without [memory for what does not grow](memory::HEAD_ROOM).
 pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(&call, null_mut, || {
         last_error::clear();
@@ -246,7 +246,7 @@ pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure
     })
 }
 
-/// The value that `body` gives, or `otherwise`.
+/// Runs `body` inside the guard, and returns its value, or `otherwise` on failure.
 pub fn value<T: Copy, E: Into<Failure>>(
     call: &str,
     otherwise: T,

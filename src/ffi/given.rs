@@ -174,7 +174,7 @@ impl Argument {
     }
 }
 
-/// The first bytes of a C string, `most` at most; no byte behind them is read.
+/// The first bytes of a C string, `most` at most; no byte after them is read.
 ///
 /// # Safety
 /// `text` is a C string that outlives `'a`.

@@ -1,8 +1,8 @@
 //! The one boundary that every export and every vtable entry runs inside.
 //!
 //! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error`
-//! and logged, and the call gives the answer that its documentation fixes for failure. What is
-//! logged inside is delivered when the outermost guard of the thread is left.
+//! and logged, and the call returns what it documents for failure. Messages logged inside are
+//! delivered when the thread leaves its outermost guard.
 
 use std::any::Any;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use crate::instruction_set::report_unknown_name;
 use crate::log::{self, Inside};
 use crate::memory::Exhausted;
 
-/// Runs `body`; after a panic, gives what `fallback` makes.
+/// Returns the result of `body`, or that of `fallback` after a panic.
 ///
 /// `what` names the call in the message; it is formatted only then.
 #[inline]
@@ -39,7 +39,8 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
 /// The payload of a panic.
 pub type Payload = Box<dyn Any + Send>;
 
-/// Runs `body` on a thread that helps with a call; after a panic the calling one is to [`report`].
+/// Runs `body` on a thread that helps with a call. After a panic the calling thread must
+/// [`report`].
 pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
     let _inside = Inside::enter();
     catch_unwind(AssertUnwindSafe(body))

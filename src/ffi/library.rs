@@ -16,7 +16,7 @@ use crate::log::{self, Level};
 use crate::per_thread::PerThread;
 use crate::simd;
 
-/// Level of a log message that is no fault; the same number as in enum ggml_log_level.
+/// Level of a message for information; the same number as in enum ggml_log_level.
 pub const LLAMA_SIEVE_LOG_INFO: c_int = 2;
 /// Level of a warning.
 pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
@@ -25,8 +25,8 @@ pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
 
 /// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
 /// and the pointer that was registered with it. Called from any thread that uses the library, at
-/// the end of the call that led to the message: then the library holds nothing, and what that call
-/// used may be used.
+/// the end of the call that led to the message: the library then holds no lock, and the objects of
+/// that call may be used.
 #[allow(non_camel_case_types)]
 pub type llama_sieve_log_callback =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, user: *mut c_void)>;
@@ -42,7 +42,7 @@ const VERSION: &CStr =
 pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
 /// The part of the version that changes when something is new.
 pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 2;
-/// The part of the version that changes when something is mended.
+/// The part of the version that changes when something is fixed.
 pub const LLAMA_SIEVE_VERSION_PATCH: c_int = 0;
 /// The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
 /// patch. The library that is loaded may be another: llama_sieve_version.
@@ -87,9 +87,9 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
 }
 
 /// Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
-/// takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". It was found out by
-/// trial of the host's samplers, or is now; without a host it is that of a build with libstdc++ and
-/// nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
+/// takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The profile is
+/// found once, by running the host's samplers; without a host it is that of a build with libstdc++
+/// and nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
 /// function again. An exception that the host throws passes through.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
@@ -110,13 +110,13 @@ pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
     guard(NAME, || None, text).unwrap_or(c"".as_ptr())
 }
 
-/// Returns the text of the last error on this thread, be it a call that failed or a problem that a
-/// sampler met. "" if there was none: constructors and clones, functions that return an error
-/// number (also those that return a token or a count if nothing is wrong), and eliza_inference_*
-/// clear it when they begin, so that afterwards it speaks of that call alone; others, such as the
-/// calls that a host makes per token, leave it as it is unless something goes wrong. Never NULL;
-/// valid until this thread calls this function again. Call it in a statement of its own: the
-/// arguments of one call are evaluated in any order.
+/// Returns the text of the last error on this thread, of a call that failed or of a sampler that
+/// met a problem; "" if there was none. Some functions clear it when they begin, so that afterwards
+/// it is about that call alone: constructors, clones, functions that return an error number (also
+/// those that return a token or a count on success), and eliza_inference_*. The others, such as the
+/// calls that a host makes per token, keep it unless something goes wrong. Never NULL; valid until
+/// this thread calls this function again. Call it in a statement of its own: the arguments of one
+/// call are evaluated in any order.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
@@ -138,9 +138,10 @@ pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     )
 }
 
-/// The number of what llama_sieve_last_error says: the LLAMA_SIEVE_ERROR_* that the call gave, or
-/// would give if it returned numbers; LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify.
-/// LLAMA_SIEVE_OK where nothing went wrong, and for a warning, of a call that succeeded.
+/// Returns the number of the error whose text llama_sieve_last_error returns: the
+/// LLAMA_SIEVE_ERROR_* that the call returned, or would return if it returned numbers;
+/// LLAMA_SIEVE_CERTIFY_* after llama_sieve_certify. LLAMA_SIEVE_OK if nothing went wrong, and for a
+/// warning of a call that succeeded.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error_code() -> c_int {
     guard("llama_sieve_last_error_code", || 0, last_error::code)
@@ -149,8 +150,8 @@ pub extern "C" fn llama_sieve_last_error_code() -> c_int {
 /// A text that a caller has a pointer to.
 pub(super) type Shown = PerThread<RefCell<Vec<u8>>>;
 
-/// Keeps `text` in `place` until the next call, for a caller that gets a pointer to it. NULL
-/// without memory.
+/// Returns a pointer to a copy of `text` that `place` keeps until the next call. NULL without
+/// memory.
 pub(super) fn show(place: &'static LocalKey<Shown>, text: &str) -> *const c_char {
     let shown = PerThread::with(place, |place| {
         let mut shown = place.borrow_mut();
@@ -175,9 +176,9 @@ fn c_string(mut text: String) -> CString {
 ///
 /// The callback may call the library; a message that such a call leads to is kept as last error and
 /// not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
-/// callback is running any more, and what it was registered with may be freed; so do not call this
-/// while holding a lock that the callback takes. From within a callback it returns at once: the
-/// earlier ones are then done when a later call from outside has returned.
+/// callback is running any more, and its `user` may be freed; so do not call it while holding a
+/// lock that the callback takes. Within a callback this function returns at once: earlier callbacks
+/// may then run until a later call from outside has returned.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, and `user` whatever it expects.
@@ -212,13 +213,13 @@ unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}
 
-/// Tells the library which llama.cpp to use: `dl_handle` is what dlopen gave for libllama. Only
-/// needed where the library cannot find it by itself, or where a process holds several. Samplers
-/// that exist already keep the host they were made with, but compute as the one that was bound last
-/// does (llama_sieve_host_profile).
+/// Sets the llama.cpp that the library uses: `dl_handle` is what dlopen returned for libllama. Only
+/// needed if the library cannot find it by itself, or if a process holds several. Existing samplers
+/// keep the host they were made with, but compute as the one that was bound last does
+/// (llama_sieve_host_profile).
 ///
 /// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
-/// if that library does not export llama_sampler_init; then the host stays as it was.
+/// if that library does not export llama_sampler_init. After an error the host is unchanged.
 ///
 /// # Safety
 /// `dl_handle` is NULL or a live handle from dlopen, which stays open while samplers are made or

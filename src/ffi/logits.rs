@@ -1,4 +1,4 @@
-//! Logits as a C caller has them: a pointer with their number, or an output of a `llama_context`.
+//! Logits as a C caller passes them: a pointer and a number, or an output of a `llama_context`.
 
 use crate::errors::LLAMA_SIEVE_ERROR_NO_LOGITS;
 use crate::ffi::failure::Failure;
@@ -22,8 +22,8 @@ type GetModel = unsafe extern "C-unwind" fn(*const llama_context) -> *const llam
 type GetVocab = unsafe extern "C-unwind" fn(*const llama_model) -> *const llama_vocab;
 type NTokens = unsafe extern "C-unwind" fn(*const llama_vocab) -> i32;
 
-/// The host's functions that lead from a context to logits. They may throw: what does so passes
-/// through where they are called outside the guard.
+/// The host's functions that lead from a context to logits. They may throw; call them outside the
+/// guard, so that exceptions pass through.
 #[derive(Clone, Copy)]
 pub(super) struct ContextFunctions {
     logits_ith: LogitsIth,
@@ -50,7 +50,7 @@ impl ContextFunctions {
         })
     }
 
-    /// The vocabulary of a context, and its size.
+    /// Returns the vocabulary of a context, and its size.
     ///
     /// # Safety
     /// `ctx` is a live context of this host.
@@ -62,7 +62,7 @@ impl ContextFunctions {
         }
     }
 
-    /// The logits of an output, NULL where the context has none, and the vocabulary's size.
+    /// Returns the logits of an output, NULL if the context has none, and the vocabulary's size.
     ///
     /// # Safety
     /// `ctx` is a live context of this host.

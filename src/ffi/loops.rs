@@ -17,7 +17,7 @@ use crate::vocabulary::Vocabulary;
 /// The longest period of a repetition, in tokens.
 pub const LLAMA_SIEVE_LOOP_MAX_PERIOD: i32 = 1024;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_PERIOD as usize == MAX_PERIOD);
-/// The most tokens that a repetition may be asked to have.
+/// The largest number of tokens that a repetition may be required to have.
 pub const LLAMA_SIEVE_LOOP_MAX_TOKENS: i32 = 65_536;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_TOKENS as usize == MAX_LENGTH);
 /// The most tokens that a loop breaker forces.
@@ -46,18 +46,18 @@ pub struct llama_sieve_loop_params {
     /// The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default.
     pub max_period: i32,
     /// The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-    /// Default 128: shorter ones are found in tables and lists that are meant so. 1: three copies
-    /// are enough, of a single token also.
+    /// Default 128: shorter ones occur in tables and lists. 1: three copies are enough, even of a
+    /// single token.
     pub min_tokens: i32,
-    /// For LLAMA_SIEVE_LOOP_TEMPERATURE: what the logits are divided by, at the next token twice,
-    /// and so on; above 1. Default 1.5.
+    /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, that the logits are divided by, once
+    /// at the first token, twice at the next, and so on. Default 1.5.
     pub temperature: f32,
     /// For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied.
     pub tokens: *const Token,
     /// 1 to LLAMA_SIEVE_LOOP_MAX_FORCED.
     pub n_tokens: usize,
-    /// For LLAMA_SIEVE_LOOP_END: the vocabulary; asked for the tokens that end a generation, and
-    /// not kept.
+    /// For LLAMA_SIEVE_LOOP_END: the vocabulary, from which the tokens that end a generation are
+    /// read. It is not kept.
     pub vocab: *const llama_vocab,
 }
 
@@ -65,7 +65,7 @@ pub(super) static LOOP_BREAKER: Vtable = vtable::<LoopBreaker>();
 
 const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FORCED);
 
-/// Makes a sampler that notices that the accepted tokens repeat, and ends that.
+/// Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 ///
 /// A repetition is a period of tokens of which the newest three copies or more are equal, with
 /// min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period

@@ -48,8 +48,8 @@ fn defined(value: Option<f32>) -> Result<f32, Failure> {
 
 const MASKED: &str = "every logit is minus infinity or NaN, so there is no distribution";
 
-/// Returns the Shannon entropy of the model's distribution, from its `n` raw logits: how uncertain
-/// it is. From 0 to the logarithm of `n`.
+/// Returns the Shannon entropy of the model's distribution, from its `n` raw logits: between 0 and
+/// the logarithm of `n`.
 ///
 /// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
 /// minus infinity are tokens without probability; plus infinity takes all of it (of several, the
@@ -95,8 +95,8 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
     })
 }
 
-/// Returns the entropy of the distribution over `n` candidates, from their logits (probabilities
-/// are not looked at): how uncertain the draw is after the filters. `base` and errors as for
+/// Returns the entropy of the distribution over `n` candidates, from their logits: how uncertain
+/// the draw is after the filters. Probabilities are ignored. `base` and errors as for
 /// llama_sieve_entropy.
 ///
 /// # Safety
@@ -158,8 +158,8 @@ unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_p
     Ok(unsafe { &mut *ppl })
 }
 
-/// Makes a perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only without
-/// memory.
+/// Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only
+/// without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     made("llama_sieve_ppl_new", || {
@@ -168,8 +168,8 @@ pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     })
 }
 
-/// Adds the surprisal of one token, in nats. NaN is left out, with an error; plus infinity
-/// makes the perplexity infinite.
+/// Adds the surprisal of one token, in nats. NaN is an error and not added; plus infinity makes the
+/// perplexity infinite.
 ///
 /// # Safety
 /// `ppl` is NULL (then nothing happens) or alive, and used by no other thread during the call.

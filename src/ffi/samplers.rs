@@ -435,7 +435,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_logit_bias(
 }
 
 /// Infill sampling, for code: prefers to end the generation, and joins tokens that begin alike
-/// (llama.cpp pull request 9896). To be put behind samplers that leave few candidates. `vocab` must
+/// (llama.cpp pull request 9896). Put it after samplers that leave few candidates. `vocab` must
 /// outlive the sampler and its clones. Disabled, with a warning: `vocab` NULL.
 ///
 /// # Safety
@@ -456,9 +456,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_infill(
     })
 }
 
-/// Tail-free sampling: cuts where the sorted probabilities stop bending; `z` is the share of the
-/// bends to keep, `min_keep` the least number of candidates (Trenton Bricken 2019). llama.cpp no
-/// longer has it. Disabled: `z` >= 1.
+/// Tail-free sampling: cuts where the curve of the sorted probabilities flattens. `z` is the share
+/// to keep of the absolute second differences, `min_keep` the least number of candidates (Trenton
+/// Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TAIL_FREE, c"?tail-free", &[z], || {
@@ -508,9 +508,10 @@ pub extern "C-unwind" fn llama_sieve_init_p_less(normalised: bool) -> *mut llama
     construct(&P_LESS, c"?p-less", &[], || Some(PLess::new(normalised)))
 }
 
-/// Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
-/// most `alpha` times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
-/// are sorted as top-p sorts, with probabilities; equal ones at the cut may be kept in part.
+/// Top-H: keeps the most candidates, in order of probability, whose entropy after normalisation is
+/// at most `alpha` times that of all; at least one (Potraghloo et al. 2025, arXiv:2509.02510). They
+/// are sorted as top-p sorts, with probabilities. Of equal candidates at the cut only some may be
+/// kept.
 /// llama.cpp does not have it. Disabled: `alpha` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sampler {
@@ -528,12 +529,11 @@ pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> 
     })
 }
 
-/// Min-k: keeps the candidates in front of the steepest fall of the sorted logits, the fall behind
-/// the first k weighted by 1 / k, in their order; at least floor(`tau` / (largest - smallest +
-/// 1e-8)) of them, which counts where the logits are nearly equal (Ding et al. 2026,
-/// arXiv:2604.11012). The cut does not depend on a temperature in front of it. Equal candidates are
-/// kept or dropped together; masked ones have no part in it and are dropped. llama.cpp does not
-/// have it. Disabled: `tau` < 0.
+/// Min-k: keeps the candidates before the steepest fall of the sorted logits, in their order. The
+/// fall after the first k is weighted by 1 / k. At least floor(`tau` / (largest - smallest + 1e-8))
+/// are kept, which matters if the logits are nearly equal (Ding et al. 2026, arXiv:2604.11012). The
+/// cut does not depend on a temperature before it. Equal candidates are kept or dropped together;
+/// masked ones do not count and are dropped. llama.cpp does not have it. Disabled: `tau` < 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_min_k(tau: f32) -> *mut llama_sampler {
     construct(&MIN_K, c"?min-k", &[tau], || MinK::new(tau))

@@ -8,10 +8,10 @@ use crate::ffi::samplers::SEEDED;
 use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
-/// Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed tells it:
-/// of dist, mirostat and mirostat_v2, ours and built in; of the sieve in a chain the lower 32 bits;
-/// of a chain, that of its last member that has one. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if there is
-/// none, and for NULL.
+/// Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed does: for
+/// dist, mirostat and mirostat_v2, this library's and built-in; for a sieve in a chain, the lower
+/// 32 bits; for a chain, that of its last member with a seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if
+/// there is none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -23,7 +23,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
         // SAFETY: not NULL, and the caller guarantees that it lives.
         Ok::<_, Failure>(unsafe { own_seed(smpl) })
     });
-    // Of ours nothing is asked of the host.
+    // For our samplers the host is not called.
     match own {
         Ok(None) => {}
         Ok(Some(seed)) => return seed,
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
     })
 }
 
-/// The seed of one of ours; `None` of any other sampler.
+/// Returns the seed of one of our samplers; `None` for any other.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

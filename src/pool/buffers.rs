@@ -11,23 +11,23 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::token::TokenData;
 
-/// A token whose logit is another than the caller's.
+/// A token whose logit differs from the caller's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Edit {
     pub(super) token: u32,
     pub(super) logit: f32,
 }
 
-/// The most edits that are kept beside the logits; more are made in a copy of all.
+/// The most edits that are kept beside the logits. More are made in a copy of all logits.
 pub(super) const MOST_EDITS: usize = 512;
 
 /// The changes of a pool to the logits of a vocabulary.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// By rising token, each once.
+    /// In ascending order of token, at most one for each.
     pub(super) edits: Vec<Edit>,
-    /// The bitmap of the tokens that a masked pool lets through, as many words as the vocabulary
-    /// takes.
+    /// The bitmap of the tokens that a masked pool lets through, with a bit for each token of the
+    /// vocabulary.
     pub(super) allowed: Vec<u64>,
     pub(super) column: Vec<f32>,
 }
@@ -43,14 +43,14 @@ pub struct Buffers {
     /// See `InOrder::first_logits`.
     pub(super) first: Vec<f32>,
     pub(super) softmax: Softmax,
-    /// Buffers to sort with, when the array of a pool in order is read.
+    /// Buffers for the sort that reading the array of a pool in order takes.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
 }
 
 impl Buffers {
-    /// Makes room for what a vocabulary of `n` tokens can take, so that however many candidates
-    /// are kept, one of this size has warmed up. Memory that is never written to costs nothing.
+    /// Makes room for the most that a vocabulary of `n` tokens can need, however many candidates
+    /// are kept. Memory that is never written to costs nothing.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.changes.edits, MOST_EDITS)?;
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
@@ -64,20 +64,21 @@ impl Buffers {
         reserve(&mut self.first, n + BESIDE)
     }
 
-    /// Makes room for what reading the array of candidates in order can take, too.
+    /// Makes room as [`try_reserve`](Self::try_reserve) does, and for reading candidates in order
+    /// as an array.
     pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.warm_up_to_sort(n);
         self.try_reserve(n)
     }
 
-    /// Makes room for what sorting `n` candidates can take.
+    /// Makes room for sorting `n` candidates.
     pub(super) fn warm_up_to_sort(&mut self, n: usize) {
         self.host_order.warm_up(n);
         self.work.warm_up(n);
         self.softmax.warm_up(n);
     }
 
-    /// Bytes of the candidates' buffers.
+    /// Returns the bytes of the candidates' buffers.
     pub fn bytes(&self) -> usize {
         self.changes.edits.capacity() * size_of::<Edit>()
             + self.changes.allowed.capacity() * size_of::<u64>()
@@ -89,7 +90,7 @@ impl Buffers {
             + (self.array.capacity() + self.collected.capacity()) * size_of::<TokenData>()
     }
 
-    /// A copy of what a pool that was [left alone](Pool::leave_alone) has in them.
+    /// Returns a copy of the data of a pool that was [left alone](Pool::leave_alone).
     pub fn of_left(&self, left: Option<Left>) -> Self {
         let mut copy = Self::default();
         match left.map(|left| (left.state, left.source)) {
@@ -104,13 +105,13 @@ impl Buffers {
         copy
     }
 
-    /// The candidates of a pool that was [left alone](Pool::leave_alone), as an array.
+    /// Returns the candidates of a pool that was [left alone](Pool::leave_alone), as an array.
     pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
         if !matches!(left.state, State::Array { .. }) {
-            // Before anything is taken: what is left stays whole without memory for it.
+            // First of all: if memory is lacking, the state must stay intact.
             reserve(&mut self.array, left.n).unwrap_or_else(memory::exhausted);
             let mut column = std::mem::take(&mut self.changes.column);
-            // Of one that is masked the logits do not matter.
+            // The logits of a pool in which all is masked do not matter.
             column.resize(left.n, 0.0);
             let source = match left.source {
                 Source::Column => Source::Given,
@@ -126,7 +127,7 @@ impl Buffers {
         self.array_of(*left)
     }
 
-    /// The candidates of a pool that was left as an array; of another, none.
+    /// Returns the candidates of a pool that was left as an array; none of another form.
     pub fn array_of(&self, left: Left) -> &[TokenData] {
         match left.state {
             State::Array { start, len, .. } => {
@@ -137,7 +138,7 @@ impl Buffers {
     }
 }
 
-/// Makes room for `n` elements, what is there included.
+/// Makes room for `n` elements in all.
 pub(super) fn reserve<T>(buffer: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
     memory::reserve_exact(buffer, n.saturating_sub(buffer.len()))
 }

@@ -1,9 +1,9 @@
-//! The candidates that decide which ones are the k largest, as the host finds them.
+//! The few candidates on which the host's partial sort gives the same k largest as on all.
 //!
 //! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
-//! root enters it. Those that ever enter are a shorter array on which it does exactly what it does
-//! on the whole one, equal logits included (see `host_order`).
-//! Nothing below the root enters, so that most blocks need not be looked at: their maxima tell.
+//! root enters it. An array of only those that ever enter gives exactly the same result as the
+//! whole one, equal logits included (see `host_order`). Nothing below the root enters, so most
+//! blocks can be skipped by their maxima alone.
 
 use super::{Buffers, Tokens};
 use crate::algorithms::host_order::{self, HEAP};
@@ -13,8 +13,8 @@ use crate::kernels::scan::count_at_least;
 use crate::token::{TokenData, comparable};
 
 impl Tokens<'_> {
-    /// Returns some candidates, in order, of which the host's partial sort leaves the same first
-    /// `k` as of all; `None` where these are not found, or are not few.
+    /// Returns candidates, in order of id, of which the host's partial sort leaves the same first
+    /// `k` as of all. `None` if they cannot be found, or would be many.
     pub fn contenders(&mut self, k: usize) -> Option<&[TokenData]> {
         let n = self.n_vocab();
         let max = self.max();
@@ -23,7 +23,7 @@ impl Tokens<'_> {
         }
         let blocks = self.buffers.maxima.len();
         let Some(threshold) = self.reached_by(k + 1) else {
-            // Few of many have one that is not masked.
+            // Few of the many blocks have an unmasked candidate.
             if k > HEAP || blocks <= k {
                 return None;
             }
@@ -75,8 +75,8 @@ impl Tokens<'_> {
         nearly_kth_largest(maxima, k)
     }
 
-    /// The `n` largest candidates or some more, in no order that matters: all that reach a logit.
-    /// None where there are too few of them, or too many that are equal.
+    /// Returns the `n` largest candidates and perhaps some more: all that reach a threshold. Empty
+    /// if there are too few of them, or too many equal ones.
     pub fn largest(&mut self, n: usize) -> &[TokenData] {
         self.max();
         self.buffers.collected.clear();
@@ -93,8 +93,7 @@ impl Tokens<'_> {
         &self.buffers.collected
     }
 
-    /// The least of the `k` largest logits collected, of which there are as many, if two of them
-    /// are equal.
+    /// Returns the least of the `k` largest collected logits if two of these are equal.
     // In bounds: at least `k` are collected, and `k` is above 0.
     fn least_if_tied(&mut self, k: usize) -> Option<f32> {
         let picked = &mut self.buffers.picked;
@@ -107,8 +106,8 @@ impl Tokens<'_> {
         tied.then_some(least)
     }
 
-    /// The first candidates, and of the others all that can beat the heap's root when their turn
-    /// comes, and some more.
+    /// Collects the first candidates, all others that can beat the heap's root when it reaches
+    /// them, and some more.
     fn contenders_for_heap(&mut self, k: usize) -> Option<&[TokenData]> {
         let blocks = self.buffers.maxima.len();
         let first = (EAGER * k).div_ceil(GROUP).min(blocks);
@@ -118,8 +117,8 @@ impl Tokens<'_> {
             let picked = &mut self.buffers.picked;
             picked.clear();
             picked.extend(self.buffers.collected.iter().map(|c| comparable(c.logit)));
-            // What is as large as the root does not enter. As long as the root is masked, each that
-            // is not may.
+            // A candidate equal to the root does not enter. While the root is masked, every
+            // unmasked candidate may.
             let root = nearly_kth_largest(picked, k);
             let end = blocks.min(start + ahead);
             self.collect(start, end, root.map_or(f32::MIN, f32::next_up));
@@ -144,18 +143,18 @@ impl Tokens<'_> {
     }
 }
 
-/// The candidates of block `number`.
+/// Returns the candidates of block `number`.
 fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenData> + '_ {
     let ids = (number * GROUP) as i32..;
     let candidate = |(id, &logit): (i32, &f32)| TokenData { id, logit, p: 0.0 };
     ids.zip(logits).map(candidate)
 }
 
-/// The least number of groups of blocks: fewer are not looked through in less time.
+/// The least number of groups of blocks. Fewer would save no time.
 const LEAST_GROUPS: usize = 128;
 
-/// The least number of candidates per contender.
+/// The least number of candidates per contender: more contenders than that are not few.
 const FEW: usize = 4;
 
-/// The multiple of `k` at the beginning of which most would enter the heap.
+/// The multiple of `k` up to which most candidates would enter the heap.
 const EAGER: usize = 3;

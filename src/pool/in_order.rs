@@ -1,8 +1,8 @@
-//! A deferred sort of all tokens in descending order, as long as the order is not read.
+//! A deferred sort of all tokens in descending order.
 //!
-//! Some samplers sort everything, or as much as they keep, and what comes after them often asks
-//! for one token alone. So the pool notes which part of the order is left ([`Part`]), and what was
-//! done to it since then; the array is made of that when it is read.
+//! Some samplers sort everything, or as much as they keep, and the samplers after them often need
+//! one token alone. So the pool notes which part of the order is left ([`Part`]) and the later
+//! operations on it. The array is made when it is read.
 
 use std::ops::{Deref, DerefMut};
 
@@ -24,9 +24,9 @@ pub enum Weights {
 /// The part of all tokens that is left in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// With softmax probabilities that are summed in this order: all but the first that many.
+    /// All but this number of first tokens. The softmax probabilities are summed in this order.
     Behind(usize),
-    /// The first.
+    /// The first tokens.
     First(First),
 }
 
@@ -40,7 +40,7 @@ pub struct First {
     /// The sum of the exponentials of all tokens, by which exponentials are divided to give
     /// probabilities.
     pub sum: f32,
-    /// The number of largest tokens that the host sorts to find them.
+    /// The number of largest tokens that the host sorts for it.
     pub sorted: usize,
 }
 
@@ -50,11 +50,11 @@ pub struct First {
 pub struct Order {
     /// The part that is left.
     pub part: Part,
-    /// The largest logit that is left, before the division, or a larger one.
+    /// The largest logit that is left, before the division, or an upper bound on it.
     pub first: f32,
     /// The number that the logits were divided by.
     pub divisor: f32,
-    /// True if the probabilities were computed again after that, in `double`.
+    /// True if the probabilities were computed again after the division, in `double`.
     pub(super) weighted: bool,
 }
 
@@ -74,8 +74,8 @@ pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
 
-/// Tokens in descending order, of which nothing is chosen and whose array has not been read. What
-/// changes the form takes it by value.
+/// Tokens in descending order, none of them chosen, whose array has not been read. Methods that
+/// change the form take it by value.
 #[derive(Debug)]
 pub struct InOrder<'p, 'a> {
     pool: &'p mut Pool<'a>,
@@ -109,8 +109,8 @@ impl<'p, 'a> InOrder<'p, 'a> {
         self.order.len(self.n_vocab())
     }
 
-    /// Keeps fewer of the [first](super::Whole::keep_first) candidates, which have not been
-    /// divided: `n`, of which the last has the logit `last`.
+    /// Keeps only `n` of the [first](super::Whole::keep_first) candidates, which have not been
+    /// divided. The last of them has the logit `last`.
     pub fn keep_fewer(self, n: usize, last: f32) {
         if let State::InOrder(order, _) = &mut self.pool.state
             && let Part::First(first) = &mut order.part
@@ -119,15 +119,15 @@ impl<'p, 'a> InOrder<'p, 'a> {
         }
     }
 
-    /// Returns the logits that came with the [first](super::Whole::keep_first) candidates, before
-    /// the division.
+    /// Returns the logits, before the division, that came with the
+    /// [first](super::Whole::keep_first) candidates.
     pub fn first_logits(&self) -> &[f32] {
         &self.buffers.first
     }
 
-    /// Divides the logits by `by`, if that can wait: it [keeps their order](division_keeps_order),
-    /// and they have not been divided. `weighted`: then computes the probabilities again, in
-    /// `double`. Says whether it did.
+    /// Defers a division of the logits by `by`, and returns true, if the division [keeps their
+    /// order](division_keeps_order) and is the first. With `weighted` the probabilities are then
+    /// computed again, in `double`.
     pub fn divide(self, by: f32, weighted: bool) -> bool {
         let Order { first, divisor, .. } = self.order;
         if !division_keeps_order(first, by) || divisor != 1.0 || self.order.weighted {
@@ -142,15 +142,14 @@ impl<'p, 'a> InOrder<'p, 'a> {
         true
     }
 
-    /// Chooses a token that is left, and gives each its softmax probability, as soon as the array
-    /// is read.
+    /// Chooses a token that is left. Each gets its softmax probability when the array is read.
     pub fn choose(self, token: Token) {
         self.pool.state = State::InOrder(self.order, Some(token));
     }
 }
 
 impl Pool<'_> {
-    /// Makes the array of the tokens that are left, as what was deferred leaves them.
+    /// Makes the array of the tokens that are left by performing the deferred operations.
     pub(super) fn settle_order(&mut self, order: Order, chosen: Option<Token>) {
         match order.part {
             Part::First(first) => self.tokens.write_first(first),

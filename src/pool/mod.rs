@@ -7,12 +7,12 @@
 //!   in a column of the pool's own ([`Whole::column_mut`]).
 //! - [`InOrder`]: all tokens, or the first of them, in descending order, not sorted yet.
 //! - an array of candidates, where a sampler keeps few of them ([`Whole::keep`]) or has no quicker
-//!   way ([`Pool::apply`]). The 12-byte array of the whole vocabulary, which a host fills before
-//!   each token, is only made when it is asked for.
+//!   method ([`Pool::apply`]). The 12-byte array of the whole vocabulary, which a host fills before
+//!   each token, is made only when something needs it.
 //!
-//! A form has the methods that make sense for it, and what turns it into another takes it by value.
-//! Whatever the form, the candidates are those that the same samplers leave of that array: ids,
-//! order, logits, probabilities, what is selected.
+//! A form has the methods that make sense for it, and a method that turns it into another form
+//! takes it by value. Whatever the form, the candidates are those that the same samplers leave of
+//! that array: ids, order, logits, probabilities and the selected index.
 
 mod buffers;
 mod contenders;
@@ -41,19 +41,19 @@ pub enum Form<'p, 'a> {
     Whole(Whole<'p, 'a>),
     /// Tokens in descending order, not sorted yet; none is chosen.
     InOrder(InOrder<'p, 'a>),
-    /// An array, which [`Pool::apply`] and [`Pool::array`] give, or something is chosen already.
+    /// An array, which [`Pool::apply`] and [`Pool::array`] give; or a candidate is already chosen.
     Array,
 }
 
-/// The form of the candidates, and something chosen of all tokens.
+/// The form of the candidates, with the chosen token if all tokens are in order.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// All tokens, in the order of their ids.
     Whole,
     /// All tokens, in the order of their ids, with probabilities that are not written yet.
     Weighted(Weights),
-    /// All tokens after these operations, and the token chosen then, which gives each its softmax
-    /// probability.
+    /// All tokens after these operations, and the token chosen then. A choice also gives each token
+    /// its softmax probability.
     InOrder(Order, Option<Token>),
     /// Some candidates of the array of the buffers.
     Array {
@@ -63,13 +63,13 @@ enum State {
     },
 }
 
-/// The place in which the logits of a vocabulary are found.
+/// The storage that holds the logits of a vocabulary.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// The caller's logits but for the edits.
+    /// The caller's logits, with the edits.
     Given,
-    /// The caller's logits but for the edits; only the tokens count whose bits are set in the
-    /// buffers.
+    /// The caller's logits, with the edits. Tokens whose bits are not set in the buffers are
+    /// masked.
     Masked,
     /// The column of the buffers: a logit for every token.
     Column,
@@ -86,12 +86,12 @@ pub struct Left {
 }
 
 impl Left {
-    /// The index of the chosen candidate, if it is an array.
+    /// The index of the chosen candidate, if one was chosen.
     pub fn selected(self) -> Option<usize> {
         self.selected
     }
 
-    /// True if the candidates are an array that is known to descend.
+    /// True if the candidates are an array known to be in descending order.
     pub fn is_sorted(self) -> bool {
         matches!(self.state, State::Array { sorted: true, .. })
     }
@@ -106,7 +106,7 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// Returns the pool of all tokens of a vocabulary, with these logits.
+    /// Returns a pool of all tokens of a vocabulary with these logits.
     pub fn new(logits: impl Into<Logits<'a>>, buffers: &'a mut Buffers) -> Self {
         buffers.changes.edits.clear();
         let given = Given {
@@ -121,18 +121,18 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Makes a new pool read every NaN among the caller's logits as minus infinity.
+    /// Returns the new pool, reading every NaN among the caller's logits as minus infinity.
     ///
-    /// The replacement is made when candidates or a column are built from the logits. Code that
-    /// reads the logits in place already treats NaN like minus infinity.
+    /// NaN is replaced when candidates or a column are built from the logits. Code that reads the
+    /// logits in place already treats NaN like minus infinity.
     #[must_use]
     pub fn banning_nan(mut self) -> Self {
         self.tokens.given.bans_nan = true;
         self
     }
 
-    /// The pool that was [left](Self::leave), with the same logits and the same buffers. `None` if
-    /// there are not as many logits.
+    /// Returns the pool that was [left](Self::leave), given the same logits and buffers. `None` if
+    /// the number of logits is another.
     pub fn resume(logits: Logits<'a>, buffers: &'a mut Buffers, left: Left) -> Option<Self> {
         let given = Given {
             logits,
@@ -146,7 +146,7 @@ impl<'a> Pool<'a> {
         })
     }
 
-    /// Returns the state that it takes to resume the pool.
+    /// Returns the state from which the pool can be resumed.
     pub fn leave(self) -> Left {
         Left {
             n: self.n_vocab(),
@@ -157,8 +157,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Leaves the pool such that an array can be made of it [later](Buffers::settle) without the
-    /// caller's logits.
+    /// Returns the state of the pool, from which an array can be made [later](Buffers::settle)
+    /// without the caller's logits.
     pub fn leave_alone(mut self) -> Left {
         let needs_logits = match (self.state, self.tokens.given.source) {
             (State::Array { .. }, _) | (_, Source::Column) => false,
@@ -186,8 +186,8 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns all tokens of the vocabulary, if they are there, in the order of their ids, and none
-    /// is chosen.
+    /// Returns the pool as all tokens of the vocabulary in the order of their ids. `None` if it has
+    /// another form or a token is chosen.
     pub fn whole(&mut self) -> Option<Whole<'_, 'a>> {
         match self.form() {
             Form::Whole(whole) => Some(whole),
@@ -245,7 +245,7 @@ impl<'a> Pool<'a> {
         Some(self.chosen()?.id)
     }
 
-    /// True if the chosen candidate is as good as none: its logit is minus infinity or NaN.
+    /// True if a candidate is chosen whose logit is minus infinity or NaN.
     pub fn is_banned(&self) -> bool {
         let chosen = self.chosen();
         chosen.is_some_and(|chosen| comparable(chosen.logit) == f32::NEG_INFINITY)
@@ -265,8 +265,8 @@ impl<'a> Pool<'a> {
         Some(TokenData { id, logit, p: 0.0 })
     }
 
-    /// Puts minus infinity in the place of every logit that is NaN, in a pool that is made to
-    /// [ban](Self::banning_nan) those that came in.
+    /// Replaces every NaN that a sampler made by minus infinity. The pool must already
+    /// [ban](Self::banning_nan) NaN among the caller's logits.
     pub fn ban_nan(&mut self) {
         let ban = |logit: &mut f32| *logit = comparable(*logit);
         if matches!(self.state, State::Array { .. }) {
@@ -280,7 +280,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Runs `body` on the candidates as an array, and keeps what it leaves.
+    /// Runs `body` on the candidates as an array, and keeps those that it leaves.
     pub fn apply(&mut self, body: impl FnOnce(&mut Candidates<'_>)) {
         self.make_array();
         let selected = self.selected;
@@ -293,7 +293,7 @@ impl<'a> Pool<'a> {
         self.selected = selected;
     }
 
-    /// The candidates as an array, and whether they are known to be sorted.
+    /// Returns the candidates as an array, and true if they are known to be sorted.
     // In bounds: the state of an array names a part of the array.
     pub fn array(&mut self) -> (&mut [TokenData], bool) {
         self.make_array();
@@ -303,7 +303,7 @@ impl<'a> Pool<'a> {
         (&mut self.tokens.buffers.array[start..start + len], sorted)
     }
 
-    /// Says what is left of the array: without its first `dropped` candidates the next `len`.
+    /// Skips the first `dropped` candidates of the array and keeps the next `len`.
     pub fn set_array(&mut self, dropped: usize, len: usize, sorted: bool) {
         let State::Array {
             start, len: before, ..
@@ -327,7 +327,7 @@ impl<'a> Pool<'a> {
         self.set_kept(sorted);
     }
 
-    /// Makes the array of the buffers the candidates.
+    /// Makes the array in the buffers the candidates.
     fn set_kept(&mut self, sorted: bool) {
         self.state = State::Array {
             start: 0,
@@ -336,7 +336,7 @@ impl<'a> Pool<'a> {
         };
     }
 
-    /// Makes an array of the candidates, if they are none.
+    /// Makes an array of the candidates, unless they are one.
     fn make_array(&mut self) {
         let weights = match self.state {
             State::Array { .. } => return,

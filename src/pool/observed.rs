@@ -1,7 +1,7 @@
-//! Looks at the candidates of a pool between two samplers, for a trace.
+//! Reads the candidates of a pool between two samplers, for a trace.
 //!
-//! The pool keeps its form where that says for certain which candidates are left. Where it leaves
-//! that open, the array is made, as it is for whoever asks for it.
+//! The pool keeps its form if that determines which candidates are left. Otherwise the array is
+//! made.
 
 use super::buffers::Edit;
 use super::{Order, Part, Pool, Source, State};
@@ -9,13 +9,13 @@ use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
 use crate::token::{Token, comparable};
 
-/// The logits, before the division, of the candidates in order that are left: those at or above
-/// the first number and at or below the second.
+/// The range of the logits, before the division, of the candidates that are left in order: the
+/// least and the largest.
 type Range = (f32, f32);
 
 impl<'l> Pool<'l> {
-    /// Hands the logits of the candidates to `visit`, in chunks of [`CHUNK`] and in any order.
-    /// Minus infinity may stand for what is no candidate any more.
+    /// Passes the logits of the candidates to `visit`, in chunks of [`CHUNK`] and in any order. A
+    /// token that is no candidate any more may appear as minus infinity.
     pub fn visit_logits(&mut self, mut visit: impl FnMut(&[f32])) {
         let range = self.settled_range();
         let mut chunk = [0.0f32; CHUNK];
@@ -43,7 +43,7 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Writes the logit of each of these tokens into `logits`; `None` for one that is no candidate
+    /// Writes the logit of each of these tokens into `logits`, `None` for one that is no candidate
     /// any more.
     pub fn find(&mut self, tokens: &[Token], logits: &mut [Option<f32>]) {
         let range = self.settled_range();
@@ -77,8 +77,8 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// The logits that are left where the candidates are in order, with what was done to them; the
-    /// array is made where they do not tell.
+    /// Returns the range of the logits that are left and the deferred operations, if the candidates
+    /// are in order. Makes the array if a range does not determine which are left.
     fn settled_range(&mut self) -> Option<(Range, Order)> {
         let State::InOrder(order, _) = self.state else {
             return None;
@@ -118,6 +118,7 @@ impl<'l> Pool<'l> {
     }
 }
 
+/// Returns a logit after the division, or minus infinity if it is outside the range.
 fn left(logit: f32, (least, most): Range, order: Order) -> f32 {
     let logit = comparable(logit);
     match (least..=most).contains(&logit) {

@@ -1,5 +1,5 @@
 //! The logits of all tokens of a vocabulary, masked or not, with the edits. Every form of a pool
-//! but an array is made of them.
+//! except an array is based on them.
 
 use super::Source;
 use super::buffers::{Buffers, Changes, Edit, reserve};
@@ -10,10 +10,10 @@ use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
-/// The number of blocks of which one may have a candidate that is not masked.
+/// The number of blocks per block with an unmasked candidate from which on these are few.
 const SPARSE: usize = 8;
 
-/// The caller's logits, and where those are that count.
+/// The caller's logits, and the storage of the current ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
     pub(super) logits: Logits<'a>,
@@ -22,22 +22,22 @@ pub(super) struct Given<'a> {
     pub(super) bans_nan: bool,
 }
 
-/// The logits of all tokens of a vocabulary. Its methods read them; forms of a pool that may change
-/// them have methods for that.
+/// The logits of all tokens of a vocabulary. Its methods only read them; the forms of a pool that
+/// may change them have methods for that.
 #[derive(Debug)]
 pub struct Tokens<'a> {
     pub(super) given: Given<'a>,
     pub(super) buffers: &'a mut Buffers,
-    /// The largest logit, where the maxima of the blocks are known.
+    /// The largest logit, if the maxima of the blocks are known.
     pub(super) max: Option<f32>,
 }
 
-/// The logits of a vocabulary, and what was changed of them.
+/// The logits of a vocabulary, with the edits and the mask.
 #[derive(Clone, Copy)]
 pub(super) struct Raw<'a> {
     logits: Logits<'a>,
     edits: &'a [Edit],
-    /// The tokens that count; the others are minus infinity.
+    /// The bitmap of the tokens that are not masked. The others have minus infinity.
     allowed: Option<&'a [u64]>,
     /// True if a NaN among the caller's logits is read as minus infinity. Always false for a
     /// column: there the caller's NaN were replaced when the column was made, and a NaN in it comes
@@ -118,8 +118,8 @@ impl Raw<'_> {
         }
     }
 
-    /// Writes the logits from `start` on, masked or not, into `to`: NaN as minus infinity.
-    // In bounds: every caller asks for a range of the vocabulary.
+    /// Writes the logits from `start` on, before the mask, into `to`, with NaN as minus infinity.
+    // In bounds: every caller passes a range of the vocabulary.
     fn widen_banning(self, start: usize, to: &mut [f32]) {
         if let Logits::F32(xs) = self.logits {
             let from = &xs[start..start + to.len()];
@@ -135,7 +135,7 @@ impl Raw<'_> {
         }
     }
 
-    /// How many are above minus infinity.
+    /// Counts the logits above minus infinity, before the edits.
     fn unmasked(self) -> usize {
         match (self.logits, self.allowed) {
             (Logits::F32(xs), None) => count_at_least(xs, f32::MIN),
@@ -189,8 +189,8 @@ impl<'a> Tokens<'a> {
         usize::try_from(token).is_ok_and(|token| token < self.given.logits.len())
     }
 
-    /// Asks for the memory of the logit of `token`, which is soon edited: after a model has run it
-    /// lies far away.
+    /// Prefetches the logit of `token`, which is edited soon: after a run of the model it is in no
+    /// near cache.
     pub fn expect(&self, token: Token) {
         if self.has(token) {
             self.given.logits.prefetch(token as usize);
@@ -209,14 +209,14 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The logits of all tokens in order, in single precision: the caller's where nothing has
-    /// changed, a copy otherwise.
+    /// Returns the logits of all tokens in order, in single precision: the caller's slice if
+    /// nothing has changed, otherwise a copy.
     pub fn contiguous(&mut self) -> &[f32] {
         self.make_contiguous();
         self.given.contiguous(&self.buffers.changes)
     }
 
-    /// Makes a column of the logits, unless they are the caller's as they came, in single
+    /// Makes a column of the logits, unless they are the caller's, unchanged and in single
     /// precision.
     pub(super) fn make_contiguous(&mut self) {
         let are_as_they_came = self.buffers.changes.edits.is_empty();
@@ -248,13 +248,14 @@ impl<'a> Tokens<'a> {
         maxima.resize(n.div_ceil(GROUP), 0.0);
         let (max, unmasked) = Logits::F32(logits).block_maxima_and_count(maxima);
         self.max = Some(max);
-        // What is not counted is minus infinity or NaN, which is not even at least that.
+        // A logit that is not counted is minus infinity or NaN. NaN is not even at least minus
+        // infinity.
         let are_numbers = unmasked == n || count_at_least(logits, f32::NEG_INFINITY) == n;
         (are_numbers && max.is_finite()).then_some((logits, maxima, max))
     }
 
-    /// Has `pass` read the logits of all tokens in order. It leaves the largest of each block of
-    /// [`GROUP`], and returns the largest of all, NaN not counted, with its result.
+    /// Runs `pass` over the logits of all tokens in order, and returns its result. It must write
+    /// the largest of each block of [`GROUP`], and return the largest of all, NaN not counted.
     pub fn read<T>(&mut self, pass: impl FnOnce(&[f32], &mut [f32]) -> (f32, T)) -> T {
         let n = self.n_vocab();
         self.make_contiguous();
@@ -268,7 +269,7 @@ impl<'a> Tokens<'a> {
         result
     }
 
-    /// Makes a column of the logits, if there is none.
+    /// Makes a column of the logits, unless there is one.
     pub(super) fn make_column(&mut self) {
         if matches!(self.given.source, Source::Column) {
             return;
@@ -283,8 +284,8 @@ impl<'a> Tokens<'a> {
         self.given.source = Source::Column;
     }
 
-    /// The largest logit, NaN not counted; minus infinity if there is none. One pass over the
-    /// logits, unless they are as they were.
+    /// Returns the largest logit, NaN not counted; minus infinity if there is none. Takes one pass
+    /// over the logits, unless they are unchanged since the last call.
     pub fn max(&mut self) -> f32 {
         if let Some(max) = self.max {
             return max;
@@ -319,7 +320,7 @@ impl<'a> Tokens<'a> {
         Logits::F32(maxima).max()
     }
 
-    /// Index of the largest logit, the first of equals; 0 if there is none.
+    /// Returns the index of the largest logit, the first of equals; 0 if there is none.
     pub fn argmax(&mut self) -> usize {
         let max = self.max();
         if max == f32::NEG_INFINITY {
@@ -332,8 +333,8 @@ impl<'a> Tokens<'a> {
         number * GROUP + first.unwrap_or(0)
     }
 
-    /// The candidates at or above `threshold`, which is above minus infinity, in order. None of
-    /// them is NaN.
+    /// Returns the candidates at or above `threshold`, which is above minus infinity, in order of
+    /// id. None of them is NaN.
     pub fn at_least(&mut self, threshold: f32) -> &[TokenData] {
         self.max();
         self.buffers.collected.clear();
@@ -342,7 +343,7 @@ impl<'a> Tokens<'a> {
         &self.buffers.collected
     }
 
-    /// The candidates above minus infinity, in order, if they are in few of the blocks.
+    /// Returns the candidates above minus infinity, in order of id, if few of the blocks have one.
     pub fn few_unmasked(&mut self) -> Option<&[TokenData]> {
         self.max();
         let blocks = count_at_least(&self.buffers.maxima, f32::MIN);
@@ -383,12 +384,12 @@ impl<'a> Tokens<'a> {
         self.raw().block(number, to)
     }
 
-    /// The logits, and what was changed of them.
+    /// Returns the logits with the edits and the mask.
     pub(super) fn raw(&self) -> Raw<'_> {
         self.given.with(&self.buffers.changes)
     }
 
-    /// Writes all tokens as candidates, as a host passes them to a chain.
+    /// Fills the array with all tokens, as a host passes them to a chain.
     // In bounds: a chunk has at most `CHUNK` logits.
     pub(super) fn fill(&mut self) {
         let raw = self.given.with(&self.buffers.changes);
@@ -406,9 +407,9 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Appends the candidates of blocks `first` to before `end` at or above `threshold` to what is
-    /// collected. The maxima are known.
-    // In bounds: the caller names blocks of the vocabulary; places come from searches.
+    /// Appends the candidates at or above `threshold` in the blocks from `first` to before `end` to
+    /// the collected ones. The maxima must be known.
+    // In bounds: the caller names blocks of the vocabulary; indices come from searches.
     pub(super) fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let raw = self.given.with(&self.buffers.changes);
         let collected = &mut self.buffers.collected;

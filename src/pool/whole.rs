@@ -1,5 +1,5 @@
-//! All tokens of a vocabulary, in the order of their ids, of which nothing is chosen: the form in
-//! which a pool begins.
+//! All tokens of a vocabulary, in the order of their ids, none of them chosen: the form in which a
+//! pool begins.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,8 +11,8 @@ use crate::kernels::bitmap::{has, mask_column};
 use crate::kernels::layout::GROUP;
 use crate::token::{Token, TokenData, comparable};
 
-/// All tokens of a vocabulary, in the order of their ids, of which nothing is chosen. What changes
-/// the form takes it by value.
+/// All tokens of a vocabulary, in the order of their ids, none of them chosen. Methods that change
+/// the form take it by value.
 #[derive(Debug)]
 pub struct Whole<'p, 'a>(pub(super) &'p mut Pool<'a>);
 
@@ -64,8 +64,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         }
     }
 
-    /// Adds to the logit of each of these tokens its number, one after the other. Tokens that the
-    /// vocabulary does not have are passed over.
+    /// Adds each bias to the logit of its token, in the given order. Tokens outside the vocabulary
+    /// are skipped.
     pub fn add(&mut self, biases: impl ExactSizeIterator<Item = (Token, f32)> + Clone) {
         if biases.len() > MOST_EDITS {
             let column = self.column_mut();
@@ -85,15 +85,15 @@ impl<'p, 'a> Whole<'p, 'a> {
         }
     }
 
-    /// The logits of all tokens in order, to be changed.
+    /// Returns the logits of all tokens in order, to be changed.
     pub fn column_mut(&mut self) -> &mut [f32] {
         self.make_column();
         self.max = None;
         &mut self.buffers.changes.column
     }
 
-    /// Returns the logits of all tokens in order, to be changed, with the largest of each block, as
-    /// they were, and of all, if none of them is NaN and the largest is finite.
+    /// Returns the logits of all tokens in order, to be changed, with the maximum of each block and
+    /// of all before the change. `None` if a logit is NaN or the largest is not finite.
     pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {
         let (_, max) = self.contiguous_numbers()?;
         self.make_column();
@@ -104,8 +104,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         Some((&mut changes.column, maxima, max))
     }
 
-    /// Gives minus infinity to the tokens whose bits are not set: bit t % 64 of word t / 64 stands
-    /// for token t. What is past the last word is not set.
+    /// Masks the tokens whose bits are not set, with minus infinity. The bit of token t is bit
+    /// t % 64 of word t / 64. Bits past the last word count as not set.
     pub fn mask(&mut self, words: &[u64]) {
         let tokens = &mut **self;
         tokens.max = None;
@@ -131,7 +131,7 @@ impl<'p, 'a> Whole<'p, 'a> {
         }
     }
 
-    /// Gives minus infinity to all tokens but the one at `index`, which is in the vocabulary.
+    /// Masks all tokens but the one at `index`, which must be in the vocabulary.
     pub fn mask_all_but(&mut self, index: usize) {
         self.max();
         let token = index as u32;
@@ -159,23 +159,23 @@ impl<'p, 'a> Whole<'p, 'a> {
         self.0.selected = Some(index);
     }
 
-    /// Chooses the token at `index`, and gives each its softmax probability, as soon as the array
-    /// is read.
+    /// Chooses the token at `index`. Each token gets its softmax probability when the array is
+    /// read.
     pub fn select_weighted(self, index: usize, weights: Weights) {
         self.0.state = State::Weighted(weights);
         self.0.selected = Some(index);
     }
 
-    /// Keeps these candidates alone, as an array.
+    /// Keeps only these candidates, as an array.
     pub fn keep(self, kept: &[TokenData], sorted: bool) {
         self.0.keep(kept, sorted);
     }
 
-    /// Keeps the candidates at or above `threshold`, which is above minus infinity, in order and
-    /// without a copy, where `is_sure` says so of them.
+    /// Keeps the candidates at or above `threshold`, which is above minus infinity, in order of id
+    /// and without a copy, if `is_sure` returns true for them.
     ///
     /// # Errors
-    /// Where it does not: with all candidates, as they were.
+    /// Returns the unchanged form if `is_sure` returns false.
     pub fn keep_at_least(
         mut self,
         threshold: f32,
@@ -202,17 +202,17 @@ impl<'p, 'a> Whole<'p, 'a> {
         self.defer(Part::Behind(dropped), first)
     }
 
-    /// Keeps the first candidates in descending order, with their probabilities, and sorts these as
-    /// soon as the array is read. `max` is the largest logit, which is finite; no logit is NaN.
-    /// `logits` are those of these candidates, and perhaps of some more, in order; they are
-    /// exchanged for others.
+    /// Keeps the first candidates in descending order, with their probabilities, and sorts them
+    /// when the array is read. `max` is the largest logit, which is finite; no logit is NaN.
+    /// `logits` are those of these candidates, and perhaps of some more, in order. The call swaps
+    /// them with an older buffer.
     pub fn keep_first(mut self, first: First, max: f32, logits: &mut Vec<f32>) {
         std::mem::swap(&mut self.buffers.first, logits);
         self.defer(Part::First(first), max);
     }
 
     fn defer(mut self, part: Part, first: f32) -> InOrder<'p, 'a> {
-        // Whether the array is read or not, a vocabulary of this size has warmed up.
+        // Warms up for a vocabulary of this size, even if the array is never read.
         let n = self.n_vocab();
         self.buffers.warm_up_to_sort(n);
         let order = Order {

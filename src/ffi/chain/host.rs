@@ -1,4 +1,4 @@
-//! The host's functions that lead to the members of a chain, and from a context to its logits.
+//! The host's functions that return the members of a chain and the logits of a context.
 //!
 //! They are declared so that what the host throws passes through them, and are called outside the
 //! guard.
@@ -24,7 +24,7 @@ pub(crate) struct ChainParams {
     pub no_perf: u8,
 }
 
-/// Knows the host's chains, and leads to their members.
+/// The host's functions and vtable for chains and their members.
 #[derive(Clone, Copy)]
 pub(in crate::ffi) struct Chains {
     chain_n: ChainN,
@@ -46,8 +46,8 @@ impl Chains {
         CHAINS.asked(call, FirstChain::of, |chain| unsafe { chain.known() })
     }
 
-    /// The members of a chain, none of them NULL; `None` of any other sampler, whatever its name
-    /// is: what is behind its pointers is its own.
+    /// Returns the members of a chain, none of them NULL; `None` for any other sampler, whatever
+    /// its name: its pointers may point to anything.
     ///
     /// # Safety
     /// `smpl` is a live sampler of the host that these are of, and lives on while the members are
@@ -114,7 +114,7 @@ pub(super) struct Functions {
     pub disabled: Disabled,
 }
 
-/// The functions of the host, outside the guard where the host's code runs.
+/// Returns the functions of the host. Its code runs outside the guard.
 pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
     static FUNCTIONS: PerHost<Functions> = PerHost::new();
     let look_up = |host: &Host| {
@@ -145,7 +145,7 @@ struct SampledFunctions {
     logits: SampledFloats,
 }
 
-/// The host's functions that sample from a context, or tell what a backend has sampled.
+/// The host's functions that sample from a context, or return what a backend has sampled.
 #[derive(Clone, Copy)]
 pub(super) struct SamplingFunctions {
     pub sample: Sample,
@@ -176,8 +176,8 @@ impl SamplingFunctions {
         })
     }
 
-    /// True if a backend has sampled, in whole or in part: then the chain passes over members that
-    /// only it knows.
+    /// Returns true if a backend has sampled, in whole or in part. The host's chain then skips
+    /// members, and only it knows which.
     ///
     /// # Safety
     /// `ctx` is a live context of this host.

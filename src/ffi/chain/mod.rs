@@ -1,9 +1,9 @@
-//! Sampling from raw logits with a host's chain, which stays as it is.
+//! Sampling from raw logits with a host's chain, which is not changed.
 //!
-//! The host's functions tell the members. Ours are known by their vtables and work on a [`Pool`],
-//! each inside the guard; any other is given an array of what is left at that point, outside of it,
-//! so that what it throws reaches the caller. What pools need belongs to the calling thread, and is
-//! used again by its next call.
+//! The host's functions list the members. Our members are recognised by their vtables and run on a
+//! [`Pool`], each inside the guard. Any other member gets an array of the remaining candidates and
+//! runs outside the guard, so that its exceptions reach the caller. The buffers of pools belong to
+//! the calling thread, which reuses them.
 
 mod batch;
 mod disabled;
@@ -45,8 +45,8 @@ pub(crate) use host::ChainParams;
 use host::{Functions, SamplingFunctions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 
-/// True of a sampler of the host's that is switched off; `None` where the bound host has no vtable
-/// by which that could be told. Not to be called inside the guard: the host is asked.
+/// Returns true for a sampler of the host's that is switched off; `None` if the bound host has no
+/// vtable for such samplers. Must not be called inside the guard, since it calls the host.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of the host's.
@@ -57,18 +57,18 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
     disabled.is_known().then(|| disabled.has(iface))
 }
 
-/// Samples as llama_sampler_sample does, from the same arguments: the chain selects a token among
+/// Samples as llama_sampler_sample does, with the same arguments: the chain selects a token among
 /// the logits of output `idx` (-1: the last), and every member accepts it. The token is the same,
-/// but no array is filled with the whole vocabulary.
+/// but no array of the whole vocabulary is filled.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
 /// others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
-/// the chain was made for that, the host's own llama_sampler_sample does it all. What a member
-/// throws reaches the caller.
+/// the chain was made for that, the host's own llama_sampler_sample is called. Exceptions of
+/// members reach the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
 /// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
-/// minus infinity or NaN (where llama_sampler_sample gives a banned token, or ends the process),
+/// minus infinity or NaN (where llama_sampler_sample returns a banned token, or ends the process),
 /// LLAMA_SIEVE_ERROR_INVALID if it selects none (where llama_sampler_sample ends the process). NaN
 /// among the logits counts as minus infinity.
 ///
@@ -116,14 +116,14 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
     sampled().unwrap_or_else(|code: c_int| code)
 }
 
-/// Selects a token with the chain among `n_vocab` logits, indexed by token, which are only read. It
-/// is not accepted: llama_sampler_accept does that, once it is known to be kept. Every member takes
-/// part, also where llama_set_sampler has once given some to a backend. With fewer logits than its
-/// vocabulary has tokens a token trie or a grammar may put back, as on an array, and so select, a
-/// token beyond them.
+/// Selects a token with the chain among `n_vocab` logits, indexed by token, which are only read.
+/// The token is not accepted: call llama_sampler_accept once it is known to be kept. Every member
+/// takes part, even if llama_set_sampler has once given it to a backend. With fewer logits than its
+/// vocabulary has tokens, a token trie or a grammar may put back a token beyond them, as on an
+/// array, and so select it.
 ///
-/// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and as
-/// llama_sieve_chain_sample.
+/// Returns the token, or a negative error: chain or logits NULL, `n_vocab` <= 0, no host, and those
+/// of llama_sieve_chain_sample.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host's, used by no other thread during the call;
@@ -178,11 +178,12 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 /// after the others. The tokens do not depend on the number of threads.
 ///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
-/// chain gave one, the error of the first that did not otherwise, whose text llama_sieve_last_error
-/// has. Should a member that is not this library's throw, the chains that have no such member are
-/// written, and of the others those that stand before its chain. With `out` untouched: arrays NULL,
-/// `n` above LLAMA_SIEVE_MAX_BATCH, a chain NULL or there twice (LLAMA_SIEVE_ERROR_BUSY), logits
-/// NULL, `n_vocab` <= 0, `n_threads` < 0, no host. `n` 0 does nothing.
+/// chain gave a token, otherwise the first error in `out`, whose text llama_sieve_last_error
+/// returns. If a member that is not this library's throws, `out` is written for all chains without
+/// such a member, and for the other chains before the one that threw. Errors of the call leave
+/// `out` untouched: arrays NULL, `n` above LLAMA_SIEVE_MAX_BATCH, a chain NULL or given twice
+/// (LLAMA_SIEVE_ERROR_BUSY), logits NULL, `n_vocab` <= 0, `n_threads` < 0, no host. `n` 0 does
+/// nothing.
 ///
 /// # Safety
 /// `chains`, `logits` and `out` are NULL or have `n` elements. Each chain is NULL or a live sampler
@@ -215,14 +216,13 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 }
 
 /// Writes the candidates that the last token of this chain was drawn from, as the built-in chain
-/// would have left them: at most `cap` to `out`; returns how many there are, which may be more.
+/// would have left them: at most `cap` to `out`. Returns how many there are, which may be more.
 ///
-/// It answers for the last llama_sieve_chain_sample, _logits, _f16 or _bf16 of this chain on this
-/// thread, as long as the logits that it had are unchanged and no later one ran on this thread;
-/// otherwise it returns 0, and the last error says why. Whether the logits are unchanged is the
-/// caller's to know: candidates that are all of the vocabulary are computed again from them. So is
-/// whether the chain is still that one: another that lies where it was freed must sample first.
-/// Where the host's own llama_sampler_sample did it all, there is nothing to tell.
+/// The last token is that of the last llama_sieve_chain_sample, _logits, _f16 or _bf16 on this
+/// thread, which must have been with this chain; otherwise the function returns 0, and the last
+/// error says why. It also returns 0 if the host's own llama_sampler_sample was called. The caller
+/// must not have changed the logits since, from which candidates may be computed again. A new chain
+/// at the address of a freed one must sample first.
 ///
 /// Negative errors: chain NULL; `out` NULL although `cap` is not 0; `cap` too large.
 ///
@@ -266,13 +266,13 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
     })
 }
 
-/// Tells what makes no sense in a chain: a second selector, a sampler behind a selector, a
-/// constraint behind one that truncates, xtc behind a temperature of 0, top-k behind min-p, a
+/// Reports what makes no sense in a chain: a second selector, a sampler after a selector, a
+/// constraint after a sampler that truncates, xtc after a temperature of 0, top-k after min-p, a
 /// sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
-/// `out`, with a line end between them and a NUL at the end, cut off where `cap` bytes are full;
-/// `out` may be NULL.
+/// `out`, with a line end between them and a NUL at the end, cut off at `cap` bytes; `out` may be
+/// NULL.
 ///
-/// Returns how many there are: 0 for a chain in which all has a purpose, or a negative error: chain
+/// Returns the number of sentences, 0 for a chain without such problems, or a negative error: chain
 /// NULL, `cap` too large, no host. An exception that a member throws passes through.
 ///
 /// # Safety
@@ -308,7 +308,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_check(
     checked().unwrap_or_else(|code: c_int| code)
 }
 
-/// Appends the names and parameters of the members of a chain, those that do nothing included.
+/// Appends the names and parameters of all members of a chain, including those that do nothing.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` is of.
@@ -354,13 +354,13 @@ unsafe fn sample_raw<'a, T>(
     sampled().unwrap_or_else(|code: c_int| code)
 }
 
-/// Looks at the chain, and at the host.
+/// Checks the chain, and finds the host's functions.
 fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
     part(call, || usable("the chain", chain))?;
     functions(call)
 }
 
-/// Selects a token with `chain`, and keeps what is left of the candidates for whoever asks.
+/// Selects a token with `chain`, and keeps the candidates that are left for a later call.
 ///
 /// # Safety
 /// `chain` is a live sampler of the host that `host` is of; the logits stay until candidates are no
@@ -382,7 +382,7 @@ unsafe fn sample(
     }
 }
 
-/// The thread's workspace, with the members of `chain` listed and nothing known of a last token.
+/// Returns the thread's workspace, with the members of `chain` listed and no last token.
 ///
 /// # Safety
 /// `chain` is a live sampler of the host that `host` is of.
@@ -399,17 +399,17 @@ unsafe fn members_of(
     Ok(workspace)
 }
 
-/// The token that a pool ends with, if it is not banned.
+/// Returns the token that a pool has selected, or an error if it is banned.
 fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
 
-/// Puts minus infinity in the place of NaN, as the functions here promise.
+/// The choice to read NaN as minus infinity, as the functions here promise.
 const BANS_NAN: bool = true;
 
-/// Runs the members that are listed, which are those of `chain`; `bans_nan`: with minus infinity in
-/// the place of NaN. Gives what `then` makes of the pool, inside the guard, and keeps what is left
-/// of the candidates for whoever asks.
+/// Runs the listed members, which are those of `chain`, and returns the result of `then` for the
+/// pool, computed inside the guard. With `bans_nan`, NaN is read as minus infinity. Keeps the
+/// candidates that are left for a later call.
 ///
 /// # Safety
 /// As for [`sample`].
@@ -451,7 +451,7 @@ unsafe fn run<T>(
     Ok(value)
 }
 
-/// Runs these members, one after the other, of which `watch` is told.
+/// Runs these members, one after the other, and reports each to `watch`.
 ///
 /// # Safety
 /// They are alive, and of the host that `host` is of.
@@ -469,8 +469,8 @@ unsafe fn run_members(
     Ok(())
 }
 
-/// Runs those of these members that are ours, one after the other, of which `watch` is told. It may
-/// be called on any thread.
+/// Runs our samplers among these members, one after the other, and reports each to `watch`. May be
+/// called on any thread.
 ///
 /// # Safety
 /// They are alive, and used by no other thread.
@@ -489,14 +489,15 @@ unsafe fn run_own(members: &[Member], pool: &mut Pool<'_>, watch: &mut impl Watc
 #[derive(Clone, Copy)]
 struct Member {
     smpl: *mut llama_sampler,
-    /// `None`: not ours.
+    /// `None` for a sampler that is not ours.
     own: Option<&'static Vtable>,
 }
 
 impl Member {
-    /// True if the host passes over it in its chain, since it was given to a backend: from then on,
-    /// whether that has sampled or not, and also when the chain is taken off its context again. Its
-    /// name begins with a plus. None of ours is: in its place a backend is given the built-in.
+    /// Returns true if the host skips the member in its chain, because a backend was given it: from
+    /// then on, even if the backend has not sampled, or the chain is detached from its context. The
+    /// name of such a member begins with a plus. Our samplers never are such members: a backend is
+    /// given the built-in instead.
     ///
     /// # Safety
     /// The sampler is alive.
@@ -511,7 +512,7 @@ impl Member {
         }
     }
 
-    /// Runs the member by `run`, of which `watch` is told. It is alive.
+    /// Runs the member by `run`, and reports it to `watch`. The member is alive.
     #[inline(always)]
     fn watched<T>(
         &self,
@@ -526,14 +527,15 @@ impl Member {
         done
     }
 
-    /// Names what a member of ours lets through next, if it knows. The member is alive.
+    /// Returns a description of what a member of ours lets through next, if it has one. The member
+    /// is alive.
     fn expected(&self) -> Option<String> {
         // SAFETY: a member that is alive; `list` has compared the vtables.
         unsafe { self.own?.expected_of(self.smpl) }
     }
 
-    /// Tells the numbers that a trace asks for; none of a sampler that is not ours. The sampler is
-    /// alive, as members are while they are run.
+    /// Reports the numbers that a trace requests, none for a sampler that is not ours. The sampler
+    /// is alive, as members are while they run.
     fn tell(&self, about: About, to: Tell<'_>) {
         if let Some(vtable) = self.own {
             // SAFETY: a member that is alive; `list` has compared the vtables.
@@ -541,7 +543,7 @@ impl Member {
         }
     }
 
-    /// Returns the name that the sampler tells.
+    /// Returns the sampler's name.
     fn name(&self) -> Name {
         // SAFETY: a member that is alive, with a vtable: `list` has looked at that.
         let name = unsafe { (*self.smpl).iface.as_ref() }.and_then(|iface| iface.name);
@@ -601,17 +603,17 @@ impl Member {
     }
 }
 
-/// Index of the selected candidate in the pool's array, or -1. As long as there is no array, the
-/// place may not be known: this makes it.
+/// Returns the index of the selected candidate in the pool's array, or -1. Makes the array if there
+/// is none, since the index may not be known before.
 fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
     pool.array();
     pool.selected().map_or(-1, |index| index as i64)
 }
 
-/// Takes over what a foreign sampler left of the pool's array.
+/// Makes what a foreign sampler left of the pool's array the pool's candidates.
 ///
 /// # Safety
-/// `array` has `size` candidates behind `data`, if that is not NULL.
+/// `array` has `size` candidates at `data`, if that is not NULL.
 unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Result<(), Failure> {
     let (data, _) = pool.array();
     let (start, before) = (data.as_mut_ptr(), data.len());
@@ -643,7 +645,7 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
     Ok(())
 }
 
-/// Appends the members of a chain, those of chains among them included, or the one sampler.
+/// Appends the members of a chain, with those of nested chains, or the one sampler.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the host that `host` is of.
@@ -676,7 +678,7 @@ unsafe fn list(
     })
 }
 
-/// The vtable of a sampler that is ours.
+/// Returns the vtable of one of our samplers; `None` for any other.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

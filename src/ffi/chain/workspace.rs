@@ -84,7 +84,7 @@ pub(super) struct Job {
 pub(super) struct Lists {
     /// The chains, each with its place among the caller's.
     pub seen: Vec<(usize, usize)>,
-    /// The members of all chains, one behind the other, and the places where those of each end.
+    /// The members of all chains, one after the other, and the places where those of each end.
     pub members: Vec<Member>,
     pub ends: Vec<usize>,
     pub jobs: Vec<Job>,

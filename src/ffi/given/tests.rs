@@ -23,7 +23,7 @@ fn numbers_up_to_the_limit_may_lie_at_aligned_addresses() {
     ] {
         assert_eq!(said(address, n), "", "{n} at {address}");
     }
-    // The last word of memory, but not one behind it.
+    // The last word of memory, but not one after it.
     assert_eq!(said(usize::MAX - 7, 1), "");
 }
 
@@ -61,9 +61,9 @@ fn an_argument_may_have_a_number_of_its_own() {
 
 #[test]
 fn only_so_many_bytes_of_a_string_are_read() {
-    // No NUL in it: a byte behind the last is none of the array's.
+    // No NUL in it: a byte after the last is none of the array's.
     let text = b"abc".map(|byte| byte as c_char);
-    // SAFETY: no byte behind the third is read.
+    // SAFETY: no byte after the third is read.
     assert_eq!(unsafe { c_bytes_within(text.as_ptr(), 3) }, b"abc");
     // SAFETY: C strings.
     unsafe {

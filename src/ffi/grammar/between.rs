@@ -13,24 +13,23 @@ use crate::token::Token;
 /// The most tokens that llama_sieve_grammar_rollback takes back.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK == limits::MAX_ROLLBACK);
-/// The most bytes that llama_sieve_grammar_forced tells of.
+/// The most bytes that llama_sieve_grammar_forced returns, but for the rest of the last character.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_FORCED: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_FORCED == limits::MAX_FORCED);
 
 const TOKENS: Argument = argument!("tokens", "n");
 const BYTES: Argument = argument!("bytes", "cap");
 
-/// Takes the last `n_tokens` tokens back that a grammar has accepted, as if they had not been:
-/// which tokens are allowed, whether the text is complete, whether the constraint is dead, and
-/// whether a lazy one still waits. Returns 0.
+/// Takes back the last `n_tokens` tokens that a grammar has accepted, as if they had not been. That
+/// restores which tokens are allowed, whether the text is complete, whether the constraint is dead,
+/// and whether a lazy grammar still waits. Returns 0.
 ///
-/// What can be taken back are the last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted
-/// since the sampler was made, reset, or cloned from another one; fewer where what they were
-/// followed with takes more than 4 MiB, which no common grammar does. Of more, and after an
-/// internal error, LLAMA_SIEVE_ERROR_SIZE, and nothing changes; another LLAMA_SIEVE_ERROR_* for
-/// NULL and for other samplers. Only the grammar is changed: the other samplers of a chain, and
-/// the context's memory, are the caller's. Where nothing is constrained, an empty grammar, it does
-/// nothing.
+/// The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
+/// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which those of
+/// no common grammar do. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
+/// nothing changes; for NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is
+/// changed: the caller must rewind the other samplers of a chain and the context's memory. Does
+/// nothing for an empty grammar, which constrains nothing.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -56,12 +55,12 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
     })
 }
 
-/// Returns how many tokens of a draft a grammar allows, one behind the other, from where the text
-/// stands: the number of the first that is not allowed, or `n`. Changes nothing.
+/// Returns how many tokens of a draft a grammar allows after the text so far, one after the other:
+/// the index of the first that is not allowed, or `n`. Changes nothing.
 ///
 /// A lazy grammar that waits allows every token until its trigger is found among them; a token that
 /// ends the generation is allowed where the text is complete. The whole draft may take the steps of
-/// one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS: what is behind them counts as not allowed. 0 where the
+/// one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS; tokens after them count as not allowed. 0 where the
 /// constraint is dead, and, with an error, for NULL, for other samplers, and where `tokens` cannot
 /// have `n` elements. May be called from any thread.
 ///
@@ -80,18 +79,18 @@ pub unsafe extern "C" fn llama_sieve_grammar_accepts(
     })
 }
 
-/// Writes the bytes that must follow the text so far, whatever tokens they come in, such as the
-/// next key of an object with its quotation marks; a caller tokenizes them and saves a forward pass
-/// for each of these tokens. Returns how many there are, and writes the first `cap` of them to
-/// `bytes`, without a NUL behind them; a NULL `bytes` has no room, whatever `cap` says.
+/// Writes the bytes that must follow the text so far, such as the next key of an object with its
+/// quotation marks. A caller that tokenizes them saves a forward pass for each of these tokens.
+/// Returns how many there are, and writes the first `cap` of them to `bytes`, without a NUL after
+/// them; a NULL `bytes` has no room, whatever `cap` is.
 ///
-/// They are whole characters, or the rest of one that the last token has begun, up to where there
-/// is a choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED, and the rest of the last character, and no
-/// more than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 where the text may end, where a token may follow
-/// that the grammar names by its number, where nothing is constrained, while a lazy grammar waits,
-/// and where the constraint is dead; also, with an error, for NULL and for other samplers. A
-/// tokenizer may put these bytes together with what follows them: to be exact, leave the last token
-/// of them to the model. May be called from any thread.
+/// They are whole characters, or the rest of one that the last token has begun, up to the next
+/// choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, and no more
+/// than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 if the text may end, if a token may follow that the
+/// grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if the
+/// constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may join
+/// these bytes with the text after them: to be exact, leave their last token to the model. May be
+/// called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bytes` is NULL or has room for `cap` bytes.

@@ -1,4 +1,4 @@
-//! The host's own grammars, and what they are asked with.
+//! The host's own grammars, and the functions that use them.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -17,7 +17,7 @@ type Vocab = *const llama_vocab;
 type Text = *const c_char;
 /// The constructor of grammars that are not lazy.
 type Plain = unsafe extern "C-unwind" fn(Vocab, Text, Text) -> *mut llama_sampler;
-/// The constructors of those that are: of words and of patterns.
+/// The constructors of lazy grammars: with words, and with patterns.
 type Lazy = unsafe extern "C-unwind" fn(
     Vocab,
     Text,
@@ -63,7 +63,7 @@ impl Functions {
     }
 }
 
-/// A sampler that the host has made, freed also while an exception passes.
+/// A sampler that the host has made. It is freed even if an exception passes.
 pub(super) struct Owned(pub(super) *mut llama_sampler, pub(super) Free);
 
 impl Drop for Owned {
@@ -76,7 +76,7 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    /// The sampler, which is the caller's to free.
+    /// Returns the sampler, which the caller must free.
     pub(super) fn given(mut self) -> *mut llama_sampler {
         std::mem::replace(&mut self.0, null_mut())
     }

@@ -1,9 +1,9 @@
-//! Grammars for a host that does not know of ours, and relies on what its own does.
+//! Grammars that replace a host's own without its knowledge, with the behaviour that it relies on.
 //!
-//! The difference to those under our own names: where the built-in throws at a token that is not
-//! allowed, the host's own code throws. A grammar of the host's is made that allows nothing, is
-//! given the token, and is freed again while the exception passes. Its message depends on the token
-//! alone, so the text of the client's grammar and what was accepted before need not be repeated.
+//! They differ from those under our own names at a token that is not allowed. The built-in throws
+//! there, so here the host's own code throws: a grammar of the host's that allows nothing is made
+//! and given the token. It is freed while the exception passes. Its message depends on the token
+//! alone, so neither the client's grammar nor the earlier tokens are needed.
 //! Where the built-in would end the process, or never return, ours is dead. Of a limit, or of an
 //! internal error, the host's code throws at the next token: a server must not take what was cut
 //! off for what has ended.
@@ -53,7 +53,7 @@ use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
 
-/// The answer to a host that asks for a grammar sampler.
+/// The result for a host that makes a grammar sampler.
 #[derive(Clone, Debug)]
 pub enum Hosted {
     /// This sampler of ours.
@@ -126,7 +126,7 @@ pub unsafe fn hosted(
 
 const CALL: &str = "grammar";
 
-/// Returns ours, or what the host has against it.
+/// Returns our sampler, or the reason why the host's is used.
 ///
 /// # Safety
 /// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of
@@ -172,7 +172,7 @@ unsafe fn judged(
     Hosted::Made(ours.given())
 }
 
-/// True if the host's constructor returns NULL. What it throws passes through.
+/// Returns true if the host's constructor returns NULL. What it throws passes through.
 ///
 /// # Safety
 /// As for [`hosted`], with the functions of the bound host.
@@ -235,8 +235,7 @@ unsafe fn asked(
     guard(CALL, || None, digest)
 }
 
-/// True if llama.cpp's parser, which goes into parentheses by recursion, may come to the end of the
-/// stack.
+/// Returns true if llama.cpp's parser, which recurses at parentheses, may overflow the stack.
 ///
 /// # Safety
 /// `text` is NULL or a C string.
@@ -249,7 +248,7 @@ unsafe fn nests_deeply(text: *const c_char) -> bool {
     text.iter().filter(|&&byte| byte == b'(').count() > DEEP
 }
 
-/// A grammar in a host's hands.
+/// A grammar that a host uses as its own.
 #[derive(Debug)]
 pub(super) struct HostedGrammar {
     grammar: Grammar,
@@ -269,13 +268,13 @@ struct HostSide {
 unsafe impl Send for HostSide {}
 
 impl HostSide {
-    /// Lets the host say that the token is not allowed, which it does by an exception.
+    /// Makes the host throw its exception for a token that is not allowed.
     ///
     /// # Safety
     /// The host is loaded, and the vocabulary alive.
     unsafe fn refuse(&self, Refusal { token, skipped }: Refusal) {
         const NOTHING: &CStr = c"root ::= \"\"";
-        // It begins with the token, or behind so many bytes of it.
+        // It begins with the token, or after so many bytes of it.
         let pattern = guard(
             "accept",
             || None,
@@ -371,7 +370,7 @@ unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Tok
     }
 }
 
-/// Forgets what is kept of a model's vocabulary, before the model is freed.
+/// Drops what is kept about a model's vocabulary. Call it before the model is freed.
 ///
 /// # Safety
 /// `model` is NULL or a live model of the bound host.

@@ -25,8 +25,8 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGG
 /// together.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
-/// The most bytes that trigger patterns occupy which are kept for the next grammar that has them,
-/// with all that may come to be remembered of them while texts are read.
+/// The most bytes of trigger patterns that are kept for later grammars, with the states that may be
+/// added to them while texts are read.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES == limits::MAX_TRIGGER_CACHE);
 /// The most sets of trigger patterns that are kept.
@@ -38,8 +38,8 @@ pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS: usize = 1_048_576;
 pub const LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT: usize = 268_435_456;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITING_TEXT);
 
-/// Makes a grammar sampler that lets everything through until one of the words stands in the text,
-/// or one of the tokens is accepted. The grammar then begins with that word, or with that token.
+/// Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
+/// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
 /// It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
 /// llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where `trigger_words` is
@@ -131,12 +131,12 @@ pub(super) unsafe fn of_patterns(
     lazy(Patterns::new(&patterns), tokens)
 }
 
-/// Makes a grammar sampler that lets everything through until one of the patterns is found in the
-/// text that was accepted so far, or one of the tokens is accepted.
+/// Makes a grammar sampler that allows everything until one of the patterns is found in the
+/// accepted text, or one of the tokens is accepted.
 ///
 /// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
-/// not empty, or else where the match begins; the tokens from there on are gone through, of the
-/// first one the part behind that place. Patterns are tried in the order given, in the notation of
+/// not empty, or else where the match begins; it reads the text from there, which may be within a
+/// token. Patterns are tried in the order given, in the notation of
 /// std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
 /// first matched with the whole text.
 ///

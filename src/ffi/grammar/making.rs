@@ -1,4 +1,4 @@
-//! Makes a sampler of a grammar that C passes, lazy or not, under our own names or a host's.
+//! Making a sampler from a grammar that C passes, lazy or not, under our own names or a host's.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -34,7 +34,7 @@ pub(super) struct Making<'a> {
 /// Notes on how a grammar was made, for a host.
 #[derive(Default)]
 pub(super) struct Notes {
-    /// True where llama.cpp's own would not return from the text that was refused.
+    /// True if llama.cpp's own parser would not return from the refused text.
     pub(super) is_trap: Cell<bool>,
     /// The vocabulary, where there is a grammar.
     pub(super) known: RefCell<Option<Arc<Known>>>,

@@ -1,4 +1,4 @@
-//! Grammars for C: the constructor, and what may be asked of such a sampler.
+//! Grammars for C: the constructor, and the functions for such a sampler.
 //!
 //! - [`between`]: what is asked and done between tokens;
 //! - [`lazy`]: the constructors of those that wait for a trigger;
@@ -42,16 +42,16 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
 /// The most rules of a grammar, those that groups and repetitions make included.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_RULES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
-/// The most repetitions that one `{m,n}` may ask for. llama.cpp takes 2,000, and as many rules that
-/// repetitions of repetitions multiply to. What it takes means what it means there; a text that it
-/// refuses for that is read with numbers up to this, whatever they multiply to.
+/// The most repetitions of one `{m,n}`. llama.cpp allows 2,000, and as many rules from nested
+/// repetitions. A text that it accepts means the same here. A text that it refuses for that is read
+/// with numbers up to this limit, whatever their product.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS: u64 = 1_000_000;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS == limits::MAX_REPETITIONS);
 /// The most stacks of rules that one character may lead through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
 /// The most elements that the stacks of rules may have below their tops, all together, those that
-/// stacks have in common counted once. A rule that goes on behind a reference puts one there, so
+/// stacks have in common counted once. A rule that goes on after a reference puts one there, so
 /// that this bounds how deep a text may be nested, or in how many ways.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACK: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACK == limits::MAX_STACK);
@@ -68,12 +68,12 @@ pub const LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS: usize = 67_108_864;
 
 const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS);
 
-/// The most vocabularies of which something is kept. One more takes the place of the one that was
-/// added first, so that a program which goes around through more finds nothing again.
+/// The most vocabularies of which data is kept. One more replaces the one that was added first, so
+/// a program that cycles through more never finds any again.
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
-/// Makes a sampler that lets only tokens through with which the text follows a grammar in GBNF,
+/// Makes a sampler that allows only tokens with which the text follows a grammar in GBNF,
 /// llama.cpp's notation.
 ///
 /// `grammar_root` names the rule that a whole text follows. `vocab` must outlive this call. An
@@ -102,7 +102,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 }
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
-/// token t is allowed. Writes the first `n_words` words to `bits`; words behind the vocabulary's
+/// token t is allowed. Writes the first `n_words` words to `bits`; words after the vocabulary's
 /// last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
 /// lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
 /// grammar, `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL

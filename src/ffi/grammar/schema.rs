@@ -125,7 +125,7 @@ fn room_for(schema: &[u8]) -> Result<(), Failure> {
 const OUT: Argument = argument!("out", "cap");
 
 /// Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
-/// grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL behind it
+/// grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL after it
 /// included, and writes it to `out` if `cap` is as large; otherwise nothing, so that `out` may be
 /// NULL to ask.
 ///

@@ -43,7 +43,7 @@ const CALL: &str = "llama_sieve_init_tags";
 /// text, which are never read as characters then; without "end" a span ends with its content. The
 /// content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
 /// of llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
-/// "required" the text may end only behind a span, with "once" it ends there. Free text has no
+/// "required" the text may end only after a span, with "once" it ends there. Free text has no
 /// begin tag in it; one must not stand within another. `flags` is 0. See docs/grammar.md.
 ///
 /// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error

@@ -14,17 +14,17 @@ use crate::token::Token;
 use super::handle::*;
 
 /// Chooses a token for each of `n` independent sequences, on the calling thread and at most
-/// `n_threads` - 1 of a pool of the library's own, which is made at first need and has at most a
-/// thread for each processor. Where no thread can be started, and in the child of a process that
-/// has forked after a batch, the calling thread does all the work. The tokens do not depend on the
-/// number of threads. They are not accepted.
+/// `n_threads` - 1 of the library's own pool, which is made when first needed and has at most one
+/// thread for each processor. If no thread can be started, and in a child that was forked after a
+/// batch, the calling thread does all the work. The tokens do not depend on the number of threads.
+/// They are not accepted.
 ///
-/// `out[i]` is the token of `sieves[i]` and `logits[i]`, or its negative error, of which
-/// `llama_sieve_error(sieves[i])` has the text. Returns LLAMA_SIEVE_OK, or the first error in
-/// `out`, whose text llama_sieve_last_error has; or, with `out` as it was, an error of the call: an
-/// array or sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, a sieve that is in
-/// use or twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) that
-/// sieve alone is out of use.
+/// Writes to `out[i]` the token of `sieves[i]` and `logits[i]`, or its negative error, whose text
+/// `llama_sieve_error(sieves[i])` returns. Returns LLAMA_SIEVE_OK, or the first error in `out`,
+/// whose text llama_sieve_last_error returns. Errors of the call leave `out` untouched: an array or
+/// sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, a sieve that is in use or
+/// twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) only that
+/// sieve is out of use.
 ///
 /// # Safety
 /// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of
@@ -64,7 +64,7 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Runs the entry on any thread: what a panic says is the calling one's to report.
+    /// Runs the entry on any thread. The calling thread must report a panic.
     fn run(&mut self) {
         let Some(sieve) = self.state.sieve.as_mut() else {
             self.token = Ok(Err(out_of_use()));

@@ -7,8 +7,8 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// Chooses a token of the logits that a llama_context has for output `idx` (-1: the last), as
-/// llama_get_logits_ith gives them, and accepts it.
+/// Chooses a token from the logits that llama_get_logits_ith returns for output `idx` of a context
+/// (-1: the last), and accepts it.
 ///
 /// Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
 /// LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts

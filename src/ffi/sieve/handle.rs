@@ -27,13 +27,14 @@ pub struct Handle {
 pub(super) struct State {
     /// None after a call that panicked.
     pub sieve: Option<Sieve>,
-    /// The reason why there was no token when the sieve was last asked for one; empty if there was.
+    /// The error of the last call that sampled; empty if it returned a token.
     pub error: Cow<'static, str>,
-    /// The biases that `llama_sieve_get_params` shows.
+    /// The biases that `llama_sieve_get_params` points to.
     pub biases: Vec<llama_logit_bias>,
 }
 
-/// The time that a copy waits for another thread that uses the sieve: longer than any call takes.
+/// The longest time that a copy waits while another thread uses the sieve: more than any call
+/// takes.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl Handle {
@@ -52,7 +53,7 @@ impl Handle {
         Box::into_raw(Box::new(Self::new(Some(sieve), false)))
     }
 
-    /// Makes one that a sampler of a chain owns.
+    /// Returns a handle that a sampler of a chain owns.
     pub(super) fn of_chain(sieve: Option<Sieve>) -> Self {
         Self::new(sieve, true)
     }
@@ -61,7 +62,7 @@ impl Handle {
         self.state.try_lock().ok_or_else(busy)
     }
 
-    /// As another thread would have it that uses it.
+    /// Locks the sieve, as another thread that uses it would.
     #[cfg(test)]
     pub(in crate::ffi) fn take_for_a_test(&self) -> impl Drop + '_ {
         self.state.lock()
@@ -75,8 +76,8 @@ impl Handle {
         Ok(state)
     }
 
-    /// A second sieve that goes on as this one would; waits for another thread that uses it. `None`
-    /// if it is out of use.
+    /// Returns a copy of the sieve and its state, after waiting while another thread uses it.
+    /// `None` if it is out of use.
     pub(super) fn copied(&self) -> Result<Option<Sieve>, Failure> {
         let state = self.state.try_lock_for(PATIENCE).ok_or_else(busy)?;
         Ok(state.sieve.clone())
@@ -84,12 +85,12 @@ impl Handle {
 }
 
 impl State {
-    /// The sieve, which is there: [`Handle::enter`] has looked.
+    /// Returns the sieve, whose presence [`Handle::enter`] has checked.
     pub(super) fn sieve(&self) -> Result<&Sieve, Failure> {
         self.sieve.as_ref().ok_or_else(out_of_use)
     }
 
-    /// Runs `body` on the sieve, which is out of use if that panics: what it holds may be
+    /// Runs `body` on the sieve. After a panic the sieve is out of use, since it may be
     /// inconsistent.
     pub(super) fn change<T>(&mut self, body: impl FnOnce(&mut Sieve) -> T) -> Result<T, Failure> {
         /// Empties the place, unless it is forgotten.
@@ -105,7 +106,7 @@ impl State {
         done
     }
 
-    /// Keeps why there is no token, or that there is one.
+    /// Keeps the error of a call that sampled, or clears it.
     pub(super) fn note<T>(&mut self, result: &Result<T, Failure>) {
         let Err(failure) = result else {
             self.error = Cow::Borrowed("");
@@ -148,7 +149,7 @@ pub(super) fn out_of_use() -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
 }
 
-/// Lets `body` look at the sieve, which stays in use whatever comes of that.
+/// Runs `body`, which only reads the sieve. The sieve stays usable after a panic.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -161,8 +162,7 @@ pub(super) unsafe fn look<T>(
     body(state.sieve()?)
 }
 
-/// Runs `body` on the sieve. After a panic the sieve is out of use: what it holds may be
-/// inconsistent.
+/// Runs `body` on the sieve. After a panic the sieve is out of use, since it may be inconsistent.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -174,8 +174,7 @@ pub(super) unsafe fn with<T>(
     unsafe { entered(sieve) }?.change(body)?
 }
 
-/// Runs `body`, which asks for a token, as [`with`] does; why there was none is kept with the
-/// sieve, too.
+/// Runs `body`, which samples a token, as [`with`] does, and keeps its error with the sieve.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

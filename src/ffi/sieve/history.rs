@@ -12,9 +12,8 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// Returns the number of tokens accepted since the sieve was made or reset, whether or not the
-/// penalties still look back on them: the position of the next token, counted from 0. 0, and an
-/// error, for NULL and for a sieve in use.
+/// Returns the number of tokens accepted since the sieve was made or reset: the position of the
+/// next token, counted from 0. 0, and an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -26,7 +25,7 @@ pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
     })
 }
 
-/// Returns the seed that the random numbers began with: the one asked for, or, where that was
+/// Returns the seed that the random numbers began with: that of the parameters or, if that is
 /// 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
 /// and an error, for NULL and for a sieve in use.
 ///
@@ -54,8 +53,8 @@ pub unsafe extern "C" fn llama_sieve_history_size(sieve: *const Handle) -> usize
     })
 }
 
-/// Returns how often `token` is among the tokens that the penalties look back on. 0, and an error
-/// text, for NULL and for a sieve in use.
+/// Returns the number of times that `token` is among the tokens that the penalties look back on. 0,
+/// and an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -68,8 +67,8 @@ pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: 
     })
 }
 
-/// True if `token` is among the tokens that the penalties look back on. False, and an error,
-/// for NULL and for a sieve in use.
+/// Returns true if `token` is among the tokens that the penalties look back on. False, and an
+/// error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -109,9 +108,10 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
     })
 }
 
-/// Returns the raw logit of one token after bias and penalties, here and now: what the stages would
-/// see. With stages of its own the penalties count if they are among these; DRY never does. NaN,
-/// and an error, for NULL and for a sieve in use; NaN also for a logit that is.
+/// Returns the raw logit of one token after bias and the current penalties, as the other stages
+/// would see it. With stages set by llama_sieve_set_stages, penalties count if they are among
+/// these; DRY never does. NaN, and an error, for NULL and for a sieve in use; NaN also for a logit
+/// that is.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -128,12 +128,11 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
     })
 }
 
-/// Returns the reason why there was no token when the sieve was last asked for one, by
-/// llama_sieve_sample*, as a member of a batch, or as a sampler of a chain; "" if there was. A call
-/// that does not get as far as the sieve (NULL, a size, a sieve in use) is told by
-/// llama_sieve_last_error alone.
+/// Returns the error text of the sieve's last sampling, by llama_sieve_sample*, in a batch, or as a
+/// sampler of a chain; "" if that gave a token. An error before the sieve is reached (NULL, a size,
+/// a sieve in use) is only in llama_sieve_last_error.
 ///
-/// Also of a sieve that is out of use after an internal error. NULL, and an error, for NULL
+/// Works for a sieve that is out of use after an internal error, too. NULL, and an error, for NULL
 /// and for a sieve in use. Valid until this thread calls this function again.
 ///
 /// # Safety

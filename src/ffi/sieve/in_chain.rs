@@ -21,9 +21,10 @@ use super::params::*;
 /// The sieve as one sampler of a chain.
 pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
-/// Makes one sampler of a chain that is a whole sieve, on whatever candidates earlier samplers have
-/// left; it selects. Afterwards the array holds what was drawn from, with probabilities. NULL for
-/// the errors of llama_sieve_new, and without a host. llama_sieve_of_sampler gives the sieve in it.
+/// Makes a sampler for a chain that runs a whole sieve on the candidates that earlier samplers have
+/// left, and selects one. Afterwards the array holds the candidates it was drawn from, with
+/// probabilities. NULL for the errors of llama_sieve_new, and without a host.
+/// llama_sieve_of_sampler returns the sieve in it.
 ///
 /// # Safety
 /// `params` as for llama_sieve_new.
@@ -41,12 +42,12 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
 
 /// Returns the sieve in a sampler of llama_sieve_init_sampler, for every function that takes a
 /// sieve: parameters, statistics, history, saved states, the candidates and the error of the last
-/// token. What is changed counts from the next token of the chain on.
+/// token. Changes take effect at the next token of the chain.
 ///
-/// It is the sampler's own: valid until that is freed, and not to be freed. Between two tokens only
-/// (while the sampler is at work it is in use, and while it is, the sampler takes the largest
-/// logit). A clone of the sampler has a sieve of its own. NULL, and an error, for NULL and for
-/// other samplers; a member of a chain is had by llama_sampler_chain_get.
+/// The sampler owns it: do not free it, nor use it after the sampler is freed. Use it only between
+/// two tokens: while the sampler runs, the sieve is in use, and while you use it, the sampler takes
+/// the largest logit. A clone of the sampler has its own sieve. NULL, and an error, for NULL and
+/// for other samplers. llama_sampler_chain_get returns a member of a chain.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mu
     })
 }
 
-/// A sieve that the functions for C reach as well: behind the lock of a [`Handle`].
+/// A sieve that the C functions can use too, behind the lock of a [`Handle`].
 ///
 /// If no candidate has a probability the first of those with the largest logit is selected, as a
 /// host aborts when nothing is.
@@ -83,7 +84,7 @@ impl InChain {
         Self(Arc::new(Handle::of_chain(sieve)))
     }
 
-    /// Runs `body` on the sieve; what goes wrong becomes the last error. A panic is the caller's.
+    /// Runs `body` on the sieve. A failure becomes the last error; a panic passes to the caller.
     fn run(&self, body: impl FnOnce(&mut Sieve)) {
         let done = self.0.enter().and_then(|mut state| state.change(body));
         if let Err(failure) = done {

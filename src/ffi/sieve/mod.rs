@@ -48,7 +48,7 @@ pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
 }
 
-/// The most tokens of a vocabulary that memory is taken for before there are logits.
+/// The largest vocabulary, in tokens, that llama_sieve_reserve takes memory for.
 pub const LLAMA_SIEVE_MAX_RESERVED: usize = 16_777_216;
 
 fn defaults() -> llama_sieve_params {
@@ -72,8 +72,8 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
     })
 }
 
-/// Makes a second sieve that goes on as this one would: the same parameters, history and generator.
-/// To be freed by itself. NULL for NULL and for a sieve in use.
+/// Makes a copy of the sieve with the same parameters, history and generator state. Free it with
+/// llama_sieve_free. NULL, and an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -87,7 +87,8 @@ pub unsafe extern "C" fn llama_sieve_clone(sieve: *const Handle) -> *mut Handle 
 }
 
 /// Frees the sieve. NULL is allowed. A sieve in use by another thread is not freed: an error is
-/// logged, and its memory is leaked. Nor is one of llama_sieve_of_sampler, which its sampler frees.
+/// logged, and its memory is leaked. A sieve of llama_sieve_of_sampler is not freed either; its
+/// sampler does that.
 ///
 /// # Safety
 /// `sieve` is NULL or came from llama_sieve_new or llama_sieve_clone, and is not used any more.
@@ -165,10 +166,11 @@ pub unsafe extern "C" fn llama_sieve_set_params(
     })
 }
 
-/// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so
-/// that the first token, too, allocates nothing (stages of its own may, with the logits); history,
-/// generator and statistics stay. Takes up to 1024 bytes per token of the vocabulary, by the
-/// parameters, from the system, which gives them when they are first written to: most never are.
+/// Takes the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so that
+/// even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
+/// logits). History, generator and statistics stay. Takes up to 1024 bytes of address space per
+/// token of the vocabulary, by the parameters. The system provides a page when it is first written
+/// to: most never are.
 ///
 /// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0 or above
 /// LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
@@ -196,9 +198,9 @@ pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -
     })
 }
 
-/// Takes note of a token that has become part of the text, chosen by the sieve or not. A negative
-/// one, such as an error of llama_sieve_sample, is not taken, and llama_sieve_last_error says so;
-/// that a token is in the vocabulary is not checked.
+/// Adds a token that has become part of the text to the history, chosen by the sieve or not. A
+/// negative number, such as an error of llama_sieve_sample, is refused, as llama_sieve_last_error
+/// then says. It is not checked that the token is in the vocabulary.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -217,8 +219,8 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
     })
 }
 
-/// Chooses the next token of `n_vocab` raw logits, which are only read. The token is not accepted:
-/// tell llama_sieve_accept.
+/// Chooses the next token from `n_vocab` raw logits, which are only read. The token is not
+/// accepted: call llama_sieve_accept.
 ///
 /// NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
 /// does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:

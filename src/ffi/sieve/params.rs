@@ -1,4 +1,4 @@
-//! Parameters as C has them.
+//! The parameters of a sieve for C.
 
 use std::ffi::c_int;
 
@@ -33,7 +33,7 @@ pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
 pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
 
 /// The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
-/// The struct is frozen: what is new comes in functions.
+/// The struct is frozen: new parameters are set by functions.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -124,8 +124,8 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
 }
 
 /// # Safety
-/// `params` is NULL or begins with a readable struct_size, behind which are that many bytes; `bias`
-/// in it is NULL or `n_bias` elements.
+/// `params` is NULL or begins with a readable struct_size and has that many bytes; `bias` in it is
+/// NULL or `n_bias` elements.
 pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
     // SAFETY: the caller guarantees the first member.
     unsafe { struct_size("params", NAME, params, &SIZES) }?;
@@ -161,12 +161,12 @@ pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Para
     })
 }
 
-/// Writes the parameters in force to `out`, whose struct_size the caller sets. LLAMA_SIEVE_OK, or a
-/// negative error; then `out` is as it was.
+/// Writes the current parameters to `out`, whose struct_size the caller sets. Returns
+/// LLAMA_SIEVE_OK, or a negative error, with `out` unchanged.
 ///
-/// `out->bias` is the sieve's: valid until the next llama_sieve_get_params of this sieve, or its
-/// end; llama_sieve_set_params may be given it. `out->seed` is what was asked for;
-/// llama_sieve_current_seed tells which one is in use.
+/// `out->bias` belongs to the sieve: it is valid until the next llama_sieve_get_params of this
+/// sieve, or its end, and may be passed to llama_sieve_set_params. `out->seed` is the parameter;
+/// llama_sieve_current_seed returns the seed in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.

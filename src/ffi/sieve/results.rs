@@ -11,11 +11,11 @@ use crate::token::TokenData;
 
 use super::handle::*;
 /// Statistics of the stages and of the last token's distribution. The caller sets struct_size;
-/// later versions may have more members behind these, and a caller without them goes on as before.
+/// later versions may add members at the end, and callers without them still work.
 ///
 /// The counts are of candidates with a probability left after each stage; in the order of the
 /// parameters they never rise, and the last is of what was drawn from. With stages of its own they
-/// are those behind the stage of that name, wherever it stands, or, where it is not there, of what
+/// are those after the stage of that name, wherever it stands, or, where it is not there, of what
 /// was drawn from.
 /// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
 #[allow(non_camel_case_types)]
@@ -49,16 +49,16 @@ pub struct llama_sieve_stats {
 }
 
 /// The sizes that the struct has had, the newest first. The first version ended before
-/// `sampling_surprisal`, whose place was padding.
+/// `sampling_surprisal`, with padding at its offset.
 const SIZES: [usize; 2] = [
     size_of::<llama_sieve_stats>(),
     offset_of!(llama_sieve_stats, n_accepted),
 ];
 
-/// Writes the distribution that the last token was drawn from: at most `cap` candidates with logits
-/// after all stages and probabilities, which add up to 1 over all of them; returns how many there
-/// are. In the order of the parameters, with top-k on and typical off, they descend. 0 before the
-/// first token and after a failure.
+/// Writes the distribution that the last token was drawn from: at most `cap` candidates with the
+/// logits after all stages and probabilities, which add up to 1 over all of them. Returns how many
+/// there are, which may be more. In the order of the parameters, with top-k on and typical off,
+/// they descend. 0 before the first token and after a failure.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///
@@ -87,9 +87,9 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     })
 }
 
-/// Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost a pass of their
-/// own over the logits, four times as long as a mere maximum; where the filters leave the whole
-/// vocabulary, that is also written out as candidates and read once more.
+/// Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost an extra pass
+/// over the logits, which takes four times as long as a maximum. If the filters leave the whole
+/// vocabulary, it is also written out as candidates and read once more.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -105,9 +105,9 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
     })
 }
 
-/// Writes the statistics of the stages and of the last token's distribution to `out`.
-/// LLAMA_SIEVE_OK, or a negative error; then `out` is as it was. Before the first token the counts
-/// are 0; what was not measured is NaN. llama_sieve_measure counts from the next token on.
+/// Writes the statistics of the stages and of the last token's distribution to `out`. Returns
+/// LLAMA_SIEVE_OK, or a negative error, with `out` unchanged. Before the first token the counts are
+/// 0; what was not measured is NaN. llama_sieve_measure takes effect at the next token.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.

@@ -1,4 +1,4 @@
-//! The stages in an order of the caller's.
+//! The stages in an order that the caller sets.
 
 use std::ffi::{c_char, c_int};
 
@@ -53,7 +53,7 @@ pub const LLAMA_SIEVE_STAGE_SAMPLER: i32 = 64;
 /// The slots for samplers of a sieve.
 pub const LLAMA_SIEVE_MAX_SAMPLERS: usize = 16;
 const _: () = assert!(LLAMA_SIEVE_MAX_SAMPLERS == MAX_SAMPLERS);
-/// The number behind that of the sampler in the last slot.
+/// One more than the number of the stage of the last slot.
 const SAMPLERS_END: i32 = LLAMA_SIEVE_STAGE_SAMPLER + LLAMA_SIEVE_MAX_SAMPLERS as i32;
 
 /// The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
@@ -99,7 +99,7 @@ pub struct llama_sieve_stages {
     pub adaptive_decay: f32,
 }
 
-/// There are no more stages than kinds of them, since none is named twice.
+/// The most stages: one of each kind, since none may be given twice.
 const STAGES: Argument = Argument::new(
     "stages",
     "n_stages",
@@ -261,8 +261,9 @@ fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
 }
 
 /// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the
-/// order in which they run, and gives how many there are: 0 with the order of its parameters, too.
-/// A negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is 0.
+/// order in which they run. Returns how many there are, which may be more; 0 also with the order of
+/// its parameters. A negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is
+/// 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` has room for `cap` numbers.
@@ -292,18 +293,18 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
 /// Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
 /// NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
 /// LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
-/// It hears of every token that the sieve accepts, begins anew at llama_sieve_reset, and is cloned
-/// with the sieve.
+/// It accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
+/// the sieve.
 ///
-/// The sampler stays the caller's, and is not changed: free it at once, or tell it the same tokens,
-/// so that llama_sieve_ban_rewind of it holds for the sieve. It is one of this library's that does
-/// not select: a cut, banned texts, a loop breaker, a grammar, a token trie, penalties, and so on.
-/// What it draws comes from its own generator, with the seed that it was made with. With fewer
-/// logits than its vocabulary has tokens a token trie or a grammar may put back, and the sieve
-/// choose, a token beyond them.
+/// The caller still owns the sampler, which is not changed: free it at once, or let it accept the
+/// same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be one of this
+/// library's that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
+/// penalties, and so on. It draws from its own generator, with the seed that it was made with. With
+/// fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
+/// beyond them, and the sieve may choose it.
 ///
-/// Its memory is part of a saved state where it bans texts or breaks loops. Of any other that
-/// remembers something no state is saved: LLAMA_SIEVE_ERROR_STATE says so.
+/// Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
+/// memory no state can be saved: that is LLAMA_SIEVE_ERROR_STATE.
 ///
 /// LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
 /// LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,

@@ -1,4 +1,4 @@
-//! History, generator and parameters as bytes.
+//! Saved states: history, generator and parameters as bytes.
 
 use std::ffi::c_int;
 
@@ -16,11 +16,11 @@ pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
 const STATE: Argument =
     argument!("bytes", "size", LLAMA_SIEVE_STATE_MAX_BYTES).answered_with(LLAMA_SIEVE_ERROR_STATE);
 
-/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for
-/// NULL or a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
-/// penalty_last_n, with mt19937 another 2496. What stages of its own remember comes on top: 8 each,
-/// 4 per token that DRY looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for
-/// each that draws, and for a sampler in a slot what it remembers.
+/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for NULL or
+/// a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with
+/// mt19937 another 2496. Stages set by llama_sieve_set_stages add 8 each, 4 per token that DRY
+/// looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for each that draws, and
+/// the memory of each sampler in a slot.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

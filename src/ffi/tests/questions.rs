@@ -58,7 +58,7 @@ fn no_token_is_asked_for_behind_one_that_refuses_the_grammar() {
 fn each_token_of_a_grammar_is_asked_for_once() {
     let text = c"root ::= <b> !<a> (<a> | <b>)* x\nx ::= <c>{2,9} !<b>";
     assert_eq!(questions(|| is_grammar(text)), (3, true));
-    // A fault of another kind: nothing behind it.
+    // A fault of another kind: nothing after it.
     let text = c"root ::= <b> <c> <b> ] <a>";
     assert_eq!(questions(|| is_grammar(text)), (2, false));
 }

@@ -1,8 +1,8 @@
-//! Token tries by opaque handle, for hosts that hold only a stream handle where a constraint is to
-//! be set.
+//! Token tries by opaque handle, for hosts whose code that sets a constraint has only a stream
+//! handle.
 //!
-//! The registry knows slots weakly: one that was freed with its chain is gone, and its handle
-//! answers with an error.
+//! The registry has weak references to slots: after a slot is freed with its chain, its handle
+//! leads to an error.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -24,11 +24,11 @@ pub(crate) struct Registry(Mutex<Slots>);
 
 struct Slots {
     by_handle: BTreeMap<usize, Weak<Slot>>,
-    /// With so many, those that were freed are taken out.
+    /// The number of slots at which freed ones are removed.
     full: usize,
 }
 
-/// The least number of slots with which those that were freed are taken out.
+/// The least number of slots at which freed ones are removed.
 const LEAST_FULL: usize = 64;
 
 static SLOTS: Registry = Registry::new();
@@ -51,27 +51,27 @@ impl Registry {
         slots.by_handle.insert(handle, Arc::downgrade(slot));
     }
 
-    /// Says whether the handle was known.
+    /// Removes the handle, and returns true if it was known.
     pub(crate) fn unbind(&self, handle: usize) -> bool {
         self.0.lock().by_handle.remove(&handle).is_some()
     }
 
-    /// The slot, if it is alive. It stays so while the caller has it, whoever frees the sampler.
+    /// Returns the slot, if it is alive. It stays alive while the caller has it, even if the
+    /// sampler is freed.
     pub(crate) fn get(&self, handle: usize) -> Option<Arc<Slot>> {
         self.0.lock().by_handle.get(&handle).and_then(Weak::upgrade)
     }
 }
 
 /// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
-/// `slot` NULL takes the handle out again. A handle that is bound already is bound anew. May be
-/// called from any thread.
+/// `slot` NULL removes the handle. A handle that is bound already is rebound. May be called from
+/// any thread.
 ///
 /// The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
 /// elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 ///
 /// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
-/// an unknown handle is to be taken out; LLAMA_SIEVE_ERROR_INVALID if `slot` is no token trie
-/// sampler.
+/// a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if `slot` is no token trie sampler.
 ///
 /// # Safety
 /// `slot` is NULL or a live sampler. It may be freed while it is bound.
@@ -88,8 +88,8 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
 }
 
 /// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set
-/// does. What goes wrong is logged and kept for llama_sieve_last_error; the constraint then stays
-/// as it was. May be called from any thread, also while the sampler is at work.
+/// does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
+/// May be called from any thread, also while the sampler runs.
 ///
 /// # Safety
 /// `json` is NULL or `len` bytes.
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn eliza_inference_set_token_trie(
     })
 }
 
-/// Takes the constraint out of the token trie sampler that is bound to `handle`. What goes wrong is
-/// logged and kept for llama_sieve_last_error.
+/// Clears the constraint of the token trie sampler that is bound to `handle`. A failure is logged
+/// and kept for llama_sieve_last_error.
 #[unsafe(no_mangle)]
 pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     aloud("eliza_inference_clear_token_trie", || {
@@ -116,7 +116,7 @@ pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     })
 }
 
-/// Logs the error of a function that returns nothing, as nobody might ask for it.
+/// Logs the error of a function that returns nothing, since callers may not read the last error.
 fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
     let number = answer(call, body);
     // A panic was logged where it was caught.

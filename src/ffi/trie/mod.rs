@@ -34,8 +34,8 @@ pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
 /// valid tokens (greedy: to the most probable one alone).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
-/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a span idle that
-/// is complete, for hosts that reset a chain between generations. Without it the span begins anew.
+/// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a complete span
+/// idle, for hosts that reset a chain between generations. Without it the span begins again.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
 /// The most tokens of one value of a token trie: a span takes no more. A payload with a longer
@@ -44,8 +44,8 @@ pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
 /// The most bytes of a payload.
 pub const LLAMA_SIEVE_TRIE_MAX_PAYLOAD: usize = 268_435_456;
-/// The most bytes that the tries of the cache and the payloads that they are known by occupy
-/// together. A trie that is larger is not kept.
+/// The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
+/// not kept.
 pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
 const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 
@@ -84,15 +84,15 @@ impl From<CacheStats> for llama_sieve_cache_stats {
 
 pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 
-/// Makes a sampler that lets only the tokens of a set of allowed sequences through, one after the
-/// other, until one sequence is complete.
+/// Makes a sampler that allows only tokens that continue one of a set of allowed sequences, until a
+/// sequence is complete.
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
 /// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
 /// terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
 /// LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
 /// active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
-/// in a chain the sampler belongs (before those that truncate). It can be set anew like a slot.
+/// in a chain the sampler belongs (before those that truncate). It can be set again like a slot.
 ///
 /// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
 /// valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
@@ -126,9 +126,8 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
     })
 }
 
-/// Makes a token trie sampler in which nothing is set yet: it constrains nothing until
-/// llama_sieve_trie_set, and costs nothing until then. Made once, it lives in a chain for many
-/// spans. NULL without a host.
+/// Makes a token trie sampler without a constraint: it does and costs nothing until
+/// llama_sieve_trie_set. One such sampler can stay in a chain for many spans. NULL without a host.
 ///
 /// # Safety
 /// `vocab` is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -143,12 +142,12 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
     })
 }
 
-/// Sets the constraint of a token trie sampler: active at the root of the first descriptor from the
-/// next token on. May be called from any thread, also while the sampler is at work. A payload whose
-/// trie is still in the cache is not parsed again.
+/// Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
+/// from the next token on. May be called from any thread, also while the sampler runs. A payload
+/// whose trie is still in the cache is not parsed again.
 ///
 /// `json` has `len` bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
-/// LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*; then the constraint stays as it was.
+/// LLAMA_SIEVE_OK, or a negative LLAMA_SIEVE_ERROR_*, with the constraint unchanged.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `json` is NULL or `len` bytes.
@@ -165,7 +164,7 @@ pub unsafe extern "C" fn llama_sieve_trie_set(
     })
 }
 
-/// Takes the constraint out of a token trie sampler, from the next token on. May be called from any
+/// Clears the constraint of a token trie sampler, from the next token on. May be called from any
 /// thread.
 ///
 /// # Safety
@@ -179,8 +178,8 @@ pub unsafe extern "C" fn llama_sieve_trie_clear(smpl: *mut llama_sampler) {
 }
 
 /// Begins the span of the descriptor with this path, at its root. Returns LLAMA_SIEVE_OK;
-/// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, and the text says
-/// which there are; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
+/// LLAMA_SIEVE_ERROR_NOT_FOUND if nothing is set or no descriptor has the path, with the existing
+/// paths in the text; or another negative LLAMA_SIEVE_ERROR_*. On error nothing changes.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `path` is NULL or a C string.
@@ -203,8 +202,8 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
     })
 }
 
-/// True if a span is active: the next token is constrained, or may continue a value. False for NULL
-/// and for other samplers.
+/// Returns true if a span is active: the next token is constrained, or may continue a value. False
+/// for NULL and for other samplers.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -216,8 +215,8 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
     })
 }
 
-/// Returns the name of the leaf that the span completed; NULL while it has not completed one. Valid
-/// until this thread calls this function again.
+/// Returns the name of the leaf that the span has completed; NULL before. Valid until this thread
+/// calls this function again.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -233,12 +232,11 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
     })
 }
 
-/// Gives the run of tokens of which each is the only one that may follow, from here to the next
-/// choice or to the end of the value: they can be appended to the text as one batch without
-/// sampling (and must then be accepted one by one). Writes the first `cap` of them to `out`;
-/// returns how many there are, which may be more than `cap`, but never more than the span still
-/// takes. 0 where nothing is forced, and, with an error, where `out` is not aligned or `cap` too
-/// large.
+/// Writes the forced tokens, each the only one that may follow, up to the next choice or the end of
+/// the value: the first `cap` of them to `out`. They can be appended to the text as one batch
+/// without sampling, and must then be accepted one by one. Returns how many there are, which may be
+/// more than `cap`, but never more than the span still takes. 0 if nothing is forced, and, with an
+/// error, if `out` is not aligned or `cap` too large.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -258,11 +256,12 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
 }
 
 /// Writes the tokens that may follow here, ascending: the first `cap` of them to `out`. Returns how
-/// many there are, which may be more. 0 where nothing is constrained, and, with an error, where
-/// `out` is not aligned or `cap` too large.
+/// many there are, which may be more. 0 if nothing is constrained, and, with an error, if `out` is
+/// not aligned or `cap` too large.
 ///
-/// Where a value ends and others go on these are the tokens that go on, and the descriptor's
-/// terminators. Without terminators any other token may follow as well, and completes the span.
+/// Where one value ends and longer ones continue, these are the tokens that continue them, and the
+/// descriptor's terminators. Without terminators any other token may follow, too, and completes the
+/// span.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -281,8 +280,8 @@ pub unsafe extern "C" fn llama_sieve_trie_allowed(
     })
 }
 
-/// Writes the counters of the process-wide cache of token tries: the shorter form of
-/// llama_sieve_trie_get_stats, with a struct that is frozen. NULL or not aligned: does nothing.
+/// Writes the counters of the process-wide cache of token tries. It is a shorter form of
+/// llama_sieve_trie_get_stats, whose struct is frozen. Does nothing if `out` is NULL or misaligned.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -296,8 +295,8 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
     })
 }
 
-/// All counters of the cache of token tries. The caller sets struct_size; later versions may have
-/// more members behind these, and a caller without them goes on as before.
+/// All counters of the cache of token tries. The caller sets struct_size; later versions may add
+/// members at the end, and callers without them still work.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
@@ -324,8 +323,8 @@ pub struct llama_sieve_trie_stats {
 /// caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
 /// recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
 ///
-/// LLAMA_SIEVE_OK; or LLAMA_SIEVE_ERROR_NULL, or LLAMA_SIEVE_ERROR_PARAMS for a struct_size that
-/// this library does not know, and `out` as it was.
+/// Returns LLAMA_SIEVE_OK; or, with `out` unchanged, LLAMA_SIEVE_ERROR_NULL, or
+/// LLAMA_SIEVE_ERROR_PARAMS for a struct_size that this library does not know.
 ///
 /// # Safety
 /// `out` is NULL or as long as its struct_size says.
@@ -351,7 +350,7 @@ pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_s
     })
 }
 
-/// An empty slot for a vocabulary, or for none.
+/// Returns an empty slot for a vocabulary, or for none.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host.
@@ -387,7 +386,7 @@ pub(in crate::ffi) unsafe fn bytes<'a>(
     unsafe { PAYLOAD.slice(json.cast(), len) }
 }
 
-/// Sets a slot; on error it stays as it was.
+/// Sets the constraint of a slot. On error nothing changes.
 pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int, Failure> {
     memory::room(0)?;
     let mode = Mode::from_number(mode)?;
@@ -396,7 +395,7 @@ pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int
     Ok(LLAMA_SIEVE_OK)
 }
 
-/// The slot of a token trie sampler.
+/// Returns the slot of a token trie sampler, or an error for any other sampler.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

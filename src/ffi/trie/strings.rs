@@ -33,16 +33,17 @@ const CALL: &str = "llama_sieve_init_trie_strings";
 
 const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
 
-/// Makes a token trie of `n` strings, each a value and the name of its leaf, tokenized as it would
-/// be in the middle of a text: without special tokens, and without the space that some tokenizers
-/// put in front of a text. So where the value follows a space, the space is its own: " Moses".
+/// Makes a token trie of `n` strings. Each is a value and the name of its leaf, and is tokenized as
+/// in the middle of a text: without special tokens, and without the space that some tokenizers put
+/// before a text. So if a value follows a space, include the space in it: " Moses".
 ///
-/// Otherwise what llama_sampler_init_token_trie gives for such a payload, with one descriptor whose
-/// path is "". NULL, and says why through llama_sieve_last_error, for a `vocab` or `strings` that
-/// is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is NULL, empty, not
-/// UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or LLAMA_SIEVE_TRIE_SPAN_LIMIT
-/// tokens, an unknown mode, or without a host. What the host's tokenizer throws passes through; it
-/// may take 512 KiB of stack. Longer values: their tokens, in such a payload.
+/// Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
+/// descriptor whose path is "". NULL, with the reason in llama_sieve_last_error, for a `vocab` or
+/// `strings` that is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is
+/// NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+/// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
+/// tokenizer throws passes through; it may take 512 KiB of stack. For longer values, pass their
+/// tokens in such a payload.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `strings` is NULL or `n` pointers, each NULL or a C
@@ -76,11 +77,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     })
 }
 
-/// The text before a string when it is tokenized: nothing runs together with it, and it is the
-/// beginning of the text, not the string.
+/// The text put before a string when it is tokenized. No token joins the two, and the string is not
+/// at the beginning of the text.
 const BEFORE: &[u8] = b"\n";
 
-/// Strings whose tokens are to be asked for.
+/// Strings that the host is to tokenize.
 struct Strings<'a> {
     tokenizer: Tokenizer,
     mode: Mode,
@@ -94,15 +95,15 @@ struct Value<'a> {
     /// Its index among the strings, the first of those that are equal.
     number: usize,
     text: &'a str,
-    /// The string behind the text that is tokenized before it.
+    /// The string after the text that is tokenized before it.
     together: Vec<u8>,
     tokens: Vec<Token>,
-    /// True if they are more than [`MOST`], and not there.
+    /// True if there are more than [`MOST`] tokens, which are then missing.
     are_many: bool,
 }
 
-/// The fewest tokens that are too many for a string, also where some of them stand before it, or
-/// where the string alone has a few more or less.
+/// The fewest tokens that are too many for a string, even if some belong to the text before it, or
+/// the string alone has a few more or fewer.
 const MOST: usize = 2 * SPAN_LIMIT;
 
 impl<'a> Value<'a> {
@@ -119,7 +120,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// True if it can be no value of a trie, once its tokens were asked for.
+    /// Returns true if its tokens, now known, cannot be a value of a trie.
     fn is_refused(&self) -> bool {
         self.are_many || self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
     }
@@ -138,8 +139,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Where a token is at least a byte; some tokenizers put one of their own at either end. There may
-/// be more: a space becomes three of a vocabulary without one for it.
+/// Enough if each token is at least a byte, with a token that some tokenizers add at either end.
+/// There may be more: without a token for a space, it becomes three.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
     Ok(memory::with_room(MOST.min(text.len() + 2))?)
 }
@@ -199,8 +200,8 @@ unsafe fn prepared<'a>(
 }
 
 impl Strings<'_> {
-    /// Asks for the tokens, up to the first string that is refused for them. Or the error that the
-    /// call answers with.
+    /// Tokenizes the strings, up to the first that is refused for its tokens. On failure returns
+    /// the error code of the call.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.

@@ -71,7 +71,7 @@ pub(super) struct CandidateArray<'a> {
 
 impl<'a> CandidateArray<'a> {
     /// # Safety
-    /// `array` is NULL or valid, with `size` candidates behind `data` unless that is NULL, and
+    /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and
     /// unused by others during `'a`.
     #[inline]
     pub(super) unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {

@@ -36,7 +36,7 @@ use crate::token::Token;
 use entries::*;
 use object::*;
 
-/// A vtable and room behind it: a host whose `llama_sampler_i` has more members reads NULL there.
+/// A vtable and room after it: a host whose `llama_sampler_i` has more members reads NULL there.
 #[repr(C)]
 pub struct Vtable {
     iface: llama_sampler_i,

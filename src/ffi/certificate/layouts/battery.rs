@@ -94,7 +94,7 @@ impl Battery {
                 }
             }
         }
-        // Behind the last step there is much to forget.
+        // After the last step there is much to forget.
         let all = 0..battery.arrays.len();
         let history = HISTORY.map(|token| Step::Accept(token, 1));
         battery.of_copies.extend(all.clone().map(Step::Apply));
@@ -178,7 +178,7 @@ impl Battery {
         let filler = others.next().unwrap_or_default();
         let mut some = |n: usize| others.by_ref().take(n).collect::<Vec<Token>>();
 
-        // Repetitions of all lengths around the least, and what comes behind them.
+        // Repetitions of all lengths around the least, and what comes after them.
         let run = some(least + 3);
         let array = self.array(run.iter().copied().chain(some(4)));
         self.accept_all(&run);
@@ -204,7 +204,7 @@ impl Battery {
         let runs = [&first, &second];
         if let Some(between) = window.checked_sub(3 * least + 1) {
             // Of the first the window has lost one token when it comes again, and of the second it
-            // has all when that comes again behind it.
+            // has all when that comes again after it.
             for (run, behind) in runs.into_iter().zip(&behind) {
                 self.accept_all(run);
                 self.accept(*behind);

@@ -31,10 +31,10 @@ pub(super) enum Triggers {
 pub(super) enum Plan {
     /// All candidates are compared, and one that is allowed is accepted, so many times.
     Walk { n_steps: usize, choice: Choice },
-    /// One token is accepted so many times; behind the last ones, all candidates are compared.
+    /// One token is accepted so many times; after the last ones, all candidates are compared.
     Rounds { token: Token, n: usize },
     /// Each of these tokens is accepted, then the letter until it is not allowed any more. What
-    /// they leave is measured; also by clones and behind a reset, if `copied`.
+    /// they leave is measured; also by clones and after a reset, if `copied`.
     Spelt {
         tokens: Vec<Token>,
         letter: Token,
@@ -148,7 +148,7 @@ const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
     Plan::Walk { n_steps, choice }
 }
 
-/// Patterns, and texts in which each is looked for. In the texts, and behind a percent sign in the
+/// Patterns, and texts in which each is looked for. In the texts, and after a percent sign in the
 /// patterns, a to d are four letters that the vocabulary has.
 const PATTERNS: [(&[&str], &str); 26] = [
     (&["%b"], "aabcd"),

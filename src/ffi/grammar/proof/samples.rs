@@ -40,7 +40,7 @@ pub(super) struct Samples {
     singles: [Option<Token>; 128],
     /// Four letters.
     pub(super) letters: Option<[(char, Token); 4]>,
-    /// A token with a text of several letters, perhaps behind a blank.
+    /// A token with a text of several letters, perhaps after a blank.
     pub(super) word: Option<(String, Token)>,
     /// Texts in angle brackets, which may be one token each.
     pub(super) in_brackets: Vec<Vec<u8>>,

@@ -213,7 +213,7 @@ pub(super) fn grammar() -> *mut llama_sampler {
     })
 }
 
-/// Of a ban of "bc" behind its first letter, made as [`grammar`].
+/// Of a ban of "bc" after its first letter, made as [`grammar`].
 fn bans() -> *mut llama_sampler {
     let made = warm(|| {
         let text = c"bc".as_ptr();
