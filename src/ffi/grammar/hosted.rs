@@ -56,7 +56,7 @@ pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept
 /// The result for a host that makes a grammar sampler.
 #[derive(Clone, Debug)]
 pub enum Hosted {
-    /// This sampler of ours.
+    /// Our sampler.
     Made(*mut llama_sampler),
     /// Its own is to be made: ours refuses the text, and the last error says why.
     Theirs,

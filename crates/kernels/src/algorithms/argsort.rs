@@ -1,15 +1,15 @@
 //! Descending order of plain floats.
 //!
-//! A radix sort by where each lies between the largest and the smallest, in 2^22 equal steps: two
-//! digits of 11 bits, least significant first. What is moved is 4 bytes per element, the higher
-//! digit and the index in one word: the lower digit need not be known once the elements are in its
-//! order, and the floats themselves are fetched at the end. The logits of a vocabulary lie so close
-//! that one in some dozens shares its step with another, which an insertion mends in passing; where
-//! many do (a few far outliers, say), a comparison sort takes over.
+//! A radix sort of the distance from the largest to the smallest in 2^22 equal steps: two digits of
+//! 11 bits, least significant first. It moves 4 bytes per element, a word with the higher digit and
+//! the index. The lower digit is not needed once the elements are in its order, and the floats are
+//! fetched at the end. In a vocabulary one logit in a few dozen shares its step with another; a
+//! final insertion sort puts these in order. If too many do (because of a few far outliers, say), a
+//! comparison sort takes over.
 //!
-//! A few thousand do with digits of 8 bits, whose counts take less time to clear and to add up than
-//! the elements take to move: the logits of 1000 candidates take half the time of a comparison
-//! sort. Floats that were rounded to bf16 take one pass: their upper halves are one digit.
+//! A few thousand elements are sorted with digits of 8 bits, whose counts take less time to clear
+//! and to add up. The logits of 1000 candidates take half the time of a comparison sort. Floats
+//! that were rounded to bf16 take one pass: their upper halves are one digit.
 //!
 //! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
 
@@ -21,7 +21,7 @@ use crate::per_thread::lent_per_thread;
 use crate::simd::{Vector, dispatched, prefetch};
 use crate::token::TokenData;
 
-/// Buffers for ordering, and the order that was found last.
+/// Buffers for ranking, and the last ranking.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
     /// The floats in their own order, if they were taken from candidates.
@@ -54,7 +54,7 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
-/// Leaves what was ranked.
+/// Keeps the last ranking.
 impl Room for Ranking {
     fn warm_up(&mut self, n: usize) {
         room_to_write_over(&mut self.values, n);
@@ -63,8 +63,8 @@ impl Room for Ranking {
 }
 
 impl Ranking {
-    /// Makes room for the order of `n` floats, but not for the values, which may be lent to the
-    /// caller.
+    /// Makes room for the order of `n` floats, but not for their values, whose buffer the caller
+    /// may have.
     fn reserve_order(&mut self, n: usize) {
         room_to_write_over(&mut self.once, n);
         room_to_write_over(&mut self.indices, n);
@@ -85,7 +85,7 @@ impl Ranking {
         column
     }
 
-    /// Takes an order that was found elsewhere: `indices` of `xs`.
+    /// Sets the ranking to an order found elsewhere: `indices` of `xs`.
     // In bounds: the indices name elements of `xs`.
     pub fn set(&mut self, xs: &[f32], indices: impl Iterator<Item = u32>) {
         self.indices.clear();
@@ -95,14 +95,14 @@ impl Ranking {
         self.sorted.extend(sorted);
     }
 
-    /// Leaves the logits where they will be in order: memory that is in a cache takes them quicker
-    /// than other.
+    /// Copies the logits into the buffer for the ordered ones, which is in a cache and so faster to
+    /// write.
     fn take_logits(&mut self, data: &[TokenData]) -> Column {
         self.sorted.resize(data.len(), 0.0);
         copy_column(data, &mut self.sorted)
     }
 
-    /// Ranks what was taken.
+    /// Ranks the copied logits.
     fn rank_taken(&mut self, column: Column) {
         let n = self.sorted.len();
         self.warm_up(n);
@@ -117,14 +117,14 @@ impl Ranking {
         self.rank_between(xs, None, extremes(xs));
     }
 
-    /// Ranks those of `xs`, of which none is NaN, that `indices` name, which rise; `picked` are
-    /// they.
+    /// Ranks the elements of `xs` at `indices`, which ascend. `picked` holds these elements. None
+    /// of `xs` is NaN.
     pub fn rank_selected(&mut self, xs: &[f32], indices: &[u32], picked: &[f32]) {
         self.rank_between(xs, Some((indices, picked)), extremes(picked));
     }
 
-    /// Sorts `keys`, which are all different, of logits or numbers like them, and rise with the
-    /// index where the logit is the same.
+    /// Sorts `keys` of logits or similar numbers. All keys differ, and those of equal logits ascend
+    /// with the index.
     // In bounds: as many floats as keys were ranked.
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
         // Keys are distinct, so an unstable sort leaves no choice.
@@ -142,7 +142,8 @@ impl Ranking {
         std::mem::swap(keys, &mut self.keys);
     }
 
-    /// The indices, in descending order of what they name, and ascending where that is equal.
+    /// Returns the indices in descending order of their elements, those of equal elements
+    /// ascending.
     #[inline]
     pub fn indices(&self) -> &[u32] {
         &self.indices
@@ -185,7 +186,7 @@ impl Ranking {
         }
     }
 
-    /// Leaves the indices of `picked` in the order of VALUES^2 equal steps.
+    /// Sorts the indices of `picked` by VALUES^2 equal steps.
     // In bounds: there is an index for each that was picked.
     fn rank_by_steps<const VALUES: usize, const ASKS: bool>(
         &mut self,
@@ -194,7 +195,7 @@ impl Ranking {
         column: Column,
     ) {
         let last = (VALUES * VALUES - 1) as f32;
-        // Whatever comes out for infinities, the insertion puts it right.
+        // Steps of infinities may be wrong: the insertion sort corrects their order.
         let factor = last / (column.max - column.min);
         steps(picked, column.max, factor, last, &mut self.indices);
         match selected {
@@ -203,7 +204,7 @@ impl Ranking {
         }
     }
 
-    /// Ranks floats that have nothing in their lower halves, as those of bf16: one pass.
+    /// Ranks floats whose lower halves are zero, as those of bf16, in one pass.
     // In bounds: a half is below `HALVES`; there are as many indices and sorted floats as floats,
     // which the counts add up to.
     fn rank_by_halves(&mut self, xs: &[f32]) {
@@ -222,7 +223,7 @@ impl Ranking {
             .filter(|(_, count)| **count > 0)
         {
             let end = start + *count;
-            // Those of positive floats are turned over, the lower half with them.
+            // Keys of positive floats are inverted, and with them the lower half.
             let lower = if upper < 1 << 15 { 0xffff } else { 0 };
             self.sorted[start as usize..end as usize].fill(logit_of(upper << 16 | lower));
             *count = std::mem::replace(&mut start, end);
@@ -231,7 +232,7 @@ impl Ranking {
         let digit = |i: usize| self.once[i] as usize;
         // SAFETY: the halves were counted above, and the places made from the counts.
         unsafe { deal::<_, HALVES, true>(counts, &mut self.indices, digit, |i| i as u32) };
-        // The key of a zero does not tell its sign.
+        // The key of a zero does not contain its sign.
         let are_zero = self.sorted[zeros..].iter().take_while(|&&x| x == 0.0);
         let zeros = zeros..zeros + are_zero.count();
         for (x, &i) in self.sorted[zeros.clone()]
@@ -242,7 +243,7 @@ impl Ranking {
         }
     }
 
-    /// Brings the indices into the order of the steps.
+    /// Sorts the indices by their steps.
     // In bounds: digits are taken modulo `VALUES`; there are as many elements once as there are
     // indices.
     fn distribute<const VALUES: usize, const ASKS: bool>(&mut self, name: impl Fn(usize) -> u32) {
@@ -303,16 +304,16 @@ impl Ranking {
     }
 }
 
-/// Puts `element(i)` of each i to the place of its digit, which moves on by one.
+/// Writes `element(i)` of each i to the next position of its digit.
 ///
-/// With `ASKS`, the places' cache lines are asked for some elements before they are written.
-/// Processors take long over stores that miss the first-level cache between others that hit it, and
-/// those to the counts hit it: without asking, 128,256 elements took half as long again.
+/// With `ASKS`, the cache lines of the positions are prefetched some elements ahead. Stores that
+/// miss the first-level cache are slow between others that hit it, as those to the counts do:
+/// without prefetching, 128,256 elements took half as long again.
 ///
 /// `digit` is taken modulo the number of digits.
 ///
 /// # Safety
-/// The digits of the elements were counted, and `places` tell where those of each begin.
+/// The digits of the elements were counted, and `places` holds where each digit's elements begin.
 #[inline(always)]
 // In bounds: taken modulo the number of digits.
 unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
@@ -339,7 +340,7 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     };
     let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
     let asking = asking - asking % UNROLLED;
-    // By hand: the loop is so short that where its one branch lies can cost it half as long again.
+    // Unrolled by hand: in so short a loop the position of its branch can cost half as much again.
     for first in (0..asking).step_by(UNROLLED) {
         for i in 0..UNROLLED {
             put(first + i, Some(first + i + AHEAD));
@@ -348,14 +349,14 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     (asking..n).for_each(|i| put(i, None));
 }
 
-/// The upper half of the key of `x`.
+/// Returns the upper half of the key of `x`.
 #[inline(always)]
 fn half(x: f32) -> u32 {
     descending_key(x) >> 16
 }
 
 dispatched! {
-    /// Writes the halves of `xs`, as many as there are places.
+    /// Writes the upper halves of `xs` into `to`, which is as long.
     fn write_halves(xs: &[f32], to: &mut [u32]) => write_halves_on;
 }
 
@@ -366,14 +367,14 @@ fn write_halves_on<V: Vector>(_: V, xs: &[f32], to: &mut [u32]) {
     }
 }
 
-/// True if the lower halves of these floats are empty.
+/// Returns true if the lower halves of these floats are zero.
 fn are_halves(xs: &[f32]) -> bool {
-    // Mostly the first few tell.
+    // Mostly the first few decide.
     let any_lower = |xs: &[f32]| xs.iter().fold(0, |bits, x| bits | x.to_bits()) & 0xffff != 0;
     !xs.chunks(1024).any(any_lower)
 }
 
-/// Written over several lanes, which the compiler makes vectors of.
+/// Returns the properties of `xs`, computed in several lanes that the compiler vectorizes.
 fn extremes(xs: &[f32]) -> Column {
     const LANES: usize = 16;
     let mut max = [f32::NEG_INFINITY; LANES];

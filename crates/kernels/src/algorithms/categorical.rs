@@ -2,15 +2,15 @@
 
 use crate::kernels::layout::SUM_BLOCK;
 
-/// Returns the index at which the running sum of `terms` reaches a draw times their sum, which both
-/// are in `drawn`; `sums` are those up to the end of each block, of which there may be more.
+/// Returns the index at which the running sum of `terms` reaches a draw times their sum, both given
+/// by `drawn`. `sums` are the running sums at the end of each block, and may be longer.
 ///
-/// `exactly` says it in the operations of the built-in. It is asked only where rounding could
-/// decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of itself, a
-/// quotient per term by one such unit more, and ours by less than n / 4 of them. All together that
-/// is little more than half of the margin here.
+/// `exactly` returns the index by the operations of the built-in. It is called only where rounding
+/// could decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of
+/// itself, a quotient per term by one such unit more, and the sums here by less than n / 4 of them.
+/// Together that is little more than half of the margin here.
 ///
-/// A binary search among the sums of blocks, and one block of terms, twice.
+/// The cost is twice a binary search among the sums of blocks and one block of terms.
 pub fn choose<T>(
     terms: &[T],
     term: impl Fn(&T) -> f32 + Copy,
@@ -37,9 +37,9 @@ pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> u
     first_reaching(doubles(), sum * draw).unwrap_or(terms.len().saturating_sub(1))
 }
 
-/// Returns the first of `terms` at which their running sum reaches `target`. `None` where none
-/// does, as where the sum is NaN since the largest logit is infinite: the built-in then takes the
-/// last.
+/// Returns the index of the first of `terms` at which their running sum reaches `target`. `None` if
+/// none does, as if the sum is NaN because the largest logit is infinite. The built-in then takes
+/// the last.
 pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
     let mut running = 0.0;
     terms.position(|term| {
@@ -48,7 +48,7 @@ pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Opti
     })
 }
 
-/// The first index at which the sum of the terms up to it reaches `target`.
+/// Returns the first index at which the running sum of the terms reaches `target`.
 // In bounds: there is a sum for each block of terms.
 fn reach<T>(terms: &[T], term: impl Fn(&T) -> f32, sums: &[f64], target: f64) -> Option<usize> {
     let sums = &sums[..terms.len().div_ceil(SUM_BLOCK)];

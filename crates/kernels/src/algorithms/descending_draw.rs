@@ -1,14 +1,14 @@
 //! A draw from candidates in descending order, without sorting them.
 //!
-//! What is asked for is the candidate at which the running sum of the exponentials, the largest
-//! first, reaches a share of their sum. Of a peaked distribution it is among the some hundred
-//! largest, which the maxima of blocks lead to. Otherwise logits of a sample, above which the
-//! exponentials are added up, close in on it, and the same is done with what lies between two of
-//! them, until few are left to be ranked. The host's order says which of equal logits it is (see
+//! The drawn candidate is the one at which the running sum of the exponentials, the largest first,
+//! reaches a share of their sum. In a peaked distribution it is among the few hundred largest,
+//! which the maxima of blocks lead to. Otherwise a sample brackets it: the exponentials above
+//! logits of the sample are added up. The bracket is narrowed in the same way until few candidates
+//! are left to be ranked. Which of several equal logits it is, the host's order decides (see
 //! [`host_order`](super::host_order)).
 //!
-//! The sums are `double`s in another order than the built-in's; where their rounding could decide,
-//! nothing is found.
+//! The sums are `double`s in another order than the built-in's. Where their rounding could decide,
+//! the result is `None`.
 
 use super::Workspace;
 use super::argsort::Ranking;
@@ -23,11 +23,11 @@ use crate::token::TokenData;
 pub struct Descending<'a> {
     /// By token. None is NaN.
     pub logits: &'a [f32],
-    /// The number of candidates left out: the first.
+    /// The number of first candidates that are left out.
     pub dropped: usize,
-    /// The number of candidates left out at the end, all as large as the last that is not.
+    /// The number of last candidates that are left out, all equal to the last that is not.
     pub behind: usize,
-    /// The logit of the first that is not, which is finite.
+    /// The logit of the first candidate that is not left out, which is finite.
     pub first: f32,
     /// The divisor of all logits, above 0, applied before the exponentials are made.
     pub divisor: f32,
@@ -48,7 +48,7 @@ pub struct Drawn {
 #[derive(Clone, Debug, Default)]
 pub struct DescendingDraw {
     work: Workspace,
-    /// The logits that may be drawn, and their exponentials; two of each, to narrow one to the
+    /// The logits that may be drawn, and their exponentials. Two of each, to narrow from one to the
     /// other.
     keys: [Vec<f32>; 2],
     es: [Vec<f32>; 2],
@@ -59,14 +59,14 @@ pub struct DescendingDraw {
 lent_per_thread!(DescendingDraw);
 room!(DescendingDraw: work, keys, es, sample, ranking);
 
-/// An interval of sums of exponentials: as far as rounding goes a target is known.
+/// An interval of sums of exponentials that contains the target, whatever the rounding.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     earliest: f64,
     latest: f64,
 }
 
-/// The number of candidates up to which they are ranked; more are narrowed first.
+/// The most candidates that are ranked. More are narrowed first.
 const RANKED: usize = 2048;
 /// The size of the sample that finds a bracket, and how many of its keys are neighbours.
 const SAMPLE: usize = 256;
@@ -109,7 +109,7 @@ impl DescendingDraw {
         }
     }
 
-    /// Returns the sum of the exponentials of those left out at the end, of which `work` holds one.
+    /// Returns the sum of the exponentials of the candidates left out at the end.
     fn sum_behind(&self, from: Descending<'_>) -> f64 {
         if from.behind == 0 {
             return 0.0;
@@ -119,7 +119,7 @@ impl DescendingDraw {
         from.behind as f64 * f64::from(least)
     }
 
-    /// Finds the draw among the largest candidates, if it is there.
+    /// Returns the draw if it is among the largest candidates.
     // In bounds: candidates are tokens of the vocabulary, each of which has an exponential.
     fn in_head(&mut self, head: &[TokenData], target: Target) -> Head {
         let [keys, _] = &mut self.keys;
@@ -134,7 +134,7 @@ impl DescendingDraw {
         Head::Here(rank(&mut self.ranking, keys, es, 0.0, target))
     }
 
-    /// Finds the draw among all candidates, whose exponentials `work` holds.
+    /// Returns the draw among all candidates, whose exponentials `work` holds.
     fn in_all(&mut self, logits: &[f32], target: Target) -> Option<Drawn> {
         let Self {
             work,
@@ -167,8 +167,8 @@ enum Head {
     Behind,
 }
 
-/// Leaves in `to` those of `from`, keys and their exponentials, that `target` may be among, and
-/// gives the sum of those above; `base` is what comes before all of them.
+/// Copies from `from` to `to` the keys and exponentials that `target` may fall on. Returns the sum
+/// of the exponentials above them, added to `base`, the sum before all.
 fn narrow(
     from: (&[f32], &[f32]),
     base: f64,
@@ -185,8 +185,8 @@ fn narrow(
     above
 }
 
-/// Two keys between which the sum from the largest on reaches `target`, and the sum of what is not
-/// below the higher one.
+/// Returns two keys between which the sum from the largest on reaches `target`, and the sum down to
+/// the higher one, itself included.
 ///
 /// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
 /// in a peaked distribution, a sample says nothing of these.
@@ -203,7 +203,7 @@ fn bracket(
         sample.extend_from_slice(&keys[start..start + NEIGHBOURS]);
     }
     sample.sort_unstable_by(|a, b| b.total_cmp(a));
-    // Nothing is as large as infinity.
+    // No key is as large as infinity.
     let (mut low, mut high) = (f32::NEG_INFINITY, f32::INFINITY);
     let mut above = base;
     // Which of the sample lie strictly between.

@@ -1,6 +1,6 @@
 //! The k-th largest of few floats, without branches that depend on them: between two tokens a model
-//! runs, and what branches were taken is forgotten by then. At most 32 passes over the numbers,
-//! mostly 10.
+//! runs, after which the processor cannot predict such branches. At most 32 passes over the
+//! numbers, mostly 10.
 
 use crate::kernels::scan::count_at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};
@@ -8,7 +8,7 @@ use crate::kernels::sort_key::{descending_key, logit_of};
 /// Returns a number that at least `k` of `xs` reach, and few more unless some are equal; `None` if
 /// fewer than `k` are above minus infinity. `k` is at least 1.
 ///
-/// Found by bisection over all `float`s.
+/// It is found by bisection over all `float`s.
 pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     let count = |key: u32| count_at_least(xs, logit_of(key));
     // Keys rise as numbers fall: `low` is reached by too few, `high` by enough.

@@ -1,4 +1,4 @@
-//! Buffers that belong to the thread: what is in them has meaning only within one call.
+//! Buffers that belong to the thread. Their contents are valid only within one call.
 
 use std::cell::OnceCell;
 use std::ops::{Deref, DerefMut};
@@ -16,7 +16,7 @@ use crate::per_thread::Lent;
 pub struct Scratch<T>(OnceCell<Box<T>>);
 
 impl<T: Lent> Scratch<T> {
-    /// Gives it back to the thread, whose next call then has it.
+    /// Returns the buffer to the thread, for its next call.
     #[inline]
     pub fn rest(&mut self) {
         if let Some(lent) = self.0.take() {
@@ -42,7 +42,7 @@ impl<T> Clone for Scratch<T> {
         Self::default()
     }
 
-    /// Keeps what is there: the next call needs it again.
+    /// Keeps the buffer, since the next call needs it again.
     fn clone_from(&mut self, _source: &Self) {}
 }
 
@@ -54,7 +54,8 @@ pub trait Room {
     fn warm_up(&mut self, n: usize);
 }
 
-/// More than `n`: the register that a kernel may write beyond it, and the heaps and samples of few.
+/// The room beyond `n`: for the register that a kernel may write past the end, and for the heaps
+/// and samples of few candidates.
 pub const BESIDE: usize = 128;
 
 impl<T> Room for Vec<T> {
@@ -70,7 +71,7 @@ impl<T: Room, const N: usize> Room for [T; N] {
     }
 }
 
-/// Implements [`Room`] by that of the fields, and of those after a semicolon by
+/// Implements [`Room`] for a struct by that of its fields. Fields after a semicolon use
 /// [`room_to_write_over`].
 #[doc(hidden)]
 #[macro_export]
@@ -86,8 +87,8 @@ macro_rules! room {
 }
 pub use room;
 
-/// Makes room for `n` values that are to be written over. What is there stays: to clear it would
-/// have it filled again first, which is a pass of its own.
+/// Makes room for `n` values that will be overwritten. Keeps the old values: after clearing them
+/// the buffer would have to be filled again first, which is an extra pass.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve((n + BESIDE).saturating_sub(buffer.len()));
 }

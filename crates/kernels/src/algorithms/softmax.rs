@@ -12,9 +12,9 @@ use crate::token::TokenData;
 /// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer
 /// that is reused.
 ///
-/// Three passes, each beginning where the one before it ended, at what the caches still have: the
-/// largest logit, the exponentials, and the division. A copy of the logits beside the array would
-/// be cold by the time that a model has computed the next ones.
+/// Three passes: the largest logit, the exponentials, and the division. Each begins where the one
+/// before it ended, with data that is still in the caches. A copy of the logits would be out of the
+/// caches by the time that a model has computed the next ones.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,
@@ -47,8 +47,8 @@ impl Room for Softmax {
 }
 
 impl Softmax {
-    /// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, as if added one by
-    /// one. `sorted`: the first logit counts as the largest.
+    /// Writes `exp(logit - max)` into every `p`, and returns their sum in `double`, as if added one
+    /// by one. With `sorted` the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate twice, and writes them once.
     pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
@@ -64,7 +64,7 @@ impl Softmax {
         )
     }
 
-    /// Writes `exp(logit - max)` into every `p`; gives their sum as a `float`, as if added in
+    /// Writes `exp(logit - max)` into every `p`, and returns their sum as a `float`, as if added in
     /// order.
     pub fn exponentiate_in_order(&mut self, data: &mut [TokenData], sorted: bool) -> f32 {
         let largest = max(data);
@@ -72,14 +72,14 @@ impl Softmax {
         self.exponentiate_from(data, largest, max)
     }
 
-    /// Writes `exp(logit - max)` into every `p`, where `largest` is the largest logit; gives their
-    /// sum as a `float`, as if added in order. Reads and writes 12 bytes per candidate.
+    /// Writes `exp(logit - max)` into every `p`, and returns their sum as a `float`, as if added in
+    /// order. `largest` is the largest logit. Reads and writes 12 bytes per candidate.
     pub fn exponentiate_from(&mut self, data: &mut [TokenData], largest: f32, max: f32) -> f32 {
         exp_p_in_order_by(isa_for(largest, max), data, max, &mut self.values)
     }
 
-    /// Divides every `p` by `by`; gives their sum in `double`, right but for the order of
-    /// additions. Reads and writes 12 bytes per candidate.
+    /// Divides every `p` by `by`, and returns their sum in `double`, added in another order. Reads
+    /// and writes 12 bytes per candidate.
     pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
         self.reserve(data.len());
         divide_p(data, by, &mut self.sums)
@@ -90,9 +90,9 @@ impl Softmax {
         self.sums.resize(n.div_ceil(SUM_BLOCK), 0.0);
     }
 
-    /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, which the
-    /// last call gave; `exactly` gives it in the operations of the built-in where rounding could
-    /// decide.
+    /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, the result
+    /// of the last call. Where rounding could decide, `exactly` returns it by the operations of the
+    /// built-in.
     pub fn choose(
         &self,
         data: &[TokenData],

@@ -5,10 +5,9 @@
 //! (and -0 and +0) in input order and NaN beside minus infinity, without a comparison of floats.
 //! Keys and results live in buffers that are reused.
 //!
-//! Cost: of the top k, a sample gives a threshold that lets little more than k pass; one pass of 12
-//! bytes per candidate collects what does, and that is sorted. The full order, and that of more
-//! than a few, is the radix sort of [`argsort`](super::argsort), which needs no keys: the fewest
-//! are sorted by these.
+//! For the top k, a sample gives a threshold that few more than k pass. One pass of 12 bytes per
+//! candidate collects these, and they are sorted. The full order, or that of many, is found by the
+//! radix sort of [`argsort`](super::argsort), which needs no keys; only few are sorted by keys.
 
 use super::argsort::{FEW, Ranking};
 use super::kth_largest::nearly_kth_largest;
@@ -42,7 +41,7 @@ fn key(index: usize, candidate: &TokenData) -> u64 {
 }
 
 impl TopK {
-    /// The `k` largest of `data`, descending; all of them if `k` is more than there are.
+    /// Returns the `k` largest of `data`, descending; all of them if there are no more than `k`.
     ///
     /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate
     /// array does, since token numbers are 31 bits.
@@ -53,14 +52,14 @@ impl TopK {
         self.first_ranked(data, k)
     }
 
-    /// Returns the `k` largest of `data`, descending, where a sample or the shortness of the array
-    /// makes it quick.
+    /// Returns the `k` largest of `data`, descending, if a sample or the shortness of the array
+    /// makes that quick.
     pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
         self.rank(data, k).then(|| self.first_ranked(data, k))
     }
 
-    /// The first `k` of what was ranked last.
-    // In bounds: keys have the indices of the data that was ranked.
+    /// Returns the first `k` of the last ranking.
+    // In bounds: keys have the indices of the ranked data.
     pub fn first_ranked(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.ranked.clear();
         let picked = self.keys.iter().take(k);
@@ -69,15 +68,15 @@ impl TopK {
         &self.ranked
     }
 
-    /// The buffers for a full order.
+    /// Returns the buffers for a full order.
     #[inline]
     pub fn ranking(&mut self) -> &mut Ranking {
         &mut self.ranking
     }
 
-    /// Makes room for what a threshold may let pass beside the `k` largest of `n`, which differs
-    /// from one array to the next, and for what finding it takes: all logits where they are halved,
-    /// else a sample of them.
+    /// Makes room for the candidates that may pass a threshold for the `k` largest of `n`, whose
+    /// number differs between arrays, and for finding the threshold: from all logits if these are
+    /// bisected, else from a sample.
     pub(super) fn warm_up_for(&mut self, n: usize, k: usize) {
         let room = if n <= HALVED {
             n
@@ -103,7 +102,8 @@ impl TopK {
         self.sample.clear();
     }
 
-    /// Leaves the keys of the `k` largest in `self.keys`, in order, if there is a quick way.
+    /// Puts the keys of the `k` largest into `self.keys`, in order, and returns true, if that is
+    /// quick.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.clear();
         if std::mem::replace(&mut self.began, true) {
@@ -112,7 +112,7 @@ impl TopK {
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
             return true;
         }
-        // With a large share wanted, a threshold stays low and only costs.
+        // For a large share of the array a threshold excludes little.
         if k < data.len() / 8 {
             return false;
         }
@@ -138,8 +138,8 @@ impl TopK {
         self.keys.sort_unstable();
     }
 
-    /// Ranks all at or above a threshold that a sample gives. Leaves the `k` largest in `self.keys`
-    /// if they are among them, and says so.
+    /// Ranks all at or above a threshold from a sample. Puts the `k` largest into `self.keys` and
+    /// returns true if they are among these.
     fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
@@ -156,9 +156,9 @@ impl TopK {
         true
     }
 
-    /// Drops most of what was collected beyond the `k` largest: where an array rises and falls, a
-    /// sample may have met few large ones.
-    // In bounds: what was collected are places of `data`.
+    /// Drops most of the collected candidates beyond the `k` largest: if an array rises and falls,
+    /// a sample may have few of its large ones.
+    // In bounds: the collected indices are those of `data`.
     fn drop_collected(&mut self, data: &[TokenData], k: usize) {
         self.picked.clear();
         let logits = self.indices.iter().map(|&i| data[i as usize].logit);
@@ -169,8 +169,8 @@ impl TopK {
         }
     }
 
-    /// Ranks all candidates above nearly the `k`-th largest of few, which halving finds: 1000
-    /// candidates take a third of the time of a threshold that rises with them.
+    /// Ranks all candidates above nearly the `k`-th largest of few, found by bisection. For 1000
+    /// candidates that takes a third of the time of a threshold that rises with them.
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -186,9 +186,8 @@ impl TopK {
         true
     }
 
-    /// Leaves the `k` largest of the candidates at `self.indices`, in order of their places, in
-    /// `self.keys`.
-    // In bounds: `at_least` leaves places of `data`, and each was picked before it was ranked.
+    /// Puts the `k` largest of the candidates at `self.indices`, which ascend, into `self.keys`.
+    // In bounds: `at_least` returns indices of `data`, and each was picked before it was ranked.
     fn rank_collected(&mut self, data: &[TokenData], k: usize) {
         let indices = self.indices.iter();
         if self.indices.len() < FEW {
@@ -206,8 +205,8 @@ impl TopK {
         self.keys.extend(indices);
     }
 
-    /// Returns a logit that a few more than `k` reach, as far as a sample tells; `None` if the
-    /// array is too small for one, or too large a share wanted.
+    /// Returns a logit that a few more than `k` reach, by a sample. `None` if the array is too
+    /// small for one, or `k` too large a share of it.
     // In bounds: `sampled` gives places that that many candidates follow.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.

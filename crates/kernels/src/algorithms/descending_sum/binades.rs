@@ -30,7 +30,8 @@ pub(super) struct Binades {
     /// The largest keys, descending: all that are at or above `bound`.
     head: Vec<f32>,
     bound: f32,
-    /// A sample of all keys, descending, and what it stands for; empty if the head is all.
+    /// A sample of all keys, descending, and the number of keys per element; empty if the head has
+    /// all keys.
     sample: Vec<f32>,
     weight: f32,
     sample_terms: Vec<f32>,
@@ -53,7 +54,7 @@ const FEW: usize = 2048;
 const SIZE: usize = 512;
 /// Neighbours that are taken together.
 const GROUP: usize = 8;
-/// The part of the sample that the head is to reach.
+/// The part of the sample that the head must reach.
 const HEAD: usize = 3;
 /// The number of keys beside a crossing that are sorted.
 const BESIDE: usize = 256;
@@ -62,7 +63,7 @@ const PIVOTS: usize = 64;
 /// The most steps: more than for every power of two that a sum can cross.
 const STEPS: usize = 64;
 
-/// A sum, and the key that bounds what is in it: at or above are those that were added.
+/// A sum, and the least key whose term is in it.
 #[derive(Clone, Copy)]
 struct Reached {
     sum: f32,
@@ -83,16 +84,16 @@ struct Bracket {
 enum Added {
     /// The sum, which stays in its binade.
     Within(f32),
-    /// The sum leaves its binade, or reaches what is asked for.
+    /// The sum leaves its binade, or reaches the target.
     Beyond,
 }
 
-/// The place where a sum ends.
+/// The result of adding terms until a target is reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
-    /// The sum of all terms, which is not what is asked for.
+    /// The sum of all terms, which does not reach the target.
     All(f32),
-    /// The term with which it reaches what is asked for.
+    /// The term with which the sum reaches the target.
     Here(Reaching),
 }
 
@@ -105,25 +106,25 @@ pub(super) struct Series<'a> {
     pub values: &'a [f32],
     /// The kind of the terms: how they follow from the keys.
     pub terms: Terms,
-    /// The sum of the terms in `double`, about.
+    /// An approximate sum of the terms.
     pub total: f64,
-    /// The sum that is asked for: at infinity, all terms.
+    /// The target sum; infinity for all terms.
     pub until: f32,
 }
 
 impl Series<'_> {
-    /// Returns where a sum leaves its binade, or reaches what is asked for.
+    /// Returns the number at which a sum leaves its binade or reaches the target.
     fn end(&self, sum: f32) -> f32 {
         (2.0 * binade(sum)).min(self.until)
     }
 
-    /// Returns the distance of a sum from there.
+    /// Returns the distance of a sum from its [`end`](Self::end).
     fn gap(&self, sum: f32) -> f64 {
         f64::from(self.end(sum)) - f64::from(sum)
     }
 }
 
-/// The term with which a sum reaches what is asked for.
+/// The term with which a sum reaches its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reaching {
     /// Its key.
@@ -148,12 +149,12 @@ impl Binades {
         self.take_head(keys);
     }
 
-    /// Lets the head be at least the `n` largest of the prepared `keys`, or all.
+    /// Extends the head to at least the `n` largest of the prepared `keys`, or all.
     pub(super) fn deepen(&mut self, keys: &[f32], n: usize) {
         while self.head.len() < n.min(keys.len()) {
             let wanted = n as f32 / self.weight;
             let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
-            // What is taken next must be more than what is there.
+            // The next head must be larger than the present one.
             let bound = self.sample.get(index).copied().unwrap_or(0.0);
             self.bound = if bound < self.bound { bound } else { 0.0 };
             self.take_head(keys);
@@ -171,7 +172,7 @@ impl Binades {
         &self.head
     }
 
-    /// A key that about `n` reach, rather more.
+    /// Returns a key that about `n` keys reach, more rather than fewer.
     pub(super) fn key_for(&self, n: usize) -> f32 {
         if let Some(&key) = self.head.get(n.saturating_sub(1)) {
             return key;
@@ -250,17 +251,17 @@ impl Binades {
         sum(0.0, &self.terms)
     }
 
-    /// Adds the terms of all keys from `low` to below what is reached.
+    /// Adds the terms of all keys from `low` to below the last key added.
     fn add(&mut self, series: Series<'_>, reached: Reached, low: f32) -> Option<Added> {
         add_between(series, reached, low, &mut self.halfway)
     }
 
-    /// Adds what comes until the sum has crossed into the next binade, and perhaps more; `left` is
-    /// about what is left.
+    /// Adds terms until the sum has crossed into the next binade, and perhaps more. `left` is about
+    /// the sum of the remaining terms.
     fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
         let mut reached = from;
         let Bracket { high, mut low, few } = self.bracket(series, reached, left);
-        // What is above the bracket goes with it, if that is little.
+        // Few terms above the bracket are copied with it.
         if high < reached.bound && !few {
             match self.add(series, reached, high)? {
                 Added::Within(sum) => reached = Reached { sum, bound: high },
@@ -277,7 +278,7 @@ impl Binades {
         self.narrow(series, reached, low)
     }
 
-    /// Returns keys between which the sum leaves its binade, as far as the sample tells.
+    /// Returns keys between which the sum leaves its binade, by the sample.
     // In bounds: the caller made a term of each key of the sample; what is indexed is not empty,
     // and positions are below its length.
     fn bracket(&self, series: Series<'_>, reached: Reached, left: f64) -> Bracket {
@@ -291,7 +292,7 @@ impl Binades {
                 few: true,
             };
         }
-        // In units of the sample: what is left is known better than the sample tells.
+        // In units of the sample: the rest of the sum is known better than from the sample.
         let scale = if left > 0.0 {
             left / all
         } else {
@@ -322,8 +323,8 @@ impl Binades {
         }
     }
 
-    /// Adds of the copied terms, which are all from `low` to below what is reached, those up to a
-    /// crossing and some more.
+    /// Adds copied terms up to a crossing, and some more. The copied terms are those of all keys
+    /// from `low` to below the last key added.
     fn narrow(&mut self, all: Series<'_>, from: Reached, low: f32) -> Option<Reached> {
         let (mut reached, mut low) = (from, low);
         while self.keys.len() > BESIDE {
@@ -352,7 +353,7 @@ impl Binades {
         })
     }
 
-    /// Returns one of the copied keys, near the one with which a sum goes on by `gap`.
+    /// Returns one of the copied keys, near the one at which the sum has grown by `gap`.
     // In bounds: more than `BESIDE` keys, each with a term, give `PIVOTS` pairs.
     fn pivot(&mut self, gap: f64) -> f32 {
         let stride = self.keys.len() / PIVOTS;
@@ -366,7 +367,7 @@ impl Binades {
             added += f64::from(term);
             added >= gap
         });
-        // The last may be the least of all, which would leave all.
+        // The last may be the least key of all, which would exclude nothing.
         self.pairs[reached.unwrap_or(PIVOTS).min(PIVOTS - 2)].0
     }
 
@@ -385,7 +386,7 @@ impl Binades {
 const DEVIATIONS: f64 = 2.5;
 /// The number of sample keys above the bracket below which they are copied with it.
 const ABOVE: usize = 32;
-/// The largest share of what is left that a variance is estimated with.
+/// The largest share of the remaining sum for which a variance is estimated.
 const SURE: f64 = 0.99;
 /// The error that rounding may add.
 const SLACK: f64 = 1e-4;
@@ -406,7 +407,7 @@ fn reaching(keys: &[f32], terms: &[f32], before: f32, until: f32) -> Option<Reac
     })
 }
 
-/// Adds the terms of all keys from `low` to below what is reached, as if in descending order.
+/// Adds the terms of all keys from `low` to below the last key added, as if in descending order.
 /// `None` if too many are half-way.
 // In bounds: `tail` gives places of `keys`, of which there are as many as values: asserted there;
 // no chunk is empty.
@@ -449,7 +450,7 @@ fn add_between(
     })
 }
 
-/// Sorts numbers at or above 0: as integers, in half the time.
+/// Sorts numbers at or above 0, as integers, which takes half the time.
 fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
     words.clear();
     words.extend(xs.iter().map(|x| !x.to_bits()));

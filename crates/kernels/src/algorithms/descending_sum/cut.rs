@@ -1,4 +1,4 @@
-//! The place at which the running sum of the probabilities, the largest first, reaches a number.
+//! The rank at which the running sum of the probabilities, the largest first, reaches a number.
 
 use super::binades::{Binades, Outcome, Reaching, Series};
 use super::exponentials;
@@ -21,26 +21,26 @@ pub struct DescendingCut {
 lent_per_thread!(DescendingCut);
 room!(DescendingCut: es, ps, binades, equals);
 
-/// The place where a descending sum is cut.
+/// The result of a search for the cut of a descending sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// The first few have it.
+    /// The sum of the first few reaches the number.
     At {
         /// The number of those.
         n: usize,
         /// The logit of the last.
         last: f32,
     },
-    /// All together do not have it.
+    /// The sum of all does not reach the number.
     Beyond,
-    /// The order of all has to be known.
+    /// The cut can only be found by sorting all.
     Unknown,
 }
 
 impl DescendingCut {
-    /// Finds how many of `logits`, the largest first, have probabilities whose `float` sum reaches
-    /// `p`. None is NaN; `max` is the largest, and finite, and `sum` the sum of exponentials that
-    /// makes the probabilities.
+    /// Returns how many of `logits`, the largest first, have probabilities whose `float` sum
+    /// reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the sum of
+    /// exponentials by which probabilities are made.
     // In bounds: the term that was found is one of those with its key.
     pub fn find(&mut self, logits: &[f32], max: f32, sum: f32, p: f32) -> End {
         let total = exponentials(logits, max, &mut self.es);

@@ -2,16 +2,16 @@
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other,
 //! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
-//! too. The module `binades` finds such a sum without the order, or the place where it reaches a
+//! too. The module `binades` finds such a sum without the order, or the rank at which it reaches a
 //! number ([`DescendingCut`]).
 //!
 //! That the exponentials descend where the logits do is a property of `expf` that the tests check.
 //!
-//! Only of the largest, which are nearly all of the sum but few of the candidates, that takes exact
-//! exponentials: they are taken down to a logit below which, as far as a sample tells, the sum does
-//! not double any more. The terms of the others count as multiples of the last binade's unit, and
-//! are known well enough without (see the module `remainder`). If the sum does leave its binade
-//! there, more are taken.
+//! Exact exponentials are computed only for the largest candidates, which are few but nearly all of
+//! the sum. They are taken down to a logit below which, by a sample, the sum does not double any
+//! more. The terms of the others count as multiples of the last binade's unit, for which
+//! approximate exponentials suffice (see the module `remainder`). If the sum leaves its binade
+//! among these, more candidates are taken.
 //!
 //! Reads 12 bytes per candidate, writes 4 and reads these once, with an exponential in single
 //! precision, and an `exp` of each of the largest. The entropy takes another pass over all.
@@ -53,13 +53,13 @@ pub struct DescendingSum {
     outline: Outline,
     /// Candidates from this logit on are taken.
     lowest: f32,
-    /// These, in the order of the array: their indices, logits and exponentials, and about the sum
-    /// of these.
+    /// The taken candidates, in the order of the array: their indices, logits and exponentials, and
+    /// about the sum of these.
     indices: Vec<u32>,
     taken: Vec<f32>,
     es: Vec<f32>,
     total: f64,
-    /// Their probabilities, the logarithms of these, and what they add to the entropy.
+    /// Their probabilities, the logarithms of these, and their terms of the entropy.
     ps: Vec<f32>,
     lns: Vec<f32>,
     terms: Vec<f32>,
@@ -81,13 +81,13 @@ room! {
 /// Candidates that were taken, in the order of the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
-    /// Their places in the array.
+    /// Their indices in the array.
     pub indices: &'a [u32],
     /// Their logits.
     pub logits: &'a [f32],
     /// Their probabilities.
     pub ps: &'a [f32],
-    /// The logarithms of these.
+    /// The logarithms of their probabilities.
     pub lns: &'a [f32],
 }
 
@@ -99,13 +99,13 @@ const FEW: usize = 4096;
 const HALF_UNIT: f32 = f32::EPSILON / 2.0;
 /// The distance below the largest logit from which exponentials are less than half a unit of 1.
 const COUNTS: f32 = 16.65;
-/// The number of times that the sample is believed.
+/// The number of times that thresholds from the sample are tried.
 const ATTEMPTS: usize = 3;
 
 impl DescendingSum {
-    /// The sum of all exponentials, as if added in descending order. About the share `beside` of it
-    /// is added up without being taken, which is of no consequence for the result. `None` if
-    /// everything has to be sorted.
+    /// Returns the sum of all exponentials, as if added in descending order; `None` if everything
+    /// has to be sorted. About the share `beside` of it is added without taking the candidates,
+    /// which does not affect the result.
     pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         if data.len() < SMALLEST {
             return None;
@@ -140,14 +140,14 @@ impl DescendingSum {
 
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         self.warm_up(data.len());
-        // The sample may lack the largest; some way into the array one that stands out as far is
-        // mostly met, and what was read stays in the cache.
+        // The sample may lack the largest. A part of the array mostly contains one about as large,
+        // and stays in the cache.
         let beginning = data.get(..data.len() / 8).unwrap_or_default();
         let seen = max_logit(beginning, false);
         let largest = seen.max(self.outline.take(data));
         self.outline.relate_to(largest);
         let few = data.len() < FEW;
-        // What is taken now is taken in passing.
+        // The same pass takes the candidates.
         self.lowest = if few {
             f32::MIN
         } else {
@@ -174,7 +174,8 @@ impl DescendingSum {
         self.sum_of_enough()
     }
 
-    /// The sum, of which what is taken is nearly all; takes more where that is not enough.
+    /// Returns the sum, given the taken candidates, which are nearly all of it. Takes more if these
+    /// do not suffice.
     fn sum_of_enough(&mut self) -> Option<f32> {
         for _ in 0..ATTEMPTS {
             let sum = self.sum_without_rest()?;
@@ -193,13 +194,13 @@ impl DescendingSum {
         self.sum_of_taken()
     }
 
-    /// The sum where all that count are taken.
+    /// Returns the sum, given that all candidates that count are taken.
     fn sum_of_taken(&mut self) -> Option<f32> {
         let sum = self.sum_without_rest()?;
         (self.left_out() < binade(sum) * HALF_UNIT).then_some(sum)
     }
 
-    /// The sum of what is taken alone.
+    /// Returns the sum of the taken candidates alone.
     fn sum_without_rest(&mut self) -> Option<f32> {
         self.binades.sum(Series {
             keys: &self.es,
@@ -219,8 +220,8 @@ impl DescendingSum {
         self.exponentiate();
     }
 
-    /// Drops those of what is taken that are below this logit.
-    // In bounds: what is selected are places of what is taken.
+    /// Drops the taken candidates below this logit.
+    // In bounds: the selected indices are those of taken candidates.
     fn drop_below(&mut self, lowest: f32) {
         if lowest <= self.lowest {
             return;
@@ -236,18 +237,18 @@ impl DescendingSum {
         std::mem::swap(&mut self.indices, &mut self.selected);
     }
 
-    /// Makes the exponentials of what is taken.
+    /// Computes the exponentials of the taken candidates.
     fn exponentiate(&mut self) {
         self.total = exponentials(&self.taken, self.column.max, &mut self.es);
         self.binades.prepare(&self.es);
     }
 
-    /// Returns an exponential that none of those left out exceeds.
+    /// Returns an upper bound on the exponentials of the candidates that were not taken.
     fn left_out(&self) -> f32 {
         libm::exp(self.lowest.next_down() - self.column.max)
     }
 
-    /// Adds the terms of what was not taken to `sum`, that of the others.
+    /// Adds the terms of the candidates that were not taken to `sum`, that of the taken ones.
     fn add_rest(&mut self, sum: f32, terms: Terms) -> Option<Ended> {
         let c = binade(sum);
         let rest = Rounded {
@@ -265,14 +266,14 @@ impl DescendingSum {
     fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
         let beyond = total - 2.0 * f64::from(binade(sum));
         let share = beyond / (total - f64::from(sum));
-        // The sample is as wrong as its few.
+        // With few elements the sample is inaccurate.
         let lowest = self.outline.lower(self.lowest, terms, 0.6 * share as f32);
         lowest.max(self.column.max - COUNTS)
     }
 
-    /// The entropy, a `float` sum of -p ln p in descending order of the probabilities, after
-    /// [`sum`](Self::sum) gave `sum`. `None` if a probability is 0, or if everything has to be
-    /// sorted.
+    /// Returns the entropy, a `float` sum of -p ln p in descending order of the probabilities,
+    /// after [`sum`](Self::sum) has returned `sum`. `None` if a probability is 0, or if everything
+    /// has to be sorted.
     pub fn entropy(&mut self, sum: f32) -> Option<f32> {
         if self.has_zero(sum) {
             return None;
@@ -282,8 +283,8 @@ impl DescendingSum {
 
     /// True if a probability is 0.
     fn has_zero(&mut self, sum: f32) -> bool {
-        // e^-103.97 and less is 0; a little above that, each is looked at, and what rounding a
-        // large threshold may move below it.
+        // e^-103.97 and less is 0. Logits a little above that are checked one by one, with a margin
+        // for the rounding of a large threshold.
         let max = self.column.max;
         let small = max + libm::ln(sum) - 102.0 + 4.0 * f32::EPSILON * max.abs();
         self.picked.clear();
@@ -310,7 +311,7 @@ impl DescendingSum {
         self.entropy_without_rest(sum)
     }
 
-    /// The entropy where all that count are taken.
+    /// Returns the entropy, given that all candidates that count are taken.
     fn entropy_without_rest(&mut self, sum: f32) -> Option<f32> {
         let terms = Terms::Entropies(sum);
         let mut total = self.find_surprisals(sum);
@@ -322,7 +323,8 @@ impl DescendingSum {
         self.adds_nothing(sum, entropy).then_some(entropy)
     }
 
-    /// Finds probabilities, their logarithms and their terms; gives the sum of these, about.
+    /// Computes probabilities, their logarithms and their terms. Returns about the sum of the
+    /// terms.
     fn find_surprisals(&mut self, sum: f32) -> f64 {
         let n = self.es.len();
         for buffer in [&mut self.ps, &mut self.lns, &mut self.terms] {
@@ -341,26 +343,27 @@ impl DescendingSum {
         })
     }
 
-    /// True if the candidates that were not taken round to nothing beside `entropy`.
+    /// Returns true if the terms of the candidates that were not taken leave `entropy` unchanged.
     fn adds_nothing(&self, sum: f32, entropy: f32) -> bool {
-        // Probabilities below 1 / e add the less the smaller they are.
+        // Below 1 / e, smaller probabilities have smaller terms.
         let p = self.left_out() / sum;
         let most = 1.000_01 * p * -libm::ln(p);
         p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
     }
 
-    /// Returns the logit down to which candidates count for an entropy of about `entropy`, if that
-    /// is further than they were taken.
+    /// Returns the logit down to which candidates count for an entropy of about `entropy`, if more
+    /// must be taken for that.
     fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
         // Rounding may end in the binade below.
         let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
         let lowest = self.column.max + libm::ln(smallest_for(nothing) * sum);
-        // An entropy of next to nothing: all count.
+        // The entropy is nearly 0: all count.
         let lowest = if lowest.is_finite() { lowest } else { f32::MIN };
         (lowest < self.lowest).then_some(lowest)
     }
 
-    /// Takes more candidates: about the share `beside` of all probabilities is left.
+    /// Takes more candidates, until those that are left have about the share `beside` of the
+    /// probability.
     pub fn take_more(&mut self, sum: f32, beside: f32) {
         let threshold = self.outline.threshold(self.column.max, beside);
         let lowest = if beside < 1e-3 || threshold >= self.lowest {
@@ -383,14 +386,14 @@ impl DescendingSum {
         }
     }
 
-    /// Returns a probability that no candidate that was not taken exceeds.
+    /// Returns an upper bound on the probabilities of the candidates that were not taken.
     #[inline]
     pub fn most_left(&self, sum: f32) -> f32 {
         self.left_out() / sum
     }
 
-    /// The probabilities of the `n` largest candidates or more, descending, after
-    /// [`sum`](Self::sum) gave `sum`. `None` if too many are left out.
+    /// Returns the probabilities of the `n` largest candidates or more, descending, after
+    /// [`sum`](Self::sum) has returned `sum`. `None` if too many were not taken.
     pub fn probabilities(&mut self, sum: f32, n: usize) -> Option<&[f32]> {
         let n = n.min(self.logits.len());
         if n > self.es.len() {
@@ -406,8 +409,8 @@ impl DescendingSum {
         Some(&self.ranked_ps)
     }
 
-    /// A logit that all candidates reach whose exponentials are at or above `e`, and perhaps some
-    /// more, but one at least.
+    /// Returns a logit that all candidates with exponentials at or above `e` reach, and perhaps
+    /// some more, but at least one.
     fn lowest_of(&self, e: f32) -> f32 {
         let max = self.column.max;
         // Far below what rounding can do, of `ln` as well as of the difference to the largest.
@@ -415,8 +418,8 @@ impl DescendingSum {
         max + libm::ln(e.min(1.0)) - margin
     }
 
-    /// Ranks all candidates whose exponentials are at or above `e`, and perhaps some more, but one
-    /// at least.
+    /// Ranks all candidates with exponentials at or above `e`, and perhaps some more, but at least
+    /// one.
     fn rank_down_to(&mut self, e: f32) {
         let lowest = self.lowest_of(e);
         if lowest < self.lowest {
@@ -435,11 +438,11 @@ impl DescendingSum {
         count_at_least(&self.logits, self.lowest_of(sum * p))
     }
 
-    /// The probabilities of all candidates at or above `p`, and perhaps of some more, but of one at
-    /// least, descending. [`first_places`](Self::first_places) gives the candidates. `sum` is what
-    /// [`sum`](Self::sum) gave.
+    /// Returns the probabilities of all candidates at or above `p`, and perhaps of some more, but
+    /// of at least one, descending. [`first_places`](Self::first_places) returns the candidates.
+    /// `sum` is the result of [`sum`](Self::sum).
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
-        // The quotient is rounded, and p may be; much, where it is hardly above 0.
+        // The quotient is rounded, and p may be, coarsely if it is hardly above 0.
         let least = if p < 1e-37 { 0.0 } else { sum * p * 0.999_9 };
         self.rank_down_to(least);
         self.ranked_ps.clear();
@@ -449,9 +452,9 @@ impl DescendingSum {
         &self.ranked_ps
     }
 
-    /// The places of the first `n` candidates in the order of what was ranked, fewer if there are
-    /// fewer, and their logits; before both, the logits of all candidates.
-    // In bounds: what was ranked are places of what was taken.
+    /// Returns the logits of all candidates, then the indices and logits of the first `n` ranked
+    /// ones, or of fewer if there are fewer.
+    // In bounds: the ranked indices are those of taken candidates.
     pub fn first_places(&mut self, n: usize) -> (&[f32], &mut [u32], &mut [f32]) {
         let (ranked, sorted) = self.ranking.parts_mut();
         let n = n.min(ranked.len());
@@ -477,7 +480,7 @@ impl DescendingSum {
     }
 }
 
-/// Makes the exponentials of logits, relative to `max`, and returns their sum in `double`, about.
+/// Computes the exponentials of logits, relative to `max`, and returns about their sum.
 fn exponentials(logits: &[f32], max: f32, es: &mut Vec<f32>) -> f64 {
     es.clear();
     es.extend_from_slice(logits);
@@ -486,7 +489,7 @@ fn exponentials(logits: &[f32], max: f32, es: &mut Vec<f32>) -> f64 {
     es.chunks_mut(CHUNK).map(exponentiate).sum()
 }
 
-/// A probability so small that what it adds to an entropy is less than `nothing`.
+/// Returns a probability whose term of an entropy is less than `nothing`.
 fn smallest_for(nothing: f32) -> f32 {
     let mut p = nothing;
     for _ in 0..4 {

@@ -1,9 +1,9 @@
 //! The tail of a descending sum, where it cannot leave its binade any more: most of an array.
 //!
-//! Rounded to the unit of the binade its terms can be added in any order, and take no exact
-//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). Those half-way between two
-//! multiples go the way that the sum of those before them says: for each of these another pass, and
-//! there is one of an array, or none.
+//! Rounded to the unit of the binade, its terms can be added in any order, and take no exact
+//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). How a term half-way between
+//! two multiples is rounded depends on the sum of the terms before it, which takes another pass.
+//! Mostly an array has one such term, or none.
 
 use super::terms::MANY;
 use crate::algorithms::scratch::room;
@@ -27,12 +27,12 @@ struct Larger {
     halfway: Vec<f32>,
 }
 
-/// The place where a sum ends.
+/// The result of adding the remainder.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ended {
-    /// The sum, in the binade where it was.
+    /// The sum, which is still in its binade.
     At(f32),
-    /// About the sum, which is after that binade.
+    /// About the sum, which is beyond its binade.
     Beyond(f64),
 }
 
@@ -63,7 +63,7 @@ impl Remainder {
         })
     }
 
-    /// Returns the sum of the half-way terms, rounded. `None` if they are too many different ones.
+    /// Returns the sum of the half-way terms, rounded. `None` if too many of them differ.
     // In bounds: a chunk has at least one element.
     fn resolve(&mut self, start: f64, logits: &[f32], of: Rounded) -> Option<f32> {
         self.halfway.sort_unstable_by(|a, b| b.total_cmp(a));
@@ -73,7 +73,7 @@ impl Remainder {
                 return None;
             }
             let above = equals[0];
-            // Few lie between, and to copy these takes less time than all the exponentials.
+            // Few lie between, and copying these takes less time than all the exponentials.
             self.between.clear();
             pick(logits, logits, above.next_up(), of.below, &mut self.between);
             let larger = start + self.larger.sum(&self.between, of);

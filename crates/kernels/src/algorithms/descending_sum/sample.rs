@@ -7,13 +7,13 @@ use crate::kernels::softmax::exp_sum;
 use crate::per_thread::lent_per_thread;
 use crate::token::{TokenData, comparable};
 
-/// A sample of logits, and what they add to a sum.
+/// A sample of logits, and their terms of a sum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outline {
     logits: Vec<f32>,
     es: Vec<f32>,
     terms: Vec<f32>,
-    /// The number of logits that each of the sample stands for.
+    /// The number of logits per logit of the sample.
     weight: f32,
 }
 
@@ -22,14 +22,15 @@ room!(Outline: logits, es, terms);
 impl Outline {
     /// The number of logits in a sample.
     const SIZE: usize = 512;
-    /// Neighbours that are taken together: less than that costs as many cache lines.
+    /// The number of neighbours that are taken together: fewer would cost as many cache lines.
     const GROUP: usize = 16;
-    /// The number of candidates that are to be above a threshold.
+    /// The number of candidates that a threshold aims to have above it.
     const ABOVE: usize = 500;
     /// The least number of a sample's logits above a threshold.
     const HEAD: usize = 4;
 
-    /// Takes a sample of logits; there are at least as many as a sample has. Gives its largest.
+    /// Takes a sample of logits, and returns its largest. There are at least as many logits as a
+    /// sample has.
     pub(super) fn take(&mut self, data: &[TokenData]) -> f32 {
         self.logits.clear();
         take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
@@ -68,8 +69,8 @@ impl Outline {
         highest_leaving(&self.logits, &self.es, left, head.min(max - 2.0))
     }
 
-    /// A logit below `from` that leaves the share `beside` of what the terms of those below `from`
-    /// sum to.
+    /// Returns a logit below `from`. The terms below it sum to the share `beside` of the sum below
+    /// `from`.
     pub(super) fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
         terms.of(&self.es, &mut self.terms);
         let left = beside * sum_below(&self.logits, &self.terms, from);
@@ -77,7 +78,7 @@ impl Outline {
     }
 }
 
-/// The highest of logits, up to `high`, below which terms sum to `left` at most, about.
+/// Returns the highest logit, up to `high`, below which terms sum to about `left` at most.
 fn highest_leaving(logits: &[f32], terms: &[f32], left: f32, high: f32) -> f32 {
     if sum_below(logits, terms, high) <= left {
         return high;
@@ -94,7 +95,7 @@ fn highest_leaving(logits: &[f32], terms: &[f32], left: f32, high: f32) -> f32 {
     low
 }
 
-/// About the sum of the terms of logits below `below`.
+/// Returns about the sum of the terms of logits below `below`.
 fn sum_below(logits: &[f32], terms: &[f32], below: f32) -> f32 {
     sum_between(logits, terms, f32::NEG_INFINITY, below)
 }
@@ -113,9 +114,9 @@ impl NucleusSample {
     /// The number of values in a sample.
     pub const SIZE: usize = 1024;
 
-    /// Returns a logit such that the exponentials of `logits` below it, of which `max` is the
-    /// largest, sum to little less than `left_out`, as far as a sample tells. There are as many
-    /// logits as the sample has, at least.
+    /// Returns a logit below which the exponentials of `logits` sum to little less than `left_out`,
+    /// by a sample. `max` is the largest logit. There are at least as many logits as the sample
+    /// has.
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);
         self.es.clear();
@@ -126,14 +127,14 @@ impl NucleusSample {
         highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
     }
 
-    /// The next logit below `logit` in the last sample, the least number if there is none.
+    /// Returns the next logit below `logit` in the last sample, the least number if there is none.
     pub fn next_below(&self, logit: f32) -> f32 {
         let below = self.logits.iter().copied().filter(|&x| x < logit);
         below.fold(f32::MIN, f32::max)
     }
 }
 
-/// Takes the logits of `size` of `data`, which are as many at least, in groups of neighbours.
+/// Copies `size` logits of `data`, which has at least that many, in groups of neighbours.
 // In bounds: there are at least `size` candidates; `start` is at most their number less `group`.
 fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
@@ -144,7 +145,7 @@ fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>)
     }
 }
 
-/// Takes `size` of `values`, which are as many at least, in groups of neighbours.
+/// Copies `size` of `values`, which are at least that many, in groups of neighbours.
 // In bounds: there are at least `size` values; `start` is at most their number less `group`.
 pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;

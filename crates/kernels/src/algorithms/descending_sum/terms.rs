@@ -14,12 +14,12 @@ pub(super) enum Terms {
     Exponentials,
     /// The probabilities, given the sum of all exponentials.
     Probabilities(f32),
-    /// The terms that they add to the entropy, given the sum of all.
+    /// The terms of the entropy, given the sum of all exponentials.
     Entropies(f32),
 }
 
 impl Terms {
-    /// The terms of these exponentials.
+    /// Returns the terms of these exponentials.
     // In bounds: a chunk has at most `CHUNK` terms.
     pub(super) fn of(self, es: &[f32], to: &mut Vec<f32>) {
         to.clear();
@@ -38,7 +38,7 @@ impl Terms {
         }
     }
 
-    /// The sum of the exponentials, where the entropy is added up.
+    /// Returns the sum of the exponentials, for the terms of an entropy.
     pub(super) fn sum(self) -> Option<f32> {
         match self {
             Self::Exponentials | Self::Probabilities(_) => None,

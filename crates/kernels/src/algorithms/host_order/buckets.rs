@@ -1,4 +1,4 @@
-//! The built-ins' own step before sorting: more than 128 wanted candidates are dealt into 128
+//! The built-ins' step before a sort of more than 128 largest candidates: they are dealt into 128
 //! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
 
 use super::item::{Item, item};
@@ -9,7 +9,7 @@ use crate::simd::{Vector, dispatched};
 
 /// The number of buckets.
 pub(super) const COUNT: usize = 128;
-/// Buckets are as wide as the logits from -10 to 10 allow.
+/// The number of buckets per unit of the logit: they divide the range from -10 to 10.
 const SCALE: f32 = COUNT as f32 / 20.0;
 const ZERO: f32 = 10.0 * SCALE;
 /// The number of logits that are compared at once.
@@ -17,16 +17,16 @@ const LOOK: usize = 32;
 /// The least float that does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
-/// True if a logit is so large that its bucket's number does not fit an `int`.
+/// Returns true if a logit is so large that the number of its bucket does not fit an `int`.
 ///
 /// On x86-64 the conversion then gives the smallest `int`, and the logit lands in the lowest
-/// bucket: an infinite one, which another sampler has put there to force a token, is sorted last.
+/// bucket: an infinite logit, by which another sampler forces a token, is sorted last.
 #[inline]
 pub fn overflows(logit: f32) -> bool {
     cfg!(target_arch = "x86_64") && scaled(logit, fuses(Fused::Bucket)) >= INT_LIMIT
 }
 
-/// A logit in buckets from the lowest.
+/// Returns a logit in units of buckets, from the lowest.
 #[inline(always)]
 fn scaled(logit: f32, fused: bool) -> f32 {
     match fused {
@@ -35,18 +35,18 @@ fn scaled(logit: f32, fused: bool) -> f32 {
     }
 }
 
-/// The bucket of a logit; of NaN the lowest.
+/// Returns the bucket of a logit, the lowest for NaN.
 pub(super) fn number(logit: f32) -> u8 {
     number_by(logit, fuses(Fused::Bucket))
 }
 
-/// Returns what tells whether a logit is in a bucket.
+/// Returns a test whether a logit is in a bucket.
 pub(super) fn is_in(bucket: u8) -> impl Fn(f32) -> bool {
     let fused = fuses(Fused::Bucket);
     move |logit| number_by(logit, fused) == bucket
 }
 
-/// The bucket of a logit, where the host's compiler has fused its calculation or not.
+/// Returns the bucket of a logit, as a host computes it with or without a fused expression.
 #[inline(always)]
 fn number_by(logit: f32, fused: bool) -> u8 {
     let exact = scaled(logit, fused);
@@ -74,7 +74,7 @@ fn write_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut [u8], fused: bool)
     }
 }
 
-/// The least logit of a bucket and of those above it.
+/// Returns the least logit of a bucket and of those above it.
 pub(super) fn least(bucket: usize) -> f32 {
     if bucket == 0 {
         return f32::NEG_INFINITY;
@@ -105,11 +105,11 @@ pub(super) struct Buckets {
 room!(Buckets: counts; numbers);
 
 impl Buckets {
-    /// Finds the bucket of each logit, and how many each has.
+    /// Finds the bucket of each logit, and counts the logits of each bucket.
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.resize(logits.len(), 0);
         write_numbers(logits, &mut self.numbers, fuses(Fused::Bucket));
-        // Neighbours often share a bucket, and a count that was just written takes a while to read.
+        // Neighbours often share a bucket, and reading a count that was just written is slow.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);
         for &n in fours.remainder() {
@@ -135,8 +135,8 @@ impl Buckets {
         (bucket + 1..COUNT).map(|above| self.len(above)).sum()
     }
 
-    /// The highest bucket above which, itself included, there are `k` logits; the lowest if there
-    /// are fewer.
+    /// Returns the highest bucket that has, with those above it, at least `k` logits; the lowest if
+    /// there are fewer.
     pub(super) fn holding(&self, k: usize) -> usize {
         let mut have = 0;
         let enough = |&bucket: &usize| {
@@ -146,8 +146,8 @@ impl Buckets {
         (0..COUNT).rev().find(enough).unwrap_or(0)
     }
 
-    /// Leaves in `items` the logits from this bucket up, the highest bucket first, each in array
-    /// order; `place` tells the place of the i-th logit.
+    /// Writes into `items` the logits from this bucket up, the highest bucket first, each bucket in
+    /// array order. `place` returns the index of the i-th logit.
     pub(super) fn deal(
         &self,
         logits: &[f32],
@@ -158,12 +158,12 @@ impl Buckets {
         self.deal_from(logits, lowest, place, items);
     }
 
-    /// Leaves in `items` the logits of all buckets, the highest bucket first, each in array order.
+    /// Writes into `items` the logits of all buckets, the highest first, each in array order.
     pub(super) fn deal_all(&self, logits: &[f32], items: &mut Vec<Item>) {
         self.deal_from(logits, 0, |i| i, items);
     }
 
-    /// Inlined: of all buckets nothing is compared.
+    /// Inlined, so that dealing all buckets compares nothing.
     #[inline(always)]
     // In bounds: numbers are below `COUNT`; places follow from the counts.
     fn deal_from(
@@ -179,7 +179,8 @@ impl Buckets {
             places[bucket] = n;
             n += self.len(bucket);
         }
-        // Each is written over. Where they are all, clearing them first brings them into the cache.
+        // Every item is overwritten. If these are all, clearing them first brings them into the
+        // cache.
         if lowest == 0 {
             items.clear();
         }

@@ -1,19 +1,19 @@
 //! The C++ libraries' heap functions, replayed on [`Item`]s.
 //!
-//! `std::partial_sort` makes a heap of the first k items whose root is the one that comes last,
-//! exchanges each later item that comes before the root for it, and sorts the heap. Which of
-//! several equal items it keeps, and in what order, follows from each single step: these are the
-//! steps. libstdc++ and libc++ differ in one: which of two equal children moves up (`LEFT`).
+//! `std::partial_sort` makes a heap of the first k items, whose root is the item that comes last.
+//! It replaces the root by each later item that comes before it, and sorts the heap. Which of
+//! several equal items it keeps, and in what order, follows from every step, so all are replayed
+//! here. libstdc++ and libc++ differ in one: which of two equal children moves up (`LEFT`).
 
 use super::item::{Item, above, item, key};
 use crate::host_profile::HostProfile;
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 
-/// Offering that many times its size, a heap in an array in no order has long come to rest.
+/// The multiple of a heap's size after which it hardly changes in an array in random order.
 const OFTEN: usize = 32;
 
-/// Makes a heap of `items`: no item comes before its parent's place in a reversed order.
+/// Makes a heap of `items`: no item comes after its parent.
 // In bounds: `parent` is below half the length.
 pub(super) fn make_heap<const LEFT: bool>(items: &mut [Item]) {
     for parent in (0..items.len() / 2).rev() {
@@ -22,8 +22,8 @@ pub(super) fn make_heap<const LEFT: bool>(items: &mut [Item]) {
     }
 }
 
-/// Makes a heap of `items` as libc++ does of numbers from LLVM 22 on: where the last has no
-/// sibling, it comes in at the end.
+/// Makes a heap of `items` as libc++ from LLVM 22 on does for numbers: a last item without a
+/// sibling is inserted at the end.
 pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
     let n = items.len();
     let paired = n - usize::from(n > 0 && n.is_multiple_of(2));
@@ -35,7 +35,7 @@ pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
     }
 }
 
-/// Exchanges the root of a heap for `item`, if that comes before it.
+/// Replaces the root of a heap by `item`, if that comes before it.
 #[inline]
 pub(super) fn offer<const LEFT: bool>(heap: &mut [Item], item: Item) {
     offer_and::<LEFT, false>(heap, item);
@@ -50,9 +50,9 @@ fn offer_and<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], item: It
 
 /// Offers the candidates of `data` from `start` on.
 ///
-/// The heap changes about `k ln(n / k)` times in random order, and only for a logit above that of
-/// its root: most of the array is compared with the root in vector registers. In a rising array it
-/// changes all the time, so the root that a register is compared with is that of the moment.
+/// In random order the heap changes about `k ln(n / k)` times, and only for a logit above that of
+/// its root. So most of the array is only compared with the root, in vector registers. In a rising
+/// array it changes all the time, so each register is compared with the current root.
 pub(super) fn offer_all<const LEFT: bool>(heap: &mut [Item], data: &[TokenData], start: usize) {
     dispatch(OfferAll::<LEFT> { heap, data, start });
 }
@@ -136,17 +136,17 @@ fn sort_any_heap<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item]) {
 
 /// Sorts a heap of equal items as libstdc++ does: the same permutation.
 ///
-/// Then the hole always moves to the right child, so that only the right spine of the heap takes
-/// part, the places 0, 2, 6, 14 and so on. It is a queue: what leaves at the root is the item that
-/// came in first, and the last item of the heap comes in at its end. All masked candidates are
-/// equal, and the general way takes some twenty dependent loads for each.
-// In bounds: places of the spine are below `len`; of it there are at most as many as `QUEUE` has
+/// The hole then always moves to the right child, so only the right spine of the heap takes part,
+/// at the indices 0, 2, 6, 14 and so on. The spine is a queue: the item that entered first leaves
+/// at the root, and the last item of the heap enters at its end. All masked candidates are equal,
+/// and the general algorithm takes about twenty dependent loads for each.
+// In bounds: indices of the spine are below `len`, and there are at most as many as `QUEUE` has
 // room for.
 fn sort_heap_of_equals(heap: &mut [Item]) {
     const QUEUE: usize = 64;
     let mut queue = [0; QUEUE];
     let (mut first, mut end) = (0usize, 0usize);
-    // The place on the spine past the last one.
+    // The index on the spine past the last one.
     let mut next = 0;
     while next < heap.len() {
         queue[end] = heap[next];
@@ -176,8 +176,8 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     }
 }
 
-/// Leaves the first `k` of `items` in order, as the host's `std::partial_sort` does. What it leaves
-/// after them differs.
+/// Puts the first `k` of `items` in order, as the host's `std::partial_sort` does. The order of the
+/// rest is another.
 pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     match HostProfile::current().sort.left_child_first() {
         false => partial_sort_by::<false>(items, k),
@@ -185,7 +185,7 @@ pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     }
 }
 
-/// Does what [`partial_sort`] does, by one of the two heaps.
+/// Sorts as [`partial_sort`] does, by one of the two kinds of heap.
 pub(super) fn partial_sort_by<const LEFT: bool>(items: &mut [Item], k: usize) {
     let (heap, rest) = items.split_at_mut(k.min(items.len()));
     make_heap::<LEFT>(heap);
@@ -200,7 +200,7 @@ fn all_equal(items: &[Item]) -> bool {
     items.iter().all(|&item| key(item) == first)
 }
 
-/// True if most items are equal to the root, as in an array of which nearly all is masked.
+/// Returns true if most items are equal to the root, as in an array that is masked but for a few.
 fn are_mostly_equal(heap: &[Item]) -> bool {
     const SAMPLE: usize = 64;
     let root = heap.first().map_or(0, |&root| key(root));

@@ -2,9 +2,9 @@
 //!
 //! Introsort: a range of more than 16 is partitioned around the median of its second, middle and
 //! last item, both parts likewise; after `2 floor(log2 n)` levels a heap sort takes over. At the
-//! end an insertion sort, which is stable, orders what is left, and as no two items that are not
-//! equal can change sides any more, that is a stable sort of each part by itself. Parts do not
-//! depend on each other, so they are taken in any order, and those that nobody asks for are left.
+//! end an insertion sort, which is stable, orders the rest. Since no two different items change
+//! sides any more, that is a stable sort of each part by itself. Parts do not depend on each other,
+//! so they are sorted in any order, and those that are not wanted are left.
 //!
 //! Hoare's partition exchanges the i-th item from the left that does not belong there with the
 //! i-th from the right. Collecting both in blocks, without a branch that depends on an item, pairs
@@ -33,7 +33,7 @@ struct Part {
     equal: bool,
 }
 
-/// Sorts `items` as far as `wanted` asks for.
+/// Sorts the parts of `items` that `wanted` selects.
 pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     dispatch(Sort { items, wanted });
 }
@@ -99,7 +99,7 @@ fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
     }
 }
 
-/// Sorts a part that is not split any more.
+/// Sorts a part that is not partitioned further.
 #[inline(always)]
 fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
     if range.len() <= LEAF {
@@ -149,16 +149,16 @@ fn settle_run(range: &mut [Item]) -> bool {
     true
 }
 
-/// True if `is_so` holds for each key and the next one.
+/// Returns true if `is_so` holds for each key and the next one.
 #[inline(always)]
 fn all_pairs(items: &[Item], next: &[Item], is_so: impl Fn(u32, u32) -> bool) -> bool {
     let pairs = items.iter().zip(next);
-    // Without a branch for each, which vector registers like.
+    // Without a branch for each, so that it is vectorized.
     pairs.fold(true, |so_far, (&a, &b)| so_far & is_so(key(a), key(b)))
 }
 
-/// Partitions the items at `places`. Returns where the second part begins, and whether all of them
-/// are equal.
+/// Partitions the items at `places`. Returns where the second part begins, and true if all are
+/// equal.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items.
 fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool) -> (usize, bool) {
@@ -177,7 +177,7 @@ fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool)
     (partition(v, items, rest, pivot), false)
 }
 
-/// Returns the place of the median of the second, the middle and the last item.
+/// Returns the index of the median of the second, the middle and the last item.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items.
 fn median_place(range: &[Item]) -> usize {
@@ -201,7 +201,7 @@ fn median_place(range: &[Item]) -> usize {
     }
 }
 
-/// True if all keys are `of`. Looks at all only where the first, the second and the last agree.
+/// Returns true if all keys are `of`. Reads all only if the first, the second and the last agree.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items.
 fn all_equal(range: &[Item], of: u32) -> bool {
@@ -221,8 +221,8 @@ fn all_equal(range: &[Item], of: u32) -> bool {
     true
 }
 
-/// Hoare's partition of the items at `places` around `pivot`, which some item does not come before
-/// and some item not after. Returns where the second part begins.
+/// Partitions the items at `places` around `pivot` as Hoare does. Some item does not come before
+/// the pivot, and some not after it. Returns where the second part begins.
 #[inline(always)]
 fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
     let (mut start, mut end) = (places.start, places.end);
@@ -267,7 +267,7 @@ fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u
             right_len = 0;
         }
     }
-    // What is not paired is found again; what was exchanged is not looked at again.
+    // Unpaired items are found again; exchanged ones are not read again.
     if lefts != 0 {
         start += first_bit(lefts);
     }
@@ -277,7 +277,7 @@ fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u
     start + partition_block(v, items, start..end, pivot)
 }
 
-/// True if the bits that are set, if any, are contiguous.
+/// Returns true if the bits that are set, if any, are contiguous.
 #[inline(always)]
 fn is_run(word: u64) -> bool {
     let run = word.checked_shr(word.trailing_zeros()).unwrap_or(0);
@@ -285,8 +285,8 @@ fn is_run(word: u64) -> bool {
 }
 
 /// Exchanges the i-th of some items from the left for the i-th of others from the right, as many as
-/// there are in both. Each are a run of bits of a block that begins at some place; those after the
-/// first block's are the second block's. The bits of what was exchanged are cleared.
+/// both sides have. Each side is a run of bits of a block that begins at some index. Clears the
+/// bits of exchanged items.
 #[inline(always)]
 // In bounds: both runs lie within the items.
 fn exchange_runs(
@@ -309,7 +309,8 @@ fn exchange_runs(
     *rights &= !(first_bits(n) << (last + 1 - n));
 }
 
-/// Partitions at most one block, beyond which the searches stop; places are counted from its begin.
+/// Partitions at most one block, at whose ends the searches stop. Indices are counted from its
+/// start.
 #[inline(always)]
 // In bounds: the bits are those of `places`.
 fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
@@ -324,7 +325,7 @@ fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pi
             return first + (last + 1 - first) / 2;
         }
     }
-    // An item that was exchanged stops the search from the other side, too.
+    // An exchanged item stops the search from the other side, too.
     let mut exchanged = places.len();
     loop {
         let left = match lefts {
@@ -341,15 +342,15 @@ fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pi
     }
 }
 
-/// A bit for each item at `places`, at most a block, at which the search from the left stops: what
-/// does not come before the pivot.
+/// Returns a bit for each item at `places`, at most a block, at which the search from the left
+/// stops: items that do not come before the pivot.
 #[inline(always)]
 fn left_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     at_least_of(v, items, places, u64::from(pivot) << 32)
 }
 
 /// Returns a bit for each item at `places`, at most a block, at which the search from the right
-/// stops: what does not come after the pivot. No item is at the last place that there is.
+/// stops: items that do not come after the pivot. No item is at the last possible index.
 #[inline(always)]
 fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     let n = places.len();
@@ -357,7 +358,7 @@ fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32
     !at_least_of(v, items, places, least) & first_bits(n)
 }
 
-/// A bit for each item at `places`, at most a block, that is `least` or more.
+/// Returns a bit for each item at `places`, at most a block, that is `least` or more.
 ///
 /// Of a whole block around them wherever there is one: loops whose length changes from one part to
 /// the next cost more than the comparisons.
@@ -373,13 +374,13 @@ fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64
     at_least(v, block, least) >> (places.start - start) & first_bits(n)
 }
 
-/// A word whose first `n` bits are set, at most all.
+/// Returns a word whose first `n` bits are set, at most all.
 #[inline(always)]
 fn first_bits(n: usize) -> u64 {
     u64::MAX.checked_shr((BLOCK - n) as u32).unwrap_or(0)
 }
 
-/// A bit for each item of at most a block that is `least` or more.
+/// Returns a bit for each item, of at most a block, that is `least` or more.
 #[inline(always)]
 fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
     let chunks = items.chunks_exact(V::LANES);
@@ -388,8 +389,8 @@ fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
         true => 0,
         false => u64::from(v.ge_u64(rest, least)),
     };
-    // The last ones first: each is shifted where it belongs by those before it, which the compiler
-    // makes no vectors of.
+    // The last ones first: each is shifted into position by those before it, which the compiler
+    // does not vectorize.
     for chunk in chunks.rev() {
         bits = bits << V::LANES | u64::from(v.ge_u64(chunk, least));
     }
@@ -401,13 +402,13 @@ fn first_bit(word: u64) -> usize {
     word.trailing_zeros() as usize
 }
 
-/// The last bit of a word that is not 0.
+/// Returns the index of the last bit that is set in a word other than 0.
 #[inline(always)]
 fn last_bit(word: u64) -> usize {
     BLOCK - 1 - word.leading_zeros() as usize
 }
 
-/// Sorts at most [`LEAF`] items stably: each goes to the place that is the number of those before
+/// Sorts at most [`LEAF`] items stably: each moves to the index that is the number of items before
 /// it. All pairs are compared, which needs no branch and suits vector registers.
 #[inline(always)]
 // In bounds: the caller passes at most `LEAF` items; a rank is below their number.
@@ -418,7 +419,7 @@ fn sort_stably<V: Vector>(v: V, items: &mut [Item]) {
     }
     let mut copy = [0; LEAF];
     copy[..items.len()].copy_from_slice(items);
-    // Equal keys are told apart by where they stand now; what is after the items comes last.
+    // Equal keys are ordered by their present indices; the padding after the items comes last.
     let mut ordered = [Item::MAX; LEAF];
     for (i, (to, &item)) in ordered.iter_mut().zip(items.iter()).enumerate() {
         *to = u64::from(key(item)) << 32 | i as u64;

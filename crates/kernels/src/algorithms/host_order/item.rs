@@ -3,40 +3,40 @@
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};
 
-/// An item to sort: a key, by which alone items are compared, above a number that tells them apart.
+/// An item to sort: a key, by which alone items are compared, above a number that identifies it.
 pub type Item = u64;
 
-/// Returns the key that an item is compared by: the smaller one comes first.
+/// Returns the key of an item. Items with smaller keys come first.
 #[inline(always)]
 pub(super) fn key(item: Item) -> u32 {
     (item >> 32) as u32
 }
 
-/// Returns the number that tells an item apart.
+/// Returns the number that identifies an item.
 #[inline(always)]
 pub fn place(item: Item) -> usize {
     item as u32 as usize
 }
 
-/// The item of `x` at `place`: a larger one comes first, NaN last.
+/// Returns the item of `x` at `place`. Larger numbers come first, NaN last.
 #[inline(always)]
 pub fn item(x: f32, place: usize) -> Item {
     u64::from(descending_key(x)) << 32 | place as u64
 }
 
-/// The least logit that comes before one of this key.
+/// Returns the least logit that comes before one with this key.
 pub(super) fn above(key: u32) -> f32 {
     logit_of(key).next_up()
 }
 
-/// Leaves in `items` those of all of `xs`.
+/// Fills `items` with those of all of `xs`.
 pub fn items_of(xs: &[f32], items: &mut Vec<Item>) {
     items.resize(xs.len(), 0);
     write_items(xs, 0, items);
 }
 
 dispatched! {
-    /// Writes the items of `xs`, whose places begin at `first`, as many as there are items.
+    /// Writes the items of `xs`, whose indices begin at `first`, into `to`, which is as long.
     pub fn write_items(xs: &[f32], first: usize, to: &mut [Item]) => write_items_on;
 }
 
@@ -47,8 +47,8 @@ fn write_items_on<V: Vector>(_: V, xs: &[f32], first: usize, to: &mut [Item]) {
     }
 }
 
-/// Puts the items at these places in order, stably. Returns whether they were.
-// In bounds: the caller's places are.
+/// Sorts the items at these indices stably. Returns true if they were in order.
+// In bounds: the caller's indices are.
 pub(super) fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
     let mut of = places.map(|place| items[place]);
     of.sort_by_key(|&item| key(item));

@@ -1,16 +1,16 @@
 //! Numbers on which the sort of Microsoft's library runs out of levels.
 
-/// The number of items that a level splits off, of a range of which nine are looked at.
+/// The number of items that a level splits off, of a range of which nine are compared.
 const PER_LEVEL: usize = 4;
 
-/// Returns `n` numbers on which the sort runs out of levels. The heap that takes over has those
-/// that are `n`: at least two thirds of 200, and more of more numbers. They may be replaced by any
-/// numbers that are not less.
+/// Returns `n` numbers on which the sort runs out of levels. The heap sort that takes over gets the
+/// numbers equal to `n`: at least two thirds of 200, and a larger part of more numbers. They may be
+/// replaced by any numbers that are not less.
 ///
-/// At each level the least numbers are the pivot and what makes it the median: the median of three
-/// is the second, and of three medians the greater of two such. As they stand in the first half,
-/// what is left keeps its order.
-// In bounds: places of `rest` are below its length.
+/// At each level the least numbers are the pivot and those that make it the median: the median of
+/// three is the second, and of three medians the greater of two such. Since they are in the first
+/// half, the others keep their order.
+// In bounds: indices of `rest` are below its length.
 pub fn of_msvc(n: usize) -> Vec<u32> {
     let mut numbers = vec![n as u32; n];
     let mut rest: Vec<usize> = (0..n).collect();

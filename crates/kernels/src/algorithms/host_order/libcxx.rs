@@ -2,12 +2,12 @@
 //!
 //! Introsort, as libstdc++'s is: a range is partitioned around a pivot, both parts likewise; after
 //! `2 floor(log2 n)` levels a heap sort takes over, and a few items are left to an insertion sort,
-//! which is stable. Unlike there, the pivot stands between the parts and belongs to neither. Where
-//! a partition finds all items on their sides, an insertion sort tries both parts, and goes on to
-//! partition those in which it has moved eight items. And a pivot that is the least of its range is
-//! not left among its equals, if that is noticed: they all are put in front, and are in order then.
+//! which is stable. Unlike there, the pivot ends between the parts and belongs to neither. If a
+//! partition finds all items on their sides, an insertion sort tries both parts, and a part in
+//! which it has moved eight items is partitioned after all. If the pivot is found to be the least
+//! of its range, all its equals are put in front, and are then in order.
 //!
-//! From one version to another what changes is a [`Scheme`]: how many are a few, which item is the
+//! A [`Scheme`] holds the differences between versions: how many items are a few, which item is the
 //! pivot, and where its equals go.
 
 use std::ops::Range;
@@ -19,13 +19,13 @@ use super::wanted::Wanted;
 /// The number of moved items at which the insertion sort gives up.
 const MOST_MOVED: usize = 8;
 
-/// The choices of a version.
+/// The choices that a version of the library makes.
 #[derive(Clone, Copy)]
 pub(super) struct Scheme {
     /// The number of items up to which a range is left to the insertion sort.
     leaf: usize,
-    /// Partitions a range of more than `leaf` items. What precedes the range, if anything, has this
-    /// key, or one that comes before it.
+    /// Partitions a range of more than `leaf` items. The second argument is the key of the pivot
+    /// before the range, if any: no item of the range comes before it.
     split: fn(&mut [Item], Option<u32>) -> Split,
     /// Sorts a range that is out of levels.
     heap_sort: fn(&mut [Item]),
@@ -56,7 +56,8 @@ pub(super) const LLVM_22_NUMBERS: Scheme = Scheme {
 
 /// A partitioned range.
 struct Split {
-    /// Where the items are that come before the pivot, or that are as equal to it as all before.
+    /// The range of the items that come before the pivot, or of those equal to it if these were put
+    /// in front.
     left: Range<usize>,
     /// Where the second part begins.
     right: usize,
@@ -98,7 +99,7 @@ struct Sorting<'a, W> {
 }
 
 impl<W: Wanted> Sorting<'_, W> {
-    /// Sorts a part. Returns whether to go on. It calls itself once for each level at most.
+    /// Sorts a part. Returns false if sorting may end. Recurses at most once for each level.
     // In bounds: parts lie within the items.
     fn sort(&mut self, mut part: Part) -> bool {
         loop {
@@ -122,7 +123,7 @@ impl<W: Wanted> Sorting<'_, W> {
             let right_settled = tried(&mut range[right..]);
             let at = |within: usize| places.start + within;
             let levels = part.levels - 1;
-            // Of a first part that was in order nothing is made of its standing before the other.
+            // That a first part was in order is not used for the second.
             let before = Some(split.pivot).filter(|_| !left_settled || part.before.is_some());
             let goes_on = match left_settled {
                 true => self.settled(at(left.start)..at(left.end)),
@@ -147,7 +148,7 @@ impl<W: Wanted> Sorting<'_, W> {
         }
     }
 
-    /// Passes on items that are in order. Returns whether to go on.
+    /// Passes on items that are in order. Returns false if sorting may end.
     // In bounds: parts lie within the items.
     fn settled(&mut self, places: Range<usize>) -> bool {
         let range = &mut self.items[places.clone()];
@@ -156,8 +157,8 @@ impl<W: Wanted> Sorting<'_, W> {
     }
 }
 
-/// Sorts `items` stably, but ends after the `most`-th that moves, the first three not counted.
-/// Returns whether it has come to the end.
+/// Sorts `items` stably, but stops after the `most`-th move, not counting the first three items.
+/// Returns true if all are sorted.
 // In bounds: `i` is below the length, and `to` is at most `i`.
 fn insertion_sort(items: &mut [Item], most: usize) -> bool {
     const FREE: usize = 3;
@@ -182,10 +183,11 @@ fn heap_sort(items: &mut [Item]) {
     heap::partial_sort_by::<true>(items, items.len());
 }
 
-/// Exchanges the i-th item from the left that does not belong there with the i-th from the right,
-/// within these places. Returns where the second part begins, and whether nothing was exchanged.
-/// `follow` is the place of an item that belongs right, and afterwards where that is.
-// In bounds: `i` and `j` stay within the places.
+/// Exchanges the i-th item from the left that belongs right with the i-th from the right that
+/// belongs left, within these indices. Returns where the second part begins, and true if nothing
+/// was exchanged. `follow` is the index of an item that belongs right, and is updated when that
+/// moves.
+// In bounds: `i` and `j` stay within the indices.
 fn partition(
     items: &mut [Item],
     places: Range<usize>,
@@ -214,8 +216,8 @@ fn partition(
     }
 }
 
-/// LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in the middle
-/// while the others are partitioned. Its equals come after it.
+/// Partitions as LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in
+/// the middle while the others are partitioned. Its equals come after it.
 // In bounds: there are more than `leaf` items.
 fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
     const MANY: usize = 1000;
@@ -244,9 +246,9 @@ fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
     }
 }
 
-/// From LLVM 17 on: the median of three items, or of more than 128 the median of three such, is
-/// moved to the front, and then between the parts. Its equals come after it, unless it is equal to
-/// the pivot before the range.
+/// Partitions as LLVM from 17 on: the median of three items, or of more than 128 the median of
+/// three such medians, is moved to the front, and then between the parts. Its equals come after it,
+/// unless it is equal to the pivot before the range.
 // In bounds: there are more than `leaf` items.
 fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
     const MANY: usize = 128;

@@ -1,17 +1,17 @@
 //! The order in which the built-in samplers leave candidates, equal logits included.
 //!
 //! The built-ins sort with the C++ library's `std::sort` and `std::partial_sort`, which are not
-//! stable: where equal elements end follows from each exchange that the algorithms make. The
-//! exactness contract includes it. With logits that come from half precision ties are everywhere,
-//! and which of two tied tokens is kept, or stands first, decides the text.
+//! stable: the final order of equal elements follows from every swap of the algorithms. The
+//! exactness contract includes that order. Logits that come from half precision have many ties, and
+//! which of two tied tokens is kept, or comes first, decides the text.
 //!
-//! Candidates with different logits have but one order, which a radix sort finds much sooner. So
-//! this ranks first and looks for ties; only where one stands among what is wanted, or at the cut,
-//! it replays what the host's algorithms do to the ranges that hold such a tie. A sample tells
-//! where ties are so many that everything is replayed at once. The `k <= 128` largest are found by
-//! the host's own algorithm, a heap, if ties are met or expected among them, if the array looks
-//! sorted, or if ranking has no quick way. The heap changes so rarely that one pass against its
-//! root is then as quick as any other way.
+//! Candidates with different logits have only one order, which a radix sort finds much sooner. So
+//! this ranks first and looks for ties. Only for a tie among the wanted candidates, or at the cut,
+//! it replays what the host's algorithms do to the ranges that hold the tie. If a sample shows many
+//! ties, everything is replayed at once. The `k <= 128` largest are found by the host's own
+//! algorithm, a heap, if ties are met or expected among them, if the array looks sorted, or if
+//! ranking would be slow. The heap changes so rarely that one pass against its root is then as
+//! quick as any other method.
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
 //! - `introsort` and `heap`: the algorithms of libstdc++, on items of 8 bytes;
@@ -57,11 +57,11 @@ use ties::Ties;
 pub const HEAP: usize = 128;
 /// The length below which arrays are replayed rather than ranked.
 const RANKED: usize = 256;
-/// The number of candidates beyond which they are searched for ties before they are ranked.
+/// The number of candidates above which an array is searched for ties before it is ranked.
 const MANY: usize = 8192;
 /// The number of neighbours that a sample of the array takes together.
 const GROUP: usize = 8;
-/// A part of the array as large as this is ranked as the whole is.
+/// The divisor of the length that gives the `k` from which on the whole array is ranked.
 const LARGE_PART: usize = 8;
 /// The number of logits in which the largest of a bucket are searched at once.
 const CHUNK: usize = 1024;
@@ -69,7 +69,7 @@ const CHUNK: usize = 1024;
 /// no coincidence. About its square of the others are compared with them.
 const LOOKED_AT: usize = 16;
 
-/// True if ties keep input order.
+/// Returns true if ties keep input order.
 fn is_stable() -> bool {
     HostProfile::current().sort == Sort::Stable
 }
@@ -93,9 +93,9 @@ lent_per_thread!(HostOrder);
 room!(HostOrder: order, replay, ties, indices, top; logits);
 
 impl HostOrder {
-    /// The `k` largest of `data`, or all if there are fewer, as the host's partial sort leaves
-    /// them.
-    // In bounds: `argmax` gives a place of `data`.
+    /// Returns the `k` largest of `data`, or all if there are fewer, as the host's partial sort
+    /// leaves them.
+    // In bounds: `argmax` returns an index of `data`.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         let k = k.min(data.len());
         if is_stable() && k < data.len() {
@@ -143,7 +143,7 @@ impl HostOrder {
         self.take_items(data, k)
     }
 
-    /// The candidates of the first `k` items.
+    /// Returns the candidates of the first `k` items.
     fn take_items(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         self.top.clear();
         let items = self.replay.items.iter().take(k);
@@ -151,14 +151,14 @@ impl HostOrder {
         &self.top
     }
 
-    /// Says whether ties are to be expected among the few largest candidates, as half precision
-    /// makes them. Of no consequence but for speed.
+    /// Sets whether ties are expected among the few largest candidates, as half precision makes
+    /// them. Affects only the speed.
     #[inline]
     pub fn expect_ties(&mut self, tied: bool) {
         self.tied = tied;
     }
 
-    /// True if there were ties among the few largest candidates, so that there will be again.
+    /// True if the few largest candidates of the last array had ties, so that they are expected.
     #[inline]
     pub fn found_ties(&self) -> bool {
         self.tied
@@ -169,8 +169,8 @@ impl HostOrder {
         self.sort_top(data, data.len());
     }
 
-    /// Leaves the `k` largest of `data` at its beginning, as the host's partial sort leaves them;
-    /// what is after them is in no defined state.
+    /// Moves the `k` largest of `data` to its beginning, as the host's partial sort leaves them.
+    /// The rest of `data` is then undefined.
     // In bounds: `top` gives as many of `data` as there are, or fewer.
     pub fn sort_top(&mut self, data: &mut [TokenData], k: usize) {
         let k = k.min(data.len());
@@ -187,7 +187,7 @@ impl HostOrder {
     }
 
     /// Does what [`sort_top`](Self::sort_top) does by ranking all of `data`, of which `k` are a
-    /// large part. Says whether it could.
+    /// large part. Returns false if it could not.
     // In bounds: all of `data` was ranked, and there are `k` or more.
     fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
         if is_stable() {
@@ -231,8 +231,8 @@ impl HostOrder {
         self.replay_in_place(data, data.len(), true);
     }
 
-    /// Leaves the `k` largest of `data` at its beginning by the host's sort, replayed. Their
-    /// probabilities may be lost, if `loses_p`: then plain data need not be copied first.
+    /// Moves the `k` largest of `data` to its beginning by replaying the host's sort. With
+    /// `loses_p` their probabilities may be lost, so that plain data need not be copied first.
     fn replay_in_place(&mut self, data: &mut [TokenData], k: usize, loses_p: bool) {
         self.warm_up(data.len());
         if self.replay_top(data, k).plain && loses_p {
@@ -242,9 +242,9 @@ impl HostOrder {
         data[..k].copy_from_slice(sorted);
     }
 
-    /// Writes the candidates in the order of the items: those of plain data without probabilities,
-    /// which need not be copied first.
-    // In bounds: items tell places of the logits.
+    /// Writes the candidates in the order of the items, without probabilities for plain data, which
+    /// need not be copied first.
+    // In bounds: the items are indices of the logits.
     fn write_replayed(&self, data: &mut [TokenData]) {
         for (candidate, &item) in data.iter_mut().zip(&self.replay.items) {
             *candidate = TokenData {
@@ -255,12 +255,12 @@ impl HostOrder {
         }
     }
 
-    /// Ranks all of `data` aside if it can, which takes ids that are places and no NaN; then
-    /// [`ranking`](Self::ranking) holds the order and the logits.
+    /// Ranks all of `data` without changing it, if ids are indices and no logit is NaN. Then
+    /// [`ranking`](Self::ranking) holds the order and the logits. Returns false if it could not.
     /// Not where the largest logit [`overflows`] either, since the order does not begin with it.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
         let last_id = |last: &TokenData| usize::try_from(last.id) == Ok(data.len() - 1);
-        // What an earlier sampler has cut is not worth a look.
+        // An array that an earlier sampler has cut is not worth a check.
         if data.len() < RANKED || !data.last().is_some_and(last_id) {
             return false;
         }
@@ -281,7 +281,7 @@ impl HostOrder {
         (!overflows(column.max)).then_some(column)
     }
 
-    /// Brings the ties that one of these ranks belongs to into the host's order.
+    /// Puts the ties that one of these ranks belongs to into the host's order.
     // In bounds: they are ranks; no more are equal than there are.
     pub fn settle_ranks(&mut self, ranks: &[u32]) {
         let Some(last) = ranks.iter().max().map(|&last| last as usize) else {
@@ -289,7 +289,7 @@ impl HostOrder {
         };
         let sorted = self.order.ranking().sorted();
         let least = sorted[last];
-        // What comes after its run is of no account.
+        // The ranks after its run do not matter.
         let equals = sorted[last..].iter().take_while(|&&x| x == least);
         let sorted = &sorted[..last + equals.count()];
         if is_stable() || !self.ties.find(sorted, false) {
@@ -299,7 +299,7 @@ impl HostOrder {
         self.settle_found(least);
     }
 
-    /// Brings the ties that were found in the ranking of `logits`, none of them below `least`, into
+    /// Puts the ties that were found in the ranking of `logits`, none of them below `least`, into
     /// the order of a full sort.
     fn settle_found(&mut self, least: f32) {
         let (indices, sorted) = self.order.ranking().parts_mut();
@@ -343,7 +343,7 @@ impl HostOrder {
         column
     }
 
-    /// Leaves the `k` largest in the items, by the host's sort from the start.
+    /// Puts the `k` largest into the items, by the host's sort from the start.
     fn replay_top(&mut self, data: &[TokenData], k: usize) -> Column {
         let column = kernels::column(data, &mut self.logits);
         self.replay.all(&self.logits, k, k);
@@ -356,8 +356,8 @@ impl HostOrder {
         self.order.ranking()
     }
 
-    /// The places of the `need` first of `logits` in the order in which the host leaves them when
-    /// it sorts the `k` largest, as it does for more than 128.
+    /// Returns the indices of the first `need` of `logits` in the order in which the host leaves
+    /// them when it sorts the `k` largest, as it does for more than 128.
     pub fn places(&mut self, logits: &[f32], k: usize, need: usize) -> &[u32] {
         self.replay.all(logits, k, need);
         let items = self.replay.items.iter().take(need);
@@ -366,9 +366,9 @@ impl HostOrder {
         &self.indices
     }
 
-    /// The place of one of the logits that are `logit`: the `nth` of these as the host leaves them
-    /// when it sorts all of `logits`, which are more than [`HEAP`], none of them NaN. None of them
-    /// [`overflows`].
+    /// Returns the index of the `nth` of the logits equal to `logit`, in the order in which the
+    /// host leaves them when it sorts all of `logits`. These are more than [`HEAP`]; none is NaN,
+    /// and none [`overflows`].
     pub fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         if is_stable() {
             let mut equal = (0..logits.len()).filter(|&i| logits.get(i) == Some(&logit));
@@ -378,14 +378,14 @@ impl HostOrder {
         self.replay.place_of(logits, logit, nth)
     }
 
-    /// Brings tied candidates among `ranked` into the order in which the host leaves them when it
+    /// Puts tied candidates among `ranked` into the order in which the host leaves them when it
     /// sorts the `k` largest.
     ///
-    /// `ranked` are the places of the first of `logits` in descending order of these, `sorted` the
-    /// logits there. None of the logits [`overflows`].
+    /// `ranked` are the indices of the first of `logits` in descending order, `sorted` these
+    /// logits. None of the logits [`overflows`].
     pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
-        // Whether there are ties or not, an array of this size has warmed up.
+        // Warms up for an array of this size, even if it has no ties.
         self.warm_up(logits.len());
         if is_stable() || !self.ties.find(sorted, cut) {
             return;
@@ -395,9 +395,9 @@ impl HostOrder {
         self.replay.exchange(&self.ties, logits, ranked, sorted);
     }
 
-    /// Returns the places of the first `n` of `logits` and the logits there, in the order in which
-    /// the host leaves them when it sorts the `k` largest. None of the logits is NaN, none
-    /// [`overflows`], and the last of those first is `last`.
+    /// Returns the indices of the first `n` of `logits` and these logits, in the order in which the
+    /// host leaves them when it sorts the `k` largest. None of the logits is NaN, none
+    /// [`overflows`], and the `n`-th is `last`.
     // In bounds: `n` logits are at or above the last of them.
     pub fn rank_first(
         &mut self,
@@ -430,7 +430,7 @@ impl HostOrder {
         &self.top
     }
 
-    /// Ranks the `k` largest and the one after them, if there is a quick way.
+    /// Ranks the `k` largest and the one after them, if that is quick.
     fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
         // Ranking takes long where half of the candidates are equal.
         let replays = data.len() > MANY && looks_tied::<64>(data, 16)
@@ -452,7 +452,7 @@ impl HostOrder {
         Ranked::Distinct
     }
 
-    /// Leaves in the items the `k` largest of `data`, at most 128, as one heap finds them.
+    /// Puts into the items the `k` largest of `data`, at most 128, as one heap finds them.
     // In bounds: `k` is at most the length of `data`.
     fn select_by_heap(&mut self, data: &[TokenData], k: usize) {
         let heap = &mut self.replay.items;
@@ -466,23 +466,23 @@ impl HostOrder {
     }
 }
 
-/// Leaves in `heap`, which holds as many of the first candidates, the largest of all.
+/// Replaces the items of `heap`, which are the first candidates, by the largest of all.
 fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
     heap::make_heap::<LEFT>(heap);
     heap::offer_all::<LEFT>(heap, data, heap.len());
     heap::sort_heap::<LEFT>(heap);
 }
 
-/// The least logit of the bucket of `logit`: what is below has no part in finding more than
-/// [`HEAP`] largest of which this is the last. `None` where nothing is below.
+/// Returns the least logit of the bucket of `logit`, `None` if nothing is below. Logits below it do
+/// not affect a search for more than [`HEAP`] largest of which `logit` is the last.
 pub fn least_of_bucket(logit: f32) -> Option<f32> {
     let bucket = usize::from(buckets::number(logit));
     (bucket > 0).then(|| buckets::least(bucket))
 }
 
-/// True if the first [`LOOKED_AT`] candidates descend, and the others either do not exceed them, as
-/// far as some are checked, or descend as well, as in a sorted array. A heap of the first
-/// candidates then hardly changes, while a sample would take them for typical values.
+/// Returns true if the first [`LOOKED_AT`] candidates descend, and the others either do not exceed
+/// them, by a sample, or descend as well, as in a sorted array. A heap of the first candidates then
+/// hardly changes, while a threshold from a sample would be misled by them.
 // In bounds: there are more than `LOOKED_AT`.
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {
@@ -499,7 +499,7 @@ fn leads(data: &[TokenData]) -> bool {
     first.is_sorted_by(in_order) && (are_behind() || ordered_groups(data).falling >= MOST_GROUPS)
 }
 
-/// True if the first logits have no more bits than half precision has, f16 or bf16: some of the
+/// Returns true if the first logits have no more bits than half precision, f16 or bf16. Some of the
 /// largest are then mostly equal.
 pub fn are_coarse(data: &[TokenData]) -> bool {
     const FINE: u32 = (1 << 13) - 1;
@@ -507,7 +507,7 @@ pub fn are_coarse(data: &[TokenData]) -> bool {
     first.all(|c| c.logit.to_bits() & FINE == 0)
 }
 
-/// True if two neighbours are equal.
+/// Returns true if two neighbours are equal.
 pub fn any_equal(items: &[Item]) -> bool {
     let equal = |pair: &[Item]| matches!(pair, &[a, b] if key(a) == key(b));
     items.windows(2).any(equal)
@@ -523,30 +523,30 @@ enum Ranked {
     No,
 }
 
-/// True if every probability is 0, as hosts make them.
+/// Returns true if every probability is 0, as in an array that a host has made.
 fn have_no_p(data: &[TokenData]) -> bool {
     let any_bit = |block: &[TokenData]| block.iter().fold(0, |bits, c| bits | c.p.to_bits()) != 0;
     !data.chunks(CHUNK).any(any_bit)
 }
 
-/// True if the host's sort of all of `data` is replayed at once rather than where ties are found.
+/// Returns true if the host's sort of all of `data` is replayed at once rather than at ties alone.
 pub fn is_replayed(data: &[TokenData]) -> bool {
     let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
     !is_stable() && is_sooner()
 }
 
-/// True if the host's sort of `data` is at its quickest: most are in order, or equal to others.
+/// Returns true if the host's sort of `data` is quickest: most are in order, or equal to others.
 pub fn is_easy(data: &[TokenData]) -> bool {
     looks_tied::<512>(data, 256) || looks_ordered(data)
 }
 
-/// True if `data` looks as if it had some dozens of different logits at most.
+/// Returns true if `data` looks as if it had a few dozen different logits at most.
 pub fn has_few_values(data: &[TokenData]) -> bool {
     looks_tied::<512>(data, 480)
 }
 
-/// True if the logits rise or fall over long stretches, as those of a sorted array: the host's sort
-/// is then quick, and so is what replays it.
+/// Returns true if the logits rise or fall over long stretches, as in a sorted array. The host's
+/// sort is then quick, and so is its replay.
 fn looks_ordered(data: &[TokenData]) -> bool {
     let groups = ordered_groups(data);
     groups.falling + groups.rising >= MOST_GROUPS
@@ -554,7 +554,7 @@ fn looks_ordered(data: &[TokenData]) -> bool {
 
 /// The number of groups of neighbours that are searched for an order.
 const GROUPS: usize = 64;
-/// The least number of groups in order that is not chance.
+/// The least number of groups in order that is no coincidence.
 const MOST_GROUPS: usize = GROUPS / 4 * 3;
 
 /// The number of groups of neighbours that fall, and that rise; none of a short array.
@@ -582,7 +582,7 @@ fn ordered_groups(data: &[TokenData]) -> Ordered {
     ordered
 }
 
-/// True if a sample of `SIZE` candidates has more than so many that are equal to another.
+/// Returns true if in a sample of `SIZE` candidates more than `ties` are equal to another.
 // In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
 fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
     if data.len() < 4 * SIZE {

@@ -2,10 +2,10 @@
 //! included.
 //!
 //! Introsort, as libstdc++'s is. But a partition makes three parts, of which the middle one holds
-//! what is equal to the pivot and is in order then. The pivot is the median of three items, or, of
-//! more than 41, that of three such medians. Up to 32 items are left to an insertion sort, which is
-//! stable. What limits the depth is a budget, at first the number of items, of which each level
-//! leaves three quarters: where it is used up a heap sort takes over, whose heaps are libstdc++'s.
+//! the items equal to the pivot and is then in order. The pivot is the median of three items, or,
+//! of more than 41, that of three such medians. Up to 32 items are left to an insertion sort, which
+//! is stable. A budget limits the depth: it begins as the number of items, and each level leaves
+//! three quarters of it. When it is used up a heap sort takes over, whose heaps are libstdc++'s.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -25,7 +25,7 @@ struct Part {
     budget: usize,
 }
 
-/// Sorts `items` as far as `wanted` asks for.
+/// Sorts the parts of `items` that `wanted` selects.
 pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     let part = Part {
         places: 0..items.len(),
@@ -34,7 +34,7 @@ pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     sort_part(items, wanted, part);
 }
 
-/// Sorts a part. Returns whether to go on. It calls itself once for each level at most.
+/// Sorts a part. Returns false if sorting may end. Recurses at most once for each level.
 // In bounds: parts lie within the items.
 fn sort_part(items: &mut [Item], wanted: &mut impl Wanted, mut part: Part) -> bool {
     loop {
@@ -68,7 +68,7 @@ fn sort_part(items: &mut [Item], wanted: &mut impl Wanted, mut part: Part) -> bo
     }
 }
 
-/// Sorts a range that is not split any more.
+/// Sorts a range that is not partitioned further.
 fn finish(range: &mut [Item]) {
     match range.len() {
         ..=LEAF => range.sort_by_key(|&item| key(item)),
@@ -118,7 +118,7 @@ struct Sides<'a> {
 
 // In bounds: `seen` lies within the range, and `equal` within `seen`.
 impl Sides<'_> {
-    /// Partitions the range, from the inside to both ends. Returns the places of what is equal.
+    /// Partitions the range, from the inside to both ends. Returns the range of what is equal.
     fn grow(mut self) -> Range<usize> {
         loop {
             match (self.misplaced_below(), self.misplaced_above()) {
@@ -130,8 +130,8 @@ impl Sides<'_> {
         }
     }
 
-    /// Goes up to an item that comes before the pivot. Returns whether there is one. What is equal
-    /// changes places with the first item that comes after the pivot.
+    /// Searches up for an item that comes before the pivot, and returns true if there is one. Items
+    /// equal to the pivot are swapped with the first that comes after it.
     fn misplaced_above(&mut self) -> bool {
         while let Some(&next) = self.range.get(self.seen.end) {
             match key(next).cmp(&self.pivot) {
@@ -147,8 +147,8 @@ impl Sides<'_> {
         false
     }
 
-    /// Goes down to an item that comes after the pivot. Returns whether there is one. What is equal
-    /// changes places with the last item that comes before the pivot.
+    /// Searches down for an item that comes after the pivot, and returns true if there is one.
+    /// Items equal to the pivot are swapped with the last that comes before it.
     fn misplaced_below(&mut self) -> bool {
         while let Some(next) = self.seen.start.checked_sub(1) {
             match key(self.range[next]).cmp(&self.pivot) {

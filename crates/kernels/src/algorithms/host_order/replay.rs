@@ -1,4 +1,4 @@
-//! The host's partial sort, replayed on what is needed of it.
+//! The host's partial sort, replayed as far as its result is needed.
 
 use std::ops::Range;
 
@@ -12,11 +12,12 @@ use crate::host_profile::HostProfile;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
-/// A bucket that has no more than this part of an array is dealt: reading the array again, to look
-/// for its largest, takes longer.
+/// The divisor of an array's length up to which a bucket is dealt. Reading the array again, to
+/// search for the largest of the bucket, takes longer.
 const FEW_OF: usize = 8;
 
-/// A larger part of a bucket than this is not looked for: it is dealt whole.
+/// The divisor of a bucket's length above which its largest are not searched for: it is dealt
+/// whole.
 const LARGEST_OF: usize = 4;
 
 /// The host's partial sort, replayed.
@@ -24,7 +25,7 @@ const LARGEST_OF: usize = 4;
 pub(super) struct Replay {
     buckets: Buckets,
     pub(super) items: Vec<Item>,
-    /// The logits of the buckets that are needed, and their places.
+    /// The logits of the needed buckets, and their indices.
     picked: Vec<f32>,
     indices: Vec<u32>,
 }
@@ -32,7 +33,7 @@ pub(super) struct Replay {
 room!(Replay: buckets, picked, indices; items);
 
 impl Replay {
-    /// Leaves the first `need` of the `k` largest of `logits` in the items, in the host's order.
+    /// Puts the first `need` of the `k` largest of `logits` into the items, in the host's order.
     pub(super) fn all(&mut self, logits: &[f32], k: usize, need: usize) {
         let (k, need) = (k.min(logits.len()), need.min(logits.len()));
         if k <= HEAP {
@@ -89,9 +90,9 @@ impl Replay {
         heap::sort_heap::<LEFT>(&mut self.items[start..]);
     }
 
-    /// Leaves the `k` largest of candidates in the items, in the host's order, where the k-th
-    /// largest has the logit `least`.
-    // In bounds: `at_least` leaves places of `data`.
+    /// Puts the `k` largest candidates into the items, in the host's order. The k-th largest has
+    /// the logit `least`.
+    // In bounds: `at_least` returns indices of `data`.
     pub(super) fn of_candidates(&mut self, data: &[TokenData], k: usize, least: f32) {
         let last = usize::from(buckets::number(least));
         self.indices.clear();
@@ -109,8 +110,8 @@ impl Replay {
         self.sort_picked(last, k, None);
     }
 
-    /// Leaves those of the first of the `k` largest of `logits` in the items that are tied. `least`
-    /// is the last of those first.
+    /// Puts the tied ones of the first of the `k` largest of `logits` into the items. `least` is
+    /// the last of these first ones.
     pub(super) fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
         if k <= HEAP {
             return self.by_heap(logits, k);
@@ -128,7 +129,7 @@ impl Replay {
         self.sort_picked(last, k, Some(ties));
     }
 
-    /// Deals what is picked, and sorts it.
+    /// Deals the picked logits, and sorts them.
     // In bounds: an index for each logit that is picked.
     fn sort_picked(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         self.buckets.count(&self.picked);
@@ -139,7 +140,7 @@ impl Replay {
     }
 
     /// Implements `HostOrder::place_of`. Sorts only the bucket of `logit`, and, unless that is the
-    /// last one, only the part of it that contains the wanted place.
+    /// last one, only the part of it that contains the wanted index.
     pub(super) fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         let bucket = buckets::number(logit);
         self.indices.clear();
@@ -175,8 +176,8 @@ impl Replay {
         heap::partial_sort(&mut self.items, k);
     }
 
-    /// Sorts the buckets from `last` up, which hold what is needed of the `k` largest, as far as
-    /// `ties` ask for it, or all. The bucket in which the k-th falls is partially sorted.
+    /// Sorts the buckets from `last` up, which hold the needed ones of the `k` largest: the parts
+    /// with `ties`, or all. The bucket in which the k-th falls is partially sorted.
     // In bounds: the items are those of the buckets from `last` up.
     fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         let mut start = 0;
@@ -184,8 +185,7 @@ impl Replay {
             let end = start + self.buckets.len(bucket);
             let items = &mut self.items[start..end];
             if end >= k {
-                // Also where its last may be tied with one that is not looked at: that one has to
-                // be known.
+                // Also if its last may be tied with one that was not read: that one must be known.
                 if end > k || ties.is_none_or(|ties| ties.any_from(start..end)) {
                     heap::partial_sort(items, k - start);
                 }
@@ -199,9 +199,9 @@ impl Replay {
         }
     }
 
-    /// Puts the places of tied items where they belong among those that are `ranked`, and the
-    /// logits there: zeros of both signs are equal.
-    // In bounds: runs lie within what was ranked, of which there are no fewer items.
+    /// Writes the indices of tied items in order into `ranked`, and their logits: zeros of both
+    /// signs are equal.
+    // In bounds: runs lie within the ranks, of which there are no fewer than items.
     pub(super) fn exchange(
         &self,
         ties: &Ties,
@@ -223,7 +223,7 @@ impl Replay {
     }
 }
 
-/// The item at one place, as the part of the order that is wanted.
+/// The item at one index, as the wanted part of the order.
 struct OnePlace(usize);
 
 impl Wanted for OnePlace {

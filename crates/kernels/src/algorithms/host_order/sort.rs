@@ -5,7 +5,7 @@ pub use super::wanted::{All, Wanted};
 use super::{introsort, libcxx, msvc};
 use crate::host_profile::{HostProfile, Sort};
 
-/// Sorts `items` as far as `wanted` asks for.
+/// Sorts the parts of `items` that `wanted` selects.
 pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     match HostProfile::current().sort {
         Sort::Libstdcxx | Sort::Stable => introsort::sort(items, wanted),
@@ -15,7 +15,7 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     }
 }
 
-/// Sorts `items` as [`sort`] does, where what the host sorts are numbers that stand for them.
+/// Sorts `items` as [`sort`] does, for a host that sorts numbers rather than structs.
 pub fn sort_numbers(items: &mut [Item], wanted: &mut impl Wanted) {
     match HostProfile::current().sort {
         Sort::Libcxx22 => libcxx::sort(items, wanted, libcxx::LLVM_22_NUMBERS),

@@ -1,4 +1,4 @@
-//! The ties in an order, and with them the places where the host's sort has to be replayed.
+//! The ties in an order, which are where the host's sort has to be replayed.
 
 use std::ops::Range;
 
@@ -26,8 +26,8 @@ impl Room for Ties {
 }
 
 impl Ties {
-    /// Notes the ties in descending logits. `cut`: the last may be tied with one that is not there.
-    /// Returns whether there are any.
+    /// Notes the ties in descending logits, and returns true if there are any. With `cut`, the last
+    /// may be tied with one that is not among them.
     pub(super) fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
         self.len = sorted.len();
         self.words.clear();
@@ -45,7 +45,7 @@ impl Ties {
         any != 0
     }
 
-    /// Forgets the ties that none of `ranks` belongs to.
+    /// Removes the ties to which none of `ranks` belongs.
     pub(super) fn keep_runs_of(&mut self, ranks: &[u32]) {
         self.named.clear();
         self.named.resize(self.words.len(), 0);
@@ -57,7 +57,7 @@ impl Ties {
         let mut start = 0;
         while let Some(run) = self.next_run(start) {
             start = run.end;
-            // Only as far as the run goes.
+            // Only up to the end of the run.
             let named = self.named.get(..run.end.div_ceil(BITS)).unwrap_or_default();
             if next_set(named, run.start).is_none_or(|rank| rank >= run.end) {
                 clear(&mut self.words, run);
@@ -65,8 +65,8 @@ impl Ties {
         }
     }
 
-    /// The next ranks from `start` on that have equal logits: two or more, or the last one, if it
-    /// may be tied with one that is not there.
+    /// Returns the next ranks from `start` on that have equal logits: two or more, or the last
+    /// alone if it may be tied with one that is not among them.
     pub(super) fn next_run(&self, start: usize) -> Option<Range<usize>> {
         let first = next_set(&self.words, start)?;
         Some(first..self.len.min(next_clear(&self.words, first) + 1))
@@ -83,12 +83,12 @@ impl Ties {
         }
     }
 
-    /// True if one of these ranks is tied with the next, which may be none of them.
+    /// Returns true if one of these ranks is tied with the next, which may be outside the range.
     pub(super) fn any_from(&self, ranks: Range<usize>) -> bool {
         next_set(&self.words, ranks.start).is_some_and(|tied| tied < ranks.end)
     }
 
-    /// True if two of these ranks are tied.
+    /// Returns true if two of these ranks are tied.
     pub(super) fn any_in(&self, ranks: Range<usize>) -> bool {
         let last = ranks.end.saturating_sub(1);
         let words = self.words.get(..last.div_ceil(BITS)).unwrap_or(&self.words);
@@ -96,7 +96,7 @@ impl Ties {
     }
 }
 
-/// The first bit from `start` on that is set.
+/// Returns the first bit from `start` on that is set.
 fn next_set(words: &[u64], start: usize) -> Option<usize> {
     let (first, later) = words.get(start / BITS..)?.split_first()?;
     let first = first & u64::MAX << (start % BITS);
@@ -105,7 +105,7 @@ fn next_set(words: &[u64], start: usize) -> Option<usize> {
     Some((start / BITS + number) * BITS + word.trailing_zeros() as usize)
 }
 
-/// The first bit from `start` on that is not set.
+/// Returns the first bit from `start` on that is not set.
 fn next_clear(words: &[u64], start: usize) -> usize {
     let mut mask = u64::MAX << (start % BITS);
     let words = words.iter().enumerate().skip(start / BITS);
@@ -132,11 +132,11 @@ fn clear(words: &mut [u64], bits: Range<usize>) {
     }
 }
 
-/// A bit for each of at most 64 logits: whether it is equal to its place in `next`.
+/// Returns a bit for each of at most 64 logits, set if it is equal to its element of `next`.
 fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     let equal = |(&a, &b): (&f32, &f32)| comparable(a) == comparable(b);
     let pairs = || block.iter().zip(next);
-    // Mostly there is none, which takes no bits to see.
+    // Mostly there is none, which is found without making the bits.
     if pairs().map(|pair| u32::from(equal(pair))).sum::<u32>() == 0 {
         return 0;
     }
@@ -144,7 +144,7 @@ fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     bits.fold(0, |bits, (i, pair)| bits | u64::from(equal(pair)) << i)
 }
 
-/// The places of a range that are tied, as a part of the order in which the whole will be.
+/// The tied items of a range, as the wanted part of the order.
 pub(super) struct Tied<'a> {
     pub ties: &'a Ties,
     /// The rank of the range's first item.
@@ -173,7 +173,7 @@ impl Wanted for Tied<'_> {
     }
 }
 
-/// Exchanges the item at `place` for the one whose key is `before` all others.
+/// Swaps the item at `place` with the one whose key is `before` all others.
 fn bring(items: &mut [Item], place: usize, before: impl Fn(u32, u32) -> bool) {
     let mut best = place;
     for (i, &item) in items.iter().enumerate() {

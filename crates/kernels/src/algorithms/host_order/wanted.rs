@@ -6,15 +6,16 @@ use super::item::Item;
 
 /// The part of the order that a caller wants.
 pub trait Wanted {
-    /// True if the order within these places is wanted; otherwise they are left as they are.
+    /// Returns true if the order within these indices is wanted. Otherwise the items stay as they
+    /// are.
     fn wants(&mut self, items: &mut [Item], places: Range<usize>) -> bool;
 
-    /// Items that are in order now, and their places. Called from the first place on, in order.
-    /// Returns whether to go on.
+    /// Receives items that are now in order, and their indices. Called in ascending order of these.
+    /// Returns false to end the sort.
     fn take(&mut self, items: &[Item], places: Range<usize>) -> bool;
 }
 
-/// Wants all of the order.
+/// The whole order is wanted.
 pub struct All;
 
 impl Wanted for All {
