@@ -204,10 +204,10 @@ impl Groups {
             group
         };
         let mut sum = (0, 0);
-        let mut ascii = [group_of_sum(sum, 0); N_ASCII as usize];
+        let mut ascii = [0; N_ASCII as usize];
         let mut group = 0;
         for ((code_point, change), place) in (0..).zip(within_ascii).zip(&mut ascii) {
-            if change != (0, 0) {
+            if change != (0, 0) || code_point == 0 {
                 sum = added(sum, change);
                 group = group_of_sum(sum, code_point);
             }
@@ -286,4 +286,51 @@ fn cover(class: &Class) -> CharSet {
     let beyond = |&(first, last): &(u32, u32)| first >= 0x80 || last >= 0x80;
     let may_be_beyond = class.any || class.negated || class.ranges.iter().any(beyond);
     ascii | CharSet::from(may_be_beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Class, Groups};
+
+    /// Also where a class begins at NUL, ends before it begins, or crosses the end of ASCII.
+    #[test]
+    fn a_class_has_all_of_a_group_or_none() {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        let mut below = |n: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as u32 % n
+        };
+        for round in 0..500 {
+            let most = [0x20, 0x80, 0x180, 0x11_0000][round % 4];
+            let classes: Vec<_> = (0..1 + below(6))
+                .map(|_| {
+                    let mut ranges = Vec::new();
+                    for _ in 0..below(5) {
+                        let first = below(most) * below(4).min(1);
+                        ranges.push((first, (first + below(20)).saturating_sub(2)));
+                    }
+                    Class::of(below(3) == 0, ranges)
+                })
+                .collect();
+            let groups = Groups::new(&classes);
+            for code_point in (0..0x1A0).chain((0..100).map(|n| n * 11_111)) {
+                let ascii = groups.ascii.get(code_point as usize).copied();
+                let group = ascii.unwrap_or_else(|| groups.beyond_ascii(code_point));
+                let one = groups.one_of[group as usize];
+                for class in &classes {
+                    assert_eq!(
+                        class.has(code_point),
+                        class.has(one),
+                        "{code_point:#x}, {one:#x}: {class:?}"
+                    );
+                }
+                let in_set = groups.sets.iter().find(|&&(known, _)| known == group);
+                if (1..0x80).contains(&code_point) {
+                    assert!(in_set.is_some_and(|(_, set)| set >> code_point & 1 != 0));
+                }
+            }
+        }
+    }
 }
