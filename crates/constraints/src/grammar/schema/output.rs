@@ -318,7 +318,11 @@ impl Output {
 
     /// The element of these characters behind a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
-        let mut elements = Vec::with_capacity(12);
+        let unit = self.one('u')?;
+        let zero = self.one('0')?;
+        let low = self.low(spans)?;
+        let mut elements = std::mem::take(&mut self.elements);
+        elements.clear();
         let mut letters = 0;
         for (i, &(_, code_point)) in LETTERS.iter().enumerate() {
             letters |= u8::from(is_in(spans, code_point)) << i;
@@ -326,13 +330,10 @@ impl Output {
         if letters != 0 {
             elements.push(self.letter(letters)?);
         }
-        let unit = self.one('u')?;
-        let low = self.low(spans)?;
-        if !low.is_empty() {
-            let zero = self.one('0')?;
+        if low[0].is_some() {
             begin_alternative(&mut elements);
             elements.extend([unit, zero, zero]);
-            elements.extend(low);
+            elements.extend(low.into_iter().flatten());
         }
         if spans.last().is_some_and(|last| last.1 >= HIGH) {
             let high = self.high(common(spans, &[(HIGH, 0x10_FFFF)]))?;
@@ -344,12 +345,13 @@ impl Output {
         }
         let rule = self.reserve();
         self.define_as(rule, &elements)?;
+        self.elements = elements;
         Ok(Element::Rule(rule))
     }
 
-    /// The last two hexadecimal digits of those of the characters that are below [`HIGH`]; empty
-    /// where there is none.
-    fn low(&mut self, spans: &[Span]) -> Answer<Sequence> {
+    /// The last two hexadecimal digits of those of the characters that are below [`HIGH`], as at
+    /// most two elements; none where there is no such character.
+    fn low(&mut self, spans: &[Span]) -> Answer<[Option<Element>; 2]> {
         // The last digits, as bits, by the one before.
         let mut last = [0_u16; 16];
         for &(from, to) in spans.iter().take_while(|span| span.0 < HIGH) {
@@ -360,7 +362,8 @@ impl Output {
             }
         }
         // And those before, by the last ones.
-        let mut elements = Vec::with_capacity(6);
+        let mut elements = std::mem::take(&mut self.elements);
+        elements.clear();
         for at in 0..last.len() {
             let last_digits = std::mem::take(&mut last[at]);
             if last_digits == 0 {
@@ -376,12 +379,14 @@ impl Output {
             begin_alternative(&mut elements);
             elements.extend([self.digit(first)?, self.digit(last_digits)?]);
         }
-        if elements.len() <= 2 {
-            return Ok(elements);
+        let mut low = [elements.first().copied(), elements.get(1).copied()];
+        if elements.len() > 2 {
+            let rule = self.reserve();
+            self.define_as(rule, &elements)?;
+            low = [Some(Element::Rule(rule)), None];
         }
-        let rule = self.reserve();
-        self.define_as(rule, &elements)?;
-        Ok(vec![Element::Rule(rule)])
+        self.elements = elements;
+        Ok(low)
     }
 
     /// The element behind `\u` of characters that are all from [`HIGH`] on.
