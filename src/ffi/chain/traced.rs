@@ -10,7 +10,6 @@ use std::fmt::Display;
 use std::ptr::null_mut;
 
 use super::host::Functions;
-use super::workspace::Workspace;
 use super::{Member, members_of, prepare, run_members, selected_of_array};
 use crate::ffi::failure::part;
 use crate::ffi::given::{Argument, argument};
@@ -248,9 +247,8 @@ pub(super) unsafe fn apply(
     }
     // SAFETY: as above.
     let mut workspace = unsafe { members_of(&CALL, &host, chain) }.ok()?;
-    let Workspace {
-        buffers, members, ..
-    } = &mut *workspace;
+    let lent = &mut *workspace;
+    let (buffers, members) = (&mut lent.buffers, &lent.members);
     if members.is_empty() || members.iter().any(|member| member.own.is_none()) {
         return None;
     }
