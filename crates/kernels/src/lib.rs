@@ -1,5 +1,5 @@
-//! Passes over logits and candidates, vectorised, with the results of llama.cpp's samplers bit for
-//! bit: what llama-sieve computes with, without its samplers.
+//! Vectorised passes over logits and candidates with the results of llama.cpp's samplers, bit for
+//! bit: the arithmetic of llama-sieve, without its samplers.
 //!
 //! ```
 //! use llama_sieve_kernels::kernels::{argmax, scan::count_at_least};
@@ -16,8 +16,8 @@
 //! - [`kernels`]: one pass each, no state;
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
 //! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
-//!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: what a library in
-//!   somebody else's process asks of the system; `windows`: of Windows alone.
+//!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: services of the system
+//!   for a library in another program's process; `windows`: those of Windows alone.
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.

@@ -4,10 +4,10 @@
 //! throw. What grows with a caller's numbers (a window, biases, a vocabulary, the payload of a
 //! trie) is therefore reserved fallibly. What does not grow (the sampler's own box, the host's
 //! shell, texts of errors, the standard library's and serde's small pieces) cannot fail in a way
-//! that could be answered, so it is not allowed to begin: a call that makes or sets something first
-//! sees whether there is [`HEAD_ROOM`], and whatever it reserves leaves as much. A failure gives
-//! the documented answer with nothing changed: at the beginning without a single allocation, later
-//! by unwinding to the guard.
+//! that could be reported. So a call that makes or sets something first checks that there is
+//! [`HEAD_ROOM`], and whatever it reserves leaves as much. After a failure the call returns what it
+//! documents, with nothing changed: at the beginning without a single allocation, later by
+//! unwinding to the guard.
 //!
 //! Another thread may take the room in between. Costs taking and giving back 16 KiB for each call
 //! that makes or sets something, and for each 4 KiB that it reserves.
@@ -32,7 +32,7 @@ pub const HEAD_ROOM: usize = 16 * 1024;
 const UNSEEN: usize = 4096;
 
 thread_local! {
-    /// Bytes that this thread has claimed since it last looked whether there is room.
+    /// The bytes that this thread has claimed since it last checked that there is room.
     static CLAIMED: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -46,7 +46,7 @@ pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     Ok(())
 }
 
-/// Checks, before `bytes` are reserved, that there is room, unless they are few.
+/// Checks that there is room for `bytes` before they are reserved, unless they are few.
 pub fn claim(bytes: usize) -> Result<(), TryReserveError> {
     let claimed = CLAIMED.get().saturating_add(bytes);
     if claimed >= UNSEEN {
@@ -85,14 +85,14 @@ pub fn reserve_exact<T>(to: &mut Vec<T>, n: usize) -> Result<(), TryReserveError
     to.try_reserve_exact(n)
 }
 
-/// Empty, with room for exactly `n` elements.
+/// Returns an empty buffer with room for exactly `n` elements.
 pub fn with_room<T>(n: usize) -> Result<Vec<T>, TryReserveError> {
     let mut elements = Vec::new();
     reserve_exact(&mut elements, n)?;
     Ok(elements)
 }
 
-/// Empty, with room for `n` elements.
+/// Returns an empty buffer with room for `n` elements.
 pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveError> {
     let mut set = HashSet::default();
     claim(table_bytes::<T>(n))?;
@@ -110,14 +110,14 @@ pub fn grow_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     }
 }
 
-/// A copy of `elements`.
+/// Returns a copy of `elements`.
 pub fn copied<T: Copy>(elements: &[T]) -> Vec<T> {
     let mut copy = with_room(elements.len()).unwrap_or_else(exhausted);
     copy.extend_from_slice(elements);
     copy
 }
 
-/// A copy of `text`, without room after it.
+/// Returns a copy of `text` without spare capacity.
 pub fn text(text: &str) -> String {
     let mut copy = String::new();
     claim(text.len()).unwrap_or_else(exhausted);

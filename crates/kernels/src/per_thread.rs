@@ -1,11 +1,11 @@
 //! Values that each thread keeps for itself from one call to the next, freed when the thread ends.
 //!
 //! A value of `thread_local!` that has to be dropped is registered with the C library when a thread
-//! first uses it, and for that glibc takes the dynamic linker's lock: a call of ours would wait
-//! while another thread is inside `dlopen`, for ever if a library's constructor waits for that
-//! call. So the variable of `thread_local!` is a bare pointer, and what it points to hangs on a key
-//! of POSIX threads, which takes no lock. Windows has no such lock; there it hangs on a variable
-//! that is dropped.
+//! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
+//! then wait while another thread is inside `dlopen`, for ever if a library's constructor waits for
+//! that call. So the variable of `thread_local!` is a bare pointer, and a key of POSIX threads,
+//! which takes no lock, frees its target. Windows has no such lock; there a variable with a
+//! destructor frees it.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
@@ -23,8 +23,7 @@ use posix as list;
 #[cfg(windows)]
 use windows as list;
 
-/// The place of a value in a `static` of `thread_local!`; the value is made when it is first asked
-/// for.
+/// A slot for a value in a `static` of `thread_local!`. The value is made at its first use.
 #[derive(Debug)]
 pub struct PerThread<T: 'static>(Cell<*mut Kept<T>>);
 
@@ -40,21 +39,21 @@ struct Header {
 #[repr(C)]
 struct Kept<T: 'static> {
     header: Header,
-    /// The place in which the thread looks for it. By name: some systems free the variables of a
-    /// thread in any order, and make one again that is asked for later.
+    /// The slot of the thread that points to it. By name: some systems free the variables of a
+    /// thread in any order, and make one again that is used later.
     place: &'static LocalKey<PerThread<T>>,
     value: T,
 }
 
 impl<T: Default + 'static> PerThread<T> {
-    /// A place for no value yet.
+    /// Returns an empty slot.
     #[allow(clippy::new_without_default)] // To be used in a `const` block.
     pub const fn new() -> Self {
         Self(Cell::new(null_mut()))
     }
 
-    /// Returns the result of `look` on the calling thread's value; `None` where there is no memory
-    /// for one.
+    /// Returns the result of `look` on the calling thread's value; `None` if there is no memory for
+    /// one.
     #[inline]
     pub fn with<R>(place: &'static LocalKey<Self>, look: impl FnOnce(&T) -> R) -> Option<R> {
         // The place needs no drop, and so never ends before its thread.
@@ -87,18 +86,18 @@ impl<T: Default + 'static> PerThread<T> {
 
 /// A value that a call takes from its thread, and gives back for the next one.
 pub trait Lent: Default + 'static {
-    /// Returns the place in which the thread keeps it.
+    /// Returns the slot in which the thread keeps it.
     fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
 
-    /// Returns the value that the thread keeps; another one where it keeps none, or a call inside a
-    /// call has it.
+    /// Returns the value that the thread keeps; a new one if it keeps none, or an outer call has
+    /// it.
     #[inline]
     fn lend() -> Box<Self> {
         let kept = PerThread::with(Self::place(), Cell::take).flatten();
         kept.unwrap_or_default()
     }
 
-    /// Keeps it for the thread's next call; drops it where it cannot be kept.
+    /// Keeps the value for the thread's next call, or drops it if it cannot be kept.
     #[inline]
     fn give_back(self: Box<Self>) {
         let _ = PerThread::with(Self::place(), |place| place.set(Some(self)));
@@ -128,7 +127,7 @@ macro_rules! lent_per_thread {
 pub use lent_per_thread;
 
 /// # Safety
-/// `header` is that of a `Kept<T>` of the calling thread, which nobody uses any more.
+/// `header` is that of a `Kept<T>` of the calling thread, which is not used any more.
 unsafe fn end<T: 'static>(header: *mut Header) {
     // SAFETY: the caller guarantees it; it was allocated as a box is. Whoever asks for a value
     // while this one is dropped gets another one.

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A hash map whose keys a stranger may choose.
+/// A hash map with untrusted keys.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessState>;
-/// A hash set whose members a stranger may choose.
+/// A hash set with untrusted members.
 pub type HashSet<T> = std::collections::HashSet<T, ProcessState>;
 
 /// Makes hashers of the standard library's SipHash that have read the process's key. std's
@@ -38,8 +38,8 @@ impl BuildHasher for ProcessState {
     }
 }
 
-/// Bytes that the kernel has drawn for the process and laid beside its arguments. `None` where
-/// somebody has wiped them since, as the runtime of Go does.
+/// Returns the random bytes that the kernel puts beside the arguments of a process. `None` if they
+/// have been wiped since, as by the runtime of Go.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn bytes_of_process() -> Option<[u8; 16]> {
     // SAFETY: only reads what the kernel told the process.
@@ -56,7 +56,7 @@ fn bytes_of_process() -> Option<[u8; 16]> {
     None
 }
 
-/// Bytes that the operating system draws.
+/// Returns random bytes of the operating system.
 fn bytes_of_system() -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
@@ -68,8 +68,8 @@ fn now() -> u128 {
     now.map_or(0, |since| since.as_nanos())
 }
 
-/// Returns a number that cannot be foreseen, another one at each call and in each process, forked
-/// ones included. No key for cryptography.
+/// Returns an unpredictable number, another one at each call and in each process, forked ones
+/// included. It is no key for cryptography.
 pub fn random_number() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let mut hasher = ProcessState::default().build_hasher();
@@ -83,8 +83,8 @@ pub fn random_number() -> u64 {
 // An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
-/// A number other than 0, another one in each process: the key of hashes over values that a
-/// stranger may choose, so that their collisions cannot be foreseen.
+/// Returns a number other than 0, another one in each process: the key of hashes over untrusted
+/// values, so that collisions cannot be predicted.
 #[inline]
 pub fn process_key() -> u64 {
     match KEY.load(Ordering::Relaxed) {
@@ -101,8 +101,8 @@ fn choose_key() -> u64 {
     first.err().unwrap_or(chosen)
 }
 
-/// Returns a hash of random bytes, from which these cannot be had back: the C library guards stacks
-/// with the process's. Without any, that of the time.
+/// Returns a one-way hash of random bytes, since the C library guards stacks with the process's
+/// bytes. Without any, that of the time.
 fn key_of(bytes: Option<[u8; 16]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes.unwrap_or_else(|| now().to_ne_bytes()));

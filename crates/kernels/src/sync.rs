@@ -1,8 +1,8 @@
 //! Locks that a forked child can take, whatever the parent's other threads were doing.
 //!
-//! A fork copies the thread that calls it alone. A lock that another thread held at that moment
+//! A fork copies only the thread that calls it. A lock that another thread held at that moment
 //! stays held in the child, for ever. So a thread counts itself while it holds a lock of this
-//! module, or waits for one, and a fork waits until no other thread does:
+//! module, or waits for one, and a fork waits until no other thread is counted:
 //!
 //! ```text
 //! lock:      count this thread; if a fork has begun, take that back, wait, and begin again; lock
@@ -12,13 +12,13 @@
 //!            say that it is over; in the child, no thread is counted but the caller
 //! ```
 //!
-//! A thread that is counted goes on while a fork waits: it may take further locks, so that those
-//! who wait for it come to their end, too. For this to hold, no thread may wait for another one
-//! that is not counted while it is counted itself: it must not join a thread, or hand work to
-//! others and wait for it, while it holds a lock of this module.
+//! A counted thread goes on while a fork waits: it may take further locks, so that threads waiting
+//! for it finish, too. For this to hold, a counted thread must not wait for one that is not
+//! counted: it must not join a thread, or hand work to others and wait for it, while it holds a
+//! lock of this module.
 //!
-//! The C library calls what belongs to a fork (`pthread_atfork` of POSIX). A child made without it,
-//! by the system call `clone` itself, has what its parent had.
+//! The C library calls the handlers of a fork (`pthread_atfork` of POSIX). A child made without it,
+//! by the system call `clone` itself, has the locks of its parent.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -81,7 +81,7 @@ impl<'a, T> MutexGuard<'a, T> {
     }
 }
 
-/// A lock that many may hold who only read.
+/// A lock that one writer or several readers may hold.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(parking_lot::RwLock<T>);
 
@@ -112,7 +112,7 @@ impl<T> RwLock<T> {
     }
 }
 
-/// A value that is made once, by whoever asks first.
+/// A value that is made once, by the first thread that uses it.
 // Not the standard library's, whose synchronisation a thread sanitizer does not see.
 #[derive(Debug)]
 pub struct OnceLock<T>(OnceCell<T>);
@@ -135,7 +135,7 @@ impl<T> OnceLock<T> {
         self.0.get()
     }
 
-    /// Returns the value, which `make` makes if nobody has made it.
+    /// Returns the value, made by `make` if there is none yet.
     #[inline]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         self.0.get().unwrap_or_else(|| {
@@ -144,7 +144,7 @@ impl<T> OnceLock<T> {
         })
     }
 
-    /// Keeps a value; gives it back if there is one.
+    /// Keeps a value, or returns it as an error if there is one.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _section = Section::enter();
         self.0.set(value)
@@ -175,8 +175,8 @@ impl<G: DerefMut> DerefMut for Held<G> {
     }
 }
 
-/// While one lives, no other thread of the process forks: for locks of other libraries, which its
-/// thread may hold. It may be entered again inside.
+/// A section in which no other thread of the process forks, for locks of other libraries that its
+/// thread may hold. Sections may be nested.
 #[derive(Debug)]
 pub struct Section(PhantomData<*const ()>);
 
@@ -207,7 +207,7 @@ impl Drop for Section {
 thread_local! {
     /// The number of sections that the thread is in, one inside the other.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// The place of the thread's counter.
+    /// The index of the thread's counter.
     static COUNTER: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
@@ -250,8 +250,8 @@ fn count() {
     }
 }
 
-/// Has the C library call what belongs to a fork, once. Two threads that come at once register it
-/// twice, as does a child of a parent that was about to: so what is called counts.
+/// Registers the handlers of a fork with the C library, once. Two threads at once may register them
+/// twice, as may a child of a parent that was about to: so the handlers count their calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);

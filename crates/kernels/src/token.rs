@@ -21,7 +21,7 @@ pub fn array_of(logits: &[f32]) -> Vec<TokenData> {
     logits.iter().zip(0..).map(candidate).collect()
 }
 
-/// The logit that takes part in comparisons: NaN counts as minus infinity.
+/// Returns the logit for comparisons, minus infinity for NaN.
 ///
 /// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a
 /// search.

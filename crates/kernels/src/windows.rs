@@ -1,5 +1,5 @@
-//! The modules of the process, which is what Windows calls the program and the libraries that it
-//! has loaded, and its memory: the only place that declares functions of Windows for them.
+//! The modules of the process, as Windows calls the program and its loaded libraries, and its
+//! memory. Only this file declares functions of Windows for them.
 
 use std::ffi::{CStr, OsString, c_void};
 use std::io;
@@ -167,14 +167,14 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
     Ok(Some(written))
 }
 
-/// Returns the module's own function of that name; `None` also for what is no handle.
+/// Returns the module's own function of that name; `None` also for an invalid handle.
 pub fn symbol(module: Module, name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a C string; a handle that is none is an error.
     NonNull::new(unsafe { GetProcAddress(module.as_ptr(), name.as_ptr().cast()) })
 }
 
-/// Returns the program, which comes first, and the libraries in load order. Empty where Windows
-/// does not tell.
+/// Returns the program, which comes first, and the libraries in load order. Empty if Windows
+/// reports an error.
 pub fn modules() -> Vec<Module> {
     let mut all = vec![null_mut(); 256];
     loop {

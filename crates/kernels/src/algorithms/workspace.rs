@@ -30,8 +30,8 @@ pub struct Workspace {
 lent_per_thread!(Workspace);
 
 impl Room for Workspace {
-    /// As zeros that the system gives: to write them would take all of the memory, however little
-    /// of it is used.
+    /// Zeros that the system provides: writing them would take all of the memory, however little of
+    /// it is used.
     fn warm_up(&mut self, n: usize) {
         if self.values.len() < n {
             self.values = Vec::new();
@@ -45,15 +45,15 @@ impl Room for Workspace {
 }
 
 impl Workspace {
-    /// Makes room for `n` values. Grows, never shrinks, and leaves what is there where there is
-    /// room: zeroing would be a pass of its own.
+    /// Makes room for `n` values. Grows, never shrinks, and keeps the old values if there is room:
+    /// zeroing would be an extra pass.
     #[inline]
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
         self.warm_up(n);
     }
 
-    /// Bytes held.
+    /// Returns the number of bytes held.
     pub fn bytes(&self) -> usize {
         self.values.capacity() * size_of::<f32>() + self.sums.capacity() * size_of::<f64>()
     }
@@ -70,7 +70,7 @@ impl Workspace {
         &mut self.values[..self.len]
     }
 
-    /// Takes the logits, NaN as minus infinity; gives the largest.
+    /// Copies the logits, NaN as minus infinity, and returns the largest.
     ///
     /// Reads 12 bytes per candidate and writes 4.
     pub fn take_logits(&mut self, data: &[TokenData]) -> f32 {
@@ -78,8 +78,8 @@ impl Workspace {
         copy_logits(data, &mut self.values[..data.len()])
     }
 
-    /// `exp(logit - max)` of every candidate; gives their sum, a `float`, as if added in order.
-    /// `sorted`: the first logit counts as the largest.
+    /// Computes `exp(logit - max)` of every candidate, and returns their sum, a `float`, as if
+    /// added in order. With `sorted` the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
     pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
@@ -87,8 +87,8 @@ impl Workspace {
         self.exponentiate_values(largest, claimed_max(data, sorted, largest))
     }
 
-    /// `exp(logit - max)` of descending logits, of which the first is the largest; gives their sum,
-    /// a `float`, as if added in order.
+    /// Computes `exp(logit - max)` of descending logits, of which the first is the largest, and
+    /// returns their sum, a `float`, as if added in order.
     ///
     /// Reads 4 bytes per element and writes 4.
     pub fn exponentiate_sorted(&mut self, logits: &[f32]) -> f32 {
@@ -156,7 +156,7 @@ impl Workspace {
         entropy
     }
 
-    /// The exponentials of the next few descending logits; gives `sum` plus them.
+    /// Computes the exponentials of the next few descending logits, and returns `sum` plus them.
     // In bounds: `done < logits.len()`, and as many values are reserved.
     fn exponentiate_next(&mut self, sum: f32, logits: &[f32], done: &mut usize) -> f32 {
         let end = logits.len().min(*done + CHUNK);
@@ -183,8 +183,8 @@ impl Workspace {
         sum
     }
 
-    /// Replaces the values, of which `largest` is the largest, by `exp(value - max)`; gives their
-    /// sum, a `float`, as if added in order.
+    /// Replaces the values, of which `largest` is the largest, by `exp(value - max)`, and returns
+    /// their sum, a `float`, as if added in order.
     pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
         exp_sum_by(
             isa_for(largest, max),
@@ -203,8 +203,8 @@ impl Workspace {
         exp_sum_double_by(isa_for(largest, max), values, max, &mut self.sums)
     }
 
-    /// Computes `exp(logit - max)` of a column of logits, of which `max` is the largest; gives
-    /// their sum in `double`, as if added one by one.
+    /// Computes `exp(logit - max)` of a column of logits, of which `max` is the largest, and
+    /// returns their sum in `double`, as if added one by one.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     pub fn exponentiate_logits(&mut self, logits: &[f32], max: f32) -> f64 {
@@ -214,8 +214,8 @@ impl Workspace {
         exp_sum_double(values, max, &mut self.sums)
     }
 
-    /// `exp(logit - max)` of logits by themselves, of which `largest` is the largest; gives their
-    /// sum, a `float`, as if added in order.
+    /// Computes `exp(logit - max)` of bare logits, of which `largest` is the largest, and returns
+    /// their sum, a `float`, as if added in order.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     pub fn exponentiate_of_logits(&mut self, logits: &[f32], largest: f32, max: f32) -> f32 {
@@ -243,8 +243,8 @@ impl Workspace {
         exp_sum_double(values, from.first / from.divisor, &mut self.sums)
     }
 
-    /// `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as the
-    /// built-in has them.
+    /// Computes `exp(logit - max)` with difference, exponential and sum in `double`, bit for bit as
+    /// the built-in does.
     pub fn exponentiate_as_double(&mut self, data: &[TokenData], max: f32) -> f64 {
         let largest = self.take_logits(data);
         // What is above the first is in an array that is wrongly said to be sorted.
@@ -264,22 +264,22 @@ impl Workspace {
         self.write_p_divided(data, sum);
     }
 
-    /// Probabilities of all candidates, normalised by the `float` sum, as top-p and typical have
-    /// them.
+    /// Computes the probabilities of all candidates, normalised by the `float` sum, as top-p and
+    /// typical do.
     pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
         let sum = self.exponentiate(data, sorted);
         divide(self.values_mut(), sum);
     }
 
-    /// The sum of all values in `double`, right but for the order of additions;
-    /// [`choose`](Self::choose) uses it.
+    /// Returns the sum of all values in `double`, added in another order, for
+    /// [`choose`](Self::choose).
     ///
     /// Reads 4 bytes per candidate.
     pub fn sum_double(&mut self) -> f64 {
         sum_double(&self.values[..self.len], &mut self.sums)
     }
 
-    /// Takes the probabilities of `data`.
+    /// Copies the probabilities of `data`.
     pub fn take_ps(&mut self, data: &[TokenData]) {
         self.reserve(data.len());
         for (to, candidate) in self.values_mut().iter_mut().zip(data) {

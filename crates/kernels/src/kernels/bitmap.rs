@@ -1,4 +1,4 @@
-//! Sets of tokens as bitmaps: bit t % 64 of word t / 64 stands for token t.
+//! Sets of tokens as bitmaps: the bit of token t is bit t % 64 of word t / 64.
 
 use super::registers::prefetch_candidates;
 use crate::simd::{Vector, dispatched};
@@ -8,14 +8,14 @@ dispatched! {
     /// Gives minus infinity to the candidates whose tokens are not in `allowed`. Reads 12 bytes per
     /// candidate, and writes where something changes.
     pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) => mask_tokens_on;
-    /// Gives minus infinity to the logits of the tokens that are not in `allowed`, the first of
-    /// which is token 0. Reads and writes 4 bytes per logit where a word has some of both.
+    /// Gives minus infinity to the logits of the tokens that are not in `allowed`. The first logit
+    /// is that of token 0. Reads and writes 4 bytes per logit if a word has bits of both kinds.
     pub fn mask_column(column: &mut [f32], allowed: &[u64]) => mask_column_on;
     /// Returns the number of bits set.
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
 }
 
-/// True if a token is in a set; false for one beyond its words.
+/// Returns true if a token is in a set; false for one beyond its words.
 #[inline(always)]
 pub fn has(words: &[u64], token: i32) -> bool {
     let word = words.get(token as u32 as usize / 64);
@@ -26,15 +26,15 @@ pub fn has(words: &[u64], token: i32) -> bool {
 /// on whether any of them changes is better predicted than one for each register.
 const BLOCK: usize = 64;
 
-/// The prefetch distance in candidates. Half of it, twice and four times are at most as good; lines
-/// that are asked for to be written lose, and so does going forward.
+/// The prefetch distance in candidates. Half, twice and four times the distance are no better.
+/// Prefetching for writes is slower, and so is going forward.
 const FAR: usize = 8 * BLOCK;
 
 /// The alignment of blocks, in bytes, with which no load and no store of a register's candidates
 /// crosses a cache line.
 const ALIGNMENT: usize = 64;
 
-/// Masks the candidates in blocks, the last ones first, where whoever filled the array has ended.
+/// Masks the candidates in blocks, the last ones first, which were written last.
 #[inline(always)]
 fn mask_tokens_on<V: Vector>(v: V, data: &mut [TokenData], allowed: &[u64]) {
     let first = data.as_ptr().align_offset(ALIGNMENT).min(data.len());
@@ -67,7 +67,7 @@ fn mask_block<V: Vector>(v: V, block: &mut [TokenData; BLOCK], banned: u64) {
     }
 }
 
-/// Asks for the cache lines of a block's candidates; they may be outside of the array.
+/// Prefetches the cache lines of a block's candidates, which may be outside the array.
 #[inline(always)]
 fn prefetch_block<V: Vector>(v: V, at: *const TokenData) {
     for first in (0..BLOCK).step_by(V::LANES) {
@@ -109,7 +109,7 @@ fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     at(word) >> shift | at(word + 1) << 1 << (63 - shift)
 }
 
-/// True if the ids of a block count up from `first`.
+/// Returns true if the ids of a block count up from `first`.
 #[inline(always)]
 fn counts_from<V: Vector>(v: V, block: &[TokenData; BLOCK], first: u32) -> bool {
     let chunks = block

@@ -122,12 +122,12 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     max_of(v, maxima)
 }
 
-/// The number of places that logits are read from at once: each page of memory makes its reader
-/// wait for its first lines, while the others' lines arrive. 8 and 16 places are as good; pieces of
-/// twice [`CHUNK`] and more gain little.
+/// The number of positions from which logits are read in turn: a reader waits for the first lines
+/// of each page of memory, while lines of the other pages arrive. 8 and 16 positions are as good;
+/// pieces of twice [`CHUNK`] and more gain little.
 const STREAMS: usize = 4;
 
-/// Returns all numbers below `n`, from [`STREAMS`] places on in turn.
+/// Returns all numbers below `n`, from [`STREAMS`] positions in turn.
 #[inline(always)]
 fn in_streams(n: usize) -> impl Iterator<Item = usize> {
     let of_each = n / STREAMS;
@@ -135,9 +135,10 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
     in_turn.chain(STREAMS * of_each..n)
 }
 
-/// The maxima of all blocks but the first and the last few, if registers of these cross lines:
-/// whole lines are loaded, of which one in four is shared by two blocks. Gives which blocks are
-/// done. Loads that cross lines of the second-level cache take twice the time.
+/// Writes the maxima of all blocks but the first and the last few, if loads of their registers
+/// cross cache lines. Loads whole lines instead, of which one in four is shared by two blocks.
+/// Returns which blocks are done. Loads that cross lines of the second-level cache take twice the
+/// time.
 #[inline(always)]
 // In bounds: there are more than a block, a group has four, and a block several times the lanes.
 fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
@@ -194,7 +195,7 @@ fn maxima_of_bits<V: Vector, T: Load>(v: V, chunk: &[T], maxima: &mut [f32]) -> 
     true
 }
 
-/// The maxima of all blocks, of which the last may be shorter.
+/// Writes the maxima of all blocks, of which the last may be shorter.
 #[inline(always)]
 // In bounds: there are as many maxima as blocks, and four of them to a group.
 fn maxima_of_groups<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) {

@@ -1,5 +1,5 @@
 //! Candidates made of the raw logits that pass a threshold. Only groups whose maximum reaches it
-//! are looked at.
+//! are read.
 
 use std::mem::MaybeUninit;
 
@@ -15,7 +15,7 @@ dispatched! {
 
 impl Logits<'_> {
     /// Appends the candidates whose logits are at least `threshold`, which is above minus infinity,
-    /// numbered from `first`. Only groups whose maximum in `maxima` reaches it are looked at.
+    /// numbered from `first`. Only groups whose maximum in `maxima` reaches it are read.
     pub fn collect(
         &self,
         maxima: &[f32],
@@ -27,11 +27,11 @@ impl Logits<'_> {
     }
 }
 
-/// The room for what a block can leave, and for a whole register after it. The same for every
-/// instruction set, so that buffers grow alike.
+/// The room for the candidates of a block and for a whole register after them. It is the same for
+/// every instruction set, so that buffers grow alike.
 pub const ROOM: usize = GROUP + 16;
 
-/// [`ROOM`] at the end of `to`, which grows by powers of two.
+/// Returns [`ROOM`] at the end of `to`, which grows by powers of two.
 #[inline]
 fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
@@ -77,7 +77,7 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// The next block. No threshold is minus infinity, so that padding reaches none.
+    /// Returns the next block. No threshold is minus infinity, so padding reaches none.
     #[inline(always)]
     pub fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
         while self.lanes == 0 {
@@ -105,10 +105,10 @@ pub fn block_of<T>(xs: &[T], index: usize) -> &[T] {
 }
 
 /// The number of candidates of a block up to which they are written one by one: a branch for each
-/// register whether it has one is a guess that fails once per block.
+/// register would be mispredicted once per block.
 const ONE_BY_ONE: u32 = 4;
 
-/// A bit for each number of a whole block that reaches a threshold.
+/// Returns a bit for each number of a whole block, set if it reaches a threshold.
 #[inline(always)]
 fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
     let registers = block.chunks_exact(V::LANES).enumerate();
@@ -118,8 +118,8 @@ fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
     })
 }
 
-/// Writes the numbers that `passing` has bits for as candidates, numbered from `first`, to the
-/// beginning of `to`. Gives how many it has written.
+/// Writes the numbers whose bits in `passing` are set as candidates, numbered from `first`, to the
+/// beginning of `to`. Returns how many it has written.
 #[inline(always)]
 // In bounds: a block has as many numbers as there are bits, and there is room for all of it.
 fn keep_each<T: Load>(

@@ -87,8 +87,8 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
     push_indices(bits & in_rest, base, to);
 }
 
-/// The first ones are read twice: what would be kept before a large logit came is mostly there.
-/// What is kept on the way is little unless the logits rise.
+/// The first ones are read twice, since most superfluous ones would be kept there, before a large
+/// logit is met. Few are kept later unless the logits rise.
 #[inline(always)]
 fn near_max_on<V: Vector>(
     v: V,
@@ -152,7 +152,7 @@ static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13
 pub struct Selection<'a, V: Vector> {
     indices: &'a mut [MaybeUninit<f32>],
     picked: &'a mut [MaybeUninit<f32>],
-    /// The numbers of the lanes of the register that comes next.
+    /// The numbers of the lanes of the next register.
     numbers: V::F,
     thresholds: V::F,
     /// The number of elements appended.
@@ -211,7 +211,7 @@ impl<'a, V: Vector> Selection<'a, V> {
     }
 }
 
-/// Says that `n` more are in both.
+/// Adds `n` to the lengths of both.
 ///
 /// # Safety
 /// They were written.

@@ -27,7 +27,7 @@ dispatched! {
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;
 }
 
-/// The bits of the lanes that are no positive normal number.
+/// Returns the bits of the lanes that are no positive normal number.
 #[inline(always)]
 fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
     let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));

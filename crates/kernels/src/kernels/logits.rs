@@ -83,7 +83,7 @@ impl<'a> Logits<'a> {
         each!(self, xs => xs[index].to_f32())
     }
 
-    /// Asks for the memory of one, before it is needed.
+    /// Prefetches one logit.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         each!(self, xs => prefetch(xs, index));
@@ -92,7 +92,7 @@ impl<'a> Logits<'a> {
     /// Returns the logits from `start` to before `end`.
     ///
     /// # Panics
-    /// If not all of these are there.
+    /// If the range exceeds the vocabulary.
     // In bounds: every caller passes a range of the vocabulary.
     #[inline]
     pub fn part(&self, start: usize, end: usize) -> Logits<'a> {
@@ -148,7 +148,7 @@ pub trait Load: Number {
     const IS_HALF: bool;
     /// The bits of infinity, if it has 16.
     const INFINITE: u16 = 0;
-    /// The first numbers of `from`, widened.
+    /// Returns the first numbers of `from`, widened.
     fn load<V: Vector>(v: V, from: &[Self]) -> V::F;
     /// Returns all of a chunk in single precision, where they are or in `to`.
     #[inline(always)]
@@ -222,7 +222,7 @@ impl Load for bf16 {
     }
 }
 
-/// The last numbers, fewer than a register's, widened, and after them minus infinity.
+/// Returns the last numbers, fewer than a register's, widened and padded with minus infinity.
 #[inline(always)]
 pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
     let mut padded = [f32::NEG_INFINITY; MAX_LANES];
@@ -232,8 +232,8 @@ pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
     padded
 }
 
-/// The numbers of a chunk, [`CHUNK`] at most, in single precision, in `to`. Meanwhile the next
-/// chunk comes into the first-level cache.
+/// Writes the numbers of a chunk, [`CHUNK`] at most, into `to` in single precision. Meanwhile the
+/// next chunk is prefetched into the first-level cache.
 #[inline(always)]
 // In bounds: a chunk has at most `CHUNK` numbers.
 pub fn widen_into<'c, V: Vector, T: Load>(

@@ -5,12 +5,12 @@
 //! same file, by `dispatched!`. A new one is one file, a naive twin and a test.
 //!
 //! - [`layout`]: the sizes that several share;
-//! - [`scan`]: the largest, where, whether, how many; [`column`](mod@column): copies of the logits;
-//!   [`compact`]: what passes a threshold; [`rewrite`], [`quotient`]: what is written in place;
+//! - [`scan`]: searches and counts; [`column`](mod@column): copies of the logits; [`compact`]:
+//!   elements that pass a threshold; [`rewrite`], [`quotient`]: changes in place;
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
-//! - [`sort_key`]: what sorting needs; [`bitmap`]: sets of tokens;
+//! - [`sort_key`]: keys for sorting; [`bitmap`]: sets of tokens;
 //! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`] and
 //!   [`online_softmax`] (relative to a [`reference`](mod@reference)). Nothing there repeats a
 //!   built-in's rounding.

@@ -47,8 +47,8 @@ impl Squares {
     }
 }
 
-/// The sum in order is given up when it needs the order of too many blocks, as one does that
-/// wanders around 0.
+/// The number of blocks that may need the order before the sum is given up, as one is that stays
+/// near 0.
 #[inline(always)]
 fn moments_on<V: Vector>(
     v: V,
@@ -104,7 +104,7 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
     (IN_ORDER && refused <= most).then_some(sum)
 }
 
-/// `sum` plus the logits of a block, which does not go at once.
+/// Returns `sum` plus the logits of a block that cannot be added at once.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates.
 fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
@@ -183,8 +183,8 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     (moments, decided.then_some(sum + added))
 }
 
-/// The sums of x and of its squares. `IN_ORDER`: also the sum of x rounded to the units of
-/// `middle`, and the furthest that an x is off.
+/// Returns the sums of x and of its squares. With `IN_ORDER` also the sum of x rounded to the units
+/// of `middle`, and the largest rounding error.
 #[inline(always)]
 fn add_moments<V: Vector, const IN_ORDER: bool>(
     v: V,

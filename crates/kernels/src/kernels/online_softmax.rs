@@ -15,7 +15,7 @@ use crate::simd::libm::exp_f64;
 use crate::simd::{MAX_LANES, Vector, dispatched};
 use crate::token::comparable;
 
-/// Sums over logits x with d = x - max, of all but one largest; what every metric follows from.
+/// Sums over logits x with d = x - max, of all but one largest, from which every metric follows.
 ///
 /// A logit of plus infinity takes all the probability: then the sums are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub struct Sums {
 }
 
 impl Default for Sums {
-    /// Gives the sums of no logits.
+    /// Returns the sums of no logits.
     fn default() -> Self {
         Self {
             max: f32::NEG_INFINITY,
@@ -94,8 +94,8 @@ dispatched! {
 }
 
 impl Logits<'_> {
-    /// Does what [`block_maxima`](Self::block_maxima) does, and returns how many logits are not
-    /// masked, too. Reads each number once, and those of a chunk with masked ones again.
+    /// Returns what [`block_maxima`](Self::block_maxima) does, and the number of logits that are
+    /// not masked. Reads each number once, and those of a chunk with masked ones again.
     pub fn block_maxima_and_count(&self, maxima: &mut [f32]) -> (f32, usize) {
         maxima_and_count(*self, maxima)
     }
@@ -112,12 +112,11 @@ struct Scanned {
     near: bool,
 }
 
-/// The bound of a chunk's largest logit: at or below it nothing may be kept of the terms that are
-/// too small for a `float`.
+/// A bound for a chunk's largest logit: at or below it the terms may be too small for a `float`.
 const NEAR_MAX: f32 = -60.0;
 
-/// The largest of each lane of a block; adds the squares with `NEAR`, else the products with 0, to
-/// `signs`.
+/// Returns the largest of each lane of a block. Adds the squares with `NEAR`, else the products
+/// with 0, to `signs`.
 #[inline(always)]
 // In bounds: `i` is 0 or 1, and a pair has twice the lanes.
 fn scan_block<V: Vector, T: Load, const NEAR: bool>(
@@ -136,9 +135,9 @@ fn scan_block<V: Vector, T: Load, const NEAR: bool>(
     v.max(lanes[0], lanes[1])
 }
 
-/// The largest of a chunk, and of each of its blocks if `WANTED`. Instead of asking each number
-/// whether it is masked, it is multiplied by 0, or with `NEAR` by itself, and added up: one
-/// operation per register, and the sum tells.
+/// Returns the largest of a chunk, and writes that of each of its blocks if `WANTED`. Masked
+/// numbers are found without comparing each: all are multiplied by 0, or with `NEAR` by themselves,
+/// and added up, which is one operation per register. The sum shows whether any was masked.
 #[inline(always)]
 fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
     v: V,
@@ -255,12 +254,13 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
     }
 }
 
-/// A sum of a chunk below it may have lost too much to what is too small for a `float`.
+/// The least sum of a chunk that is reliable: a smaller one may have lost terms too small for a
+/// `float`.
 const LEAST_MASS: f64 = 1e-25;
 
 /// Adds a whole chunk that is read once, maxima and sums together, if it is like most: nothing is
-/// masked, infinite or far away. The sum tells afterwards; if not, nothing is added. Only where the
-/// largest of all is in it, the others are added up again.
+/// masked, infinite or far away. The sum shows that afterwards; otherwise nothing is added. Only if
+/// the chunk has the largest of all, the others are added up again.
 #[inline(always)]
 fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -309,10 +309,10 @@ fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     true
 }
 
-/// Far enough below for [`exp_approx`](Vector::exp_approx) to give 0.
+/// A distance so far below that [`exp_approx`](Vector::exp_approx) returns 0.
 const NOTHING: f32 = -1e4;
 
-/// Replaces the first that is `max`.
+/// Replaces the first element that is `max`.
 #[inline(always)]
 fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
     let wanted = v.splat(max);

@@ -9,7 +9,7 @@ use crate::token::{Token, TokenData, comparable};
 /// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
-    /// The place where the curve is highest.
+    /// The logit at which the curve is highest.
     pub target: f32,
     /// The factor that distances are multiplied by.
     pub per_width: f32,

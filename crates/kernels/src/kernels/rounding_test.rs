@@ -29,14 +29,14 @@ pub const ERROR: f32 = 3.0 * f32::EPSILON;
 /// of 1.
 pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
 
-/// Logits that are further below the largest count as being so far below. Their exponentials are
-/// nothing beside every sum that is looked at.
+/// The largest distance below the largest logit that is used: logits further below count as being
+/// at it. Their exponentials do not affect any sum that occurs.
 pub const FURTHEST: f32 = -30.0;
 
-/// Smaller sums are not added up this way: 2^-10.
+/// The smallest sum that is computed by this method: 2^-10.
 pub const SMALLEST: f32 = 1.0 / 1024.0;
 
-/// Logits whose terms are added up, rounded, and how.
+/// A selection of logits, and how their terms are rounded and added up.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded {
     /// The largest of all logits.
@@ -152,7 +152,7 @@ fn count<V: Vector>(v: V, bits: V::F, added: usize, c: f32) -> u64 {
     lanes.map(|lane| u64::from(lane.wrapping_sub(none))).sum()
 }
 
-/// True if all bits of two registers are equal.
+/// Returns true if all bits of two registers are equal.
 #[inline(always)]
 // In bounds: a register has at most `MAX_LANES` lanes.
 fn equal<V: Vector>(v: V, a: V::F, b: V::F) -> bool {
@@ -188,11 +188,11 @@ struct Large {
     /// The power of two at or below the sum, and the least element whose exponential counts there.
     c: f32,
     least: f32,
-    /// The number of blocks that are taken as they are, since most of an earlier one counted.
+    /// The number of blocks that are still taken whole, since most of an earlier one counted.
     dense: usize,
 }
 
-/// The number of blocks that are taken as they are after one of which most counts.
+/// The number of blocks that are taken whole after one of which most counts.
 const DENSE: usize = 15;
 
 impl Large {
@@ -245,8 +245,7 @@ impl Large {
     }
 }
 
-/// The number of elements that get exact exponentials at once where a whole block cannot do
-/// without.
+/// The number of elements that get exact exponentials at once, if a block needs them.
 const PART: usize = 64;
 
 #[inline(always)]

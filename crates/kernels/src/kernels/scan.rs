@@ -1,9 +1,9 @@
 //! Searches that change nothing: the maximum, its index, a value in a range, counts.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
-//! beginning, so what the cache still has is its end: passes that are alone with the array begin
-//! there. Where several follow each other, each begins where the one before it ended. What keeps
-//! candidates in their order, and sums that are added in order, go forwards.
+//! beginning, so the cache still holds its end: a single pass over the array begins there. Of
+//! several passes in a row, each begins where the one before it ended. Passes that keep candidates
+//! in order, and sums that are added in order, go forwards.
 
 use super::layout::GROUP;
 use super::registers::LastChunk;
@@ -82,8 +82,8 @@ pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     logits.fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Each candidate is read once, and those of one pair of registers again. The last ones come first:
-/// of equals the one that comes later in the pass is the first.
+/// Each candidate is read once, and those of one pair of registers again. The pass goes backwards:
+/// of equals the one that it meets last is the first.
 #[inline(always)]
 // In bounds: a pair has twice the lanes; `start` is below the length.
 fn argmax_on<V: Vector>(v: V, data: &[TokenData]) -> usize {

@@ -79,8 +79,8 @@ fn sum_double_on<V: Vector>(v: V, xs: &[f32], sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// `sum` and the terms, which are not negative, as if added one by one. A block that does not go at
-/// once is tried in parts.
+/// Returns `sum` plus the terms, which are not negative, as if added one by one. A block that
+/// cannot be added at once is tried in parts.
 #[inline(always)]
 pub fn add_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> f32 {
     if let Some(sum) = try_block(v, sum, terms) {
@@ -121,7 +121,7 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
     Some(chunks.remainder().iter().fold(total, |sum, t| sum + t))
 }
 
-/// The sum of the terms in `double`, in any order: eight partial sums.
+/// Returns the sum of the terms in `double`, as eight partial sums.
 #[inline(always)]
 pub fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     let mut a = v.splat_d(0.0);
@@ -190,8 +190,8 @@ fn push_halfway(keys: &[f32], terms: &[f32], range: [f32; 3], first: u32, to: &m
     tail_one_by_one(keys, terms, range, |i| to.push(first + i as u32));
 }
 
-/// The rounded sum of terms in a range (above, below, and c), one by one; calls `halfway` with the
-/// index of each that is half-way.
+/// Returns the rounded sum of terms in a range (above, below, and c), added one by one. Calls
+/// `halfway` with the index of each that is half-way.
 #[inline(always)]
 fn tail_one_by_one(
     keys: &[f32],

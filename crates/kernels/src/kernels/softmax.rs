@@ -47,9 +47,9 @@ dispatched! {
     ) -> f32 => exp_p_in_order_on by isa;
 }
 
-/// The instruction set for e^(x - max) of values of which `largest` is the largest: only in an
-/// array that is wrongly said to be sorted it lies so far above `max` that the tables cannot do it.
-/// Asked once, since a comparison for each register costs more.
+/// Returns the instruction set for e^(x - max) of values whose largest is `largest`. Only in an
+/// array that is wrongly marked as sorted is that too far above `max` for the tables. Called once
+/// per array, since a comparison for each register costs more.
 #[inline]
 pub fn isa_for(largest: f32, max: f32) -> Isa {
     if largest - max >= HIGHEST {
@@ -157,8 +157,8 @@ fn exp_p_in_order_on<V: Vector>(
     sum
 }
 
-/// e^(logit - max) of a block, in `values`. Meanwhile the block at `next` comes into the
-/// first-level cache, since what is computed takes longer than reading.
+/// Writes e^(logit - max) of a block into `values`. Meanwhile the block at `next` is prefetched
+/// into the first-level cache, since computing takes longer than reading.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates, and a remainder less than a register's.
 fn exponentials_of<'v, V: Vector>(
@@ -197,7 +197,7 @@ fn exponentials_of<'v, V: Vector>(
     values
 }
 
-/// Far enough below for the float to be 0, and for the double not to change a sum of 1 or more.
+/// A distance so far below that the float is 0, and the double does not change a sum of 1 or more.
 const LOWEST_DOUBLE: f64 = -120.0;
 
 #[inline(always)]
@@ -238,8 +238,8 @@ fn exponentiate_doubles<V: Vector>(v: V, chunk: &mut [f32], to: &mut [f64], max:
     v.store_narrowed(chunk, [low, high]);
 }
 
-/// Writes `exp(logit - max)` into every `p`; gives their sum in `double`, added in array order. For
-/// the few candidates that are left at the end: in the array itself, one by one.
+/// Writes `exp(logit - max)` into every `p` one by one, and returns their sum in `double`, added in
+/// array order. For the few candidates that are left at the end of a chain.
 pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
     let mut sum = 0.0f64;
     for candidate in data {

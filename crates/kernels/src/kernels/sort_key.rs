@@ -9,9 +9,9 @@ dispatched! {
     /// 2^23, and no x is NaN. The low bits are the step of x only if `max` is finite and no x
     /// exceeds it. Reads and writes 4 bytes per element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
-    /// The elements that `indices` name. What should descend and does not may be exchanged, with
-    /// its index: not everything, and nothing that is equal. Reads 8 bytes per element, 4 of them
-    /// in no order, and writes 8.
+    /// Copies the elements at `indices`. Some that do not descend may be swapped, with their
+    /// indices, but no equal ones. Reads 8 bytes per element, 4 of them in random order, and writes
+    /// 8.
     ///
     /// # Panics
     /// If an index names no element.
@@ -32,7 +32,7 @@ fn reversed(bits: u32) -> u32 {
     ((!bits as i32) >> 31) as u32 >> 1
 }
 
-/// The logit of a key, but for the sign of 0 and NaN.
+/// Returns the logit of a key, but for the sign of 0 and NaN.
 #[inline]
 pub fn logit_of(key: u32) -> f32 {
     f32::from_bits(key ^ reversed(key))
@@ -58,10 +58,10 @@ fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &
     }
 }
 
-/// Twice that many neighbours in a row come into order.
+/// Half the number of neighbours that are put in order at once.
 const EXCHANGES: usize = 2;
 
-/// Waiting for memory, it has time for the exchanges.
+/// It waits for memory anyway, so the swaps cost no time.
 #[inline(always)]
 fn fetch_on<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     assert_eq!(indices.len(), to.len());
