@@ -3,8 +3,8 @@
 //! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
 //! grows with what was accepted, up to `n`, so a huge `n` costs nothing until it is used.
 //!
-//! One that goes on from the tokens of another `n` counts as the built-in does then, and may count
-//! more: see [`History::go_on_from`].
+//! A window that goes on from the tokens of one with another `n` counts as the built-in does, and
+//! may count more: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -24,7 +24,7 @@ pub struct History {
     window: VecDeque<Token>,
     /// The distinct tokens of the window with their counts, in no particular order.
     counts: Vec<(Token, u32)>,
-    /// The place of each token in `counts`.
+    /// The index of each token in `counts`.
     index: TokenMap<usize>,
     /// The token that was discounted more often than it was accepted.
     owing: Option<Owing>,
@@ -36,8 +36,8 @@ pub type Owing = (Token, i32);
 /// A map from tokens.
 pub type TokenMap<V> = HashMap<Token, V, TokenHashes>;
 
-/// Makes [`TokenHasher`]s with the key of this process: which tokens a request names is its
-/// sender's choice, and without a key so would be how many of them collide.
+/// Makes [`TokenHasher`]s with the key of this process. Without a key the sender of a request, who
+/// chooses its tokens, could make them collide.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHashes(u64);
 
@@ -55,8 +55,8 @@ impl BuildHasher for TokenHashes {
     }
 }
 
-/// One wide multiplication and a fold: the standard library's keyed hash takes longer than
-/// everything else that a candidate outside the window costs.
+/// A hasher by one wide multiplication and a fold. The standard library's keyed hash takes longer
+/// than all other work on a candidate outside the window.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHasher(u64);
 
@@ -86,7 +86,7 @@ impl Hasher for TokenHasher {
 const RESERVED: usize = 1024;
 
 impl History {
-    /// A window of the last `capacity` tokens; 0 remembers nothing.
+    /// Returns a window of the last `capacity` tokens; 0 keeps none.
     pub fn new(capacity: usize) -> Self {
         let mut history = Self {
             capacity,
@@ -100,8 +100,8 @@ impl History {
         history
     }
 
-    /// True if there is room for a window of `capacity` tokens. The table has room where the others
-    /// have, whose capacities no removal changes.
+    /// Returns true if there is room for a window of `capacity` tokens. The table has room if the
+    /// others have, whose capacities no removal changes.
     pub fn has_room_for(&self, capacity: usize) -> bool {
         let reserved = capacity.min(RESERVED);
         self.window.capacity() >= reserved && self.counts.capacity() > reserved
@@ -160,7 +160,7 @@ impl History {
         self.try_reserve(self.capacity).unwrap_or_else(exhausted);
     }
 
-    /// Forgets everything.
+    /// Removes all tokens.
     pub fn clear(&mut self) {
         self.window.clear();
         self.counts.clear();
@@ -168,8 +168,8 @@ impl History {
         self.owing = None;
     }
 
-    /// Changes how many tokens the window holds at most. A smaller one keeps the newest; what had
-    /// left a smaller one does not come back.
+    /// Changes how many tokens the window holds at most. A smaller window keeps the newest; tokens
+    /// that have left a smaller one do not come back.
     pub fn resize(&mut self, capacity: usize) {
         (self.capacity, self.full) = (capacity, capacity);
         while self.window.len() > capacity {

@@ -9,7 +9,7 @@ use crate::candidates::Candidates;
 use crate::pool::{Form, InOrder, Pool, Whole};
 use crate::token::Token;
 
-/// The answer that a host gets when a sampler fails (a caught panic), fixed by the kind of sampler.
+/// The kind of a sampler, which decides what a host gets when it fails (a caught panic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Removes or rewrites candidates. On failure they pass through unchanged.
@@ -17,15 +17,15 @@ pub enum Kind {
     /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts
     /// when nothing is selected.
     Selector,
-    /// Lets only some tokens through. On failure it fails closed: [`Sampler::salvage`] decides, and
+    /// Allows only some tokens. It fails closed: after a failure [`Sampler::salvage`] decides, and
     /// if that fails as well, every candidate gets minus infinity.
     Constraint,
 }
 
-/// The question that a trace asks a sampler.
+/// The numbers of a sampler that a trace requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Its parameters, by the names that llama.h gives them.
+    /// Its parameters, with their names in llama.h.
     Parameters,
     /// The numbers that decide its next call: the one that it will draw, a running target.
     Next,
@@ -42,14 +42,14 @@ pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 /// but may move between threads. After the first tokens of a thread (warm-up) neither `apply` nor
 /// `accept` allocates.
 pub trait Sampler: Clone + Send + 'static {
-    /// The kind, which fixes the answer to a failure.
+    /// The kind, which decides what a failure leads to.
     const KIND: Kind = Kind::Filter;
     /// True if [`accept`](Self::accept) does anything; if not, the vtable slot stays NULL.
     const ACCEPTS: bool = false;
     /// True if [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
     const RESETS: bool = false;
 
-    /// The use that a host makes of it when it runs its chain in its graph.
+    /// How a host uses the sampler when it runs its chain in its graph.
     const IN_GRAPH: InGraph = InGraph::Never;
 
     /// The name that `llama_sampler_name` reports: the built-in's.
@@ -58,8 +58,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Filters, rewrites or selects.
     fn apply(&mut self, candidates: &mut Candidates<'_>);
 
-    /// Does to a pool what [`apply`](Self::apply) does to an array of the same candidates. Where
-    /// there is no quicker way the pool becomes that array.
+    /// Applies the sampler to a pool, with the result that [`apply`](Self::apply) has on an array
+    /// of the same candidates. Without a faster method the pool becomes that array.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         let is_done = match pool.form() {
             Form::Whole(whole) => self.narrow_whole(whole),
@@ -71,14 +71,14 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Does to all tokens of a vocabulary what [`apply`](Self::apply) does to an array of them.
-    /// Returns false, with nothing done, where it takes the array.
+    /// Applies the sampler to all tokens of a vocabulary, as [`apply`](Self::apply) does to an
+    /// array of them. Returns false, with nothing done, if it needs the array.
     fn narrow_whole(&mut self, _whole: Whole<'_, '_>) -> bool {
         false
     }
 
-    /// Does to tokens in descending order what [`apply`](Self::apply) does to an array of them.
-    /// Returns false, with nothing done, where it takes the array.
+    /// Applies the sampler to tokens in descending order, as [`apply`](Self::apply) does to an
+    /// array of them. Returns false, with nothing done, if it needs the array.
     fn narrow_in_order(&mut self, _tokens: InOrder<'_, '_>) -> bool {
         false
     }
@@ -87,10 +87,10 @@ pub trait Sampler: Clone + Send + 'static {
     /// kept, an array of this size has warmed up.
     fn warm_up(&mut self, _n: usize) {}
 
-    /// Gives the buffers of the last call back to the thread, which lent them.
+    /// Returns the buffers of the last call to the thread.
     fn rest(&mut self) {}
 
-    /// Takes note of a token that has become part of the text.
+    /// Updates the state with a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}
 
     /// Goes back to the state after construction.
@@ -104,60 +104,60 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Returns a copy that goes on as this one does, also where a clone begins its generator again,
-    /// as the built-in's clone does.
+    /// Returns a copy with the whole state, including a generator that a clone would restart, as
+    /// the built-in's clone does.
     fn twin(&self) -> Self {
         self.clone()
     }
 
-    /// Leaves, after `apply` of a constraint has panicked, only what is allowed, whatever state the
-    /// candidates are in, and at least one candidate.
+    /// Leaves only allowed candidates, and at least one candidate, after `apply` of a constraint
+    /// has panicked, whatever state the candidates are in.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             candidate.logit = f32::NEG_INFINITY;
         }
     }
 
-    /// Returns the part that others may use while the sampler itself is at work, perhaps on another
+    /// Returns the part that other code may use while the sampler itself runs, perhaps on another
     /// thread.
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// The built-in that does from here on what this sampler would do, if it has
+    /// Returns the built-in that can replace this sampler from its present state on, if it has
     /// [`InGraph::AsBuiltIn`].
     fn built_in(&self) -> Option<BuiltIn> {
         None
     }
 
-    /// Tells the numbers that a trace asks for.
+    /// Reports the numbers that a trace requests.
     fn tell(&self, _about: About, _to: Tell<'_>) {}
 
-    /// Names in words what a constraint lets through next; `None` where it does not know, or lets
-    /// everything through.
+    /// Returns a description of what a constraint allows next. `None` if it does not know, or
+    /// allows everything.
     fn expected(&self) -> Option<String> {
         None
     }
 
-    /// The seed of the stream in use, of the samplers whose built-in counterpart tells it.
+    /// Returns the seed of the stream in use, for samplers whose built-in counterpart has one.
     fn seed(&self) -> Option<u32> {
         None
     }
 
-    /// Gives `put` the bytes of what it remembers of the text, from which another one that was made
-    /// alike [goes on](Self::load_memory). `None` if it remembers what is not given.
+    /// Passes the bytes of its memory of the text to `put`, from which a sampler with the same
+    /// parameters can [go on](Self::load_memory). `None` if its memory cannot be saved.
     fn save_memory(&self, _put: &mut dyn FnMut(&[u8])) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS).then_some(())
     }
 
-    /// Remembers what was saved. `None` if that was of another one, or is no such thing; what it
-    /// remembers may then be any.
+    /// Loads a saved memory. `None` if that was of another sampler, or is invalid; the memory is
+    /// then undefined.
     fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS && bytes.is_empty()).then_some(())
     }
 }
 
-/// A sampler whose type is not known. What it does gives the buffers back to the thread.
+/// A sampler of unknown type. Its methods return the buffers to the thread.
 pub(crate) trait Member: Send {
     fn kind(&self) -> Kind;
     /// True if it remembers something from token to token.

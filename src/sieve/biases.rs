@@ -1,4 +1,4 @@
-//! Logit bias: what is added to the logits of some tokens before all stages.
+//! Logit bias: numbers that are added to the logits of some tokens before all stages.
 
 use std::collections::TryReserveError;
 
@@ -14,7 +14,7 @@ pub(super) struct Biases(
     Vec<Bias>,
 );
 
-/// A token, its place in the caller's order, and its bias.
+/// A token, its index in the caller's order, and its bias.
 type Bias = (Token, u32, f32);
 
 impl Biases {
@@ -54,9 +54,9 @@ impl Biases {
         whole.add(biases.map(|&(token, _, bias)| (token, bias)));
     }
 
-    /// Makes a pool of these candidates, with their biases. As by llama.cpp's own sampler, a
-    /// candidate whose index is not its token gets only the first of several biases, and the mark
-    /// of a sorted array stays.
+    /// Returns a pool of these candidates, with their biases. As in llama.cpp's own sampler, a
+    /// candidate whose index is not its token gets only the first of several biases, and the array
+    /// stays marked as sorted.
     pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
         pool.keep(candidates.as_slice(), candidates.is_sorted());
         if self.0.is_empty() {

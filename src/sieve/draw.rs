@@ -4,7 +4,7 @@ use crate::kernels;
 use crate::rng::at_position;
 use crate::token::{Token, TokenData};
 
-/// Writes the probabilities of `candidates`, and gives the index of the largest logit + Gumbel
+/// Writes the probabilities of `candidates`, and returns the index of the largest logit + Gumbel
 /// noise.
 pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
     let sum = kernels::exponentiate(candidates, max);

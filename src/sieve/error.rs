@@ -1,4 +1,4 @@
-//! The errors of a sieve: why it cannot be made, changed, sampled or restored.
+//! The errors of making, changing, sampling and restoring a sieve.
 
 use crate::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_CANDIDATE, LLAMA_SIEVE_ERROR_PARAMS,
@@ -18,11 +18,11 @@ pub enum Error {
     EmptyVocabulary,
     /// There are more logits than token numbers: more than 2^31 - 1.
     TooManyTokens(usize),
-    /// Every logit, or that of the one that was drawn, is minus infinity or NaN.
+    /// Every logit, or that of the drawn token, is minus infinity or NaN.
     NoCandidate,
     /// Saved bytes that cannot be restored.
     State(String),
-    /// There is no memory for what the parameters ask for.
+    /// There is too little memory for the parameters.
     NoMemory,
 }
 

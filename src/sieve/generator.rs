@@ -14,7 +14,7 @@ enum Stream {
     Position,
 }
 
-/// A generator with the seed that was asked for and the one in use.
+/// A generator with the seed of the parameters and the one in use.
 #[derive(Clone, Debug)]
 pub(super) struct Generator {
     kind: RngKind,
@@ -70,7 +70,7 @@ impl Generator {
         }
     }
 
-    /// Goes back to the beginning; a seed that was to be random is drawn again.
+    /// Restarts the stream. A random seed is drawn again.
     pub(super) fn restart(&mut self) {
         self.seed = resolve_seed_64(self.asked);
         self.draws = 0;
@@ -90,7 +90,7 @@ impl Generator {
         self.seed
     }
 
-    /// Sets the seed that the next [`restart`](Self::restart) goes back to.
+    /// Sets the seed for the next [`restart`](Self::restart).
     pub(super) fn ask(&mut self, seed: u64) {
         self.asked = seed;
     }
@@ -126,7 +126,7 @@ impl Generator {
         }
     }
 
-    /// Makes a generator at a saved position; a restart takes it to the seed `asked`.
+    /// Returns a generator at a saved position. A restart uses the seed `asked`.
     pub(super) fn at(place: Place, asked: u64) -> Result<Self, String> {
         let mut generator = Self {
             kind: RngKind::Position,
@@ -139,7 +139,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Goes to a saved position, of any kind of generator; on failure stays where it is.
+    /// Restores a saved position, of any kind of generator. On failure nothing changes.
     pub(super) fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {

@@ -9,7 +9,7 @@ use crate::sieve::{Error, Params, Sieve};
 use crate::token::Token;
 
 /// A sampler that chooses the token as a sieve does, from whatever candidates earlier samplers of
-/// the chain have left. Afterwards the array holds what was drawn from, with probabilities.
+/// the chain have left. Afterwards the array holds the candidates drawn from, with probabilities.
 ///
 /// If no candidate has a probability the first of those with the largest logit is selected, as a
 /// host aborts when nothing is.

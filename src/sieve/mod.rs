@@ -123,14 +123,14 @@ impl Sieve {
         }
     }
 
-    /// The parameters in force.
+    /// The current parameters.
     pub fn params(&self) -> &Params {
         &self.params
     }
 
     /// Sets other parameters from the next token on. History and generator go on, with two
     /// exceptions: another `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
-    /// forgets what it does not hold. A new `seed` of the same `rng` takes effect at
+    /// keeps only the newest tokens. A new `seed` of the same `rng` takes effect at
     /// [`reset`](Self::reset). On failure the old parameters stay.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
@@ -173,8 +173,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Takes note of a token that has become part of the text, chosen here or not (a prompt's,
-    /// say).
+    /// Adds a token that has become part of the text to the history, chosen here or not (a
+    /// prompt's, say).
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
@@ -188,12 +188,12 @@ impl Sieve {
         &self.history
     }
 
-    /// How many tokens were accepted since the beginning.
+    /// The number of tokens accepted since the beginning.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// The seed in use: the one asked for, or the random one.
+    /// The seed in use: that of the parameters, or the random one.
     pub fn seed(&self) -> u64 {
         self.generator.seed()
     }
@@ -210,8 +210,8 @@ impl Sieve {
         self.pipeline.clear();
     }
 
-    /// The logit that the stages see for a token with the raw logit `logit`: after bias and
-    /// penalties, if these are among the stages. DRY, which is a stage, is not counted.
+    /// Returns the logit that the stages see for a token with the raw logit `logit`: after bias and
+    /// penalties, if these are among the stages. DRY, which is a stage, does not count.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
         let biased = self.biases.add(token, logit);
         let penalises = |stages: &[Stage]| stages.contains(&Stage::Penalties);
@@ -223,9 +223,9 @@ impl Sieve {
         }
     }
 
-    /// Sets whether [`stats`](Self::stats) has entropies and surprisals, too. They cost a
-    /// pass of their own, four times as long as a mere maximum; where the filters leave the whole
-    /// vocabulary, that is also written out as candidates and read once more.
+    /// Sets whether [`stats`](Self::stats) has entropies and surprisals, too. They cost an extra
+    /// pass, which takes four times as long as a maximum. If the filters leave the whole
+    /// vocabulary, it is also written out as candidates and read once more.
     pub fn measure(&mut self, measured: bool) {
         self.measured = measured;
     }
@@ -240,8 +240,7 @@ impl Sieve {
     /// probabilities that add up to 1, in the order in which llama.cpp's chain leaves them. Masked
     /// candidates have probability 0. Empty before the first token, and after a failure.
     ///
-    /// Where all of the vocabulary is left they are written out when they are asked for, once per
-    /// token.
+    /// If the whole vocabulary is left, this call writes the candidates out, once per token.
     pub fn candidates(&mut self) -> &[TokenData] {
         self.pipeline.candidates()
     }
@@ -257,7 +256,7 @@ impl Sieve {
     /// NaN counts as minus infinity, a banned token. With plus infinity it does what llama.cpp's
     /// chain does, which then draws by probabilities that are NaN. Fails if there is no logit, or
     /// none above minus infinity after bias and penalties; the random stream then stays where it
-    /// is. Fails also where the token that is drawn is one of minus infinity.
+    /// is. Fails also if the drawn token has a logit of minus infinity.
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let logits = logits.into();
         let Some(mut observer) = trace::begin(logits) else {
@@ -284,8 +283,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Runs all stages, of which `watch` is told, on `raw` logits, which are those of `given`,
-    /// candidates of a chain, if there are any.
+    /// Runs all stages on `raw` logits, and reports them to `watch`. `given` are candidates of a
+    /// chain, if any, whose logits `raw` then are.
     fn run(
         &mut self,
         raw: Logits<'_>,

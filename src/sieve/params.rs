@@ -6,7 +6,7 @@ use crate::sieve::Error;
 use crate::token::Token;
 
 /// A mark that is kept with the parameters and changes nothing: every sieve computes as llama.cpp's
-/// chain does. What else tsampler's modes differ in are fields of their own:
+/// chain does. The other differences between tsampler's modes are separate fields:
 /// [`Params::tsampler`] has its choices.
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum Method {
     Gumbel,
 }
 
-/// The place of the temperature among the stages.
+/// The position of the temperature among the stages.
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
@@ -97,7 +97,7 @@ pub struct Params {
     pub top_n_sigma: f32,
     /// Typical, top-p and min-p leave at least that many tokens.
     pub min_keep: usize,
-    /// How many of the last accepted tokens are penalised.
+    /// The number of last accepted tokens that are penalised.
     pub penalty_last_n: i32,
     /// Divides the logits of penalised tokens that are above 0, multiplies the others. Must be
     /// above 0.
@@ -114,7 +114,7 @@ pub struct Params {
     pub rng: RngKind,
     /// The method by which a token is drawn.
     pub method: Method,
-    /// The place of the temperature among the stages.
+    /// The position of the temperature among the stages.
     pub order: Order,
     /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the
     /// vocabulary are ignored; a token named several times gets all its biases.

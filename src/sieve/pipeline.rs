@@ -65,12 +65,12 @@ const TEMP_FIRST: [Stage; 7] = [
 /// The order of the stages, those that only a pipeline has, and its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
-    /// The caller's stages; `None` if the parameters say which and in what order.
+    /// The caller's stages; `None` for those of the parameters.
     pub order: Option<Vec<Stage>>,
     pub members: Members,
     dist: Scratch<Last>,
     buffers: Buffers,
-    /// The place in the buffers of the candidates that the last token was drawn from.
+    /// The state of the pool with the candidates that the last token was drawn from.
     left: Option<Left>,
 }
 
@@ -87,7 +87,7 @@ impl Default for Last {
     }
 }
 
-/// A clone copies of the buffers only the candidates that the last token was drawn from.
+/// Of the buffers, a clone copies only the candidates that the last token was drawn from.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -113,7 +113,7 @@ pub(super) struct Around<'s> {
 
 impl Pipeline {
     /// Sets the stages, which have been [checked](check), or for `None` those of the parameters.
-    /// Stages that were there go on with what they remember. On failure nothing changes.
+    /// Stages that were there keep their memory. On failure nothing changes.
     pub(super) fn set(
         &mut self,
         stages: Option<&[Stage]>,
@@ -130,8 +130,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Updates the members for changed stages or parameters. Members that were there go on with
-    /// what they remember.
+    /// Updates the members for changed stages or parameters. Members that were there keep their
+    /// memory.
     pub(super) fn arrange(&mut self, params: &Params, seed: u64) {
         let stages = self.order.as_deref().unwrap_or_default();
         self.members.arrange(stages, params, seed);
@@ -238,22 +238,18 @@ impl Pipeline {
 impl Sieve {
     /// Runs these stages, in this order, in place of those that the parameters name; `None`: those
     /// of the parameters again. The bias still comes first, and the last draws the token if it
-    /// [can](Stage::draws). Stages that were there go on with what they remember. Fails, and
-    /// changes nothing, for a stage that is named twice or draws before the end, and for numbers
-    /// that are not finite.
+    /// [can](Stage::draws). Stages that were there keep their memory. Fails, and changes nothing,
+    /// for a stage that is given twice or draws before the end, and for numbers that are not
+    /// finite.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};
     ///
-    /// // The order of llama.cpp's programs, with XTC.
-    /// let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
-    /// let xtc = Stage::Xtc { probability: 0.5, threshold: 0.1 };
-    /// sieve.set_stages(Some(&[
-    ///     Stage::Penalties, Stage::TopNSigma, Stage::TopK, Stage::Typical, Stage::TopP, Stage::MinP,
-    ///     xtc, Stage::Temperature,
-    /// ]))?;
-    /// let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
-    /// sieve.accept(token);
+    /// // The order of llama.cpp's programs, with XTC. let mut sieve = Sieve::new(&Params { seed:
+    /// 42, ..Params::default() })?; let xtc = Stage::Xtc { probability: 0.5, threshold: 0.1 };
+    /// sieve.set_stages(Some(&[ Stage::Penalties, Stage::TopNSigma, Stage::TopK, Stage::Typical,
+    /// Stage::TopP, Stage::MinP, xtc, Stage::Temperature, ]))?; let token = sieve.sample(&[0.5f32,
+    /// 3.0, 2.5, -1.0])?; sieve.accept(token);
     /// # Ok::<(), llama_sieve::sieve::Error>(())
     /// ```
     pub fn set_stages(&mut self, stages: Option<&[Stage]>) -> Result<(), Error> {
@@ -276,11 +272,11 @@ impl Sieve {
         Ok(())
     }
 
-    /// Puts a sampler into a slot, where it replaces another. `None` empties the slot. It runs
-    /// where [`Stage::Sampler`] of this slot stands among the [stages](Self::set_stages), hears of
-    /// every token that is [accepted](Self::accept), and begins again at a [reset](Self::reset).
-    /// What it draws comes from its own stream. Fails, and changes nothing, for a slot from
-    /// [`MAX_SAMPLERS`] on, and for a sampler that draws the token.
+    /// Puts a sampler into a slot, where it replaces another. `None` empties the slot. It runs as
+    /// [`Stage::Sampler`] of this slot among the [stages](Self::set_stages), accepts every token
+    /// that is [accepted](Self::accept), and is reset by [`reset`](Self::reset). It draws from its
+    /// own stream. Fails, and changes nothing, for a slot from [`MAX_SAMPLERS`] on, and for a
+    /// sampler that draws the token.
     ///
     /// ```
     /// use llama_sieve::samplers::{TopA, TopH};
@@ -332,12 +328,12 @@ fn largest(pool: &mut Pool<'_>) -> f32 {
     }
 }
 
-/// A pipeline at work on one token.
+/// A run of a pipeline for one token.
 struct Running<'r, 's, 'p, W> {
     members: &'r mut Members,
     around: &'r mut Around<'s>,
     pool: &'r mut Pool<'p>,
-    /// How many candidates have a probability, since the last stage that may have changed that.
+    /// The number of candidates with a probability after the last stage that may have changed it.
     unmasked: Option<usize>,
     watch: &'r mut W,
 }
@@ -375,7 +371,7 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         }
     }
 
-    /// Applies a stage that does not draw the token. Says whether it is on.
+    /// Applies a stage that does not draw the token. Returns false if it is off.
     fn apply(&mut self, stage: Stage) -> bool {
         let Self {
             members,
@@ -454,8 +450,8 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         watch.after(|| name.into(), pool, &ask);
     }
 
-    /// Writes into the statistics, for each filter that is not among the stages, how many
-    /// candidates were drawn from.
+    /// Writes into the statistics of each filter that is not among the stages the number of
+    /// candidates drawn from.
     fn count_the_last(&mut self, order: &[Stage]) {
         let cuts = [
             Stage::TopK,
@@ -485,7 +481,7 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
     }
 }
 
-/// Applies a stage, if it is on, and says whether it is. Its buffers are the thread's, for the next
+/// Applies a stage, and returns true, if it is on. Its buffers go back to the thread, for the next
 /// stage or sampler.
 fn narrow(
     stage: Option<&mut (impl Member + ?Sized)>,
@@ -502,7 +498,7 @@ fn narrow(
     true
 }
 
-/// Tells of the bias that comes before all stages.
+/// Reports the bias that comes before all stages.
 fn tell_bias(params: &Params, about: About, to: Tell<'_>) {
     if about == About::Parameters {
         to("n", params.bias.len() as f64);

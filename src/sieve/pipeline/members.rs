@@ -1,4 +1,4 @@
-//! The stages that only a pipeline has, with what they remember from token to token.
+//! The stages that only a pipeline has, with their memory from token to token.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::sieve::stages::{temperature, warm_up};
 use crate::token::Token;
 
 /// The stages with a memory or numbers of their own; those that a sieve does not have are `None`.
-/// Those that remember something are there also while their numbers switch them off. What has a
-/// generator, of 2.5 KB, is boxed.
+/// Those with a memory exist even while their numbers switch them off. Those with a generator, of
+/// 2.5 KB, are boxed.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -36,7 +36,7 @@ pub(super) enum Selector {
     AdaptiveP(AdaptiveP),
 }
 
-/// Does to the sampler that a selector is what is done to any of them.
+/// Evaluates one expression on the sampler of any kind of selector.
 macro_rules! each {
     ($selector:expr, $sampler:ident => $done:expr) => {
         match $selector {
@@ -86,7 +86,7 @@ impl Selector {
         each!(self, s => s.rng_mut())
     }
 
-    /// Returns the stage with these numbers: `old` with what it remembers, if it is the same.
+    /// Returns the stage with these numbers: `old` with its memory, if it is the same.
     fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
         let mut fresh = match (stage, old.as_deref_mut()) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
@@ -116,7 +116,7 @@ impl Selector {
     }
 }
 
-/// Applies a sampler, which gives its buffers back to the thread.
+/// Applies a sampler, which then returns its buffers to the thread.
 pub(super) fn apply(sampler: &mut impl Sampler, pool: &mut Pool<'_>) {
     sampler.narrow(pool);
     sampler.rest();
@@ -134,8 +134,8 @@ impl Members {
         Ok(())
     }
 
-    /// Makes the members what `stages` and `params` say. Those that were there go on with what they
-    /// remember; the streams of others begin at `seed`.
+    /// Updates the members to `stages` and `params`. Those that were there keep their memory; the
+    /// streams of others begin at `seed`.
     pub(super) fn arrange(&mut self, stages: &[Stage], params: &Params, seed: u64) {
         let seed = seed as u32;
         let (mut dry, mut xtc) = (self.dry.take(), self.xtc.take());
@@ -203,21 +203,21 @@ impl Members {
         self.breakers = breakers;
     }
 
-    /// Returns the random streams of the stages, each with the number that sets it apart.
+    /// Returns the random streams of the stages, each with the number that identifies it.
     fn streams(&mut self) -> impl Iterator<Item = (u64, &mut SeededMt19937)> {
         let xtc = self.xtc.as_mut().map(|xtc| (1, xtc.rng_mut()));
         let selector = self.selector.as_mut().map(|s| (2, s.rng_mut()));
         xtc.into_iter().chain(selector)
     }
 
-    /// Begins all streams with hashes of the number for this token.
+    /// Restarts all streams with hashes of the number for this token.
     pub(super) fn begin_streams(&mut self, bits: u64) {
         for (number, rng) in self.streams() {
             rng.stream.reseed(mix(bits ^ number) as u32);
         }
     }
 
-    /// Begins all streams at `seed`.
+    /// Restarts all streams at `seed`.
     pub(in crate::sieve) fn seed_streams(&mut self, seed: u64) {
         for (_, rng) in self.streams() {
             rng.begin(seed as u32);
@@ -234,7 +234,7 @@ impl Members {
         self.slots.each(|sampler| sampler.accept(token));
     }
 
-    /// Goes back to the beginning, with streams that begin at `seed`.
+    /// Resets all stages, with streams that begin at `seed`.
     pub(in crate::sieve) fn reset(&mut self, seed: u64) {
         if let Some(dry) = &mut self.dry {
             dry.reset();

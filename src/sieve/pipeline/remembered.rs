@@ -51,8 +51,8 @@ impl Members {
         }
     }
 
-    /// Restores the saved memory of the same stages. `None` if it was of others, or if the bytes
-    /// are no such thing; some stages may then have changed.
+    /// Restores the saved memory of the same stages. `None` if it was of others, or is invalid;
+    /// some stages may then have changed.
     pub(in crate::sieve) fn load(&mut self, mt19937: bool, mut bytes: &[u8]) -> Option<()> {
         let bytes = &mut bytes;
         if let Some(dry) = &mut self.dry {
@@ -110,7 +110,7 @@ fn save_selector(selector: &Selector, mt19937: bool, put: &mut impl FnMut(&[u8])
     }
 }
 
-/// Writes what a sampler in a slot remembers.
+/// Writes the memory of a sampler in a slot.
 fn save_sampler(number: u32, sampler: &dyn Member, put: &mut impl FnMut(&[u8])) {
     let name = sampler.name().to_bytes();
     let mut n = 4 + name.len();
@@ -122,7 +122,7 @@ fn save_sampler(number: u32, sampler: &dyn Member, put: &mut impl FnMut(&[u8])) 
     let _ = sampler.save_memory(put);
 }
 
-/// Has a sampler in a slot remember what one of the same name did.
+/// Loads into a sampler in a slot the memory of one with the same name.
 fn load_sampler(sampler: &mut dyn Member, bytes: &[u8]) -> Option<()> {
     let (n, rest) = bytes.split_first_chunk()?;
     let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*n) as usize)?;

@@ -1,4 +1,4 @@
-//! Samplers of the caller's as stages of a sieve.
+//! The caller's samplers as stages of a sieve.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -18,7 +18,7 @@ impl fmt::Debug for Slots {
 }
 
 impl Clone for Slots {
-    /// Each goes on as the original would.
+    /// Returns slots whose samplers go on as the originals would.
     fn clone(&self) -> Self {
         let twin = |sampler: &Option<Box<dyn Member>>| sampler.as_ref().map(|s| s.twin());
         Self(self.0.each_ref().map(twin))
@@ -26,8 +26,7 @@ impl Clone for Slots {
 }
 
 impl Slots {
-    /// Puts a sampler into a slot, in the place of the one that it holds. Without such a slot
-    /// nothing changes.
+    /// Puts a sampler into a slot, where it replaces another. Without such a slot nothing changes.
     pub(in crate::sieve) fn put(&mut self, slot: usize, sampler: Option<Box<dyn Member>>) {
         if let Some(place) = self.0.get_mut(slot) {
             *place = sampler;
@@ -44,7 +43,7 @@ impl Slots {
         self.0.iter_mut().flatten().for_each(body);
     }
 
-    /// Returns the samplers that remember something, each with the number of its stage.
+    /// Returns the samplers with a memory, each with the number of its stage.
     pub(super) fn that_remember(&self) -> impl Iterator<Item = (u32, &dyn Member)> {
         let all = (SAMPLER..).zip(&self.0);
         let there = all.filter_map(|(number, s)| Some((number, s.as_deref()?)));
@@ -60,7 +59,7 @@ impl Slots {
         there.filter(|(_, sampler)| sampler.remembers())
     }
 
-    /// Returns the name of a sampler that remembers what bytes cannot hold, if there is one.
+    /// Returns the name of a sampler whose memory cannot be saved, if there is one.
     pub(in crate::sieve) fn unsaved(&self) -> Option<&'static CStr> {
         let mut samplers = self.that_remember();
         let unsaved = samplers.find(|(_, sampler)| sampler.save_memory(&mut |_| {}).is_none());
