@@ -271,14 +271,25 @@ impl<'a> Tokens<'a> {
 
     /// Makes a column of the logits, unless there is one.
     pub(super) fn make_column(&mut self) {
+        if !matches!(self.given.source, Source::Column) {
+            self.make_column_by(|_| {});
+        }
+    }
+
+    /// Makes a column of the logits, each part of which `change` changes while it is in the
+    /// first-level cache.
+    pub(super) fn make_column_by(&mut self, change: impl Fn(&mut [f32])) {
         if matches!(self.given.source, Source::Column) {
-            return;
+            return change(&mut self.buffers.changes.column);
         }
         let n = self.given.logits.len();
         let mut column = std::mem::take(&mut self.buffers.changes.column);
         reserve(&mut column, n).unwrap_or_else(memory::exhausted);
         column.resize(n, 0.0);
-        self.raw().write(0, &mut column);
+        for (number, part) in column.chunks_mut(CHUNK).enumerate() {
+            self.raw().write(number * CHUNK, part);
+            change(part);
+        }
         self.buffers.changes.edits.clear();
         self.buffers.changes.column = column;
         self.given.source = Source::Column;
@@ -349,6 +360,12 @@ impl<'a> Tokens<'a> {
         let blocks = count_at_least(&self.buffers.maxima, f32::MIN);
         let are_few = blocks <= self.buffers.maxima.len() / SPARSE;
         are_few.then(|| self.at_least(f32::MIN))
+    }
+
+    /// True if many of the blocks have a candidate at or above `threshold`. The maxima are known.
+    pub fn many_reach(&self, threshold: f32) -> bool {
+        let blocks = count_at_least(&self.buffers.maxima, threshold);
+        blocks > self.buffers.maxima.len() / SPARSE
     }
 
     /// Counts the tokens above minus infinity.

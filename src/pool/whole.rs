@@ -92,6 +92,22 @@ impl<'p, 'a> Whole<'p, 'a> {
         &mut self.buffers.changes.column
     }
 
+    /// Has `change`, which puts no number above a larger one, change the logits of all tokens, some
+    /// at a time. Maxima that are known stay so, where the largest is finite.
+    pub fn change_in_order(&mut self, change: impl Fn(&mut [f32])) {
+        let max = self.max.take();
+        self.make_column_by(&change);
+        let Some(mut max) = max.filter(|max| max.is_finite()) else {
+            return;
+        };
+        change(std::slice::from_mut(&mut max));
+        let maxima = &mut self.buffers.maxima;
+        change(maxima);
+        // What has become NaN is not counted, and what is below it in its block has, too.
+        maxima.iter_mut().for_each(|max| *max = comparable(*max));
+        self.max = Some(comparable(max));
+    }
+
     /// Returns the logits of all tokens in order, to be changed, with the maximum of each block and
     /// of all before the change. `None` if a logit is NaN or the largest is not finite.
     pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {

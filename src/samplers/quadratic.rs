@@ -70,8 +70,12 @@ impl Sampler for Quadratic {
 
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let max = whole.max();
-        if let Some(curve) = self.through(max) {
-            kernels::cube(whole.column_mut(), curve);
+        match self.through(max) {
+            Some(curve) if self.keeps_order() => {
+                whole.change_in_order(|logits| kernels::cube(logits, curve));
+            }
+            Some(curve) => kernels::cube(whole.column_mut(), curve),
+            None => {}
         }
         true
     }

@@ -35,7 +35,7 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
 /// Divides every logit of a vocabulary by `t`; at or below 0 masks all but the largest.
 pub(super) fn scale_whole(mut whole: Whole<'_, '_>, t: f32) {
     if t > 0.0 {
-        return kernels::divide(whole.column_mut(), t);
+        return whole.change_in_order(|logits| kernels::divide(logits, t));
     }
     if whole.n_vocab() > 0 {
         let best = whole.argmax();

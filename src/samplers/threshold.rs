@@ -6,8 +6,9 @@
 //! infinity there is no distribution, and all stay.
 //!
 //! The sums of the distribution are formed in one pass, right within a millionth (two passes for
-//! p-less), and bound the threshold. Only where a candidate lies between the bounds is everything
-//! computed again in `double`, as the definition has it.
+//! p-less), and bound the threshold. Where a candidate lies between the bounds they are formed in
+//! double precision, right within 1e-9. Only where one still does everything is computed as the
+//! definition has it, one after the other.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -18,6 +19,8 @@ use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
+use crate::kernels::scan::{any_between, count_at_least};
+use crate::kernels::sums_f64::SumsF64;
 use crate::metrics::Summary;
 use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
@@ -76,12 +79,11 @@ impl<R: Rule> Threshold<R> {
     /// Leaves of the collected candidates those that pass. `logits` are those of all candidates.
     fn settle(&mut self, bounds: Bounds, max: f32, logits: impl Iterator<Item = f32> + Clone) {
         let mut exact = None;
-        let rule = &self.rule;
+        let (rule, least, sure) = (&self.rule, bounds.least_float(), bounds.sure_float());
         self.kept.retain(|c| {
-            let x = f64::from(c.logit);
-            let is_doubtful = x >= bounds.least && x < bounds.sure;
+            let is_doubtful = c.logit >= least && c.logit < sure;
             if !is_doubtful {
-                return x >= bounds.sure;
+                return c.logit >= sure;
             }
             let exact = exact.get_or_insert_with(|| Exact::of(rule, max, logits.clone()));
             exact.keeps(c.logit)
@@ -109,25 +111,22 @@ impl<R: Rule> Sampler for Threshold<R> {
         self.warm_up(candidates.len());
         let data = candidates.as_slice();
         let mut sums = Sums::default();
-        let mut column = [0.0; CHUNK];
-        for chunk in data.chunks(CHUNK) {
-            let logits = &mut column[..chunk.len()];
-            logits
-                .iter_mut()
-                .zip(chunk)
-                .for_each(|(to, c)| *to = c.logit);
-            sums.add::<R>(logits, &mut []);
-        }
+        for_chunks(data, |logits| sums.add::<R>(logits, &mut []));
         let max = sums.all.max();
         let logits = data.iter().map(|c: &TokenData| c.logit);
         let bounds = sums.bounds(&self.rule, data.len());
-        let bounds = bounds.unwrap_or_else(|| Exact::of(&self.rule, max, logits.clone()).bounds());
+        let mut bounds =
+            bounds.unwrap_or_else(|| Exact::of(&self.rule, max, logits.clone()).bounds());
         if bounds.keep_all() {
             return;
         }
         kernels::at_least(data, 0, bounds.least_float(), &mut self.places);
         let near = self.places.iter().map(|&place| data[place as usize]);
         self.kept.extend(near);
+        if bounds.leave_open(&self.kept) {
+            let refine = |add: &mut dyn FnMut(&[f32])| for_chunks(data, add);
+            bounds = bounds.refined(&self.rule, max, data.len(), refine);
+        }
         self.settle(bounds, max, logits);
         candidates.replace(&self.kept);
     }
@@ -152,8 +151,19 @@ impl<R: Rule> Sampler for Threshold<R> {
         if bounds.keep_all() {
             return true;
         }
-        let are_sure = |near: &[TokenData]| near.iter().all(|c| f64::from(c.logit) >= bounds.sure);
-        let Err(mut whole) = whole.keep_at_least(bounds.least_float(), are_sure) else {
+        // To look at the logits is quicker than to collect many in vain.
+        let is_open = whole.many_reach(bounds.least_float()) && bounds.split(whole.contiguous());
+        let kept = if is_open {
+            Err(whole)
+        } else {
+            bounds.keep_of(whole)
+        };
+        let Err(mut whole) = kept else {
+            return true;
+        };
+        let refine = |add: &mut dyn FnMut(&[f32])| add(whole.contiguous());
+        let bounds = bounds.refined(&self.rule, max, n, refine);
+        let Err(mut whole) = bounds.keep_of(whole) else {
             return true;
         };
         self.kept
@@ -217,25 +227,58 @@ impl Sums {
         if max.abs() > LARGE {
             return None;
         }
-        let mass = self.all.mass();
+        let parts = Parts {
+            mass: self.all.mass(),
+            entropy: self.all.entropy().unwrap_or(0.0),
+            squares: self.doubled.mass(),
+        };
+        parts.bounds(rule, max, n, ERROR)
+    }
+}
+
+/// The sums that a distribution follows from, relative to the largest logit.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    mass: f64,
+    entropy: f64,
+    /// The sum of the squares of the terms of `mass`.
+    squares: f64,
+}
+
+impl Parts {
+    /// Returns logits between which the threshold is, of `n` candidates, where each part is right
+    /// within a share of `error`; `None` if they give no lower one.
+    fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, error: f64) -> Option<Bounds> {
         // A threshold that is too low, or too high, by what the sums are wrong.
         let distance = |less: f64, more: f64| {
             let of = Distribution {
                 n,
-                largest: 1.0 / (mass * more),
-                entropy: self.all.entropy().unwrap_or(0.0) * more,
-                collision: self.doubled.mass() * less / (mass * more).powi(2),
+                largest: 1.0 / (self.mass * more),
+                entropy: self.entropy * more,
+                collision: self.squares * less / (self.mass * more).powi(2),
             };
-            (rule.threshold(&of) * mass * less).ln()
+            (rule.threshold(&of) * self.mass * less).ln()
         };
         let (low, high) = (
-            distance(1.0 - ERROR, 1.0 + ERROR),
-            distance(1.0 + ERROR, 1.0 - ERROR),
+            distance(1.0 - error, 1.0 + error),
+            distance(1.0 + error, 1.0 - error),
         );
         low.is_finite().then(|| Bounds {
             least: f64::from(max) + low.min(0.0),
             sure: f64::from(max) + high.min(0.0),
         })
+    }
+}
+
+/// Calls `add` with the logits of candidates, a chunk at a time.
+// In bounds: a chunk has at most `CHUNK` candidates.
+fn for_chunks(data: &[TokenData], mut add: impl FnMut(&[f32])) {
+    let mut column = [0.0; CHUNK];
+    for chunk in data.chunks(CHUNK) {
+        let logits = &mut column[..chunk.len()];
+        let pairs = logits.iter_mut().zip(chunk);
+        pairs.for_each(|(to, c)| *to = c.logit);
+        add(logits);
     }
 }
 
@@ -261,9 +304,70 @@ impl Bounds {
         self.sure == f64::NEG_INFINITY
     }
 
-    /// Returns a number above minus infinity and at or below `least`.
+    /// Returns the least number above minus infinity that is not below `least`.
     fn least_float(&self) -> f32 {
-        (self.least as f32).next_down().max(f32::MIN)
+        rounded_up(self.least).max(f32::MIN)
+    }
+
+    /// Returns the least number that is not below `sure`.
+    fn sure_float(&self) -> f32 {
+        rounded_up(self.sure)
+    }
+
+    /// True if one of `near`, which are at or above `least`, may pass or not.
+    fn leave_open(&self, near: &[TokenData]) -> bool {
+        let (least, sure) = (self.least_float(), self.sure_float());
+        least < sure && any_between(near, least, sure)
+    }
+
+    /// True if one of these logits may pass or not.
+    fn split(&self, logits: &[f32]) -> bool {
+        let n_at_least = |least: f32| count_at_least(logits, least);
+        n_at_least(self.least_float()) > n_at_least(self.sure_float())
+    }
+
+    /// Keeps the candidates of a vocabulary that pass, unless one may or may not.
+    fn keep_of<'p, 'a>(&self, whole: Whole<'p, 'a>) -> Result<(), Whole<'p, 'a>> {
+        whole.keep_at_least(self.least_float(), |near| !self.leave_open(near))
+    }
+
+    /// Returns closer bounds, of `n` candidates. `give` calls what it is given with the logits of
+    /// all, some at a time.
+    fn refined<R: Rule>(
+        self,
+        rule: &R,
+        max: f32,
+        n: usize,
+        give: impl FnOnce(&mut dyn FnMut(&[f32])),
+    ) -> Self {
+        // Where a double holds the sum of the largest and a distance less closely, so do these.
+        if max.abs() >= LARGEST_REFINED {
+            return self;
+        }
+        let mut sums = SumsF64::default();
+        match R::COLLISION {
+            true => give(&mut |logits| sums.add_squares(logits, max)),
+            false => give(&mut |logits| sums.add_spread(logits, max)),
+        }
+        let parts = Parts {
+            mass: sums.mass,
+            entropy: sums.mass.ln() + sums.spread / sums.mass,
+            squares: sums.squares,
+        };
+        let error = 3.0 * SumsF64::ERROR;
+        parts.bounds(rule, max, n, error).unwrap_or(self)
+    }
+}
+
+/// Largest logits from this on are too far from 0 for [`Bounds::refined`].
+const LARGEST_REFINED: f32 = 1e5;
+
+/// Returns the least `float` that is not below `x`.
+fn rounded_up(x: f64) -> f32 {
+    let rounded = x as f32;
+    match f64::from(rounded) < x {
+        true => rounded.next_up(),
+        false => rounded,
     }
 }
 

@@ -9,6 +9,7 @@
 //!   elements that pass a threshold; [`rewrite`], [`quotient`]: changes in place;
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
+//!   [`sums_f64`]: of exponentials in double precision;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
 //! - [`sort_key`]: keys for sorting; [`bitmap`]: sets of tokens;
 //! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`] and
@@ -40,6 +41,7 @@ pub mod sequential_sum_f64;
 pub mod signed_sum;
 pub mod softmax;
 pub mod sort_key;
+pub mod sums_f64;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

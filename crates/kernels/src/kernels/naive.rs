@@ -5,6 +5,7 @@ use super::column::Column;
 use super::layout::{SUM_BLOCK, TWO_23};
 use super::rewrite::{Cubic, Curve};
 use super::rounding_test::Rounded;
+use super::sums_f64::SumsF64;
 use crate::simd::libm::{exp, exp_f64, fma, ln};
 use crate::token::{TokenData, comparable};
 
@@ -444,4 +445,19 @@ pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
     for (ln_p, to) in lns.iter().zip(to) {
         *to = -(-ln_p - entropy).abs();
     }
+}
+
+/// The sums over logits in double precision, with the host's `exp`.
+pub fn sums_f64(logits: &[f32], max: f32) -> SumsF64 {
+    let mut sums = SumsF64::default();
+    for d in logits
+        .iter()
+        .map(|&x| f64::from(comparable(x)) - f64::from(max))
+    {
+        let e = exp_f64(d);
+        sums.mass += e;
+        sums.spread -= if e > 0.0 { d * e } else { 0.0 };
+        sums.squares += e * e;
+    }
+    sums
 }

@@ -11,6 +11,7 @@ use super::rounding_test::softmax_sum;
 use super::sequential_sum::{rounded_tail, sum, sum_double};
 use super::signed_sum::{signed_sum, signed_sum_of_logits};
 use super::softmax::{exp_double, exp_p_by, exp_p_in_order_by, exp_sum, exp_sum_double};
+use super::sums_f64::SumsF64;
 use super::tests::{array, bits, bits_of, for_all, inputs, same};
 use crate::lcg::Lcg;
 use crate::simd::exp::HIGHEST;
@@ -358,4 +359,30 @@ fn exp_on_every(step: usize) {
             }
         }
     }
+}
+
+/// Sums in double precision are right within what they promise, also where little is left beside
+/// the largest, or nothing.
+#[test]
+fn sums_in_double_precision() {
+    for_all(|isa, logits| {
+        let max = logits.iter().fold(f32::NEG_INFINITY, |max, &x| max.max(x));
+        if max.abs() >= 1e5 {
+            return;
+        }
+        let mut sums = SumsF64::default();
+        // In two parts, of which one may be empty.
+        let (first, second) = logits.split_at(logits.len() / 3);
+        sums.add_spread(first, max);
+        sums.add_spread(second, max);
+        let mut squares = SumsF64::default();
+        squares.add_squares(logits, max);
+        let expected = naive::sums_f64(logits, max);
+        let near = |a: f64, b: f64| (a - b).abs() <= SumsF64::ERROR / 3.0 * b + 1e-30;
+        let are_near = near(sums.mass, expected.mass)
+            && near(sums.spread, expected.spread)
+            && near(squares.mass, expected.mass)
+            && near(squares.squares, expected.squares);
+        assert!(are_near, "{isa:?}: {sums:?}, {squares:?}, {expected:?}");
+    });
 }

@@ -201,6 +201,7 @@ impl Vector for Scalar {
         [a, b, c, d].map(|x| x as f32)
     }
 
+    const EXP_IS_OF_DOUBLES: bool = false;
     #[inline(always)]
     fn exp(self, x: [D; 2]) -> [D; 2] {
         x.map(|half| half.map(|x| f64::from(libm::exp(x as f32))))

@@ -381,6 +381,9 @@ pub trait Vector: Copy {
 
     // Provided: exponentials and logarithms. What they promise, `simd::exp` and its like say.
 
+    /// True if [`exp`](Self::exp) takes any doubles from [`exp::LOWEST`] to 0, not only widened
+    /// floats, and is right within 2e-10 of itself.
+    const EXP_IS_OF_DOUBLES: bool = true;
     /// e^x of floats from [`exp::LOWEST`] to below [`exp::HIGHEST`] that were widened. Rounded to
     /// floats they are the host's `expf`, bit for bit.
     #[inline(always)]
