@@ -1,5 +1,5 @@
 //! Whole chains straight from the logits, beside what a host does: it fills the candidate array,
-//! and applies the chain of built-ins.
+//! and applies the chain of built-ins. Cuts that llama.cpp does not have, beside the chain without.
 
 use std::time::Instant;
 
@@ -22,9 +22,9 @@ use crate::support::HostSampler;
 use crate::support::both;
 
 /// A row of the table: a name, and how to make both sides for a vocabulary.
-struct Row {
-    name: &'static str,
-    make: fn(n_vocab: i32) -> [HostSampler; 2],
+pub struct Row {
+    pub name: &'static str,
+    pub make: fn(n_vocab: i32) -> [HostSampler; 2],
 }
 
 /// Penalties that are switched off, as llama.cpp's own programs have them in front of top-k by
@@ -68,29 +68,39 @@ fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSam
     ])
 }
 
-/// A cut that llama.cpp does not have on both sides: on the host's, of its array.
-fn cut(make: fn() -> *mut llama_sampler) -> [HostSampler; 2] {
-    [make, make].map(|make| HostSampler::new(make()))
+/// A chain of ours with a cut between these samplers, and without.
+fn beside(
+    before: Vec<[HostSampler; 2]>,
+    cut: *mut llama_sampler,
+    behind: Vec<[HostSampler; 2]>,
+) -> [HostSampler; 2] {
+    let [before, behind] = [before, behind].map(|samplers| {
+        let ours = samplers.into_iter().map(|[ours, _]| ours);
+        ours.collect::<Vec<HostSampler>>()
+    });
+    let without = [before.clone(), behind.clone()].concat();
+    let with = [before, vec![HostSampler::new(cut)], behind].concat();
+    [with, without].map(HostSampler::chain)
 }
 
-/// Rows of a cut: after a top-k, and in front of temperature and draw.
+/// Rows of a cut that llama.cpp does not have: after a top-k, and before temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(
             Row {
-                name: concat!("from logits: top_k 40, ", $name, ", dist"),
-                make: |_| chain([top_k(40), cut(|| $make), dist()]),
+                name: concat!("top_k 40, ", $name, ", dist"),
+                make: |_| beside(vec![top_k(40)], $make, vec![dist()]),
             },
             Row {
-                name: concat!("from logits: ", $name, ", temp, dist"),
-                make: |_| chain([cut(|| $make), temp(), dist()]),
+                name: concat!($name, ", temp, dist"),
+                make: |_| beside(vec![], $make, vec![temp(), dist()]),
             },
         )*]
     };
 }
 
-/// The samplers that llama.cpp does not have. Their chains without them are among [`ROWS`].
-const CUTS: [Row; 14] = cuts! {
+/// The samplers that llama.cpp does not have.
+pub const CUTS: [Row; 14] = cuts! {
     "p_less": llama_sieve_init_p_less(false),
     "top_a": llama_sieve_init_top_a(0.2),
     "epsilon_cutoff": llama_sieve_init_epsilon_cutoff(3e-4),
@@ -188,14 +198,29 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             if !options.wants_shape(shape) {
                 continue;
             }
-            let rows = ROWS.iter().chain(&CUTS);
-            for row in rows.filter(|row| options.wants(row.name)) {
+            for row in ROWS.iter().filter(|row| options.wants(row.name)) {
                 let sides = (row.make)(n as i32);
                 let us = measure(&sides, row.name, &logits, options.budget());
                 done(measurement(row.name, n, shape, us));
             }
             slots(&logits, shape, options, done);
             copies(&logits, shape, options, done);
+        }
+    }
+}
+
+/// Measures every cut on the shapes of one size.
+pub fn run_cuts(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let n = options.size.unwrap_or(128_256);
+    for (shape, logits) in shapes(n) {
+        let rows = CUTS.iter().filter(|row| options.wants(row.name));
+        for row in rows.filter(|_| options.wants_shape(shape)) {
+            let us = measure_both(&(row.make)(n as i32), &logits, options.budget());
+            let part = "cuts".into();
+            done(Measurement {
+                part,
+                ..measurement(row.name, n, shape, us)
+            });
         }
     }
 }
@@ -306,7 +331,7 @@ fn host_path(
     }
 }
 
-fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
+pub fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
     // SAFETY: the chain lives, and has as many logits.
     unsafe {
         llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), logits.len() as i32)
@@ -341,6 +366,22 @@ pub fn measure(
             times[0].push(thread_time() - start);
         }
         assert_eq!(token, expected, "{name}");
+    }
+    times.map(median)
+}
+
+/// Microseconds of two chains of ours and of one maximum, in turn until `budget` seconds are over,
+/// but at least 7 times.
+fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 3] {
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    let begun = Instant::now();
+    while begun.elapsed().as_secs_f64() < budget || times[2].len() < 7 {
+        for (side, times) in sides.iter().zip(&mut times) {
+            let start = thread_time();
+            sample(side, logits);
+            times.push(thread_time() - start);
+        }
+        times[2].push(floor(logits));
     }
     times.map(median)
 }

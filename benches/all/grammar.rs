@@ -55,7 +55,7 @@ fn timed<T>(body: impl FnOnce() -> T) -> (f64, T) {
     ((thread_time() - start) * 1e3, made)
 }
 
-fn vocabulary() -> Model {
+pub fn vocabulary() -> Model {
     if let Ok(path) = std::env::var("LLAMA_SIEVE_BENCH_VOCABULARY") {
         return Model::load_vocabulary(path).expect("LLAMA_SIEVE_BENCH_VOCABULARY is a vocabulary");
     }

@@ -4,10 +4,12 @@
 //!   sizes and two shapes, and on logits of the trained model;
 //! - `chains`: whole chains straight from the logits, beside a host's path from the same logits to
 //!   the token;
+//! - `cuts`: chains with a cut that llama.cpp does not have, beside the same without it;
 //! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
 //! - `trie`: the token trie beside the built-in grammar;
 //! - `grammar`: grammars beside the built-in, plain and lazy;
 //! - `dry_breakers`: the constructor of DRY beside the built-in's;
+//! - `tokens`: bans and the loop breaker, for one token;
 //! - `shapes`, where it is asked for: every drop-in on arrays in an order or of a few values.
 //!
 //! Each row first checks that both sides give the same, then alternates them on fresh copies of one
@@ -28,6 +30,7 @@ mod shapes;
 mod sieve;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod tokens;
 mod trie;
 
 use std::cell::RefCell;
@@ -169,13 +172,15 @@ fn finish(good: bool) -> ! {
 
 type Part = fn(&Options, &mut dyn FnMut(Measurement));
 
-const PARTS: [(&str, Part); 7] = [
+const PARTS: [(&str, Part); 9] = [
     ("samplers", samplers::run),
     ("chains", chains::run),
+    ("cuts", chains::run_cuts),
     ("sieve", sieve::run),
     ("trie", trie::run),
     ("grammar", grammar::run),
     ("dry_breakers", dry_breakers::run),
+    ("tokens", tokens::run),
     ("shapes", shapes::run),
 ];
 
@@ -187,7 +192,7 @@ cargo bench -- [options]
   --quick                one size, under a minute
   --only TEXT            the rows whose name contains TEXT, or is it: --only =greedy
   --shape TEXT           the drop-ins on the shapes of logits whose name contains TEXT, or is it
-  --part NAME            samplers, chains, sieve, trie, grammar or dry_breakers; or shapes, which is no part of a usual run
+  --part NAME            samplers, chains, cuts, sieve, trie, grammar, dry_breakers or tokens; or shapes, which is no part of a usual run
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick

@@ -1,0 +1,135 @@
+//! Samplers that follow the text and look at few logits or none: bans of 500 texts, with case or
+//! without, and the loop breaker. A row is one token: it is accepted, and what follows from it is
+//! applied to an array. llama.cpp has no such samplers.
+//!
+//! On the vocabulary that grammars are measured on.
+
+use std::cell::OnceCell;
+use std::ffi::{CString, c_char};
+use std::time::Instant;
+
+use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
+use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
+use vendor_llama_cpp::Model;
+
+use crate::Options;
+use crate::grammar::vocabulary;
+use crate::measure::thread_time;
+use crate::report::Measurement;
+use crate::support::arrays::Rng;
+use crate::support::{Array, HostSampler};
+
+/// The number of tokens that are measured together: the clock is too coarse for one. Followed again
+/// and again they repeat, with a longer period than a loop breaker looks for.
+const TOKENS: usize = 2000;
+
+/// The number of banned texts.
+const TEXTS: usize = 500;
+
+/// A vocabulary, texts to ban, and tokens in which parts of them stand.
+pub struct World {
+    model: Model,
+    texts: Vec<CString>,
+    tokens: Vec<i32>,
+}
+
+/// A row of the table: a name, and how its sampler is made.
+pub struct Row {
+    pub name: &'static str,
+    pub make: fn(&World) -> HostSampler,
+}
+
+pub const ROWS: [Row; 3] = [
+    Row {
+        name: "ban_strings, 500 texts",
+        make: |world| world.bans(0),
+    },
+    Row {
+        name: "ban_strings, 500 texts in any case",
+        make: |world| world.bans(LLAMA_SIEVE_BAN_FOLD_CASE),
+    },
+    Row {
+        name: "loop_breaker",
+        // SAFETY: NULL is allowed.
+        make: |_| HostSampler::new(unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }),
+    },
+];
+
+impl World {
+    /// Each text is that of two to four tokens. Every fourth token begins one of them, and often
+    /// the next ones go on with it.
+    pub fn new() -> Self {
+        let (model, mut rng) = (vocabulary(), Rng(11));
+        let n = model.n_vocab();
+        let mut texts = Vec::new();
+        let mut parts: Vec<Vec<i32>> = Vec::new();
+        while texts.len() < TEXTS {
+            let part: Vec<i32> = (0..2 + rng.below(3)).map(|_| rng.below(n) as i32).collect();
+            let text: Vec<u8> = part.iter().flat_map(|&token| model.piece(token)).collect();
+            // With case folded they are UTF-8.
+            if std::str::from_utf8(&text).is_ok_and(|text| text.len() > 3 && !text.contains('\0')) {
+                texts.push(CString::new(text).expect("no NUL"));
+                parts.push(part);
+            }
+        }
+        let mut tokens = Vec::new();
+        while tokens.len() < TOKENS {
+            let part = rng.pick(&parts.iter().collect::<Vec<_>>());
+            let n_known = 1 + rng.below(part.len() - 1);
+            tokens.extend_from_slice(&part[..n_known]);
+            tokens.extend((0..3).map(|_| rng.below(n) as i32));
+        }
+        tokens.truncate(TOKENS);
+        Self {
+            model,
+            texts,
+            tokens,
+        }
+    }
+
+    fn bans(&self, flags: u32) -> HostSampler {
+        let pointers: Vec<*const c_char> = self.texts.iter().map(|text| text.as_ptr()).collect();
+        let vocab = self.model.vocab().cast();
+        // SAFETY: a live vocabulary, and as many C strings as is said.
+        HostSampler::new(unsafe {
+            llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
+        })
+    }
+
+    /// An array of the whole vocabulary.
+    pub fn array(&self) -> Array {
+        Array::of_logits(std::iter::repeat_n(1.0, self.model.n_vocab()))
+    }
+
+    /// Accepts all tokens, each of which is followed by an array.
+    pub fn follow(&self, sampler: &HostSampler, array: &mut Array) {
+        for &token in &self.tokens {
+            sampler.accept(token);
+            sampler.apply(array);
+        }
+    }
+}
+
+/// Measures every row: the least of some times, since others use the caches, too.
+pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
+    let world = OnceCell::new();
+    for row in ROWS.iter().filter(|row| options.wants(row.name)) {
+        let world = world.get_or_init(World::new);
+        let (sampler, mut array) = ((row.make)(world), world.array());
+        let (begun, mut least) = (Instant::now(), f64::INFINITY);
+        while begun.elapsed().as_secs_f64() < options.budget() {
+            let start = thread_time();
+            world.follow(&sampler, &mut array);
+            least = least.min(thread_time() - start);
+        }
+        done(Measurement {
+            part: "tokens".into(),
+            name: row.name.into(),
+            n: array.data.len(),
+            shape: String::new(),
+            ours_ns: least * 1e3 / TOKENS as f64,
+            theirs_ns: None,
+            floor_ns: None,
+        });
+    }
+}
