@@ -387,7 +387,7 @@ def _script(
             continue
         same = os.path.commonprefix([begun, whole])
         said = whole[len(same) :].split(_RESULT)[0]
-        # What comes behind its end is not the model's.
+        # What comes past its end is not the model's.
         ended = re.search("|".join(map(re.escape, (*_ENDS, "<|call|>"))), said)
         content = str(messages[1]["content"])
         if ended is not None:

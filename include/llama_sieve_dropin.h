@@ -8,7 +8,7 @@
  *     llama_sampler_chain_add(chain, llama_sampler_init_top_k(40));
  *
  * or, for all files of a project at once, compile with -include llama_sieve_dropin.h. Link with
- * llama_sieve in addition to llama. The tokens stay the same. It stands before or behind llama.h,
+ * llama_sieve in addition to llama. The tokens stay the same. It stands before or after llama.h,
  * which it includes; both must be found.
  *
  * Replaced: llama_sampler_init_ greedy, dist, top_k, top_p, min_p, typical, temp, temp_ext, xtc,
@@ -24,7 +24,7 @@
  *   ours throws nothing: it then allows only tokens that end the generation, and
  *   llama_sieve_grammar_error says so. A program that catches that exception asks this instead, or
  *   keeps llama.cpp's grammars: it puts #undef llama_sampler_init_grammar, _lazy and _lazy_patterns
- *   behind this header. A trigger pattern that is no regular expression gives NULL.
+ *   after this header. A trigger pattern that is no regular expression gives NULL.
  *
  * Off: with -DLLAMA_SIEVE_DROPIN_DISABLE the header declares what it includes, nothing else.
  *

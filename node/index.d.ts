@@ -72,7 +72,7 @@ export interface SieveParams {
     rng?: "mt19937" | "xoroshiro128plus" | "position";
     /** Draw. Default "cdf"; "gumbel": the largest of logit / temperature + Gumbel noise. */
     method?: "cdf" | "gumbel";
-    /** Place of the temperature: behind all filters (default), or right behind the penalties. */
+    /** Place of the temperature: after all filters (default), or right after the penalties. */
     order?: "temp-last" | "temp-first";
     /** Added to the logits of tokens; -Infinity bans one. */
     bias?: Map<number, number> | Record<number, number>;
@@ -351,7 +351,7 @@ export class Constraint extends Sampler {
     readonly error: string | null;
     /** Takes the last accepted tokens back, 1,024 at most. */
     rollback(nTokens: number): void;
-    /** How many tokens of a draft are allowed, one behind the other. Changes nothing. */
+    /** How many tokens of a draft are allowed, one after the other. Changes nothing. */
     accepts(tokens: Iterable<number>): number;
     /** The bytes that must follow, whatever tokens they come in; empty where there is a choice. */
     forced(): Uint8Array;

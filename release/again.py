@@ -16,7 +16,7 @@ def compare(targets: List[Target]) -> None:
     """`ci/release` on a copy of the sources, in a folder of another depth: the same bytes."""
     copy = crates.copy_of_sources(fresh(WORK / "again" / "in" / "another" / "folder"))
     (copy / "target").mkdir()
-    # What a release is made with is not made anew.
+    # What a release is made with is not made again.
     (copy / "target" / "release-tools").symlink_to(TARGET / "release-tools")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch())}
     environment.pop("CARGO_TARGET_DIR", None)

@@ -8,7 +8,7 @@ use crate::token::Token;
 pub enum BuiltIn {
     /// `llama_sampler_init_greedy`.
     Greedy,
-    /// `llama_sampler_init_dist`, after so many draws.
+    /// `llama_sampler_init_dist`, after that many draws.
     Dist { seed: u32, draws: u64 },
     /// `llama_sampler_init_top_k`.
     TopK { k: i32 },

@@ -1,4 +1,4 @@
-//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, behind a C
+//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, after a C
 //! ABI.
 //!
 //! From raw logits to a token, with control at every token ([`Sieve`]):

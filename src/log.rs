@@ -47,7 +47,7 @@ struct Sinks {
     running: Vec<Running>,
 }
 
-/// A call of the sink that was there after so many replacements.
+/// A call of the sink that was there after that many replacements.
 #[derive(Clone, Copy, PartialEq)]
 struct Running {
     replaced: u64,

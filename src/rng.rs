@@ -66,7 +66,7 @@ impl Mt19937 {
         made
     }
 
-    /// Starts the stream of `seed` anew.
+    /// Starts the stream of `seed` again.
     pub fn reseed(&mut self, seed: u32) {
         let mut word = seed;
         for (place, to) in (1u32..).zip(&mut self.words) {
@@ -226,7 +226,7 @@ impl SeededMt19937 {
         }
     }
 
-    /// Begins the stream anew.
+    /// Begins the stream again.
     pub fn restart(&mut self) {
         self.current = resolve_seed(self.seed);
         self.stream.reseed(self.current);

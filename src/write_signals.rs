@@ -100,7 +100,7 @@ use elsewhere::Blocked;
 use linux::Blocked;
 
 /// Writes, and lets a failure raise nothing. A write that succeeds makes one more system call
-/// before and behind it, rt_sigprocmask.
+/// before and after it, rt_sigprocmask.
 pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let blocked = Blocked::now();
     let written = write();

@@ -19,7 +19,7 @@ use fnv::Fnv;
 /// Raise this by one when the way of building changes without any flag changing.
 const REVISION: &str = "1";
 
-/// The system libraries behind the objects or the archive on a link line.
+/// The system libraries after the objects or the archive on a link line.
 const SYSTEM_LIBRARIES: [&str; 3] = ["m", "pthread", "dl"];
 
 fn main() {

@@ -25,7 +25,7 @@ const LONGEST_NAME: usize = 256;
 /// The largest table of symbols, and the largest of their names.
 const LARGEST_TABLE: u64 = 256 << 20;
 
-/// Notes are searched for the build id in so many sections of at most this size.
+/// Notes are searched for the build id in that many sections of at most this size.
 const MOST_NOTES: usize = 64;
 const LARGEST_NOTE: u64 = 64 << 10;
 

@@ -2,7 +2,7 @@
 //
 //   with_libllama SMALL LARGE PROMPT
 //
-// Compiled for each build anew, without its header: BUILD is its number, by which two argument
+// Compiled for each build again, without its header: BUILD is its number, by which two argument
 // lists are told apart, and HAS_X is defined where it exports llama_X. Prints a line of JSON: the
 // tokens by model, setting, way to sample, and seed.
 #include <stdbool.h>

@@ -57,6 +57,6 @@ for (const [name, model] of Object.entries({small, large})) {
     }
     await context.release();
 }
-// Behind what the addon writes there.
+// After what the addon writes there.
 console.log("\n" + JSON.stringify({texts, rates}));
 process.exit(0);

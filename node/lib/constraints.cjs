@@ -174,7 +174,7 @@ function jsonSchemaToGbnf(schema, options = {}) {
     const n = made(Number(toGbnf(found, bits, null, 0)));
     const bytes = Buffer.alloc(n);
     toGbnf(found, bits, bytes, n);
-    // Behind the text is a NUL.
+    // After the text is a NUL.
     return bytes.toString("utf8", 0, n - 1);
 }
 

@@ -266,7 +266,7 @@ class Sieve extends Held {
     update(changes) {
         const params = copied({ ...this.#params, ...changes });
         const found = native(params);
-        // Behind all that may run code of the caller's, which may close this.
+        // After all that may run code of the caller's, which may close this.
         check(setParams(this.handle, found));
         this.#params = params;
     }

@@ -29,7 +29,7 @@ use crate::vocabularies;
 /// The time that is waited for other threads.
 pub const PATIENCE: Duration = Duration::from_secs(2);
 
-/// True while ours step aside: from detaching until attaching anew.
+/// True while ours step aside: from detaching until attaching again.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// True if ours are to step aside.

@@ -26,7 +26,7 @@
 //! `llama_sampler_sample` is watched like that, too, in a call of its own. It is not answered
 //! question by question, but as a whole.
 //!
-//! After a grammar has rejected the token, the host begins anew, now with the grammar before the
+//! After a grammar has rejected the token, the host begins again, now with the grammar before the
 //! chain. Where the grammar is ours, both are run at that second question. Where it is the host's,
 //! the host has the whole vocabulary.
 

@@ -1,7 +1,7 @@
 //! Members that the user wants in every chain: `LLAMA_SIEVE_EXTRA`.
 //!
 //! They come in front of the member that chooses the token, which is the last one of a chain: as
-//! that is added, they are added first. Bans come in front of all members, since behind one that
+//! that is added, they are added first. Bans come in front of all members, since after one that
 //! truncates there may be none left that is not banned. A copy of a chain has them already. This
 //! changes tokens, as nothing else of this library does, and is said aloud when it is loaded.
 

@@ -236,7 +236,7 @@ pub fn is_ours(address: Address) -> bool {
     ours.iter().any(|segment| segment.contains(&address))
 }
 
-/// The address behind the first call from outside this library, of those that led here: who called
+/// The address after the first call from outside this library, of those that led here: who called
 /// us.
 ///
 /// The return addresses are read by Windows, which knows the frames of all.
@@ -249,7 +249,7 @@ pub fn caller() -> Option<Address> {
     callers.find(|&address| !is_ours(address))
 }
 
-/// The address behind the first call from outside this library, of those that led here: who called
+/// The address after the first call from outside this library, of those that led here: who called
 /// us.
 ///
 /// The return address is read by the unwinder, which needs to know our own frames only.
@@ -269,7 +269,7 @@ pub fn caller() -> Option<Address> {
     unsafe extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
         // SAFETY: the unwinder passes its frame, and back the pointer to the variable below.
         let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Found>()) };
-        // A return address may lie behind the end of the calling function, but not the address
+        // A return address may lie past the end of the calling function, but not the address
         // before it.
         let Some(address) = NonNull::new(address.wrapping_sub(1) as *mut c_void) else {
             return STOP;

@@ -204,7 +204,7 @@ unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
 stand_in!(llama_sampler_init_penalties, penalties);
 
 /// DRY: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in older builds
-/// with n_ctx_train behind vocab.
+/// with n_ctx_train after vocab.
 ///
 /// # Safety
 /// The call is one of a program's.

@@ -237,7 +237,7 @@ fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Be
     look
 }
 
-/// Forgets the words of libraries that are gone, and of those that have come anew to the same
+/// Forgets the words of libraries that are gone, and of those that have come again to the same
 /// place.
 fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent>) {
     let slots = slots(all, memory);
@@ -277,7 +277,7 @@ pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
             if !slot.is_ours() {
                 let name = slot.import.name;
                 let value = slot.import.value();
-                // A library that was loaded anew, to the same place, was never pointed at ours.
+                // A library that was loaded again, to the same place, was never pointed at ours.
                 let is_new = value == before
                     || NonNull::new(value).is_some_and(|value| slot.library.contains(value))
                     || first_llama_cpp(all)

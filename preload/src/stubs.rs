@@ -7,7 +7,7 @@
 //! are described for the unwinder, since what the host throws while it is asked passes through.
 //!
 //! On Windows all arguments are counted together: the first four have a register, which one depends
-//! on what they are, and behind the return address comes room for these four before the others.
+//! on what they are, and after the return address comes room for these four before the others.
 
 use std::ffi::c_void;
 #[cfg(not(windows))]
@@ -80,7 +80,7 @@ impl Answer {
 }
 
 impl Saved {
-    /// An address in the function that has called: the return address may lie behind its end, but
+    /// An address in the function that has called: the return address may lie past its end, but
     /// not the address before it.
     pub fn caller(&self) -> Option<Address> {
         Address::new(self.return_address.wrapping_sub(1) as *mut c_void)
@@ -399,7 +399,7 @@ macro_rules! beginning {
     };
 }
 
-/// Calls `host` with the registers of `saved`, and so many words of the stack.
+/// Calls `host` with the registers of `saved`, and that many words of the stack.
 ///
 /// # Safety
 /// `host` is the function that `saved` is a call of.

@@ -96,7 +96,7 @@ pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { DISABLED.is_of(smpl) }
 }
 
-/// Returns tokens that begin breakers of DRY, so many at most.
+/// Returns tokens that begin breakers of DRY, that many at most.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.

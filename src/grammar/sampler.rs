@@ -185,7 +185,7 @@ impl Lazy {
     }
 }
 
-/// An error: only so many tokens can be taken back.
+/// An error: only that many tokens can be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFar(pub usize);
 
@@ -350,7 +350,7 @@ impl Grammar {
         core.as_mut()?.change(|core| core.accept_for_host(token))
     }
 
-    /// Makes a constraint that allows everything, for a vocabulary of so many tokens.
+    /// Makes a constraint that allows everything, for a vocabulary of that many tokens.
     pub fn empty(n_tokens: usize) -> Self {
         Self::with(None, n_tokens)
     }
@@ -430,7 +430,7 @@ impl Slot {
         }
     }
 
-    /// Returns how many of these tokens may follow, one behind the other. Changes nothing. All may
+    /// Returns how many of these tokens may follow, one after the other. Changes nothing. All may
     /// where there is no grammar; a token of none of the vocabulary's numbers may not.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
@@ -743,7 +743,7 @@ impl Core {
             None => {
                 self.refusal = None;
                 self.accept(token);
-                // Behind the end comes nothing that could be refused.
+                // After the end comes nothing that could be refused.
                 let is_cut_off = is_end && self.dead == Some(Dead::Limit);
                 self.refusal.take().or(is_cut_off.then_some(refusal))
             }

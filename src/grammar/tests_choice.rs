@@ -9,7 +9,7 @@ use crate::lcg::Lcg;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
-/// All texts of at most so many letters of `letters`, the empty one among them.
+/// All texts of at most that many letters of `letters`, the empty one among them.
 fn texts(letters: &str, most: usize) -> Vec<String> {
     let mut texts = vec![String::new()];
     let mut from = 0;

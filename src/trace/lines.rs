@@ -340,7 +340,7 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
 /// The most bytes of what a grammar expects.
 const WORDS: usize = 400;
 
-/// The first characters of a text, of so many bytes at most.
+/// The first characters of a text, of that many bytes at most.
 fn start_of(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));

@@ -42,18 +42,18 @@ pub fn findings(chain: &[Link]) -> Vec<String> {
             found.push(match SELECTORS.contains(&name) {
                 true => format!("{name} selects anew what {} has selected", selector.name),
                 false => format!(
-                    "{name} comes behind {}, which has selected the token: it changes nothing",
+                    "{name} comes after {}, which has selected the token: it changes nothing",
                     selector.name
                 ),
             });
         } else if let (true, Some(cut)) = (CONSTRAINTS.contains(&name), first(&TRUNCATIONS)) {
             found.push(format!(
-                "{name} comes behind {}, which may have removed all that it allows; put it first",
+                "{name} comes after {}, which may have removed all that it allows; put it first",
                 cut.name
             ));
         } else if let (true, Some(cut)) = (name == "top-k", first(&["min-p"])) {
             found.push(format!(
-                "{name} comes behind {}: the other way round it leaves the same, and takes less time",
+                "{name} comes after {}: the other way round it leaves the same, and takes less time",
                 cut.name
             ));
         }
@@ -63,7 +63,7 @@ pub fn findings(chain: &[Link]) -> Vec<String> {
         };
         if name == "xtc" && before.iter().any(is_cold) {
             found.push(format!(
-                "{name} comes behind a temperature of 0, which leaves it one candidate: it does \
+                "{name} comes after a temperature of 0, which leaves it one candidate: it does \
                  nothing"
             ));
         }
@@ -111,10 +111,10 @@ mod tests {
             ("top-k", "no member selects"),
             ("", "no member selects"),
             ("dist greedy", "greedy selects anew what dist"),
-            ("dist top-k", "top-k comes behind dist"),
-            ("top-p grammar dist", "grammar comes behind top-p"),
-            ("xtc token-trie dist", "token-trie comes behind xtc"),
-            ("min-p top-k dist", "top-k comes behind min-p"),
+            ("dist top-k", "top-k comes after dist"),
+            ("top-p grammar dist", "grammar comes after top-p"),
+            ("xtc token-trie dist", "token-trie comes after xtc"),
+            ("min-p top-k dist", "top-k comes after min-p"),
             ("temp=0 xtc dist", "a temperature of 0"),
             ("temp-ext=-1 xtc dist", "a temperature of 0"),
             ("?top-k dist", "top-k does nothing"),

@@ -22,7 +22,7 @@ use crate::token::Token;
 /// Receives the lines, each with its end of line. It is called with no lock held.
 pub type Function = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The sequences of which it is known how far they are. Beyond so many the oldest are forgotten.
+/// The sequences of which it is known how far they are. Beyond that many the oldest are forgotten.
 const SEQUENCES: usize = 4096;
 
 /// The time for which [`stop`] waits for calls of the function.
@@ -148,7 +148,7 @@ pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
     Some(Box::new(Observer::new(logits, sink.options)))
 }
 
-/// The destination, which a forked child makes anew.
+/// The destination, which a forked child makes again.
 fn of_this_process() -> Option<Arc<Sink>> {
     let found = Sink::known(&mut CURRENT.lock());
     found.unwrap_or_else(|text| {

@@ -37,7 +37,7 @@ pub struct Mode {
     pub greedy: bool,
     /// True if the array shrinks to the valid tokens; else all others are masked.
     pub compact: bool,
-    /// True if a reset leaves a span idle that is complete; else it begins anew.
+    /// True if a reset leaves a span idle that is complete; else it begins again.
     pub reset_idle: bool,
 }
 

@@ -16,7 +16,7 @@ const SHT_NOTE: u32 = 7;
 const SHT_STRTAB: u32 = 3;
 const SHT_SYMTAB_SHNDX: u32 = 18;
 
-/// A header of ELF, 64 bits, with these numbers of sections and their size, behind it. The names of
+/// A header of ELF, 64 bits, with these numbers of sections and their size, after it. The names of
 /// sections are in the section of that index.
 fn header(sections: u16, size: u16, names: u16) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();

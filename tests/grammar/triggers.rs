@@ -589,7 +589,7 @@ pub fn hostile() {
     let stars = "a".to_owned() + &"*".repeat(1000);
     assert!(StdRegex::new(stars.as_bytes()).is_some());
     assert!(Triggers::new(&[stars.as_bytes()]).is_ok());
-    // As many states as texts have: the tables begin anew each time.
+    // As many states as texts have: the tables begin again each time.
     let triggers = Triggers::new(&[b"a[ab]{2000}c"]).expect("a pattern");
     let mut rng = Rng(7);
     let (mut one, mut other) = (Waiting::default(), Waiting::default());

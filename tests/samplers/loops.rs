@@ -245,7 +245,7 @@ fn files(folder: &std::path::Path, ends: &[&str], to: &mut Vec<std::path::PathBu
 }
 
 /// True if the newest tokens repeat for the third time or more, and are 128 at least: compared copy
-/// by copy, for each period anew.
+/// by copy, for each period again.
 fn repeats(tokens: &[i32]) -> bool {
     (1..=1024).any(|period| {
         let n = 128.max(3 * period);

@@ -62,7 +62,7 @@ fn sample_batch(chains: &[*mut llama_sampler], logits: &[Vec<f32>], threads: i32
 fn sample_alone(chains: &[*mut llama_sampler], logits: &[Vec<f32>]) -> Vec<i32> {
     let both = chains.iter().zip(logits);
     let token = |(&chain, row): (&*mut llama_sampler, &Vec<f32>)| {
-        // SAFETY: a live chain, and so many logits.
+        // SAFETY: a live chain, and that many logits.
         unsafe { llama_sieve_chain_sample_logits(chain, row.as_ptr(), N_VOCAB as i32) }
     };
     both.map(token).collect()

@@ -11,7 +11,7 @@ use crate::support::HostSampler;
 
 fn check(chain: *const llama_sampler, cap: usize) -> (i32, String) {
     let mut text = vec![0x55; cap + 1];
-    // SAFETY: NULL or a live chain; there is room for so many.
+    // SAFETY: NULL or a live chain; there is room for that many.
     let n = unsafe { llama_sieve_chain_check(chain, text.as_mut_ptr().cast::<c_char>(), cap) };
     assert_eq!(text[cap], 0x55);
     let text = CStr::from_bytes_until_nul(&text).map_or("", |text| text.to_str().expect("UTF-8"));
@@ -41,8 +41,8 @@ fn a_chain_of_ours_and_built_ins_is_told_what_makes_no_sense_in_it() {
     assert_eq!((n, lines.len()), (3, 3), "{text}");
     for (line, word) in lines.iter().zip([
         "top-k does nothing",
-        "xtc comes behind a temperature of 0",
-        "top-p comes behind dist",
+        "xtc comes after a temperature of 0",
+        "top-p comes after dist",
     ]) {
         assert!(line.contains(word), "{line}");
     }

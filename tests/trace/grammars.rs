@@ -53,7 +53,7 @@ fn sample(grammar: *mut llama_sampler, model: &Model, wanted: &[i32]) {
         let mut logits = vec![0.0; model.n_vocab()];
         logits[wanted as usize] = 9.0;
         let (smpl, n) = (chain.as_ptr().cast(), logits.len() as i32);
-        // SAFETY: the chain lives, and there are so many logits.
+        // SAFETY: the chain lives, and there are that many logits.
         let token = unsafe { llama_sieve_chain_sample_logits(smpl, logits.as_ptr(), n) };
         assert_eq!(token, wanted);
         chain.accept(token);

@@ -70,7 +70,7 @@ impl Chains {
 
 fn sample(chain: &HostSampler, logits: &[f32]) -> i32 {
     let chain = chain.as_ptr().cast::<llama_sampler>();
-    // SAFETY: the chain lives, and there are so many logits.
+    // SAFETY: the chain lives, and there are that many logits.
     unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), logits.len() as i32) }
 }
 
@@ -83,10 +83,25 @@ fn left(array: &Array) -> Left {
     some.map(|c| (c.id, c.logit)).collect()
 }
 
-fn log_sum_exp(of: &Left) -> f64 {
-    let max = of.values().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = of.values().map(|&x| f64::from(x - max).exp()).sum();
-    f64::from(max) + sum.ln()
+/// The largest logit, and the sum of the exponentials relative to it. Beside logits of 10^12 the
+/// logarithm of a sum has no digits left for it.
+#[derive(Clone, Copy)]
+struct Sum {
+    max: f64,
+    sum: f64,
+}
+
+impl Sum {
+    fn of(candidates: &Left) -> Self {
+        let logits = candidates.values().map(|&x| f64::from(x));
+        let max = logits.clone().fold(f64::NEG_INFINITY, f64::max);
+        let sum = logits.map(|x| (x - max).exp()).sum();
+        Self { max, sum }
+    }
+
+    fn probability(self, logit: f32) -> f64 {
+        (f64::from(logit) - self.max).exp() / self.sum
+    }
 }
 
 fn near(found: &Value, expected: f64) -> bool {
@@ -105,7 +120,7 @@ fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)
             return None;
         }
         chains.theirs.apply_member(i, &mut array);
-        // SAFETY: this is a chain, and has so many.
+        // SAFETY: this is a chain, and has that many.
         let member = unsafe {
             vendor_llama_cpp::sys::llama_sampler_chain_get(chains.theirs.as_ptr(), i as i32)
         };
@@ -147,20 +162,17 @@ fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize
             ));
         }
         let removes = stage.get("kept").is_some();
-        let mass = after
-            .keys()
-            .filter_map(|id| before.get(id))
-            .map(|&x| f64::from(x));
-        let of_before = log_sum_exp(before);
-        let mass: f64 = mass.map(|x| (x - of_before).exp()).sum();
+        let of_before = Sum::of(before);
+        let stay = after.keys().filter_map(|id| before.get(id));
+        let mass: f64 = stay.map(|&x| of_before.probability(x)).sum();
         if removes && !near(&stage["kept"], mass) {
             return Err(format!("stage {index}: {stage}, but kept {mass}"));
         }
         kept.push(next);
         next += 1;
     }
-    let raw = log_sum_exp(&all[0].1);
-    let last = log_sum_exp(&all[*kept.last().expect("the first")].1);
+    let raw = Sum::of(&all[0].1);
+    let last = Sum::of(&all[*kept.last().expect("the first")].1);
     let told: Vec<&Left> = kept.iter().map(|&place| &all[place].1).collect();
     let mut removed = 0;
     for candidate in line["top"].as_array().ok_or("no candidates")? {
@@ -190,8 +202,8 @@ fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize
         }
         removed += usize::from(by.is_some());
         let final_logit = told.last().and_then(|left| left.get(&id));
-        let p = final_logit.map_or(0.0, |&x| (f64::from(x) - last).exp());
-        let model = (f64::from(logits[id as usize]) - raw).exp();
+        let p = final_logit.map_or(0.0, |&x| last.probability(x));
+        let model = raw.probability(logits[id as usize]);
         if !near(&candidate["final"], p) || !near(&candidate["p"], model) {
             return Err(format!("{candidate}: but {model} and {p}"));
         }

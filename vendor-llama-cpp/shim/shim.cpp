@@ -1,4 +1,4 @@
-// The parts of llama.cpp's C interface that pass large structs by value, behind plain functions,
+// The parts of llama.cpp's C interface that pass large structs by value, after plain functions,
 // and a few results of the C++ standard library that our tests compare with.
 
 #include "llama.h"
@@ -202,7 +202,7 @@ void vendor_std_sort(const float * keys, size_t n, uint32_t * out) {
     std::sort(out, out + n, [&](uint32_t a, uint32_t b) { return keys[a] > keys[b]; });
 }
 
-// The same of std::partial_sort, whole: also what it leaves behind the first k.
+// The same of std::partial_sort, whole: also what it leaves after the first k.
 void vendor_std_partial_sort(const float * keys, size_t n, size_t k, uint32_t * out) {
     std::iota(out, out + n, 0u);
     std::partial_sort(out, out + k, out + n,

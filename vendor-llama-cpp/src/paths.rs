@@ -38,7 +38,7 @@ pub fn cxx_compiler() -> PathBuf {
     PathBuf::from(env!("VENDOR_LLAMA_CXX"))
 }
 
-/// Returns the arguments that a C program adds to its link line behind [`static_library`].
+/// Returns the arguments that a C program adds to its link line after [`static_library`].
 pub fn static_link_args() -> Vec<String> {
     let args = env!("VENDOR_LLAMA_STATIC_LINK_ARGS");
     args.split(' ').map(String::from).collect()

@@ -18,7 +18,7 @@ pub fn std_sort(keys: &[f32]) -> Vec<u32> {
     order
 }
 
-/// The order in which `std::partial_sort` leaves them, what it leaves behind the first `k`
+/// The order in which `std::partial_sort` leaves them, what it leaves after the first `k`
 /// included.
 ///
 /// # Panics

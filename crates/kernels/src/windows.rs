@@ -95,7 +95,7 @@ impl Drop for Held {
 pub fn path(module: Module) -> Option<PathBuf> {
     const MOST: usize = 1 << 15;
     let mut path = vec![0; MOST];
-    // SAFETY: there is room for so many.
+    // SAFETY: there is room for that many.
     let n = unsafe { GetModuleFileNameW(module.as_ptr(), path.as_mut_ptr(), MOST as u32) };
     let path = path.get(..n as usize).filter(|path| !path.is_empty())?;
     Some(PathBuf::from(OsString::from_wide(path)))
@@ -115,7 +115,7 @@ pub fn load(path: &Path) -> io::Result<Module> {
 /// at most.
 pub fn return_addresses<const MOST: usize>() -> impl Iterator<Item = *mut c_void> {
     let mut all = [null_mut(); MOST];
-    // SAFETY: there is room for so many, and no hash is asked for.
+    // SAFETY: there is room for that many, and no hash is asked for.
     let n = unsafe { RtlCaptureStackBackTrace(0, MOST as u32, all.as_mut_ptr(), null_mut()) };
     all.into_iter().take(n.into())
 }

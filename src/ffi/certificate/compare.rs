@@ -298,7 +298,7 @@ impl Left {
         }
     }
 
-    /// All of so many candidates, as they were.
+    /// All of that many candidates, as they were.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn all(size: usize) -> Self {
         Self {

@@ -64,7 +64,7 @@ impl Chains {
         let chain_get = self.chain_get;
         // SAFETY: it is a chain.
         let n = unsafe { (self.chain_n)(smpl) };
-        // SAFETY: a chain with so many members, which lives on.
+        // SAFETY: a chain with that many members, which lives on.
         let get = move |i| unsafe { chain_get(smpl.cast_mut(), i) };
         Some((0..n).map(get).filter(|member| !member.is_null()))
     }

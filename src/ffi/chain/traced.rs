@@ -1,7 +1,7 @@
 //! The record of chains: of each token that is sampled with one.
 //!
 //! A token is observed while its chain runs, and the line is written once the call that asked for
-//! it has it: a host may run the chain again, behind a grammar that has refused the first.
+//! it has it: a host may run the chain again, after a grammar that has refused the first.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;

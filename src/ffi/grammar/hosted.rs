@@ -274,7 +274,7 @@ impl HostSide {
     /// The host is loaded, and the vocabulary alive.
     unsafe fn refuse(&self, Refusal { token, skipped }: Refusal) {
         const NOTHING: &CStr = c"root ::= \"\"";
-        // It begins with the token, or after so many bytes of it.
+        // It begins with the token, or after that many bytes of it.
         let pattern = guard(
             "accept",
             || None,

@@ -211,7 +211,7 @@ unsafe fn texts<'a>(
     list: *const *const c_char,
     n: usize,
 ) -> Result<Vec<&'a [u8]>, Failure> {
-    // SAFETY: the caller guarantees so many pointers.
+    // SAFETY: the caller guarantees that many pointers.
     let list = unsafe { argument.slice(list, n) }?;
     list.iter()
         .enumerate()
@@ -228,6 +228,6 @@ unsafe fn texts<'a>(
 /// # Safety
 /// `list` is NULL or `n` tokens.
 unsafe fn tokens((list, n): List<Token>) -> Result<Vec<Token>, Failure> {
-    // SAFETY: the caller guarantees so many tokens.
+    // SAFETY: the caller guarantees that many tokens.
     Ok(unsafe { TOKENS.slice(list, n) }?.to_vec())
 }

@@ -108,7 +108,7 @@ pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
 /// A grammar, as far as it is known without the host's tokenizer.
 enum Prepared<'a> {
-    /// There is no grammar, for a vocabulary of so many tokens.
+    /// There is no grammar, for a vocabulary of that many tokens.
     Empty(usize),
     /// The grammar, of which nothing is to be asked.
     Ready(Grammar),

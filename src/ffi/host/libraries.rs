@@ -78,7 +78,7 @@ pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'
 }
 
 /// Returns the libraries that stay until the process ends: the first ones, up to the last that the
-/// program needs. Whatever comes by `dlopen` comes behind these.
+/// program needs. Whatever comes by `dlopen` comes after these.
 pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
     let needed = all
         .first()

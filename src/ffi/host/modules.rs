@@ -193,7 +193,7 @@ impl<'a> Library<'a> {
         (number < n as usize && offset != 0).then_some((offset, self.read(at + 4)?))
     }
 
-    /// The offset of the headers behind those of old.
+    /// The offset of the headers after those of old.
     fn headers(&self) -> Option<usize> {
         // SAFETY: each module begins with a header of 64 bytes.
         let offset = unsafe { ((self.base() + 0x3C) as *const u32).read_unaligned() };

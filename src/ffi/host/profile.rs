@@ -57,7 +57,7 @@ fn alone(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     [1, 17, 17].map(|n| distinct(n, random)).into()
 }
 
-/// Returns so many candidates of different logits.
+/// Returns that many candidates of different logits.
 fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
     let candidate = |id| TokenData {
         id,

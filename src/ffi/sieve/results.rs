@@ -125,7 +125,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
             struct_size: size,
             ..stats_for_c(&stats)
         };
-        // SAFETY: the caller has so many bytes, which are not more than ours; plain numbers.
+        // SAFETY: the caller has that many bytes, which are not more than ours; plain numbers.
         unsafe { std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast(), size) };
         Ok(LLAMA_SIEVE_OK)
     })

@@ -85,7 +85,7 @@ pub fn held() -> isize {
     HELD.get()
 }
 
-/// Runs `body`, in which of the allocations of `at_least` so many bytes the one after the first
+/// Runs `body`, in which of the allocations of `at_least` that many bytes the one after the first
 /// `passed` fails. Also says whether it was reached.
 pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
     FAILING.set(Failing { at_least, passed });

@@ -41,7 +41,7 @@ use object::*;
 pub struct Vtable {
     iface: llama_sampler_i,
     spare: [usize; 12],
-    /// Returns the seed of a sampler with this vtable. Like the fields behind it, it is no member
+    /// Returns the seed of a sampler with this vtable. Like the fields after it, it is no member
     /// of the host's vtable.
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
     /// Returns the recipe of the built-in that can take its place.

@@ -260,7 +260,7 @@ fn at_most_so_many_are_taken_back() {
 
 #[test]
 fn only_texts_in_utf_8_follow_a_pattern() {
-    // What no character begins with, overlong forms, a surrogate, and what is behind the last.
+    // What no character begins with, overlong forms, a surrogate, and what is past the last.
     let texts = [
         &b"\xE0"[..],
         b"\x9F\xBF",

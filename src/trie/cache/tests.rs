@@ -82,7 +82,7 @@ fn the_same_set_in_another_order_is_the_same_trie() {
         assert!(!Arc::ptr_eq(&first, &of(json)), "{json}");
     }
     assert_eq!(cache.stats().misses, 6);
-    // Gone, with the payloads that led to it: made anew.
+    // Gone, with the payloads that led to it: made again.
     let again = of(&others[0]);
     assert!(!Arc::ptr_eq(&first, &again));
     assert_eq!((cache.stats().misses, cache.stats().entries), (7, 4));

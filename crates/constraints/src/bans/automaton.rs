@@ -16,7 +16,7 @@ pub const ROOT: State = 0;
 
 #[derive(Debug)]
 struct Node {
-    /// The nodes behind it, in the order of their bytes.
+    /// The nodes after it, in the order of their bytes.
     children: Range<u32>,
     /// The byte that leads here.
     byte: u8,
@@ -54,7 +54,7 @@ impl Node {
 #[derive(Debug)]
 pub struct Automaton {
     nodes: Vec<Node>,
-    /// The nodes behind the root by their bytes; the root where there is none.
+    /// The nodes after the root by their bytes; the root where there is none.
     first: Box<[State; 256]>,
     /// Ranges of ranks, ascending and apart for each node.
     ranges: Vec<Range<u32>>,
@@ -181,7 +181,7 @@ impl Automaton {
         }
     }
 
-    /// The state behind `state` and a byte.
+    /// The state after `state` and a byte.
     #[inline]
     pub fn step(&self, mut state: State, byte: u8) -> State {
         loop {
@@ -204,7 +204,7 @@ impl Automaton {
         }
     }
 
-    /// The state behind `state` and some bytes.
+    /// The state after `state` and some bytes.
     #[inline]
     pub fn run(&self, state: State, bytes: &[u8]) -> State {
         bytes

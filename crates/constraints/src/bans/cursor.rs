@@ -9,7 +9,7 @@ use crate::kernels::bitmap::has;
 use crate::memory::{claim, exhausted};
 use crate::token::Token;
 
-/// Units of a token that begin in it, and how many tokens they are: it and those behind it in which
+/// Units of a token that begin in it, and how many tokens they are: it and those after it in which
 /// none begins.
 #[derive(Clone, Copy, Debug)]
 struct Taken {

@@ -9,7 +9,7 @@ use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use crate::memory::{exhausted, push, room};
 
-/// Behind the last character that has a case.
+/// After the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
 /// Bytes that finding the classes takes at most: the table, and one class at a time.

@@ -18,7 +18,7 @@ pub trait ShownTexts {
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
 
-/// Texts one behind the other.
+/// Texts one after the other.
 #[derive(Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,

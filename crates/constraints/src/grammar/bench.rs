@@ -18,9 +18,9 @@ pub type Text<'t> = (Token, &'t [u8]);
 /// The position of a text in a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The state behind the characters that are complete. It belongs to one bench.
+    /// The state after the characters that are complete. It belongs to one bench.
     pub state: StateId,
-    /// The state of the UTF-8 decoder behind the last token.
+    /// The state of the UTF-8 decoder past the last token.
     pub partial: Partial,
 }
 
@@ -76,7 +76,7 @@ impl Bench {
         self.bytes_of_place = self.states.bytes();
     }
 
-    /// True if it is time to begin anew, with the place alone. That takes a copy of the place, so
+    /// True if it is time to begin again, with the place alone. That takes a copy of the place, so
     /// tables that are mostly that are kept.
     pub fn is_large(&self) -> bool {
         let n_tables = 1 + self.by_band.len();
@@ -96,7 +96,7 @@ impl Bench {
         })
     }
 
-    /// The place behind some tokens, or behind those before the first that is not allowed, with
+    /// The place after some tokens, or after those before the first that is not allowed, with
     /// that one.
     pub fn accept<'t>(
         &mut self,

@@ -64,7 +64,7 @@ impl Builder {
         number.map(Element::Class).ok_or(TooLarge::Classes)
     }
 
-    /// The characters of a text, one behind the other.
+    /// The characters of a text, one after the other.
     pub fn text(&mut self, text: &str) -> Result<Vec<Element>, TooLarge> {
         let mut elements = Vec::new();
         for character in text.chars() {
@@ -115,7 +115,7 @@ impl Builder {
         Ok(whole)
     }
 
-    /// Returns what sorted alternatives have in common behind their first `depth` elements, and a
+    /// Returns what sorted alternatives have in common after their first `depth` elements, and a
     /// rule, to be written later, for the rest.
     fn factored<'a>(
         &mut self,

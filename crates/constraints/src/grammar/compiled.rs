@@ -76,7 +76,7 @@ impl Compiled {
         }
     }
 
-    /// Returns a sequence's first element and the sequence behind it; `None` for the empty
+    /// Returns a sequence's first element and the sequence after it; `None` for the empty
     /// sequence.
     pub fn first(&self, sequence: u32) -> Option<Sequence> {
         self.rules.first(sequence)
@@ -87,7 +87,7 @@ impl Compiled {
         self.rules.alternatives.get(rule)
     }
 
-    /// The code points of `piece` behind `start`, in `chars`, and what its end leaves. Bytes that
+    /// The code points of `piece` after `start`, in `chars`, and what its end leaves. Bytes that
     /// are no UTF-8 are read as llama.cpp does, or not at all.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
@@ -237,7 +237,7 @@ impl Groups {
         };
         let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
         let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
-        // No text has surrogates, nor what is behind the last character.
+        // No text has surrogates, nor what is past the last character.
         let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
             start < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
         };

@@ -1,7 +1,7 @@
 //! The parts of a grammar: character classes, token elements, references to rules.
 //!
 //! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
-//! *sequences*: an item and the number of the sequence behind it, each pair numbered once. Equal
+//! *sequences*: an item and the number of the sequence after it, each pair numbered once. Equal
 //! rests of alternatives thereby are one, however often a repetition has written them down.
 
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -151,12 +151,12 @@ pub enum Element {
 /// The number of the empty sequence.
 pub const EMPTY: u32 = 0;
 
-/// A sequence: an element and the number of the sequence behind it.
+/// A sequence: an element and the number of the sequence after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// The first element, never [`Element::Alternative`].
     pub item: Element,
-    /// The number of the sequence behind it.
+    /// The number of the sequence after it.
     pub rest: u32,
 }
 
@@ -229,7 +229,7 @@ pub const ENDLESS: u32 = u32::MAX;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenRules {
     elements: Vec<Element>,
-    /// The first of each rule's elements, and the one behind its last.
+    /// The first of each rule's elements, and the one after its last.
     places: Vec<(usize, usize)>,
 }
 
@@ -350,7 +350,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Makes room for so many classes.
+    /// Makes room for that many classes.
     pub fn reserve(&mut self, n: usize) {
         self.all.reserve(n);
         self.numbers.reserve(n);
@@ -443,7 +443,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Room for so many sequences: no more may be numbered.
+    /// Room for that many sequences: no more may be numbered.
     fn with_room(n: usize) -> Self {
         Self {
             keys: Keys::default(),
@@ -542,7 +542,7 @@ impl Rules {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        // Those of references alone: all others have a character or token. What is behind the first
+        // Those of references alone: all others have a character or token. What is after the first
         // element has a smaller number.
         let mut may_wait = vec![false; n];
         let mut references = Vec::new();
@@ -557,7 +557,7 @@ impl Rules {
                 references.push((number as u32, *sequence));
             }
         }
-        // A node is a sequence, or, behind these, a rule.
+        // A node is a sequence, or, after these, a rule.
         let waiting = Lists::of(n + n_rules, || {
             let for_item = references.iter().filter_map(|&(number, sequence)| {
                 let item = match sequence.item {
@@ -636,7 +636,7 @@ impl Rules {
         Ok(rest)
     }
 
-    /// Returns a sequence's first element and the sequence behind it; `None` for the empty
+    /// Returns a sequence's first element and the sequence after it; `None` for the empty
     /// sequence.
     pub fn first(&self, sequence: u32) -> Option<Sequence> {
         if sequence == EMPTY {
@@ -664,8 +664,8 @@ impl Rules {
     }
 }
 
-/// A rule that may begin with itself, as far as the host's check sees it: it looks behind rules
-/// with an alternative that is *written* empty, but not behind those that are empty by what they
+/// A rule that may begin with itself, as far as the host's check sees it: it looks after rules
+/// with an alternative that is *written* empty, but not after those that are empty by what they
 /// refer to.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
@@ -679,7 +679,7 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
 }
 
 /// True if the host's check for left recursion ends before it has looked at so many rules. It looks
-/// at a rule anew whenever it comes to it, so that rules which begin with two others each double
+/// at a rule again whenever it comes to it, so that rules which begin with two others each double
 /// what there is to do.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
@@ -732,7 +732,7 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
 }
 
 /// Finds what rules can begin with, as far as the host's check sees it. A counted repetition is a
-/// node of its own behind those of the rules: the host writes it out as the item, as often as it
+/// node of its own after those of the rules: the host writes it out as the item, as often as it
 /// must come, and a rule for the optional rounds, which has an empty alternative.
 struct Beginnings<'a> {
     written: &'a Written,
@@ -772,7 +772,7 @@ impl<'a> Beginnings<'a> {
     fn of_node(&self, node: usize) -> Vec<u32> {
         let mut found = Vec::new();
         if let Some(repeat) = self.repeat(node) {
-            // Behind an item that may be empty, the next round; of endless ones the same rule.
+            // After an item that may be empty, the next round; of endless ones the same rule.
             if self.add(&repeat.item, &mut found) && repeat.max == ENDLESS {
                 found.push(node as u32);
             }
@@ -785,7 +785,7 @@ impl<'a> Beginnings<'a> {
         found
     }
 
-    /// Adds the rules and repetitions that elements can begin with; true if the check looks behind
+    /// Adds the rules and repetitions that elements can begin with; true if the check looks after
     /// them all.
     fn add(&self, elements: &[Element], found: &mut Vec<u32>) -> bool {
         // Items of repetitions within items, the innermost last.

@@ -70,7 +70,7 @@ impl Gbnf<'_> {
         }
     }
 
-    /// Elements one behind the other; characters in a row as one text.
+    /// Elements one after the other; characters in a row as one text.
     fn sequence(&self, f: &mut Bounded, elements: &[Element]) -> fmt::Result {
         if elements.is_empty() {
             return f.write_str("\"\"");

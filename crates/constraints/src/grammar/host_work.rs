@@ -9,7 +9,7 @@ use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_end
 
 /// The depth of recursion that llama.cpp can reach without coming near the end of a thread's stack.
 pub const DEEP: usize = 1000;
-/// The most rules that llama.cpp's check for left recursion may visit; so many take no noticeable
+/// The most rules that llama.cpp's check for left recursion may visit; that many take no noticeable
 /// time.
 pub const MOST_CHECKED: usize = 1 << 20;
 /// The most elements that llama.cpp may write down, 8 bytes each, three times.
@@ -130,7 +130,7 @@ struct Behind {
 
 /// The rules and repetitions that a rule or a counted repetition can begin with.
 struct Beginning {
-    /// Rules, and behind their numbers those of counted repetitions, as often as they are found.
+    /// Rules, and after their numbers those of counted repetitions, as often as they are found.
     nodes: Vec<usize>,
     /// The number of paths that end here.
     n_ends: u32,

@@ -32,7 +32,7 @@ pub const MAX_MASK_BYTES: usize = 48 << 20;
 pub const MAX_STACK: usize = 1 << 15;
 /// The most bytes of the states of one kind that a sampler remembers: those that it follows its
 /// text with, and, where there are counted repetitions, those for each band of the vocabulary. At
-/// this much of all together they are begun anew, or at twice what the place of the text takes.
+/// this much of all together they are begun again, or at twice what the place of the text takes.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The most bytes of the states that are kept for the next samplers of one grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;
@@ -45,7 +45,7 @@ pub const MAX_CACHED: usize = 256;
 
 /// The most tokens that can be taken back.
 pub const MAX_ROLLBACK: usize = 1 << 10;
-/// The most bytes of states that are kept for tokens to be taken back when tables are begun anew.
+/// The most bytes of states that are kept for tokens to be taken back when tables are begun again.
 pub const MAX_KEPT_BYTES: usize = MAX_STATE_BYTES / 2;
 /// The most bytes that are told of a text that must follow.
 pub const MAX_FORCED: usize = 1 << 16;

@@ -3,7 +3,7 @@
 /// Lists of numbers, themselves numbered from 0.
 #[derive(Debug)]
 pub struct Lists {
-    /// For each list, the end of it in `all`, behind a zero.
+    /// For each list, the end of it in `all`, after a zero.
     ends: Vec<u32>,
     all: Vec<u32>,
 }
@@ -18,7 +18,7 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Empty, with room for so many lists and numbers in all of them.
+    /// Empty, with room for that many lists and numbers in all of them.
     pub fn with_room(n_lists: usize, n: usize) -> Self {
         let mut ends = Vec::with_capacity(n_lists + 1);
         ends.push(0);
@@ -31,7 +31,7 @@ impl Lists {
     /// The `n` lists of these pairs of a list and a number in it. The pairs are gone through twice;
     /// those of other lists are left out.
     pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
-        // Two places behind its own each list counts its numbers; then one place behind it begins.
+        // Two places after its own each list counts its numbers; then one place after it begins.
         let mut ends = vec![0_u32; n + 2];
         let mut n_all = 0;
         // By `for_each`, which chained and flattened iterators are quicker with.

@@ -39,7 +39,7 @@ impl Mask {
         &self.words
     }
 
-    /// Writes the bits in words of 32, as many as there is room for; those behind the last are 0.
+    /// Writes the bits in words of 32, as many as there is room for; those past the last are 0.
     pub fn copy_to(&self, words: &mut [u32]) {
         let (pairs, odd) = words.as_chunks_mut();
         for (pair, &word) in pairs.iter_mut().zip(&self.words) {

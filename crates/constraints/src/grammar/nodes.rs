@@ -206,11 +206,11 @@ pub struct Nodes {
     labels: Vec<u8>,
     /// The most characters that follow each node, or [`HIGH`].
     heights: Vec<u8>,
-    /// The number of nodes behind each node that are an only child each, all of one character of
+    /// The number of nodes after each node that are an only child each, all of one character of
     /// ASCII. Their numbers follow each other.
     chains: Vec<u8>,
     /// Where each text has a control character: the kinds of the characters below each node that
-    /// stand before the first of them; all kinds behind that one. Else empty.
+    /// stand before the first of them; all kinds after that one. Else empty.
     before_controls: Vec<Kinds>,
     first_rank: usize,
     end: usize,
@@ -218,7 +218,7 @@ pub struct Nodes {
 
 /// Texts in order, none of which is empty, has NUL in it, or is not well-formed.
 pub struct Sorted<'a> {
-    /// The bytes of all texts, one behind the other.
+    /// The bytes of all texts, one after the other.
     pub bytes: &'a [u8],
     /// The offset at which each text begins, and the one at which the last ends.
     pub offsets: &'a [u32],
@@ -296,7 +296,7 @@ impl Nodes {
         self.all.len() - 1
     }
 
-    /// Computes heights, kinds and chains, from the last node to the first: children come behind
+    /// Computes heights, kinds and chains, from the last node to the first: children come after
     /// their parents.
     fn summarise(&mut self) {
         self.heights = vec![0; self.all.len()];
@@ -354,7 +354,7 @@ impl Nodes {
     }
 
     /// Returns how many nodes below a node are an only child each, all of one character, and that
-    /// character's kind. The first is the node's child, and each has the number behind the one
+    /// character's kind. The first is the node's child, and each has the number after the one
     /// before.
     #[inline]
     pub fn chain(&self, node: usize) -> (Kinds, usize) {
@@ -392,7 +392,7 @@ impl Nodes {
         self.first_rank..self.end
     }
 
-    /// Returns the rank behind those of all texts.
+    /// Returns the rank after those of all texts.
     pub fn end(&self) -> usize {
         self.end
     }
@@ -412,8 +412,8 @@ impl Nodes {
         found.map(|place| start + place)
     }
 
-    /// Returns the first rank behind `child` and all below it; `children` are its siblings, itself
-    /// included, and `end` is the first rank behind the last of them and all below it.
+    /// Returns the first rank after `child` and all below it; `children` are its siblings, itself
+    /// included, and `end` is the first rank past the last of them and all below it.
     #[inline]
     pub fn end_of(&self, child: usize, children: &Range<usize>, end: usize) -> usize {
         match child + 1 < children.end {
@@ -422,7 +422,7 @@ impl Nodes {
         }
     }
 
-    /// The first rank behind those at a node itself; `end` is that behind those below, too.
+    /// The first rank after those at a node itself; `end` is that after those below, too.
     #[inline]
     pub fn end_of_own(&self, node: &Node, end: usize) -> usize {
         let children = node.children();
@@ -442,7 +442,7 @@ impl Nodes {
     }
 }
 
-/// Decodes `byte` behind the byte of a node. Behind a character that is complete, and at the root,
+/// Decodes `byte` after the byte of a node. After a character that is complete, and at the root,
 /// another one begins.
 fn behind(parent: Step, byte: u8) -> Step {
     let (bits, missing) = match parent {

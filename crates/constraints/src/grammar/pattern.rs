@@ -95,7 +95,7 @@ pub fn parse(pattern: &str) -> Result<Hir, Refused> {
     parse_within(pattern, &mut { MAX_PATTERN_CLASSES })
 }
 
-/// Reads a pattern, one of several that together name so many classes at most.
+/// Reads a pattern, one of several that together name that many classes at most.
 pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refused> {
     if pattern.len() > MAX_PATTERN_TEXT {
         return refused(format!(

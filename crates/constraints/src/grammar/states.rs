@@ -51,7 +51,7 @@ const DONE: StateId = 1;
 /// A sequence on top, and the stacks below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// The sequence on top: one of the grammar, or, behind the last of these, one whose repetition
+    /// The sequence on top: one of the grammar, or, past the last of these, one whose repetition
     /// has begun.
     pub sequence: u32,
     /// The stacks below it.
@@ -80,7 +80,7 @@ const UNKNOWN: u32 = u32::MAX;
 const MOST_IN_ROW: usize = 1 << 10;
 /// The most edges that are searched one by one; more are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
-/// Stands for a group in sequences that begin with several: sorted behind all groups.
+/// Stands for a group in sequences that begin with several: sorted after all groups.
 const SEVERAL: u32 = u32::MAX;
 
 /// All states that a grammar was found in.
@@ -123,7 +123,7 @@ impl Default for States {
 }
 
 impl States {
-    /// Tables for texts of at most so many characters: repetitions of more rounds are endless.
+    /// Tables for texts of at most that many characters: repetitions of more rounds are endless.
     pub fn new(most_rounds: u32) -> Self {
         let mut states = Self {
             all: Vec::new(),
@@ -279,7 +279,7 @@ impl States {
         self.close(grammar)
     }
 
-    /// The closed state behind a character of a group.
+    /// The closed state after a character of a group.
     #[inline]
     pub fn step(
         &mut self,
@@ -391,7 +391,7 @@ impl States {
         Ok(found)
     }
 
-    /// The closed state behind `token`, whose characters are `chars`: tops that are tokens
+    /// The closed state after `token`, whose characters are `chars`: tops that are tokens
     /// take the token whole, the others its characters.
     pub fn accept(
         &mut self,
@@ -453,7 +453,7 @@ impl States {
     }
 }
 
-/// Returns about the bytes that a state of so many edges occupies.
+/// Returns about the bytes that a state of that many edges occupies.
 fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()

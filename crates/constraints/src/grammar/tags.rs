@@ -173,7 +173,7 @@ impl Tags {
             tree,
             of_text: token,
         };
-        // Where the next span, or the end, comes: behind a span, and at the beginning.
+        // Where the next span, or the end, comes: after a span, and at the beginning.
         let after = if self.once {
             None
         } else {
@@ -406,7 +406,7 @@ struct Automaton {
     states: Vec<State>,
 }
 
-/// The state behind characters that may be the beginning of a tag; after others it is the first.
+/// The state after characters that may be the beginning of a tag; after others it is the first.
 struct State {
     next: BTreeMap<char, Next>,
 }

@@ -129,7 +129,7 @@ fn a_mask_is_copied_word_by_word() {
     }
 }
 
-/// An optional end behind a recursion: the text so far may have opened any number of them.
+/// An optional end after a recursion: the text so far may have opened any number of them.
 #[test]
 fn optional_ends_do_not_multiply() {
     let tree = tree(["a".into(), "ab".into(), " ".into(), "b ".into(), "x".into()]);
@@ -183,7 +183,7 @@ fn no_sampler_waits_for_another_one_of_its_grammar() {
     }
 }
 
-/// With whatever limit: also where it is met behind a band that was done.
+/// With whatever limit: also where it is met after a band that was done.
 #[test]
 fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     let tree = tree((1..30).map(|length| "ab".repeat(length)));
@@ -207,7 +207,7 @@ fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     assert!(n_failed > 100, "{n_failed}");
 }
 
-/// Questions on the way do not change the tokens that are allowed behind it.
+/// Questions on the way do not change the tokens that are allowed after it.
 #[test]
 fn a_deep_place_has_one_answer_however_it_was_reached() {
     let tree = tree(["a".into(), "aaaaaaaaaaaa".into(), "b".into()]);
@@ -298,7 +298,7 @@ fn a_stack_has_a_limit() {
     }
 }
 
-/// As behind a trigger, where a text goes through the grammar that was waited in.
+/// As after a trigger, where a text goes through the grammar that was waited in.
 #[test]
 fn tokens_of_one_call_have_one_limit() {
     let tree = tree(["a".into()]);

@@ -223,14 +223,14 @@ impl Tracker {
 
     /// Returns what `look` does, after which the place is what it was.
     pub fn ahead<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
-        // The place stands behind those that are kept, which are in place where tables change.
+        // The place stands after those that are kept, which are in place where tables change.
         self.kept.push_back(self.place);
         let found = look(self);
         self.back(1);
         found
     }
 
-    /// Returns how many tokens of a draft are allowed, one behind the other, as far as one call
+    /// Returns how many tokens of a draft are allowed, one after the other, as far as one call
     /// gets with them; the place stays.
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);

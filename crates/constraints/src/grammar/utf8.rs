@@ -10,12 +10,12 @@
 pub struct Partial {
     /// The code point's bits so far; 0 where no byte is missing.
     pub bits: u32,
-    /// The number of bytes that are missing; -1 behind bytes that were no UTF-8.
+    /// The number of bytes that are missing; -1 after bytes that were no UTF-8.
     pub missing: i8,
 }
 
 impl Partial {
-    /// The state behind bytes that are no UTF-8.
+    /// The state after bytes that are no UTF-8.
     pub const INVALID: Self = Self {
         bits: 0,
         missing: -1,
@@ -41,7 +41,7 @@ pub fn counted(piece: &[u8]) -> &[u8] {
     piece.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Writes the code points of `piece` behind `start` to `chars`, none if it is no UTF-8. Returns
+/// Writes the code points of `piece` after `start` to `chars`, none if it is no UTF-8. Returns
 /// what its end leaves.
 pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     chars.clear();
@@ -83,7 +83,7 @@ pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Pa
     let (rest, behind) = split(bytes, start.missing);
     let first = rest.first().copied();
     let is_ill = match (start.missing, start.bits, first) {
-        // Longer than it needs to be, a surrogate, or behind the last code point.
+        // Longer than it needs to be, a surrogate, or past the last code point.
         (2, 0, Some(..0xA0)) | (2, 0xD, Some(0xA0..)) => true,
         (3, 0, Some(..0x90)) | (3, 4, Some(0x90..)) | (3, 5.., _) => true,
         _ => !begins_a_text(behind),
@@ -100,7 +100,7 @@ pub fn begins_a_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
 
-/// The next `n` bytes, fewer if there are no more, and what is behind them.
+/// The next `n` bytes, fewer if there are no more, and what is after them.
 fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))
 }

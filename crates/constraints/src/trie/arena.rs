@@ -24,7 +24,7 @@ const NO_NAME: u32 = u32::MAX;
 pub struct Trie {
     /// The token that leads to each node; of roots, -1.
     tokens: Vec<Token>,
-    /// First child of each node, and one entry behind the last.
+    /// First child of each node, and one entry past the last.
     first_child: Vec<NodeId>,
     /// Name of the value that ends at each node.
     names_of: Vec<u32>,
@@ -76,7 +76,7 @@ impl Trie {
         trie
     }
 
-    /// Works through the nodes in order; each appends its children behind all nodes so far.
+    /// Works through the nodes in order; each appends its children after all nodes so far.
     // In bounds: `next` is compared with the length; the ranges of leaves lie in `sorted`, and each
     // leaf of one has more than `depth` tokens, but for the first, which is asked.
     fn grow(&mut self, sorted: &[&Leaf], mut pending: Vec<Pending>) {

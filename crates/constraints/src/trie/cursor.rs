@@ -57,7 +57,7 @@ impl Cursor {
         true
     }
 
-    /// Begins the span anew.
+    /// Begins the span again.
     pub fn restart(&mut self) {
         self.node = Some(self.root);
         self.completed = None;

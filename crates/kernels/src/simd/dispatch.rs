@@ -179,7 +179,7 @@ fn agrees(isa: Isa) -> bool {
 /// Declares functions that run a kernel with the instruction set in use.
 ///
 /// The kernel is a function over any [`Vector`](super::Vector), whose arguments are those of the
-/// declared one behind the vector:
+/// declared one after the vector:
 /// `dispatched! { pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on; }`. With
 /// `=> sum_on by isa` the declared function takes the instruction set first.
 macro_rules! dispatched {

@@ -107,14 +107,14 @@ pub trait Vector: Copy {
 
     // Provided: load and store.
 
-    /// The lanes, and zeros behind them.
+    /// The lanes, and zeros after them.
     #[inline(always)]
     fn lanes(self, x: Self::F) -> [f32; MAX_LANES] {
         let mut lanes = [0.0; MAX_LANES];
         self.store(&mut lanes, x);
         lanes
     }
-    /// Reads the first [`LANES`](Self::LANES) of so many floats.
+    /// Reads the first [`LANES`](Self::LANES) of that many floats.
     #[inline(always)]
     fn load_lanes(self, lanes: [f32; MAX_LANES]) -> Self::F {
         self.load(&lanes)
@@ -317,7 +317,7 @@ pub trait Vector: Copy {
     // Provided: compress and permute.
 
     /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which has room for a
-    /// whole register, and returns how many. What is behind them may be overwritten.
+    /// whole register, and returns how many. What is after them may be overwritten.
     #[inline(always)]
     // In bounds: room for a whole register; lanes are less than their number.
     fn compress_store(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
@@ -502,7 +502,7 @@ pub trait Vector: Copy {
     }
 }
 
-/// The lanes, and zeros behind them.
+/// The lanes, and zeros after them.
 #[inline(always)]
 pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
     let mut lanes = [0.0; MAX_LANES / 2];

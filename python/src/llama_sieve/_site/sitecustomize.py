@@ -56,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def patch(self, module):
         try:
             if self._made is not None and self._made.module is not module:
-                # Taken out of sys.modules and imported anew.
+                # Taken out of sys.modules and imported again.
                 self._made.undo()
                 self._made = None
             if self._made is None:

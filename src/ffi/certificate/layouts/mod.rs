@@ -46,7 +46,7 @@ use battery::{Battery, Outcome};
 /// in turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// The registers of integers and pointers, in order; on Windows, behind them the stack.
+    /// The registers of integers and pointers, in order; on Windows, after them the stack.
     pub integers: [usize; INTEGERS],
     /// The lower halves of those of floating-point numbers, likewise.
     pub vectors: [u32; 8],

@@ -29,9 +29,9 @@ pub(super) enum Triggers {
 
 /// The tokens that a grammar accepts, and the comparisons on the way.
 pub(super) enum Plan {
-    /// All candidates are compared, and one that is allowed is accepted, so many times.
+    /// All candidates are compared, and one that is allowed is accepted, that many times.
     Walk { n_steps: usize, choice: Choice },
-    /// One token is accepted so many times; after the last ones, all candidates are compared.
+    /// One token is accepted that many times; after the last ones, all candidates are compared.
     Rounds { token: Token, n: usize },
     /// Each of these tokens is accepted, then the letter until it is not allowed any more. What
     /// they leave is measured; also by clones and after a reset, if `copied`.
@@ -182,7 +182,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
 /// Characters that stand for themselves in a word, and not in a pattern.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
-/// Allows every text of so many characters, but none: an end is refused as long as nothing waits.
+/// Allows every text of that many characters, but none: an end is refused as long as nothing waits.
 fn measuring() -> Result<CString, NulError> {
     CString::new(format!(
         "# llama-sieve compares llama.cpp's lazy grammars with its own\n\

@@ -91,7 +91,7 @@ impl Library<'_> {
             (name != 0).then_some((i, name))
         };
         let import = move |(i, name): (usize, u64)| {
-            // Behind a hint of two bytes.
+            // After a hint of two bytes.
             let name = self.text(u32::try_from(name & !BY_NUMBER).ok()?.checked_add(2)?);
             let place = u32::try_from(table.words as usize + i * WORD).ok()?;
             let place = self.at::<*mut c_void>(place).filter(|p| p.is_aligned())?;

@@ -95,7 +95,7 @@ fn what_is_fused_alone_is_not_known() {
     }
 }
 
-/// Another last bit in one of so many logits, as the functions of another library leave some, is
+/// Another last bit in one of that many logits, as the functions of another library leave some, is
 /// noticed. Where the few arrays of the kind differ, too, many that differ are another formula's.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]

@@ -80,7 +80,7 @@ fn below(n: u32, random: &mut Lcg) -> u32 {
     (random.bits() >> 16) % n
 }
 
-/// Returns so many random numbers, of which each occurs about twice or more often.
+/// Returns that many random numbers, of which each occurs about twice or more often.
 fn random_numbers(n: u32, random: &mut Lcg) -> Vec<u32> {
     let values = (n / 2).min(VALUES);
     (0..n).map(|_| below(values, random)).collect()
@@ -100,7 +100,7 @@ fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
 }
 
 /// Returns rising numbers, each of which occurs four times, so that a partition exchanges none. In
-/// the left half as many items as is said are to be moved by one place; behind these one by four,
+/// the left half as many items as is said are to be moved by one place; after these one by four,
 /// in the middle of that half: a partition would exchange it for another equal.
 // In bounds: no more than ten are to be moved.
 fn to_be_moved(n: usize) -> Vec<u32> {
@@ -149,7 +149,7 @@ pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
 }
 
 /// The arrays for typical, said to be in order: one candidate that is likely, so that the others
-/// come behind it as their logits descend, which they do not.
+/// come after it as their logits descend, which they do not.
 pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     let logit = |number| match number {
         0 => 12.0,

@@ -79,7 +79,7 @@ impl Search {
         Self::Folded(texts.iter().map(of).collect())
     }
 
-    /// The places of `text` at which one begins that ends behind `end`.
+    /// The places of `text` at which one begins that ends after `end`.
     fn begins(&self, text: &[u8], end: usize) -> Vec<usize> {
         let mut begins = Vec::new();
         match self {

@@ -83,10 +83,10 @@ fn left_recursion_is_found_as_far_as_the_host_finds_it() {
     assert!(link(&[vec![rule(0)]]).is_some());
     assert!(link(&[vec![class, rule(0)]]).is_none());
     assert!(link(&[vec![rule(1)], vec![class, end, rule(0)]]).is_some());
-    // Behind one that is written empty.
+    // After one that is written empty.
     assert!(link(&[vec![rule(1), rule(0)], vec![class, end]]).is_some());
     assert!(link(&[vec![rule(1), rule(0)], vec![class]]).is_none());
-    // Not behind one that is empty by another.
+    // Not after one that is empty by another.
     assert!(link(&[vec![rule(1), rule(0)], vec![rule(2)], vec![class, end]]).is_none());
 }
 
@@ -132,7 +132,7 @@ fn a_repetition_begins_with_its_item_and_ends_the_check_where_the_host_ends_it()
         0,
         3
     ));
-    // Behind rounds of which there may be none.
+    // After rounds of which there may be none.
     assert!(begins_with_itself(
         &[vec![repeat(0), rule(0)]],
         vec![class],

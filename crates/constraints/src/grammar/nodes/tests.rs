@@ -81,7 +81,7 @@ fn a_summary_says_what_is_below() {
     }
 }
 
-/// Behind the first control character nothing is said, whatever comes there.
+/// After the first control character nothing is said, whatever comes there.
 #[test]
 fn a_summary_ends_before_the_first_control_character() {
     let nodes = tree_with(&["\n9\n", "a\tb", "ab\n", "ac\u{1}{"], true);

@@ -276,7 +276,7 @@ struct Parser<'a> {
     symbols: Vec<Symbol>,
     /// The number of rules that llama.cpp would have numbered so far.
     n_numbers: u64,
-    /// The number behind the last that it would have defined: it finds a rule missing below.
+    /// The number past the last that it would have defined: it finds a rule missing below.
     defined_before: u64,
     /// The numbers of the rules that it makes of counted repetitions.
     skipped: Vec<Skipped>,
@@ -384,7 +384,7 @@ impl<'a> Parser<'a> {
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
-            // llama.cpp looks for it by recursion from rule to rule, and anew on every way.
+            // llama.cpp looks for it by recursion from rule to rule, and again on every way.
             is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
             is_of_number: false,
         }

@@ -1,4 +1,4 @@
-//! Repetitions: `*`, `+`, `?` and `{m,n}` behind an item.
+//! Repetitions: `*`, `+`, `?` and `{m,n}` after an item.
 //!
 //! llama.cpp writes them out: the item as often as it must come, and a rule for each optional
 //! round. `*`, `+` and `?` become such rules here, too. All others stay numbers,

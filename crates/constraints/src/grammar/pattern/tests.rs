@@ -185,7 +185,7 @@ fn patterns_have_the_language_of_the_crate_regex() {
     }
 }
 
-/// A pattern of at most so many levels, over the letters of the tests.
+/// A pattern of at most that many levels, over the letters of the tests.
 fn random(lcg: &mut Lcg, levels: u32) -> String {
     let mut below = |n: u32| (lcg.bits() >> 16) % n;
     let leaf = below(3) == 0 || levels == 0;

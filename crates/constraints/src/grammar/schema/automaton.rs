@@ -19,7 +19,7 @@ pub type Span = (u32, u32);
 /// Every character that a string may have.
 pub const ALL: [Span; 2] = [(0, 0xD7FF), (0xE000, 0x10_FFFF)];
 
-/// First and last code point of characters, and the state behind them.
+/// First and last code point of characters, and the state after them.
 pub type Edge = (u32, u32, u32);
 
 /// A state.
@@ -31,7 +31,7 @@ pub struct State {
     pub edges: Vec<Edge>,
 }
 
-/// Adds an edge behind the others, joined with the last one if they touch and lead to one state.
+/// Adds an edge after the others, joined with the last one if they touch and lead to one state.
 fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
     match edges.last_mut() {
         Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
@@ -63,7 +63,7 @@ pub struct Dfa {
     pub states: Vec<State>,
 }
 
-/// Finds all states behind `start`. `edges` gives what follows one, ascending.
+/// Finds all states after `start`. `edges` gives what follows one, ascending.
 pub fn explore<S: Clone + Eq + Hash>(
     work: &Work,
     start: S,
@@ -120,7 +120,7 @@ static NO_STATE: State = State {
 #[derive(Default)]
 struct Branch {
     is_text: bool,
-    /// The characters that go on, ascending, and the states behind them.
+    /// The characters that go on, ascending, and the states after them.
     edges: Vec<(u32, u32)>,
 }
 
@@ -301,7 +301,7 @@ impl Dfa {
         self.pairs(other, work, |a, b| a || b)
     }
 
-    /// The texts of so many characters.
+    /// The texts of that many characters.
     pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(
@@ -447,7 +447,7 @@ impl Dfa {
         dfa
     }
 
-    /// The states, each behind all others that it leads to; `None` where some lead to each other.
+    /// The states, each after all others that it leads to; `None` where some lead to each other.
     fn ends_first(&self) -> Option<Vec<u32>> {
         let (mut order, mut is_done) = (Vec::new(), vec![false; self.states.len()]);
         let mut is_open = is_done.clone();
@@ -471,7 +471,7 @@ impl Dfa {
         Some(order)
     }
 
-    /// The smallest automaton, by states that come behind all that they lead to.
+    /// The smallest automaton, by states that come after all that they lead to.
     fn minimized_in(&self, order: &[u32]) -> Self {
         const ITSELF: u32 = u32::MAX;
         let mut class = vec![0; self.states.len()];

@@ -90,7 +90,7 @@ impl Decimal {
         }
     }
 
-    /// The digits before the point, at least one, and those behind it.
+    /// The digits before the point, at least one, and those after it.
     pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
         let point = self.digits.len() as i64 + self.scale;
         let digit = |at: i64| usize::try_from(at).ok().and_then(|at| self.digits.get(at));

@@ -451,7 +451,7 @@ struct Node {
     at_start: Vec<u32>,
     /// Those that follow at its end.
     at_end: Vec<u32>,
-    /// The node that follows behind a character of these.
+    /// The node that follows after a character of these.
     class: Option<(Vec<Span>, u32)>,
 }
 
@@ -475,7 +475,7 @@ impl Nodes {
         Ok(self.all.len() as u32 - 1)
     }
 
-    /// Puts a part behind the node `from`; the node behind it.
+    /// Puts a part after the node `from`; the node after it.
     fn put(&mut self, part: &Part, from: u32) -> Result<u32, String> {
         match part {
             Part::Class(spans) => {
@@ -561,7 +561,7 @@ impl Nodes {
     }
 
     fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
-        // Only nodes with something behind them count, and the end that takes everything.
+        // Only nodes with something after them count, and the end that takes everything.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
             if reached.contains(&end) {

@@ -52,7 +52,7 @@ struct Members {
     named: Vec<Member>,
     /// Any other member, if there may be one.
     other: Option<Sequence>,
-    /// Other members of which the second set of witnesses are one each, behind those of the first
+    /// Other members of which the second set of witnesses are one each, after those of the first
     /// set: a name that comes again keeps to what its witness is.
     others: HashMap<(u64, u64), Sequence>,
     /// Members that there must be: the names, and the value.
@@ -72,7 +72,7 @@ struct SoFar {
     witnesses: (u64, u64),
 }
 
-/// The rest of an object behind some of its members.
+/// The rest of an object after some of its members.
 #[derive(Clone, Default)]
 struct Behind {
     /// Another member, without the comma before it, and what follows that.
@@ -337,13 +337,13 @@ impl Emitter {
             .map(|content| vec![content]))
     }
 
-    /// `value`, and white space behind it.
+    /// `value`, and white space after it.
     fn spaced(&mut self, value: ExprId) -> Answer<Sequence> {
         let value = self.value(value)?;
         Ok([&[value], &*self.space].concat())
     }
 
-    /// A comma, and white space behind it.
+    /// A comma, and white space after it.
     fn comma(&mut self) -> Answer<Sequence> {
         let comma = self.output.raw(",")?;
         Ok([&*comma, &*self.space].concat())
@@ -412,7 +412,7 @@ impl Emitter {
             Some(most) => n_first.min(usize::try_from(most).unwrap_or(usize::MAX)),
             None => n_first,
         };
-        // Behind the first ones.
+        // After the first ones.
         let (min, max) = (
             arrays.min.saturating_sub(n as u64),
             most.map(|most| most.saturating_sub(n as u64)),
@@ -452,7 +452,7 @@ impl Emitter {
         Ok(behind)
     }
 
-    /// Elements of which so many are of some kind; `None` where there are too many states.
+    /// Elements of which that many are of some kind; `None` where there are too many states.
     fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         let first = arrays.prefix.len() as u64;
         // The first element, before which there is no comma, is told from all others.
@@ -759,7 +759,7 @@ impl Emitter {
             }
         }
         if !is_told_apart {
-            // Behind one a name may come again with what is the other.
+            // After one a name may come again with what is the other.
             let refusal = self.compiler.refusal(
                 at,
                 "not",
@@ -884,7 +884,7 @@ impl Emitter {
         })
     }
 
-    /// A member with this content of its name, and white space behind it.
+    /// A member with this content of its name, and white space after it.
     fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
         let name = self.output.quoted(name)?;
         let colon = self.output.raw(":")?;
@@ -892,7 +892,7 @@ impl Emitter {
         Ok([&*name, &*self.space, &*colon, &*self.space, &*value].concat())
     }
 
-    /// Members that are not named, behind so many others.
+    /// Members that are not named, after that many others.
     fn others(&mut self, members: &Members, at: JsonId, n: u64) -> Answer<Behind> {
         let min = members.min.saturating_sub(n);
         let max = members.max.map(|max| max.saturating_sub(n));
@@ -979,7 +979,7 @@ impl Emitter {
         for i in (0..n).rev() {
             let is_required = members.named[i].is_required;
             let most_so_far = if counts { i } else { usize::from(i > 0) };
-            // The comma and the space behind it come once, before all members that may follow.
+            // The comma and the space after it come once, before all members that may follow.
             let tails: Vec<Sequence> = behind
                 .iter()
                 .map(|behind| self.written(behind, &comma))

@@ -126,7 +126,7 @@ fn ipv6() -> String {
         format!("(?:{group}:){{7}}{group}"),
         format!("(?:{group}:){{6}}{}", ipv4()),
     ];
-    // Groups before "::", and behind it at most so many that one is left out.
+    // Groups before "::", and after it at most so many that one is left out.
     for before in 0..=7_usize {
         let first = match before {
             0 => String::new(),

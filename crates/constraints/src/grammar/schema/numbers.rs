@@ -17,9 +17,9 @@ struct Limit {
 
 /// A number of which multiples are wanted, or not.
 struct Multiple {
-    /// The number, as so many units.
+    /// The number, as that many units.
     units: u64,
-    /// The digits of a unit behind the point.
+    /// The digits of a unit after the point.
     places: usize,
     is_wanted: bool,
 }

@@ -31,7 +31,7 @@ pub struct Output {
     digits: Map<u16, Element>,
     /// Hexadecimal digits, by their number and the values.
     hexadecimal: Map<(u32, Vec<Span>), Sequence>,
-    /// The elements behind `\u` of characters from [`HIGH`] on, by these.
+    /// The elements after `\u` of characters from [`HIGH`] on, by these.
     high: Map<Vec<Span>, Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
@@ -155,7 +155,7 @@ impl Output {
         Ok(())
     }
 
-    /// Refuses where so many elements more would be too many.
+    /// Refuses where that many elements more would be too many.
     pub fn room_for(&self, n: usize) -> Answer<()> {
         match self.n_elements + n > MAX_SCHEMA_ELEMENTS {
             false => Ok(()),
@@ -227,7 +227,7 @@ impl Output {
         Ok(Element::Rule(rule))
     }
 
-    /// A sequence so many times.
+    /// A sequence that many times.
     pub fn times(&mut self, item: Sequence, min: u64, max: Option<u64>) -> Answer<Sequence> {
         if max.is_some_and(|max| max < min) {
             return Ok(vec![self.nothing()?]);
@@ -245,7 +245,7 @@ impl Output {
             self.define(rule, vec![round, Vec::new()])?;
             return Ok(vec![Element::Rule(rule)]);
         }
-        // No text has so many characters.
+        // No text has that many characters.
         const MOST: u64 = u32::MAX as u64 - 1;
         let max = match max {
             Some(max) if max <= MOST => max as u32,
@@ -316,7 +316,7 @@ impl Output {
         Ok(spellings)
     }
 
-    /// The element of these characters behind a backslash.
+    /// The element of these characters after a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         let unit = self.one('u')?;
         let zero = self.one('0')?;
@@ -389,7 +389,7 @@ impl Output {
         Ok(low)
     }
 
-    /// The element behind `\u` of characters that are all from [`HIGH`] on.
+    /// The element after `\u` of characters that are all from [`HIGH`] on.
     fn high(&mut self, spans: Vec<Span>) -> Answer<Element> {
         if let Some(&known) = self.high.get(&spans) {
             return Ok(known);

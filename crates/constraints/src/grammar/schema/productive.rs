@@ -31,7 +31,7 @@ impl Productive {
     }
 
     fn of(written: &Written) -> Self {
-        /// After so many rounds, what is left waits for what it needs.
+        /// After that many rounds, what is left waits for what it needs.
         const ROUNDS: usize = 4;
         let n_rules = written.rules.len();
         let mut found = Self {
@@ -58,7 +58,7 @@ impl Productive {
             Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
             _ => None,
         };
-        // Those that wait for a rule, or, behind these, for a repetition's item.
+        // Those that wait for a rule, or, after these, for a repetition's item.
         let waiting = Lists::of(n_rules + written.repeats.len(), || {
             let items = written.repeats.iter().map(|repeat| &*repeat.item);
             let all = (0..).zip(written.rules.iter().chain(items));

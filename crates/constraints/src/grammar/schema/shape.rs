@@ -167,7 +167,7 @@ pub struct Contains {
 pub struct Arrays {
     /// The first elements.
     pub prefix: Vec<ExprId>,
-    /// All behind these.
+    /// All after these.
     pub rest: ExprId,
     /// The fewest elements.
     pub min: u64,
@@ -961,7 +961,7 @@ impl Compiler {
         let says_something =
             |rest: &Rest| rest.others != ANY || rest.patterns.iter().any(|&(_, e)| e != ANY);
         if y.rests.iter().any(says_something) {
-            // One of the others is not as it should be: found by name, if there are only so many.
+            // One of the others is not as it should be: found by name, if there are only that many.
             let is_closed = x
                 .rests
                 .iter()
@@ -1112,7 +1112,7 @@ impl Compiler {
             return true;
         }
         let at = |i: usize| arrays.prefix.get(i).copied().unwrap_or(arrays.rest);
-        // All behind the first elements are alike.
+        // All after the first elements are alike.
         let n = arrays.min.min(arrays.prefix.len() as u64 + 1) as usize;
         (0..n).any(|i| self.is_empty_within(at(i), levels))
     }

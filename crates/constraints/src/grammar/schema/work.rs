@@ -19,7 +19,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Takes steps; an error, and nothing is left, where there are not so many.
+    /// Takes steps; an error, and nothing is left, where there are not that many.
     pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
         let left = self.0.get().checked_sub(n);
         self.0.set(left.unwrap_or(0));

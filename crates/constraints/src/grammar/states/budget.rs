@@ -37,7 +37,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many steps.
+    /// A budget of that many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             limit: steps as u64,

@@ -1,7 +1,7 @@
 //! Counts of the rounds that a repetition has left.
 //!
 //! A repetition that has begun is a sequence of the grammar with two numbers: how many rounds must
-//! still come, and how many may. Such pairs get numbers of their own, behind those of the
+//! still come, and how many may. Such pairs get numbers of their own, after those of the
 //! grammar's sequences. No text of n characters can tell more than n rounds from endless ones, for
 //! a round that takes no character may be left out; so tables for texts of at most n characters
 //! write down no larger number, and the states of all counts above n are one.
@@ -25,7 +25,7 @@ pub(super) struct Counted {
 }
 
 impl States {
-    /// The number of a sequence that begins with a repetition of which so many rounds are left.
+    /// The number of a sequence that begins with a repetition of which that many rounds are left.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = self.limited(min, max);
         let first = grammar.rules.sequences.len() as u32;

@@ -30,7 +30,7 @@ pub(super) struct Facts {
     uniform: Option<(Kinds, StateId)>,
     /// The last walk that has asked for these.
     uniform_walk: u32,
-    /// The steps that a text of such characters takes, and the state behind them.
+    /// The steps that a text of such characters takes, and the state after them.
     pub(super) run: Run,
     /// The repetition of a class that a top is in the midst of.
     rounds: Option<Rounds>,
@@ -240,7 +240,7 @@ impl States {
         Ok(all)
     }
 
-    /// True if no control character is taken behind any text of which `texts` is the summary. May
+    /// True if no control character is taken after any text of which `texts` is the summary. May
     /// say no where it is yes, more often if nothing is to be found out.
     pub fn leads_to_no_control(
         &mut self,
@@ -299,7 +299,7 @@ impl States {
         Ok(is_end.then_some(1 + n))
     }
 
-    /// Returns how many characters of a kind lead on, at most `most`, and the state behind them:
+    /// Returns how many characters of a kind lead on, at most `most`, and the state after them:
     /// one that does not take all of the kind, or takes tokens.
     pub fn run(
         &mut self,
@@ -329,8 +329,8 @@ impl States {
     }
 
     /// The state that each character of these kinds leads to, where all of them begin another round
-    /// of one repetition and nothing else, and all of the next ones, too. Behind each round there
-    /// are then the same tops; behind the last, those that are not of a further round.
+    /// of one repetition and nothing else, and all of the next ones, too. After each round there
+    /// are then the same tops; past the last, those that are not of a further round.
     fn next_round(
         &mut self,
         grammar: &Compiled,
@@ -355,7 +355,7 @@ impl States {
     }
 
     /// Goes on with rounds, at most `most`, from a state that [`next_round`](Self::next_round)
-    /// gave. Returns how many, and the state behind them.
+    /// gave. Returns how many, and the state after them.
     fn go_on(
         &mut self,
         grammar: &Compiled,
@@ -378,7 +378,7 @@ impl States {
         Ok((n as usize, self.close(grammar)?))
     }
 
-    /// Remembers of all states from `state` to before `end` where so many steps lead.
+    /// Remembers of all states from `state` to before `end` where that many steps lead.
     fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
         while steps > 1 {
             let facts = &mut self.facts[state as usize];

@@ -58,7 +58,7 @@ fn alternatives(random: &mut Random, names: &[&str], depth: usize) -> String {
     text
 }
 
-/// Rules that nest, with many ends that may be left out, behind two beginnings: different states
+/// Rules that nest, with many ends that may be left out, after two beginnings: different states
 /// ask for the same unions.
 fn ends(random: &mut Random) -> String {
     let optional = random.pick(&["?", "?", "*", ""]);
@@ -276,7 +276,7 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
     assert!(states.all.len() < n_before + 8, "{}", states.all.len());
 }
 
-/// Of texts of spaces, and of those with a line feed behind them, each is as it is said.
+/// Of texts of spaces, and of those with a line feed after them, each is as it is said.
 #[test]
 fn rounds_say_which_texts_are_taken_and_what_is_not() {
     let kinds = Kinds::within(char_bit(0x20));

@@ -11,7 +11,7 @@ const MOST_LEVELS: usize = 16;
 
 impl States {
     /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs:
-    /// one after the other, each stack would be copied once for every edge behind it.
+    /// one after the other, each stack would be copied once for every edge after it.
     pub(super) fn union_of(
         &mut self,
         grammar: &Compiled,

@@ -45,7 +45,7 @@ enum Left {
     Other,
 }
 
-/// The kind of the byte behind a place.
+/// The kind of the byte after a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
     /// That is not known yet.
@@ -273,7 +273,7 @@ impl Automaton {
         Ok(n)
     }
 
-    /// Returns the state behind a byte of a class, and the steps that this takes.
+    /// Returns the state after a byte of a class, and the steps that this takes.
     fn next(
         &self,
         program: &Program,

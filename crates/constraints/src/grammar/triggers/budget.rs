@@ -28,7 +28,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many steps.
+    /// A budget of that many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             left: steps,
@@ -50,7 +50,7 @@ impl Budget {
         self.left
     }
 
-    /// Takes so many steps.
+    /// Takes that many steps.
     pub fn take(&mut self, steps: usize) -> Result<(), Endless> {
         self.left = self.left.checked_sub(steps).ok_or(Endless)?;
         Ok(())

@@ -163,7 +163,7 @@ enum Task {
     Open { group: u32 },
     /// A look-ahead, whose body was written last.
     Look { negated: bool, next: Address },
-    /// One more alternative in front of what was written last, with `next` behind it.
+    /// One more alternative in front of what was written last, with `next` after it.
     Alternative { next: Address },
     /// Two alternatives, of which the first was written last.
     Split,
@@ -171,7 +171,7 @@ enum Task {
     Repeat { exit: Address, lazy: bool },
     /// The body of the repetition at `repeat` was written last. Whether it begins with its body.
     Loop { repeat: Address, enters: bool },
-    /// So many more bodies, each of which may be missing with those behind it.
+    /// So many more bodies, each of which may be missing with those after it.
     Optional {
         body: u32,
         left: u32,
@@ -245,11 +245,11 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// The address of a tree behind which comes `next`. What is still to be written is kept in a
+    /// The address of a tree after which comes `next`. What is still to be written is kept in a
     /// list: a pattern may be nested deeper than a small stack allows.
     fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
         let mut tasks = vec![Task::Node(tree.root)];
-        // Of alternatives: those behind the one at hand.
+        // Of alternatives: those after the one at hand.
         let mut others = Vec::new();
         let mut at = next;
         while let Some(task) = tasks.pop() {

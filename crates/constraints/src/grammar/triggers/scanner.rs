@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The lowest byte of so many hexadecimal digits.
+    /// The lowest byte of that many hexadecimal digits.
     fn hexadecimal(&mut self, n: usize) -> Result<u8, Refusal> {
         let mut value = 0_u32;
         for _ in 0..n {
@@ -350,7 +350,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A byte behind what stood last, which is done.
+/// A byte after what stood last, which is done.
 fn push(set: &mut ByteSet, last: &mut Last, byte: u8) {
     if let Last::Byte(before) = *last {
         set.add(before);

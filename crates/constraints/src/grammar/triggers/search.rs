@@ -12,7 +12,7 @@
 //! have matched, and between two visits of one instruction on the same way a byte is taken, so that
 //! no repetition goes around twice at one place. For the second reason the earlier visit is over,
 //! and has led nowhere, when a later one comes. That holds only if an instruction is noted when it
-//! is begun, not when it is put off: what is put off comes behind what may lead to it.
+//! is begun, not when it is put off: what is put off comes after what may lead to it.
 
 // In bounds: addresses and positions come from the program and the text that are searched.
 
@@ -413,7 +413,7 @@ impl Search<'_> {
         })
     }
 
-    /// Ends the innermost look-ahead, which has matched; returns the instruction behind it, if the
+    /// Ends the innermost look-ahead, which has matched; returns the instruction after it, if the
     /// search goes on there. What its groups have matched stays.
     fn has_seen(&mut self) -> Option<(Address, usize)> {
         let base = self.looks.pop()?;
@@ -424,7 +424,7 @@ impl Search<'_> {
         self.end_look(address, at, begin, true)
     }
 
-    /// Ends the innermost look-ahead, which has not matched; returns the instruction behind it, if
+    /// Ends the innermost look-ahead, which has not matched; returns the instruction after it, if
     /// the search goes on there.
     fn has_not_seen(&mut self, address: Address, at: u32, begin: u32) -> Option<(Address, usize)> {
         self.looks.pop();
@@ -465,7 +465,7 @@ impl Search<'_> {
         Ok(follows.then_some((next, at + said.len())))
     }
 
-    /// The next way to try, with everything undone that was done behind it.
+    /// The next way to try, with everything undone that was done after it.
     fn give_up(&mut self) -> Result<Option<(Address, usize)>, Endless> {
         while let Some(way) = self.ways.pop() {
             self.tick(1)?;

@@ -17,11 +17,11 @@ pub struct Waiting {
     cursor: Cursor,
     /// Patterns that can have matched, though none has: there the automaton says *maybe*.
     maybe: Vec<u32>,
-    /// States of earlier texts, the oldest first, each [`EVERY`] tokens behind the one before.
+    /// States of earlier texts, the oldest first, each [`EVERY`] tokens after the one before.
     checkpoints: VecDeque<Checkpoint>,
 }
 
-/// The state of the patterns behind so many tokens.
+/// The state of the patterns after that many tokens.
 #[derive(Clone, Debug)]
 struct Checkpoint {
     n_tokens: usize,

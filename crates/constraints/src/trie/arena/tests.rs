@@ -60,7 +60,7 @@ fn bytes_are_those_of_the_arrays_and_texts() {
             terminators: Vec::new(),
         }],
     };
-    // A root and three nodes; one entry behind the last.
+    // A root and three nodes; one entry past the last.
     let arrays = 4 * (4 + 5 + 4);
     let texts = "path".len() + "a name".len() + 2 * size_of::<Box<str>>();
     let empty = size_of::<Vec<Token>>();

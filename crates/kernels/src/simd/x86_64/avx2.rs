@@ -344,7 +344,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn compress_store(self, lanes: u32, x: __m256, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 8);
-        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those behind
+        // SAFETY: `self` proves AVX2; there is room for 8, all of which are written, those after
         // the packed ones with the first.
         unsafe {
             _mm256_storeu_ps(to.as_mut_ptr().cast(), self.packed(x, lanes));

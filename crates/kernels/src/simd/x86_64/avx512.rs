@@ -252,7 +252,7 @@ impl Vector for Avx512 {
     fn compress_store(self, lanes: u32, x: __m512, to: &mut [MaybeUninit<f32>]) -> usize {
         assert!(to.len() >= 16);
         // SAFETY: `self` proves AVX-512; there is room for 16, all of which are written, those
-        // behind the packed ones with zeros.
+        // after the packed ones with zeros.
         unsafe {
             let packed = _mm512_maskz_compress_ps(lanes as u16, x);
             _mm512_storeu_ps(to.as_mut_ptr().cast(), packed);
@@ -274,7 +274,7 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Of each of the three registers the words of those candidates, one behind the other.
+    /// Of each of the three registers the words of those candidates, one after the other.
     #[inline(always)]
     fn push_candidates(self, lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         assert!(data.len() >= 16);
@@ -282,7 +282,7 @@ impl Vector for Avx512 {
         let len = to.len();
         let from = data.as_ptr().cast::<i32>();
         // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. There is room for 17, 51
-        // words: each register is written behind at most 32 words, and as many candidates are
+        // words: each register is written after at most 32 words, and as many candidates are
         // complete as `lanes` has bits.
         unsafe {
             let lanes_of_all = _mm512_set1_epi32(lanes as i32);
@@ -413,7 +413,7 @@ impl Vector for Avx512 {
         assert!(to.len() >= 16);
         let to = to.as_mut_ptr().cast::<i32>();
         let mask = lanes as u16;
-        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. All are written, those behind
+        // SAFETY: `self` proves AVX-512; 16 candidates are 48 words. All are written, those after
         // the kept ones with zeros.
         unsafe {
             let ids = _mm512_add_epi32(

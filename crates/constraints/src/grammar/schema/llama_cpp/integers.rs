@@ -1,7 +1,7 @@
 //! Integers between bounds.
 //!
 //! Between two bounds they are what they should be, and below zero also `-0`. Where one is missing
-//! there are at most sixteen digits, and a lower bound is followed digit by digit: the zeros behind
+//! there are at most sixteen digits, and a lower bound is followed digit by digit: the zeros after
 //! its first digit are forgotten, so that some smaller numbers are allowed, too.
 
 use std::sync::Arc;

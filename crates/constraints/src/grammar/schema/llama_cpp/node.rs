@@ -467,7 +467,7 @@ impl Reading<'_> {
         };
         let whole = match bound {
             Some(Number::Integer(integer)) => i64::try_from(integer).ok(),
-            // In 64 bits: the smallest number is one of this kind, the one behind the largest, too.
+            // In 64 bits: the smallest number is one of this kind, the one after the largest, too.
             Some(Number::Float(float))
                 if (-2_f64.powi(63)..2_f64.powi(63)).contains(&rounded(float)) =>
             {

@@ -2,8 +2,8 @@
 //! alternatives, groups, counts, classes and dots, as the content of a string without escapes.
 //!
 //! A construct that it does not know makes the whole pattern any string. Others it copies into its
-//! grammar, piece by piece, so that a repetition may come behind something else than in the
-//! pattern: behind all characters up to an escape, or, where `{0}` has left nothing, behind what is
+//! grammar, piece by piece, so that a repetition may come after something else than in the
+//! pattern: after all characters up to an escape, or, where `{0}` has left nothing, after what is
 //! before that. So the pieces are read first, and then put together as a grammar's text is read.
 
 // In bounds: places in the pattern are at most its length.
@@ -34,7 +34,7 @@ enum Piece {
     Unused(Vec<Piece>, usize),
     /// The end of an alternative.
     Bar,
-    /// The piece before, so many times.
+    /// The piece before, that many times.
     Times(u32, Option<u32>),
 }
 
@@ -47,7 +47,7 @@ fn depth_around(pieces: &[Piece]) -> usize {
     pieces.iter().map(depth).max().unwrap_or(0)
 }
 
-/// One item of a pattern: pieces that a repetition behind them belongs to.
+/// One item of a pattern: pieces that a repetition after them belongs to.
 type Item = Vec<Piece>;
 
 /// A pattern that is not followed.
@@ -301,7 +301,7 @@ impl Reader<'_> {
     }
 }
 
-/// A number as C reads it: behind white space, with a sign, up to the first character that is no
+/// A number as C reads it: after white space, with a sign, up to the first character that is no
 /// digit.
 fn integer(text: &str) -> Option<i32> {
     let is_space = |c: char| matches!(c, ' ' | '\t'..='\r');
@@ -312,7 +312,7 @@ fn integer(text: &str) -> Option<i32> {
     number.parse().ok()
 }
 
-/// The pieces of items one behind the other; characters in a row are one.
+/// The pieces of items one after the other; characters in a row are one.
 fn put_together(items: Vec<Item>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut is_text = false;

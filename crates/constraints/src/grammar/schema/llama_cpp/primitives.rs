@@ -36,7 +36,7 @@ impl Writer<'_> {
         Element::Rule(rule)
     }
 
-    /// Writes a rule with this name, or with a number behind it where another one has it; the name.
+    /// Writes a rule with this name, or with a number after it where another one has it; the name.
     pub(super) fn named(&mut self, name: &str, alternatives: Vec<Sequence>) -> Answer<Name> {
         const COST: usize = 8;
         let content = alternatives.join(&Element::Alternative);

@@ -51,7 +51,7 @@ enum Step {
     Primitive(&'static str),
     /// Writes the rule of alternatives.
     AnyOf(Name, usize),
-    /// Writes the rule of an array of so many elements.
+    /// Writes the rule of an array of that many elements.
     Tuple(Name, usize),
     /// Writes the rule of an array whose elements are alike.
     Items(Name),
@@ -494,7 +494,7 @@ impl<'a> Writer<'a> {
         let character = self.rule(&character);
         let more = self.times(vec![character], 0, None)?;
         let some = self.times(vec![character], 1, None)?;
-        // From the leaves on: those behind a branch have higher numbers.
+        // From the leaves on: those after a branch have higher numbers.
         let mut contents: Vec<Sequence> = vec![Vec::new(); tree.len()];
         for (at, branch) in tree.iter().enumerate().rev() {
             let mut alternatives = Vec::new();
@@ -660,7 +660,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A sequence so many times, with commas between them. Where the most is less than the least,
+    /// A sequence that many times, with commas between them. Where the most is less than the least,
     /// it is once.
     pub(super) fn separated(
         &mut self,
@@ -695,7 +695,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters behind the same beginning of some names.
+/// The characters after the same beginning of some names.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
