@@ -290,10 +290,8 @@ pub fn caller() -> Option<Address> {
     found
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 mod tests {
-    #![cfg(not(windows))]
-
     use super::*;
 
     #[test]

@@ -86,10 +86,8 @@ pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
     is_read.then_some(text)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(windows)))]
 mod tests {
-    #![cfg(not(windows))]
-
     use super::*;
 
     /// Two pages, of which the second cannot be read.
