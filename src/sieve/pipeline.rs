@@ -245,11 +245,15 @@ impl Sieve {
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};
     ///
-    /// // The order of llama.cpp's programs, with XTC. let mut sieve = Sieve::new(&Params { seed:
-    /// 42, ..Params::default() })?; let xtc = Stage::Xtc { probability: 0.5, threshold: 0.1 };
-    /// sieve.set_stages(Some(&[ Stage::Penalties, Stage::TopNSigma, Stage::TopK, Stage::Typical,
-    /// Stage::TopP, Stage::MinP, xtc, Stage::Temperature, ]))?; let token = sieve.sample(&[0.5f32,
-    /// 3.0, 2.5, -1.0])?; sieve.accept(token);
+    /// // The order of llama.cpp's programs, with XTC.
+    /// let mut sieve = Sieve::new(&Params { seed: 42, ..Params::default() })?;
+    /// let xtc = Stage::Xtc { probability: 0.5, threshold: 0.1 };
+    /// sieve.set_stages(Some(&[
+    ///     Stage::Penalties, Stage::TopNSigma, Stage::TopK, Stage::Typical, Stage::TopP, Stage::MinP,
+    ///     xtc, Stage::Temperature,
+    /// ]))?;
+    /// let token = sieve.sample(&[0.5f32, 3.0, 2.5, -1.0])?;
+    /// sieve.accept(token);
     /// # Ok::<(), llama_sieve::sieve::Error>(())
     /// ```
     pub fn set_stages(&mut self, stages: Option<&[Stage]>) -> Result<(), Error> {
