@@ -313,8 +313,10 @@ impl<'a> MaskWriter<'a> {
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
         let of_tree = || ranks.within(nodes.ranks());
-        let n_set: u32 = of_tree().map(|(_, bits, _)| bits.count_ones()).sum();
-        let most = n_set as usize > nodes.ranks().len() / 2;
+        let Range { start, end } = nodes.ranks();
+        // Nearly: a few of its neighbours are in the first and last words.
+        let n_set = count_bits(&ranks.0[start / 64..end.div_ceil(64)]);
+        let most = n_set > (end - start) / 2;
         if most {
             for (word, all) in words.iter_mut().zip(has) {
                 *word |= all;
