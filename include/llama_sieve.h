@@ -306,7 +306,9 @@ struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
  multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then freq is subtracted
  once per occurrence and present once. n_vocab is the size of the vocabulary, used only to
  warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
- Disabled: last_n <= 0, or repeat 1 with freq and present 0.
+ llama.cpp has changed that built-in's arguments, so it only takes over if the environment
+ variable LLAMA_SIEVE_HOST names the build; without it, penalties and what follows them stay out
+ of the graph. Disabled: last_n <= 0, or repeat 1 with freq and present 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,
@@ -764,9 +766,10 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
  followed, at most 100; text=off, to leave out texts, numbers of tokens, and the length of what
  was repeated.
 
- The callback may call the library; what it samples itself is not traced. It must not throw or
- long-jump. When this function returns, no call of an earlier callback is running any more,
- unless one takes longer than ten seconds, or this is called from within one.
+ The callback may call the library, but not while it holds a lock that it takes itself: a batch
+ calls it from several threads. What it samples is not traced. It must not throw or long-jump.
+ When this function returns, no call of an earlier callback is running any more, unless one takes
+ longer than ten seconds, or this is called from within one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
  changes.
@@ -1839,10 +1842,11 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  element <text> is, the host's tokenizer says; an exception that it throws passes through, and
  it may take 512 KiB of stack.
 
- After a token that the grammar does not allow the constraint is dead: only tokens that end the
- generation are allowed until llama_sampler_reset, and one message says so. In an array of
- several without one of these, one takes the place of the first; in an array of one the token
- stays, with minus infinity. See docs/grammar.md.
+ After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
+ with NUL), the constraint is dead: only tokens that end the generation are allowed until
+ llama_sampler_reset, and one message says so. In an array of several without one of these, one
+ takes the place of the first; in an array of one the token stays, with minus infinity. See
+ docs/grammar.md.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; the strings are NULL or C strings.
@@ -2213,8 +2217,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
  between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
  space. No text is accepted that the schema does not allow: what is not enforced is refused.
  LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A schema
- whose parts nest, or refer to each other in a row, may take 512 KiB of stack. See
- docs/json-schema.md for each keyword.
+ whose parts nest, or refer to each other in a row, or whose patterns have nested groups, may
+ take 512 KiB of stack. See docs/json-schema.md for each keyword.
 
  The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
  it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks

@@ -2,8 +2,8 @@
  * Samplers for llama.cpp that choose the tokens of the built-in ones, and constraints on the text.
  *
  * Logits are read in place. Nothing is shared between worker threads: each has its own objects.
- * Whatever holds memory of C's has `close()`, and is freed with the object otherwise. A closed
- * object throws InvalidError.
+ * Whatever holds memory of C's has `close()`; otherwise it is freed when the object is collected, or
+ * when the worker thread that made it exits. A closed object throws InvalidError.
  */
 
 /** A refusal, in the library's words. */

@@ -4,6 +4,7 @@
 
 const fs = require("node:fs");
 const path = require("node:path");
+const { isMainThread } = require("node:worker_threads");
 const koffi = require("koffi");
 
 const { errorOf, invalid } = require("./errors.cjs");
@@ -156,16 +157,31 @@ function logitsOf(logits, kind = "f32") {
     return { kind, n: int32(elements(logits, Class, "logits"), "number of logits") };
 }
 
-/** Something of C's that is freed with the object, or by `close`. */
+/**
+ * Something of C's that is freed with the object, by `close`, or when the worker that made it ends.
+ */
 class Held {
     #handle;
     #free;
-    static #registry = new FinalizationRegistry(({ free, handle }) => free(handle));
+    #owned;
+    /** What a worker has to free when it ends: then no registry calls back. */
+    static #open = new Set();
+    static #registry = new FinalizationRegistry((owned) => Held.#dispose(owned));
+
+    static {
+        if (!isMainThread) process.once("exit", () => Held.#open.forEach(Held.#dispose));
+    }
+
+    static #dispose(owned) {
+        if (Held.#open.delete(owned)) owned.free(owned.handle);
+    }
 
     constructor(handle, free) {
         this.#handle = handle;
         this.#free = free;
-        Held.#registry.register(this, { free, handle }, this);
+        this.#owned = { free, handle };
+        Held.#open.add(this.#owned);
+        Held.#registry.register(this, this.#owned, this);
     }
 
     /** The address; InvalidError where it is closed. */
@@ -180,6 +196,7 @@ class Held {
     release() {
         const handle = this.handle;
         Held.#registry.unregister(this);
+        Held.#open.delete(this.#owned);
         this.#handle = null;
         return handle;
     }

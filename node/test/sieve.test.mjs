@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import { test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
+import { Worker } from "node:worker_threads";
 
 import {
     InvalidError,
@@ -266,4 +267,23 @@ test("what nobody closes is freed with its object", async () => {
     };
     const before = await grown(10);
     assert.ok((await grown(100)) - before < 100 << 20);
+});
+
+test("what a worker has not closed is freed when it exits", async () => {
+    const program = `
+        const { Sieve } = require("llama-sieve");
+        const logits = new Float32Array(1 << 20).map((_, i) => Math.sin(i));
+        // Each keeps some megabytes, and no object is collected before the end.
+        const kept = Array.from({ length: 10 }, () => new Sieve({ topK: 0, topP: 1, minP: 0 }));
+        kept.forEach((sieve) => sieve.sample(logits));
+        kept[0].close();`;
+    const afterWorkers = async (n) => {
+        for (let i = 0; i < n; i++) {
+            const worker = new Worker(program, { eval: true });
+            await new Promise((ended, failed) => worker.on("error", failed).on("exit", ended));
+        }
+        return process.memoryUsage().rss;
+    };
+    const before = await afterWorkers(3);
+    assert.ok((await afterWorkers(8)) - before < 100 << 20);
 });

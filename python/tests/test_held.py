@@ -385,3 +385,49 @@ thread.join()
 """
     for _ in range(3):
         assert isolated(program) == "came back\n"
+
+
+def test_receivers_of_messages_are_replaced_while_others_are_called():
+    """From several threads, and by themselves: C never calls one that is gone."""
+    program = """
+import ctypes, sys, threading
+import llama_sieve
+from llama_sieve import _library
+
+sys.setswitchinterval(1e-5)
+heard = 0
+
+def receiver():
+    def receive(level, text):
+        global heard
+        heard += 1
+        if heard % 3 == 0:
+            llama_sieve.set_log(receiver())
+    return receive
+
+def log():
+    for _ in range(3000):
+        _library.library.eliza_inference_clear_token_trie(ctypes.c_void_p(1))
+
+def replace():
+    while not done.is_set():
+        llama_sieve.set_log(receiver())
+
+done = threading.Event()
+llama_sieve.set_log(receiver())
+setters = [threading.Thread(target=replace) for _ in range(2)]
+loggers = [threading.Thread(target=log) for _ in range(3)]
+for thread in setters + loggers:
+    thread.start()
+for thread in loggers:
+    thread.join()
+done.set()
+for thread in setters:
+    thread.join()
+assert heard > 1000, heard
+"""
+    isolated(program)
+
+
+def test_modules_are_there_without_being_imported():
+    isolated("import llama_sieve; llama_sieve.samplers.top_k(4); llama_sieve.metrics.entropy")

@@ -264,7 +264,9 @@ pub extern "C-unwind" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_samp
 /// multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then `freq` is subtracted
 /// once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used only to
 /// warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
-/// Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
+/// llama.cpp has changed that built-in's arguments, so it only takes over if the environment
+/// variable LLAMA_SIEVE_HOST names the build; without it, penalties and what follows them stay out
+/// of the graph. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_penalties(
     n_vocab: i32,

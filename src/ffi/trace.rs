@@ -24,9 +24,10 @@ pub type llama_sieve_trace_callback =
 /// followed, at most 100; `text=off`, to leave out texts, numbers of tokens, and the length of what
 /// was repeated.
 ///
-/// The callback may call the library; what it samples itself is not traced. It must not throw or
-/// long-jump. When this function returns, no call of an earlier callback is running any more,
-/// unless one takes longer than ten seconds, or this is called from within one.
+/// The callback may call the library, but not while it holds a lock that it takes itself: a batch
+/// calls it from several threads. What it samples is not traced. It must not throw or long-jump.
+/// When this function returns, no call of an earlier callback is running any more, unless one takes
+/// longer than ten seconds, or this is called from within one.
 ///
 /// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
 /// changes.

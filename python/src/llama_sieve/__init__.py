@@ -248,11 +248,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def __getattr__(name: str) -> Any:
-    module = next((module for module, names in _MODULES.items() if name in names), None)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with _loading:
-        value = getattr(importlib.import_module(f".{module}", __name__), name)
+        if name in _MODULES and not name.startswith("_"):
+            value: Any = importlib.import_module(f".{name}", __name__)
+        else:
+            module = next((module for module, names in _MODULES.items() if name in names), None)
+            if module is None:
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            value = getattr(importlib.import_module(f".{module}", __name__), name)
     globals()[name] = value
     return value
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import sys
 from ctypes import c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
@@ -346,7 +347,20 @@ def int32(value: int, what: str) -> int:
     return value
 
 
-_log: Optional[Any] = None
+_receive: Optional[Callable[[int, str], None]] = None
+
+
+def _deliver(level: int, text: Optional[bytes], _user: Any) -> None:
+    message = (text or b"").decode("utf-8", "replace")
+    receive = _receive
+    if receive is not None:
+        receive(level, message)
+    elif sys.stderr is not None:
+        sys.stderr.write(f"llama-sieve: {message}\n")
+
+
+_DELIVER = LOG_CALLBACK(_deliver)
+"""The only callback that C ever has. Another thread may be about to enter one that is replaced."""
 
 
 def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
@@ -355,23 +369,15 @@ def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
     The levels are those of ggml: 2 information, 3 warning, 4 error. An exception that `receive`
     raises is reported as Python reports those that nobody can catch.
     """
-    global _log
+    global _receive
+    _receive = receive
     if receive is None:
         library.llama_sieve_log_set(LOG_CALLBACK(), None)
-        _log = None
         return
-
-    def call(level: int, text: Optional[bytes], _user: Any) -> None:
-        receive(level, (text or b"").decode("utf-8", "replace"))
-
-    callback = LOG_CALLBACK(call)
-    # When this returns, no call of the earlier one is running, and it may go.
-    library.llama_sieve_log_set(callback, None)
-    if _log is None:
-        # The library outlives the interpreter, and its messages must not reach it then.
-        atexit.unregister(_quiet)
-        atexit.register(_quiet)
-    _log = callback
+    # The library outlives the interpreter, and its messages must not reach it then.
+    atexit.unregister(_quiet)
+    atexit.register(_quiet)
+    library.llama_sieve_log_set(_DELIVER, None)
 
 
 def _quiet() -> None:

@@ -83,10 +83,11 @@ const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 /// element `<text>` is, the host's tokenizer says; an exception that it throws passes through, and
 /// it may take 512 KiB of stack.
 ///
-/// After a token that the grammar does not allow the constraint is dead: only tokens that end the
-/// generation are allowed until llama_sampler_reset, and one message says so. In an array of
-/// several without one of these, one takes the place of the first; in an array of one the token
-/// stays, with minus infinity. See docs/grammar.md.
+/// After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
+/// with NUL), the constraint is dead: only tokens that end the generation are allowed until
+/// llama_sampler_reset, and one message says so. In an array of several without one of these, one
+/// takes the place of the first; in an array of one the token stays, with minus infinity. See
+/// docs/grammar.md.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; the strings are NULL or C strings.

@@ -78,8 +78,8 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 /// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
 /// space. No text is accepted that the schema does not allow: what is not enforced is refused.
 /// LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A schema
-/// whose parts nest, or refer to each other in a row, may take 512 KiB of stack. See
-/// docs/json-schema.md for each keyword.
+/// whose parts nest, or refer to each other in a row, or whose patterns have nested groups, may
+/// take 512 KiB of stack. See docs/json-schema.md for each keyword.
 ///
 /// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
 /// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
