@@ -7,9 +7,9 @@
 //! candidate). `accept` of that token enters its original probability into an exponential moving
 //! average. A negative target only draws.
 //!
-//! A clone goes on with the average and the pending token, but its generator begins again from the
-//! seed: so it is in the built-in. Of the pending token's probability, which the built-in's clone
-//! loses (and then reads out of bounds), ours keeps a copy.
+//! A clone keeps the average and the pending token, but its generator restarts from the seed, as in
+//! the built-in. It also copies the pending token's probability, which the built-in's clone loses
+//! (and then reads out of bounds).
 
 use std::ffi::CStr;
 
@@ -38,7 +38,7 @@ pub struct AdaptiveP {
     /// Scratch: the probabilities before the transformation.
     original: Scratch<Ps>,
     softmax: Scratch<Softmax>,
-    /// Scratch: the exponentials of a vocabulary's logits, and those of the bent ones.
+    /// Scratch: the exponentials of a vocabulary's logits, and those of the transformed ones.
     exponentials: Scratch<Workspace>,
     bent: Scratch<Bent>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Average {
     pub pending: Option<(Token, f32)>,
 }
 
-/// The number of candidates below which they are sooner selected in the array.
+/// The number of candidates below which selecting in the array is faster.
 const MANY: usize = 1024;
 
 const WIDTH: f32 = 0.3;
@@ -60,9 +60,9 @@ const PEAK: f32 = 5.0;
 const SHARPNESS: f32 = 10.0;
 
 impl AdaptiveP {
-    /// Aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to 0.99 makes the average
-    /// reach back 1 / (1 - decay) tokens. `seed` 0xFFFFFFFF takes a random seed, again at each
-    /// reset.
+    /// Returns a sampler that aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to
+    /// 0.99 makes the average reach back 1 / (1 - decay) tokens. `seed` 0xFFFFFFFF takes a random
+    /// seed, again at each reset.
     pub fn new(target: f32, decay: f32, seed: u32) -> Self {
         let decay = decay.clamp(0.0, 0.99);
         Self {
@@ -79,7 +79,7 @@ impl AdaptiveP {
         }
     }
 
-    /// Sets other parameters; the average stays, and the stream goes on.
+    /// Changes the parameters; the average and the random stream continue.
     pub(crate) fn set(&mut self, target: f32, decay: f32) {
         self.target = target;
         self.decay = decay.clamp(0.0, 0.99);
@@ -124,8 +124,8 @@ impl AdaptiveP {
         }
     }
 
-    /// Rewrites the logits from their exponentials, of which `sum` is the sum; `original` then has
-    /// the probabilities. Gives the largest if all of them are numbers.
+    /// Rewrites the logits from their exponentials, whose sum is `sum`; `original` then has the
+    /// probabilities. Returns the largest logit if none is NaN.
     fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
         let curve = self.curve();
         self.original.resize(data.len(), 0.0);
@@ -189,8 +189,8 @@ impl Sampler for AdaptiveP {
         }
     }
 
-    // In bounds: there is a candidate: asked above; `original` has a value for each, and
-    // `discrete_in_place` gives the place of one.
+    // In bounds: there is a candidate, as checked above; `original` has a value for each, and
+    // `discrete_in_place` returns the index of one.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if candidates.is_empty() {
             return candidates.select(None);
@@ -205,22 +205,21 @@ impl Sampler for AdaptiveP {
         let sum = match self.transform(data, sum) {
             Some(max) => {
                 let claimed = if sorted { data[0].logit } else { max };
-                // What was no number counts as minus infinity.
+                // NaN counts as minus infinity.
                 let claimed = comparable(claimed);
                 self.softmax.exponentiate_from(data, max, claimed)
             }
             // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and
-            // with it all probabilities. A NaN that came in is another matter: it counts as minus
-            // infinity.
+            // with it all probabilities. A NaN in the input differs: it counts as minus infinity.
             None => f32::NAN,
         };
         let chosen = self.draw(candidates, sum);
         self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
     }
 
-    /// Defers the probabilities until they are read. Changes and draws nothing where infinities or
-    /// NaN are about.
-    // In bounds: `discrete` gives the place of a token, each of which has an exponential.
+    /// Defers the probabilities until they are read. Changes and draws nothing if a logit is
+    /// infinite or NaN.
+    // In bounds: `discrete` returns the index of a token, each of which has an exponential.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let curve = self.curve();
         if self.target < 0.0 || curve.target.is_nan() || whole.n_vocab() < MANY {

@@ -1,7 +1,7 @@
-//! Banned texts: no token is chosen that would complete one, in whatever tokens it comes.
+//! Banned texts: no token is chosen that would complete one, whatever tokens spell it.
 //!
-//! The search is that of [`bans`](llama_sieve_constraints::bans): where nothing has begun that one
-//! token could complete, only the tokens are banned in which a whole text lies.
+//! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with a part
+//! of one, only tokens that contain a whole banned text are banned.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct BanStrings {
     bans: Arc<Bans>,
     ends: Arc<[Token]>,
     cursor: Cursor,
-    /// False once a call has failed: the place may be any then, and only the end is allowed.
+    /// False once a call has failed: the position is then undefined, and only the end is allowed.
     is_sound: bool,
     words: Scratch<Words>,
 }
@@ -64,7 +64,7 @@ pub struct BanVocabulary {
 }
 
 impl BanVocabulary {
-    /// The texts of `vocabulary`; where `folds`, letters that differ in case alone are equal.
+    /// Returns the texts of `vocabulary`; if `folds`, letters that differ in case alone are equal.
     pub fn new(vocabulary: &dyn Vocabulary, folds: bool) -> Self {
         let n = vocabulary.n_tokens();
         let mut ends = Vec::new();
@@ -93,7 +93,7 @@ impl ShownTexts for Shown<'_> {
     }
 }
 
-/// Says what is wrong with texts to ban, if anything is.
+/// Returns a description of what is wrong with texts to ban, if anything is.
 fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
     if texts.len() > MAX_TEXTS {
         let n = texts.len();
@@ -128,7 +128,7 @@ fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
 }
 
 impl BanStrings {
-    /// Bans `texts` in a text of this vocabulary. `None` if there are none.
+    /// Returns a sampler that bans `texts`. `None` if there are none.
     ///
     /// # Errors
     /// With a text for the caller: one of them is empty or too long, they are too many or too much,
@@ -150,8 +150,8 @@ impl BanStrings {
         }))
     }
 
-    /// Returns how many accepted tokens there are since the longest text has begun of which one
-    /// more token would be the end; 0 if none has begun.
+    /// Returns the number of accepted tokens since the start of the longest banned text that one
+    /// more token would complete; 0 if none has begun.
     pub fn rewind(&self) -> usize {
         self.cursor.rewind(&self.bans)
     }
@@ -177,14 +177,14 @@ impl BanStrings {
         }
     }
 
-    /// Gives `ban` each token that is banned here, some perhaps twice.
+    /// Calls `ban` with each token that is banned here, some perhaps twice.
     fn each(&self, mut ban: impl FnMut(Token)) {
         self.bans.whole().iter().for_each(|&token| ban(token));
         self.cursor.each(&self.bans, ban);
     }
 }
 
-/// The most tokens that are banned one by one. Each takes longer than looking at some candidates.
+/// The most tokens that are banned one by one: each takes longer than a test of several candidates.
 const FEW: usize = 64;
 
 impl Sampler for BanStrings {
@@ -196,7 +196,7 @@ impl Sampler for BanStrings {
         c"ban-strings"
     }
 
-    // In bounds: `index_in_place` gives places of the array.
+    // In bounds: `index_in_place` returns indices of the array.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         fault::point();
         let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);

@@ -1,6 +1,6 @@
-//! Samplers whose parameters disable them: under the name that tells so ("?top-k" for a top-k that
-//! keeps everything) a filter does nothing, and a selector takes the largest logit, since a host
-//! aborts when nothing is selected.
+//! Samplers disabled by their parameters, marked in the name ("?top-k" for a top-k that keeps
+//! everything). A filter does nothing; a selector takes the largest logit, since a host aborts when
+//! nothing is selected.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use crate::candidates::Candidates;
 use crate::pool::Pool;
 use crate::sampler::{Kind, Sampler};
 
-/// A sampler that passes everything through.
+/// A filter that passes everything through.
 #[derive(Clone, Debug)]
 pub struct Disabled {
     name: &'static CStr,

@@ -2,13 +2,13 @@
 //!
 //! Probabilities are `exp(logit - max)` divided by their sum, which is added in array order in
 //! `double`. One `double` of std::mt19937 is drawn per non-empty array. Builds before b10355 draw
-//! nothing for a single candidate; ours draws as the [`HostProfile`] says. The choice is the first
-//! candidate at which the running sum reaches draw * sum.
+//! nothing for a single candidate; the [`HostProfile`] decides. The choice is the first candidate
+//! at which the running sum reaches draw * sum.
 //!
 //! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
-//! choice is a binary search; only a draw that falls within the rounding error of the border
-//! between two candidates makes it add one by one. `p` is the quotient in `double`, by a product
-//! with the inverse where that is the same float.
+//! choice is a binary search. Candidates are added one by one only if the draw falls within the
+//! rounding error of the border between two. `p` is the quotient in `double`, by a product with the
+//! inverse where that is the same float.
 
 use std::ffi::CStr;
 
@@ -37,7 +37,7 @@ pub struct Dist {
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
     host_order: Scratch<HostOrder>,
-    /// The candidates that are left out of a draw in order, and the largest of the others.
+    /// The candidates excluded from a draw in order, and the largest of the others.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
     /// The logits of a part of all tokens.
@@ -45,7 +45,7 @@ pub struct Dist {
 }
 
 impl Dist {
-    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Returns a sampler; `seed` 0xFFFFFFFF takes a random seed, again at each reset.
     pub fn new(seed: u32) -> Self {
         Self {
             rng: SeededMt19937::new(seed),
@@ -62,7 +62,7 @@ impl Dist {
 }
 
 /// From this number of candidates on, the exponentials are written into the array itself. For fewer
-/// a separate copy is faster: nothing is then read right after a part of its register was written.
+/// a separate copy is faster, since no register is read right after a part of it was written.
 pub(crate) const MANY: usize = 4096;
 
 impl Dist {
@@ -75,7 +75,7 @@ impl Dist {
     }
 
     /// Draws from the logits of a vocabulary, and defers the probabilities until they are read.
-    /// Says whether it could: nothing is drawn where infinities or NaN are about.
+    /// Returns false, and draws nothing, if a logit is infinite or NaN.
     fn draw_of_whole(&mut self, mut whole: Whole<'_, '_>, draw: f64) -> bool {
         if whole.n_vocab() < MANY {
             return false;
@@ -84,7 +84,7 @@ impl Dist {
         if !max.is_finite() {
             return false;
         }
-        // However few are not masked: the next time there may be more.
+        // Reserved for all, even if few are not masked: the next time there may be more.
         self.work.warm_up(whole.n_vocab());
         // Probabilities of 0 change no sum, and only a draw of 0 stops at one.
         if draw > 0.0
@@ -109,8 +109,8 @@ impl Dist {
         true
     }
 
-    /// Draws from all tokens in order but the first `dropped`, without making
-    /// the array. `None` where rounding could decide.
+    /// Draws from all tokens in order but the first `dropped`, without making the array. `None` if
+    /// rounding could decide.
     fn draw_behind(
         &mut self,
         mut tokens: InOrder<'_, '_>,
@@ -138,8 +138,8 @@ impl Dist {
         Some(())
     }
 
-    /// Draws from the first tokens in order without making the array. `None`
-    /// where rounding could decide, or the order of those that are equal in a part of all.
+    /// Draws from the first tokens in order without making the array. `None` if rounding could
+    /// decide, or the order of equal logits in a part of all.
     fn draw_first(&mut self, mut tokens: InOrder<'_, '_>, first: First, draw: f64) -> Option<()> {
         self.warm_up(tokens.n_vocab());
         let order = tokens.order;
@@ -205,8 +205,7 @@ impl Sampler for Dist {
     }
 
     fn built_in(&self) -> Option<BuiltIn> {
-        // A random seed is chosen again by the built-in, as long as nothing was drawn from it:
-        // then its reset, too, takes another one.
+        // Until something was drawn, the built-in's reset chooses another random seed, too.
         let seed = match (self.draws, self.rng.asked_seed()) {
             (0, DEFAULT_SEED) => DEFAULT_SEED,
             _ => self.rng.current_seed(),
@@ -247,7 +246,7 @@ impl Sampler for Dist {
 }
 
 impl Dist {
-    /// A draw among `n` candidates.
+    /// Returns the next draw, for `n` candidates.
     fn next_draw(&mut self, n: usize) -> f64 {
         if n == 1 && !HostProfile::current().one_candidate_draw.dist {
             return 0.0;
@@ -256,7 +255,7 @@ impl Dist {
         self.rng.stream.uniform()
     }
 
-    /// Chooses the candidate of a pool, which is not empty, that `draw` falls on.
+    /// Chooses the candidate of a non-empty pool that `draw` falls on.
     pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
         let is_done = match pool.form() {
             Form::Whole(whole) => self.draw_of_whole(whole, draw),
@@ -268,8 +267,8 @@ impl Dist {
         }
     }
 
-    /// Draws from tokens in order without making the array. `None` where rounding could decide, or
-    /// the array is as quick.
+    /// Draws from tokens in order without making the array. `None` if rounding could decide, or the
+    /// array is as fast.
     fn draw_in_order(&mut self, tokens: InOrder<'_, '_>, draw: f64) -> Option<()> {
         match tokens.order.part {
             Part::Behind(_) if tokens.len() < MANY => None,
@@ -280,7 +279,7 @@ impl Dist {
 
     /// Chooses the candidate that `draw` falls on; there is one.
     fn choose(&mut self, candidates: &mut Candidates<'_>, draw: f64) {
-        // However many there are: what is in front may leave more or fewer the next time.
+        // Reserved for any number: the samplers in front may leave more the next time.
         self.work.warm_up(MANY);
         self.softmax.warm_up(MANY);
         if let [only] = candidates.as_mut_slice() {
@@ -298,7 +297,7 @@ impl Dist {
     }
 }
 
-/// The number of the largest logits among which a draw is looked for before it is among all.
+/// The number of the largest logits that are searched for the drawn token before all are.
 const HEAD: usize = 256;
 
 #[cfg(test)]

@@ -2,16 +2,16 @@
 //! exponentially in its length (p-e-w, text-generation-webui pull request 5677).
 //!
 //! If the last n tokens occurred before and token t followed them, then t loses `multiplier *
-//! base^(n - allowed_length)`, n the longest such. Sequence breakers (a newline, say) are not
-//! repeated across: the length is bounded by the distance to the last one.
+//! base^(n - allowed_length)`, for the largest such n. A repetition ends at a sequence breaker (a
+//! newline, say): the length is bounded by the distance to the last one.
 //!
-//! How far the end of the text reaches back at each earlier place is the Z-function of the reversed
-//! text (Gusfield 1997), computed in O(window). Only the few tokens that would continue a
-//! repetition are touched, in their places while nobody has reordered the array.
+//! The length of the match at each earlier position is the Z-function of the reversed text
+//! (Gusfield 1997), computed in O(window). Only the few tokens that would continue a repetition are
+//! touched, by index while the array has not been reordered.
 //!
 //! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
 //! another. [`FoundBreakers`] are the tokens whose text contains a breaker, or ends with a
-//! beginning of one; what is left of the breakers is then tokenised, apart, since a host's
+//! beginning of one. The rest of each breaker is then tokenised separately, since a host's
 //! tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
@@ -34,7 +34,7 @@ pub use breakers::Breakers;
 pub(crate) use breakers::{FoundBreakers, MAX_BREAKER_BYTES};
 use last_breaker::LastBreaker;
 
-/// The parameters; all must be set for anything to happen.
+/// The parameters; some values disable the sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DryParams {
     /// Factor of every penalty; 0 disables.
@@ -81,7 +81,7 @@ impl Clone for Dry {
         }
     }
 
-    /// Keeps the buffers.
+    /// Copies into the existing buffers.
     fn clone_from(&mut self, source: &Self) {
         self.params = source.params;
         self.breakers.clone_from(&source.breakers);
@@ -105,8 +105,7 @@ impl Dry {
         Some(Self::try_new(params).unwrap_or_else(exhausted))
     }
 
-    /// Returns a sampler without breakers whose parameters do not disable it, or for later, where
-    /// they do.
+    /// Returns a sampler without breakers; one disabled by its parameters may get others later.
     pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
         let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
         let mut dry = Self {
@@ -136,7 +135,7 @@ impl Dry {
         self.share_breakers(Arc::new(breakers));
     }
 
-    /// Tokens that are breakers, or begin some: all, or that many of them.
+    /// Returns the tokens that are breakers, or begin some: at most `most` of them.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
         self.breakers.beginnings(most)
@@ -150,19 +149,19 @@ impl Dry {
         }
     }
 
-    /// Sets other parameters; what was accepted stays as far as they look back.
+    /// Changes the parameters; the accepted tokens stay as far as the window reaches back.
     pub(crate) fn set(&mut self, params: DryParams) {
         self.params = params;
         let surplus = self.window.len().saturating_sub(self.window_size());
         self.window.drain(..surplus);
     }
 
-    /// The number of tokens that it looks back on.
+    /// Returns the number of tokens in its window.
     pub(crate) fn window_size(&self) -> usize {
         usize::try_from(self.params.last_n).unwrap_or(0)
     }
 
-    /// The accepted tokens that it looks back on, the oldest first.
+    /// Returns the accepted tokens in its window, oldest first.
     pub(crate) fn window(&self) -> impl ExactSizeIterator<Item = Token> {
         self.window.iter().copied()
     }
@@ -209,7 +208,7 @@ impl Dry {
         }
     }
 
-    /// Looks for what repeats itself, and says whether the window is long enough for anything to.
+    /// Searches for repetitions. Returns whether the window is long enough for one.
     fn finds(&mut self) -> bool {
         let allowed = self.params.allowed_length;
         if self.window.len() as i32 <= allowed {
@@ -225,8 +224,8 @@ impl Dry {
         true
     }
 
-    /// Penalises the tokens in their places, if every one is there.
-    // In bounds: each token was found in its place above.
+    /// Penalises the tokens by index, if each is at its own.
+    // In bounds: each token was found at its index above.
     fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         let mut tokens = self.longest.keys();
         if !tokens.all(|&token| candidates.index_in_place(token).is_some()) {

@@ -11,11 +11,11 @@ pub struct Epsilon {
     epsilon: f32,
 }
 
-/// Keeps the candidates that are not improbable.
+/// Keeps the candidates of probability epsilon or more.
 pub type EpsilonCutoff = Threshold<Epsilon>;
 
 impl EpsilonCutoff {
-    /// `None` if `epsilon` disables it: `epsilon <= 0`.
+    /// Returns a sampler; `None` if `epsilon` disables it: `epsilon <= 0`.
     pub fn new(epsilon: f32) -> Option<Self> {
         (epsilon > 0.0).then(|| Self::of(Epsilon { epsilon }))
     }

@@ -1,5 +1,5 @@
-//! Eta sampling: epsilon sampling whose threshold falls where the distribution is flat (Hewitt et
-//! al. 2022).
+//! Eta sampling: epsilon sampling with a lower threshold for flat distributions (Hewitt et al.
+//! 2022).
 //!
 //! The threshold is `min(eta, sqrt(eta) exp(-H))`, H the entropy in nats.
 
@@ -13,11 +13,11 @@ pub struct Eta {
     eta: f32,
 }
 
-/// Keeps the candidates that are not improbable for a distribution of this entropy.
+/// Keeps the candidates at or above a threshold that falls as the entropy rises.
 pub type EtaCutoff = Threshold<Eta>;
 
 impl EtaCutoff {
-    /// `None` if `eta` disables it: `eta <= 0`.
+    /// Returns a sampler; `None` if `eta` disables it: `eta <= 0`.
     pub fn new(eta: f32) -> Option<Self> {
         (eta > 0.0).then(|| Self::of(Eta { eta }))
     }

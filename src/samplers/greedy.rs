@@ -24,7 +24,7 @@ impl Sampler for Greedy {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        // The built-in answers 0 for an empty array, too.
+        // The built-in selects 0 in an empty array, too.
         let best = candidates.argmax().unwrap_or(0);
         candidates.select(Some(best));
     }

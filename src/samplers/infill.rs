@@ -1,15 +1,15 @@
-//! Infill, for code completion between a prefix and a suffix: prefers to end, and joins tokens that
-//! begin alike (llama.cpp pull request 9896).
+//! Infill, for code completion between a prefix and a suffix: prefers to end, and merges tokens
+//! with a common beginning (llama.cpp pull request 9896).
 //!
 //! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh
 //!    the others, only they stay.
-//! 2. Else each candidate whose text is a prefix of another's is merged with it, into the more
-//!    probable of both; then what is below 0.2 goes, and, after normalisation, what is below 1 /
-//!    (kept + 1). End-of-generation candidates stay. If only such are left, the end-of-turn token
-//!    is.
+//! 2. Otherwise each candidate whose text is a prefix of another's is merged with it, into the more
+//!    probable of both. Then candidates below 0.2 are removed, and, after normalisation, those
+//!    below 1 / (kept + 1). End-of-generation candidates stay. If only these are left, only the
+//!    end-of-turn token stays.
 //!
-//! Made to stand after a sampler that leaves few candidates: the merge compares every pair. Texts
-//! are fetched once per candidate.
+//! It is meant to follow a sampler that leaves few candidates: the merge compares every pair. Texts
+//! are read once per candidate.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -39,8 +39,8 @@ pub struct Infill {
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
-    /// A sampler for generations with this vocabulary. If that has no token to end with, one
-    /// warning; where the built-in aborts for want of it, candidates then pass through.
+    /// Returns a sampler for this vocabulary. If that has no token to end with, one warning is
+    /// logged; where the built-in would then abort, candidates pass through.
     pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
         let end = vocabulary.end_token();
         if end.is_none() {

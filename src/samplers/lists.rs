@@ -1,4 +1,4 @@
-//! Lists that the samplers of a thread have together.
+//! Scratch lists that the samplers of a thread share.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,7 +7,7 @@ use crate::algorithms::scratch::room;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// Gives each use a type, so that a thread keeps one for each.
+/// Defines a type per use, so that a thread keeps one list for each.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident($of:ty),)*) => {
         $(
@@ -43,12 +43,12 @@ lists! {
     Head(Vec<TokenData>),
     /// A number for each candidate.
     Column(Vec<f32>),
-    /// Places of candidates.
+    /// Indices of candidates.
     Places(Vec<u32>),
-    /// The numbers of those.
+    /// The logits of those.
     Picked(Vec<f32>),
-    /// Probabilities, or what becomes one.
+    /// Probabilities, or numbers that become one.
     Ps(Vec<f32>),
-    /// The exponentials of logits that were bent.
+    /// The exponentials of transformed logits.
     Bent(Workspace),
 }

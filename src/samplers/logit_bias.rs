@@ -1,9 +1,9 @@
-//! Logit bias: adds a constant to the logits of named tokens; minus infinity bans a token.
+//! Logit bias: adds a constant to the logits of given tokens; minus infinity bans a token.
 //!
-//! While nobody has reordered the array each token is found in one step: O(biases). If one is not
-//! in its place, one pass looks every candidate up. A token that is named several times gets all
-//! its biases in its place, but only the first of them when it has to be searched for: so it is in
-//! the built-in.
+//! While the array has not been reordered each token is found in one step: O(biases). If one is not
+//! at its index, one pass looks every candidate up. A token that is listed several times gets all
+//! its biases at its index, but only the first of them when it has to be searched for, as in the
+//! built-in.
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ use crate::token::Token;
 /// Adds to logits.
 #[derive(Clone, Debug)]
 pub struct LogitBias {
-    /// The size of the vocabulary, which only a built-in in its place is given.
+    /// The size of the vocabulary, needed only for a built-in that takes over.
     n_vocab: i32,
     biases: Vec<(Token, f32)>,
     /// The first bias of each token.
@@ -26,7 +26,7 @@ pub struct LogitBias {
 }
 
 impl LogitBias {
-    /// `None` if there is nothing to add.
+    /// Returns a sampler; `None` if there is nothing to add.
     pub fn new(biases: &[(Token, f32)]) -> Option<Self> {
         if biases.is_empty() {
             return None;
@@ -84,7 +84,7 @@ impl Sampler for LogitBias {
         })
     }
 
-    // In bounds: `index_in_place` gives places of the array.
+    // In bounds: `index_in_place` returns indices of the array.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         let mut all_in_place = true;
         for &(token, bias) in &self.biases {
@@ -98,7 +98,7 @@ impl Sampler for LogitBias {
         }
     }
 
-    /// Edits the logits of the tokens, each of which is in its place and gets all its biases.
+    /// Adds to each token at its index all its biases.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         whole.add(self.biases.iter().copied());
         true

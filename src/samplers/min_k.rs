@@ -1,12 +1,12 @@
 //! Min-k: cuts at the steepest fall of the sorted logits (Ding et al. 2026).
 //!
-//! With x the logits that descend, the fall after the first k is weighted by `1 / k`, and the
-//! candidates in front of the largest weighted fall stay, the first of equal ones. Where the logits
-//! are nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates have no
-//! part in it and are dropped. Candidates keep their order, equal ones stay or go together.
+//! With x the descending logits, the fall after the first k is weighted by `1 / k`, and the
+//! candidates in front of the largest weighted fall stay (the first of equal falls). Where the
+//! logits are nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates do
+//! not count and are dropped. Candidates keep their order, equal ones stay or go together.
 //!
-//! Compared in `double`. As soon as what is left to fall is too little, the rest of the order does
-//! not matter: mostly only the largest are looked at.
+//! Compared in `double`. Once the remaining fall is too small, the rest of the order does not
+//! matter: mostly only the largest are read.
 
 use std::ffi::CStr;
 
@@ -30,11 +30,11 @@ pub struct MinK {
 /// A number added to the range, which is 0 where all logits are equal.
 const NEARLY_0: f64 = 1e-8;
 
-/// The number of largest candidates that are looked at first.
+/// The number of largest candidates that are read first.
 const FEW: usize = 64;
 
 impl MinK {
-    /// `None` if `tau` disables it: `tau < 0`.
+    /// Returns a sampler; `None` if `tau` disables it: `tau < 0`.
     pub fn new(tau: f32) -> Option<Self> {
         if tau < 0.0 {
             return None;
@@ -46,8 +46,7 @@ impl MinK {
         })
     }
 
-    /// Returns the least logit that is kept of `all`, if those that were picked, which descend,
-    /// tell.
+    /// Returns the least logit that is kept of `all`, if the picked ones, which descend, decide it.
     fn least(&self, all: Outline) -> Option<f32> {
         let picked = &self.picked[..];
         let cliff = cliff(picked, all)?;
@@ -81,7 +80,7 @@ impl Outline {
     }
 }
 
-/// Returns how many of the largest are in front of the steepest fall, if those tell.
+/// Returns how many of the largest are in front of the steepest fall, if these decide it.
 fn cliff(descending: &[f32], all: Outline) -> Option<usize> {
     let (mut cliff, mut steepest) = (1, 0.0);
     let falls = descending.windows(2).zip(1..);
@@ -99,7 +98,7 @@ fn cliff(descending: &[f32], all: Outline) -> Option<usize> {
 }
 
 impl MinK {
-    /// Picks the `n` largest of what was picked, and sorts them.
+    /// Keeps the `n` largest of the picked logits, and sorts them.
     fn sort_largest(&mut self, n: usize) {
         let descending = |a: &f32, b: &f32| b.total_cmp(a);
         if n < self.picked.len() {

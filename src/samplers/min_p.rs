@@ -1,9 +1,8 @@
 //! Min-p: keeps the candidates whose probability is at least p times that of the most probable one
 //! (Nguyen et al. 2024).
 //!
-//! Decided on logits, `logit >= max + ln p`, so no probability is computed. An array that is not
-//! sorted keeps its order and stays unsorted: one pass of 12 bytes per candidate. Only if that
-//! keeps too few is it sorted and cut.
+//! Decided on logits, `logit >= max + ln p`, so no probability is computed. An unsorted array keeps
+//! its order: one pass of 12 bytes per candidate. Only if that keeps too few is it sorted and cut.
 
 use std::ffi::CStr;
 
@@ -29,7 +28,7 @@ pub struct MinP {
     passing: Scratch<Kept>,
 }
 
-/// The least logit that is kept where the largest is `max`.
+/// Returns the least logit that is kept if the largest is `max`.
 #[inline]
 pub(crate) fn least_kept(max: f32, p: f32) -> f32 {
     max + ln(p)
@@ -45,7 +44,8 @@ pub(crate) fn kept_of_sorted(data: &[TokenData], p: f32, min_keep: usize) -> usi
 }
 
 impl MinP {
-    /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p <= 0`.
+    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it: `p
+    /// <= 0`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
         if p <= 0.0 {
             return None;
@@ -60,8 +60,8 @@ impl MinP {
 
     /// Keeps the candidates that pass in their order; false if too few do.
     ///
-    /// One pass, which keeps what passes the largest logit so far, whole: a superset of what passes
-    /// the largest of all, since the threshold rises with it.
+    /// One pass collects the candidates that pass by the largest logit so far: a superset of those
+    /// that pass by the largest of all, since the threshold rises with it.
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
         self.passing.clear();
         // An array of nothing but minus infinity has the lowest finite value as its maximum, so
@@ -116,7 +116,7 @@ impl Sampler for MinP {
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let max = whole.max();
         let threshold = least_kept(max, self.p);
-        // From p > 1 on, and where nothing is finite, the built-in's own way tells.
+        // For p > 1, and where nothing is finite, the built-in's own steps decide.
         if !max.is_finite() || !threshold.is_finite() || threshold > max {
             return false;
         }
@@ -139,7 +139,7 @@ impl Sampler for MinP {
             return false;
         }
         if threshold <= first.last {
-            // So do all.
+            // All pass, too.
             return true;
         }
         let passing = tokens.at_least(threshold);

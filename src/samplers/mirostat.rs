@@ -6,9 +6,9 @@
 //! the error. Version 1 estimates from the first `m` candidates how fast probabilities fall (Zipf's
 //! law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
-//! What is cut away needs no order, and the sum over all of it is found without (see
-//! [`DescendingSum`]); then a sort of those kept, which are mostly among those taken for the sum.
-//! Version 2 takes one `log2` per candidate that it keeps.
+//! The sum over all candidates is found without sorting (see [`DescendingSum`]). Only the kept
+//! ones, which were mostly selected for the sum, are then sorted. Version 2 takes one `log2` per
+//! candidate that it keeps.
 
 use std::ffi::CStr;
 
@@ -24,8 +24,9 @@ use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::simd::libm::{as_int, fma, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
-/// The share of the probabilities that is added up without exact exponentials: much, so that few
-/// candidates are taken, but in few arrays of a hundred the sum doubles there.
+/// The share of the probabilities that is summed without exact exponentials: large, so that few
+/// candidates are selected, but small enough that the sum doubles there in only a few arrays of a
+/// hundred.
 const BESIDE: f32 = 0.15;
 
 /// A larger part of an array than this counts as most of it.
@@ -40,7 +41,7 @@ struct Feedback {
     rng: SeededMt19937,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
-    /// True if there was an array. Only a guess, for speed.
+    /// True after the first array: a guess, for speed.
     began: bool,
 }
 
@@ -62,9 +63,8 @@ impl Feedback {
         !std::mem::replace(&mut self.began, true)
     }
 
-    /// Keeps the first `n` candidates of those that were ranked for the sum, ties in the host's
-    /// order.
-    // In bounds: what was ranked are places of the candidates.
+    /// Keeps the first `n` of the candidates ranked for the sum, ties in the host's order.
+    // In bounds: the ranking holds indices of candidates.
     fn keep_first(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -83,7 +83,7 @@ impl Feedback {
 
     /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, ties
     /// in the host's order.
-    // In bounds: what was ranked are tokens of the vocabulary.
+    // In bounds: the ranking holds tokens of the vocabulary.
     fn keep_first_of_whole(
         &mut self,
         whole: Whole<'_, '_>,
@@ -111,7 +111,7 @@ impl Feedback {
 
     /// Draws among candidates whose probabilities are computed, and corrects `mu` by the surprisal
     /// of the choice.
-    // In bounds: a candidate is always kept, and `discrete` gives the place of one.
+    // In bounds: a candidate is always kept, and `discrete` returns the index of one.
     fn draw(&mut self, candidates: &mut Candidates<'_>) {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
@@ -143,11 +143,11 @@ impl Feedback {
     }
 }
 
-/// The methods that a sieve needs of either version to have it as a stage.
+/// Methods of both versions for their use as a stage of a sieve.
 macro_rules! stage {
     ($version:ident) => {
         impl $version {
-            /// The bound of the surprisal.
+            /// Returns the bound of the surprisal.
             pub(crate) fn mu(&self) -> f32 {
                 self.feedback.mu
             }
@@ -181,8 +181,8 @@ pub struct Mirostat {
 }
 
 impl Mirostat {
-    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`; `m` candidates serve the
-    /// estimate. `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Returns a sampler that aims at a surprisal of `tau` bits per token, correcting by `eta`; `m`
+    /// candidates serve the estimate. `seed` 0xFFFFFFFF takes a random seed, again at each reset.
     pub fn new(n_vocab: i32, seed: u32, tau: f32, eta: f32, m: i32) -> Self {
         Self {
             n_vocab,
@@ -193,22 +193,22 @@ impl Mirostat {
         }
     }
 
-    /// Sets other parameters; the bound stays, and the stream goes on.
+    /// Changes the parameters; the bound and the random stream continue.
     pub(crate) fn set(&mut self, tau: f32, eta: f32, m: i32) {
         self.feedback.tau = tau;
         self.feedback.eta = eta;
         self.m = m;
     }
 
-    /// Sets another size of the vocabulary.
+    /// Changes the size of the vocabulary.
     pub(crate) fn set_n_vocab(&mut self, n_vocab: i32) {
         self.n_vocab = n_vocab;
     }
 
-    /// Keeps what is to be kept without sorting all. Says whether it could.
+    /// Cuts without sorting all candidates. Returns false if that is not possible.
     fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
-        // A large share, or all, is sooner sorted.
+        // For a large share, or all, a sort is faster.
         if candidates.is_sorted() || estimated < 1 || estimated > candidates.len() / 8 {
             return false;
         }
@@ -225,7 +225,8 @@ impl Mirostat {
         true
     }
 
-    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
+    /// Cuts the candidates of a vocabulary's logits without sorting all. Returns false if that is
+    /// not possible.
     fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
         if estimated < 1 || estimated > whole.n_vocab() / 8 {
@@ -244,8 +245,8 @@ impl Mirostat {
         true
     }
 
-    /// Ranks what is to be kept, given the sum of all and how many candidates serve the estimate.
-    /// Gives how many there are, if it could.
+    /// Ranks the candidates to keep, given the sum of all and how many candidates serve the
+    /// estimate. Returns their number, if that is possible.
     fn rank_kept(&mut self, sum: Option<f32>, estimated: usize) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let ps = self.descending.probabilities(sum, estimated)?;
@@ -267,8 +268,8 @@ impl Mirostat {
     }
 }
 
-/// The exponent of Zipf's law for these candidates, by least squares on the first `pairs` of
-/// neighbours.
+/// Returns the exponent of Zipf's law for these candidates, by least squares on the first `pairs`
+/// of neighbours.
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;
@@ -311,7 +312,7 @@ impl Sampler for Mirostat {
         if !self.keep_by_sum(candidates) {
             candidates.sort(&mut self.order);
             candidates.softmax(&mut self.feedback.work);
-            // An `m` below 1 means all, as the built-in's unsigned arithmetic has it.
+            // An `m` below 1 means all, as in the built-in's unsigned arithmetic.
             let pairs = usize::try_from(self.m.saturating_sub(1)).unwrap_or(usize::MAX);
             let s = zipf_exponent(self.feedback.work.values(), pairs);
             candidates.truncate(self.kept(s));
@@ -344,14 +345,13 @@ pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
-    /// True if most of the last array were kept, as they then will be again. Only a guess, for
-    /// speed.
+    /// True if most of the last array was kept: a guess for the next, for speed.
     kept_most: bool,
 }
 
 impl MirostatV2 {
-    /// Aims at a surprisal of `tau` bits per token, correcting by `eta`. `seed` 0xFFFFFFFF takes a
-    /// random seed, again at each reset.
+    /// Returns a sampler that aims at a surprisal of `tau` bits per token, correcting by `eta`.
+    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
@@ -361,13 +361,13 @@ impl MirostatV2 {
         }
     }
 
-    /// Sets other parameters; the bound stays, and the stream goes on.
+    /// Changes the parameters; the bound and the random stream continue.
     pub(crate) fn set(&mut self, tau: f32, eta: f32) {
         self.feedback.tau = tau;
         self.feedback.eta = eta;
     }
 
-    /// Keeps what is to be kept without sorting all. Says whether it could.
+    /// Cuts without sorting all candidates. Returns false if that is not possible.
     fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.feedback.mu.is_finite() {
             return false;
@@ -376,7 +376,7 @@ impl MirostatV2 {
         if self.kept_most && is_replayed(data) {
             return false;
         }
-        // No more than 100 have a probability of a hundredth.
+        // At most 100 candidates have a probability of a hundredth.
         let can_keep_most = self.least() * (data.len() as f32) < MOST_OF as f32;
         if self.feedback.begins() && (can_keep_most && is_easy(data) || has_few_values(data)) {
             return false;
@@ -394,7 +394,8 @@ impl MirostatV2 {
         true
     }
 
-    /// Keeps the candidates of a vocabulary's logits without sorting all; false if it cannot.
+    /// Cuts the candidates of a vocabulary's logits without sorting all. Returns false if that is
+    /// not possible.
     fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.feedback.mu.is_finite() {
             return false;
@@ -412,7 +413,7 @@ impl MirostatV2 {
         true
     }
 
-    /// The least probability that is kept.
+    /// Returns the least probability that is kept.
     fn least(&self) -> f32 {
         pow(2.0, -self.feedback.mu)
     }
@@ -423,20 +424,20 @@ impl MirostatV2 {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }
 
-    /// Ranks what is to be kept, given the sum of all. Gives how many there are, if it could.
+    /// Ranks the candidates to keep, given the sum of all. Returns their number, if that is
+    /// possible.
     fn rank_kept(&mut self, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let least = self.least();
         let ps = self.descending.ranked_at_least(sum, least);
-        // Nothing that is not ranked is kept; where nothing that is ranked lies beyond, the border
-        // is there.
+        // Only ranked candidates are kept; if all of them are, the border is at their end.
         let ranked = ps.len();
         Some(kept_up_to(ps, self.feedback.mu).unwrap_or(ranked))
     }
 }
 
-/// Returns the number of these descending probabilities that have a surprisal up to `mu`, at least
-/// one; `None` if all have.
+/// Returns how many of these descending probabilities have a surprisal up to `mu`, at least one;
+/// `None` if all have.
 fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
     let first_above = ps.iter().position(|&p| -log2(p) > mu);
     first_above.map(|kept| kept.max(1))

@@ -4,16 +4,17 @@
 //!
 //! Each that llama.cpp has is exact: after `apply`, ids, order, length, `sorted`, `selected`, every
 //! logit and every probability are those of llama.cpp's built-in sampler of the same name, bit for
-//! bit, and so are the random numbers drawn. Equal logits stand where the built-in's sorts leave
-//! them (see [`host_order`](crate::algorithms::host_order)). What the built-ins leave undefined is
-//! listed in `docs/exactness.md`: NaN, first of all, counts as minus infinity.
+//! bit, and so are the random numbers drawn. Equal logits are in the order of the built-in's sorts
+//! (see [`host_order`](crate::algorithms::host_order)). `docs/exactness.md` lists cases that the
+//! built-ins leave undefined: NaN, for one, counts as minus infinity.
 //!
-//! Tail-free, softmax, and those that llama.cpp never had, follow their published definitions:
-//! top-h, min-k, quadratic, and the cuts of `threshold`, which are a rule each.
+//! Tail-free, softmax, and the samplers that llama.cpp never had follow their published
+//! definitions: top-h, min-k, quadratic, and the cuts of `threshold`, each of which is a rule.
 //!
 //! `CONTRIBUTING.md` lists what a new sampler needs.
 //!
-//! `new` gives `None` where the built-in constructor makes an empty sampler; [`Disabled`] is ours.
+//! `new` returns `None` where the built-in constructor makes an empty sampler, for which
+//! [`Disabled`] stands in.
 #![forbid(unsafe_code)]
 
 mod adaptive_p;

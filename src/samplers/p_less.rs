@@ -1,8 +1,8 @@
-//! P-less sampling: keeps the candidates whose probability is at least that of drawing one token
-//! twice (Tan, Wu and Howard 2025). It has no parameter.
+//! P-less sampling: keeps the candidates whose probability is at least that of drawing the same
+//! token twice (Tan, Wu and Howard 2025). It has no numeric parameter.
 //!
-//! The threshold is the sum of the squares of the probabilities; normalised, of v candidates,
-//! `(v sum - 1) / (v - 1)`, which is lower and keeps more.
+//! The threshold is the sum of the squares of the probabilities; normalised, for v candidates, `(v
+//! sum - 1) / (v - 1)`, which is lower and keeps more.
 
 use std::ffi::CStr;
 
@@ -14,11 +14,11 @@ pub struct Collision {
     normalised: bool,
 }
 
-/// Keeps the candidates that are as probable as one drawn twice.
+/// Keeps the candidates at least as probable as drawing the same token twice.
 pub type PLess = Threshold<Collision>;
 
 impl PLess {
-    /// With the lower threshold if `normalised`.
+    /// Returns a sampler, with the lower threshold if `normalised`.
     pub fn new(normalised: bool) -> Self {
         Self::of(Collision { normalised })
     }

@@ -4,10 +4,10 @@
 //! A logit at or below 0 is multiplied by `repeat`, one above is divided by it; then `count * freq
 //! + present` is subtracted.
 //!
-//! Only the few tokens in the window change, and while nobody has reordered the array each is found
-//! in one step (`data[id].id == id`): O(distinct tokens of the window). If one is not in its place
-//! the array was cut or shuffled, and one pass looks every candidate up. That candidate ids are
-//! distinct, as llama.cpp's are, is taken for granted.
+//! Only the few tokens in the window change, and while the array has not been reordered each is
+//! found in one step (`data[id].id == id`): O(distinct tokens of the window). If one is not at its
+//! index the array was cut or shuffled, and one pass looks every candidate up. Candidate ids are
+//! assumed to be distinct, as llama.cpp's are.
 
 use std::ffi::CStr;
 
@@ -57,8 +57,8 @@ impl Factors {
         self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
-    /// Returns the penalised logit of the token that owes, which llama.cpp finds among the counted
-    /// ones, too.
+    /// Returns the penalised logit of the token with a negative count, which llama.cpp penalises,
+    /// too.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         let (count, present) = (count as f32, 0.0 * self.present);
         let penalty = match fuses(Fused::Penalty) {
@@ -123,7 +123,7 @@ impl Factors {
     }
 }
 
-/// Penalises what was accepted lately.
+/// Penalises the last accepted tokens.
 #[derive(Clone, Debug)]
 pub struct Penalties {
     n_vocab: i32,
@@ -133,9 +133,9 @@ pub struct Penalties {
 }
 
 impl Penalties {
-    /// A window of `last_n` tokens (negative counts as 0). `None` if the parameters disable it:
-    /// `last_n <= 0`, or `repeat` 1 with `freq` and `present` 0. `n_vocab` only serves to warn of
-    /// tokens outside the vocabulary; 0 or less if unknown.
+    /// Returns a sampler with a window of `last_n` tokens (negative counts as 0). `None` if the
+    /// parameters disable it: `last_n <= 0`, or `repeat` 1 with `freq` and `present` 0. `n_vocab`
+    /// only serves to warn about tokens outside the vocabulary; 0 or less if unknown.
     pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
         let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
         let factors = Factors {
@@ -255,8 +255,8 @@ impl Penalised<'_> {
         candidate.logit = self.factors.penalised::<FUSED>(candidate.logit, count);
     }
 
-    /// Penalises the tokens of the window in their places, if every one is there.
-    // In bounds: each token was found in its place above.
+    /// Penalises the tokens of the window by index, if each is at its own.
+    // In bounds: each token was found at its index above.
     fn apply_in_place<const FUSED: bool>(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();
         let in_place = |&(token, _): &(Token, u32)| candidates.index_in_place(token).is_some();
@@ -330,8 +330,8 @@ impl Sampler for Penalties {
         self.penalised().narrow(pool);
     }
 
-    /// A token outside the vocabulary takes its place in the window, as in the built-in, and
-    /// matches no candidate.
+    /// A token outside the vocabulary takes a slot in the window, as in the built-in, and matches
+    /// no candidate.
     fn accept(&mut self, token: Token) {
         if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) {
             self.complain(token);

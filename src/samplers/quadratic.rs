@@ -1,10 +1,9 @@
 //! Quadratic sampling, or smoothing: bends the logits by a parabola through the largest, or a cubic
 //! (kalomaze, text-generation-webui; KoboldCpp).
 //!
-//! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with
-//! `k = (3 - curve) / 2`, `s = (curve - 1) / 2` and f the factor. What lies near to the largest
-//! comes nearer, what lies far away is moved further. In `float`s: one pass for the largest, one
-//! that reads and writes.
+//! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with `k = (3 -
+//! curve) / 2`, `s = (curve - 1) / 2` and f the factor. Logits near the largest move nearer, and
+//! distant ones further away. In `float`s: one pass for the largest, one that reads and writes.
 
 use std::ffi::CStr;
 
@@ -21,7 +20,7 @@ pub struct Quadratic {
 }
 
 impl Quadratic {
-    /// `None` if `factor` disables it: `factor <= 0`.
+    /// Returns a sampler; `None` if `factor` disables it: `factor <= 0`.
     pub fn new(factor: f32, curve: f32) -> Option<Self> {
         (factor > 0.0).then(|| Self {
             square: factor * ((3.0 - curve) / 2.0),
@@ -32,7 +31,7 @@ impl Quadratic {
     /// Returns the curve through the largest logit.
     fn through(&self, max: f32) -> Option<Cubic> {
         max.is_finite().then_some(Cubic {
-            // Which of equal zeros is found first depends on the pass; this is never -0.
+            // The pass may find 0 or -0 first; this is never -0.
             max: max + 0.0,
             square: self.square,
             cube: self.cube,

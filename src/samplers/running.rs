@@ -1,5 +1,4 @@
-//! The running sum by which top-p and locally typical sampling cut, and the point at which it is
-//! enough.
+//! The running sum by which top-p and locally typical sampling cut, and the condition that ends it.
 
 use crate::kernels;
 
@@ -15,14 +14,14 @@ pub(super) struct Enough {
 }
 
 impl Enough {
-    /// True if it is reached where `n` candidates have this sum.
+    /// True if `n` candidates with this sum are enough.
     #[inline(always)]
     pub(super) fn at(&self, sum: f32, n: usize) -> bool {
         sum >= self.sum && n >= self.n
     }
 }
 
-/// A `float` sum of probabilities in their order, which ends where enough are kept.
+/// A `float` sum of probabilities in order, which ends once enough are kept.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     sum: f32,
@@ -31,12 +30,12 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Adds `ps`. If there are enough among them: how many that takes.
+    /// Adds `ps`. Returns how many candidates are enough, if these reach that.
     pub(super) fn add(&mut self, ps: &[f32], enough: Enough) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;
         self.count += ps.len();
-        // Nowhere in the block can the nucleus end: its sum stays below, or too few are kept.
+        // The nucleus cannot end within the block: its sum stays below, or too few are kept.
         if after < enough.sum || self.count < enough.n {
             self.sum = after;
             return None;

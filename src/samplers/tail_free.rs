@@ -1,5 +1,5 @@
-//! Tail-free sampling: cuts where the sorted probabilities stop bending (Trenton Bricken 2019).
-//! llama.cpp once had it, and older guides use it.
+//! Tail-free sampling: cuts where the curve of the sorted probabilities flattens (Trenton Bricken
+//! 2019). llama.cpp once had it, and older guides use it.
 //!
 //! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`,
 //! are normalised to sum to 1; candidates are kept until their sum exceeds z. A sort of all
@@ -22,11 +22,12 @@ pub struct TailFree {
     work: Scratch<Workspace>,
 }
 
-/// The sum of the differences below which the distribution does not bend, and each counts alike.
+/// The sum of the differences below which the curve is straight, and each candidate counts alike.
 const STRAIGHT: f64 = 1e-6;
 
 impl TailFree {
-    /// Keeps at least `min_keep` candidates, and at least one. `None` if `z` disables it: `z >= 1`.
+    /// Returns a sampler that keeps at least `min_keep` candidates, and at least one. `None` if `z`
+    /// disables it: `z >= 1`.
     pub fn new(z: f32, min_keep: usize) -> Option<Self> {
         if z >= 1.0 {
             return None;
@@ -58,7 +59,7 @@ impl TailFree {
     }
 }
 
-/// The absolute second difference of three neighbours.
+/// Returns the absolute second difference of three neighbours.
 fn bend(triple: &[TokenData]) -> f64 {
     let &[a, b, c] = triple else {
         return 0.0;

@@ -18,7 +18,7 @@ pub struct Temp {
 }
 
 impl Temp {
-    /// `None` if `t` disables it: `t == 1`.
+    /// Returns a sampler; `None` if `t` disables it: `t == 1`.
     pub fn new(t: f32) -> Option<Self> {
         (t != 1.0).then_some(Self { t })
     }

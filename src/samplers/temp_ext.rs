@@ -35,7 +35,7 @@ pub struct TempExt {
 }
 
 impl TempExt {
-    /// `None` if the parameters disable it: `t == 1` and `delta <= 0`.
+    /// Returns a sampler; `None` if the parameters disable it: `t == 1` and `delta <= 0`.
     pub fn new(t: f32, delta: f32, exponent: f32) -> Option<Self> {
         if t == 1.0 && delta <= 0.0 {
             return None;
@@ -51,19 +51,19 @@ impl TempExt {
         })
     }
 
-    /// Sets other parameters with the same buffers; they are none that disable it.
+    /// Changes the parameters, which must not disable it, and keeps the buffers.
     pub(crate) fn set(&mut self, t: f32, delta: f32, exponent: f32) {
         self.t = t;
         self.delta = delta;
         self.exponent = exponent;
     }
 
-    /// True if the temperature is found from the entropy. A NaN, too, is plain temperature.
+    /// True if the temperature follows the entropy. NaN means plain temperature.
     fn is_dynamic(&self) -> bool {
         self.delta > 0.0
     }
 
-    /// The temperature for `n` candidates of this entropy.
+    /// Returns the temperature for `n` candidates of this entropy.
     fn temperature(&self, entropy: f32, n: usize) -> f32 {
         let max_entropy = -ln(1.0 / n as f32);
         let min = (self.t - self.delta).max(0.0);
@@ -75,8 +75,8 @@ impl TempExt {
         }
     }
 
-    /// Ranks and scales beside the array, and writes each candidate once. Says whether it could:
-    /// not where ids are no indices, and not where infinities are about.
+    /// Ranks and scales outside the array, and writes each candidate once. Returns false if ids are
+    /// not indices, or a logit is infinite.
     // In bounds: only arrays with candidates are ranked.
     fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
@@ -96,7 +96,7 @@ impl TempExt {
     }
 }
 
-/// The share of the probabilities that is added up without exact exponentials.
+/// The share of the probabilities that is summed without exact exponentials.
 const BESIDE: f32 = 0.1;
 
 impl Sampler for TempExt {
@@ -122,7 +122,7 @@ impl Sampler for TempExt {
         })
     }
 
-    // In bounds: more than one candidate: asked above.
+    // In bounds: more than one candidate, as checked above.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if !self.is_dynamic() {
             return scale(candidates, self.t);
@@ -154,7 +154,8 @@ impl Sampler for TempExt {
         self.work.softmax_double(data);
     }
 
-    /// Scales without sorting: not where a probability is 0, or the terms of the entropy are fused.
+    /// Scales without sorting. Returns false if a probability is 0, or the terms of the entropy are
+    /// fused.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.is_dynamic() {
             scale_whole(whole, self.t);
@@ -189,11 +190,11 @@ impl Sampler for TempExt {
     scratch!(order, work, entropies, descending);
 }
 
-/// Probabilities of sorted candidates, computed in `double` and stored as `float` in between, where
-/// infinities are about.
+/// Returns the probabilities of sorted candidates with infinite logits, computed in `double` and
+/// stored as `float` in between.
 ///
-/// A NaN here is not masked like a NaN that came in: an infinite temperature makes it of minus
-/// infinity, and with it, as in the built-in, all probabilities are NaN.
+/// Unlike a NaN in the input, a NaN here is not masked: an infinite temperature turns minus
+/// infinity into NaN, and, as in the built-in, all probabilities become NaN.
 // In bounds: the caller has more than one candidate.
 fn softmax_f64(data: &mut [TokenData]) {
     let max = f64::from(data[0].logit);

@@ -1,14 +1,14 @@
-//! Cuts at a probability that follows from the distribution: what top-a, epsilon, eta and p-less
-//! have in common. llama.cpp has none of them.
+//! Cuts at a probability that depends on the distribution, as top-a, epsilon, eta and p-less do.
+//! llama.cpp has none of them.
 //!
 //! The candidates whose probability is at or above the threshold stay, in their order, so that of
-//! equal ones all stay or none. The largest stay in any case. Where no logit is above minus
-//! infinity there is no distribution, and all stay.
+//! equal ones all stay or none. The largest always stay. Where no logit is above minus infinity
+//! there is no distribution, and all stay.
 //!
-//! The sums of the distribution are formed in one pass, right within a millionth (two passes for
-//! p-less), and bound the threshold. Where a candidate lies between the bounds they are formed in
-//! double precision, right within 1e-9. Only where one still does everything is computed as the
-//! definition has it, one after the other.
+//! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
+//! a millionth, and bound the threshold. If a candidate lies between the bounds, they are
+//! recomputed in double precision, with an error of at most 1e-9. Only if one still does,
+//! everything is computed by the definition, term by term.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -27,16 +27,16 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::{TokenData, comparable};
 
-/// The numbers that a threshold is made of.
+/// The numbers that a threshold depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
     /// The number of candidates, masked ones included.
     pub n: usize,
     /// The largest probability.
     pub largest: f64,
-    /// The entropy in nats; 0 unless the rule says that it needs it.
+    /// The entropy in nats; 0 unless the rule needs it.
     pub entropy: f64,
-    /// The sum of the squares of the probabilities; 0 unless the rule says that it needs it.
+    /// The sum of the squares of the probabilities; 0 unless the rule needs it.
     pub collision: f64,
 }
 
@@ -49,11 +49,11 @@ pub trait Rule: Clone + Debug + Send + 'static {
     /// True if it needs the sum of the squares.
     const COLLISION: bool = false;
 
-    /// Returns the threshold. It does not fall where the largest probability or the sum of the
-    /// squares rises, and does not rise with the entropy.
+    /// Returns the threshold. It never falls as the largest probability or the sum of the squares
+    /// rises, and never rises with the entropy.
     fn threshold(&self, of: &Distribution) -> f64;
 
-    /// Returns the rule's parameter, by its name.
+    /// Returns the name and value of the rule's parameter.
     fn parameter(&self) -> (&'static str, f64);
 }
 
@@ -76,7 +76,7 @@ impl<R: Rule> Threshold<R> {
         }
     }
 
-    /// Leaves of the collected candidates those that pass. `logits` are those of all candidates.
+    /// Keeps those of the collected candidates that pass. `logits` are those of all candidates.
     fn settle(&mut self, bounds: Bounds, max: f32, logits: impl Iterator<Item = f32> + Clone) {
         let mut exact = None;
         let (rule, least, sure) = (&self.rule, bounds.least_float(), bounds.sure_float());
@@ -103,7 +103,7 @@ impl<R: Rule> Sampler for Threshold<R> {
         }
     }
 
-    // In bounds: a chunk has at most `CHUNK` candidates; places are those of candidates.
+    // In bounds: a chunk has at most `CHUNK` candidates; indices are those of candidates.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         if candidates.len() < 2 {
             return;
@@ -136,7 +136,7 @@ impl<R: Rule> Sampler for Threshold<R> {
         if n <= 1 {
             return false;
         }
-        // However few are kept, a vocabulary of this size has warmed up.
+        // Vocabularies of this size allocate no more, however few candidates are kept.
         self.warm_up(n);
         let sums = whole.read(|logits, maxima| {
             let mut sums = Sums::default();
@@ -151,7 +151,7 @@ impl<R: Rule> Sampler for Threshold<R> {
         if bounds.keep_all() {
             return true;
         }
-        // To look at the logits is quicker than to collect many in vain.
+        // Reading the logits is faster than collecting many in vain.
         let is_open = whole.many_reach(bounds.least_float()) && bounds.split(whole.contiguous());
         let kept = if is_open {
             Err(whole)
@@ -178,7 +178,7 @@ impl<R: Rule> Sampler for Threshold<R> {
     scratch!(places, kept);
 }
 
-/// The sums of a distribution, right within [`ERROR`].
+/// The sums of a distribution, with a relative error of at most [`ERROR`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     all: Summary,
@@ -186,10 +186,10 @@ struct Sums {
     doubled: Summary,
 }
 
-/// The relative error of a sum, at most.
+/// The largest relative error of a sum.
 const ERROR: f64 = 1e-6;
 
-/// The largest logits whose double is far from the largest `float`.
+/// The bound for logits whose double is far from the largest `float`.
 const LARGE: f32 = 1e37;
 
 impl Sums {
@@ -217,8 +217,8 @@ impl Sums {
         }
     }
 
-    /// Returns logits between which the threshold is, of `n` candidates; `None` if these sums give
-    /// no lower one.
+    /// Returns logits between which the threshold lies, for `n` candidates; `None` if these sums
+    /// give no lower one.
     fn bounds<R: Rule>(&self, rule: &R, n: usize) -> Option<Bounds> {
         let max = self.all.max();
         if !max.is_finite() {
@@ -236,7 +236,7 @@ impl Sums {
     }
 }
 
-/// The sums that a distribution follows from, relative to the largest logit.
+/// The sums that determine a distribution, relative to the largest logit.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     mass: f64,
@@ -246,10 +246,10 @@ struct Parts {
 }
 
 impl Parts {
-    /// Returns logits between which the threshold is, of `n` candidates, where each part is right
-    /// within a share of `error`; `None` if they give no lower one.
+    /// Returns logits between which the threshold lies, for `n` candidates, if each part has a
+    /// relative error of at most `error`; `None` if they give no lower one.
     fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, error: f64) -> Option<Bounds> {
-        // A threshold that is too low, or too high, by what the sums are wrong.
+        // A threshold that is too low, or too high, by the error of the sums.
         let distance = |less: f64, more: f64| {
             let of = Distribution {
                 n,
@@ -282,12 +282,12 @@ fn for_chunks(data: &[TokenData], mut add: impl FnMut(&[f32])) {
     }
 }
 
-/// Logits between which a threshold is.
+/// Logits between which a threshold lies.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// Below it no candidate is kept.
     least: f64,
-    /// From it on each is.
+    /// From it on every candidate is kept.
     sure: f64,
 }
 
@@ -304,7 +304,7 @@ impl Bounds {
         self.sure == f64::NEG_INFINITY
     }
 
-    /// Returns the least number above minus infinity that is not below `least`.
+    /// Returns the least finite number that is not below `least`.
     fn least_float(&self) -> f32 {
         rounded_up(self.least).max(f32::MIN)
     }
@@ -314,25 +314,25 @@ impl Bounds {
         rounded_up(self.sure)
     }
 
-    /// True if one of `near`, which are at or above `least`, may pass or not.
+    /// True if one of `near`, which are at or above `least`, is undecided.
     fn leave_open(&self, near: &[TokenData]) -> bool {
         let (least, sure) = (self.least_float(), self.sure_float());
         least < sure && any_between(near, least, sure)
     }
 
-    /// True if one of these logits may pass or not.
+    /// True if one of these logits is undecided.
     fn split(&self, logits: &[f32]) -> bool {
         let n_at_least = |least: f32| count_at_least(logits, least);
         n_at_least(self.least_float()) > n_at_least(self.sure_float())
     }
 
-    /// Keeps the candidates of a vocabulary that pass, unless one may or may not.
+    /// Keeps the candidates of a vocabulary that pass, unless one is undecided.
     fn keep_of<'p, 'a>(&self, whole: Whole<'p, 'a>) -> Result<(), Whole<'p, 'a>> {
         whole.keep_at_least(self.least_float(), |near| !self.leave_open(near))
     }
 
-    /// Returns closer bounds, of `n` candidates. `give` calls what it is given with the logits of
-    /// all, some at a time.
+    /// Returns closer bounds, for `n` candidates. `give` calls its argument with the logits of all,
+    /// some at a time.
     fn refined<R: Rule>(
         self,
         rule: &R,
@@ -340,7 +340,8 @@ impl Bounds {
         n: usize,
         give: impl FnOnce(&mut dyn FnMut(&[f32])),
     ) -> Self {
-        // Where a double holds the sum of the largest and a distance less closely, so do these.
+        // These lose the precision that a double loses in the sum of the largest logit and a
+        // distance.
         if max.abs() >= LARGEST_REFINED {
             return self;
         }
@@ -380,7 +381,8 @@ struct Exact {
 }
 
 impl Exact {
-    /// Returns that of candidates with these logits, of which `max`, the largest, is finite.
+    /// Returns the threshold for candidates with these logits, the largest of which, `max`, is
+    /// finite.
     fn of<R: Rule>(rule: &R, max: f32, logits: impl Iterator<Item = f32> + Clone) -> Self {
         let mut of = Self {
             max,
@@ -413,7 +415,7 @@ impl Exact {
         self.probability(logit) >= self.threshold
     }
 
-    /// Returns logits between which the threshold is.
+    /// Returns logits between which the threshold lies.
     fn bounds(&self) -> Bounds {
         if self.threshold <= 0.0 {
             return Bounds::at(f64::NEG_INFINITY);
@@ -426,8 +428,8 @@ impl Exact {
     }
 }
 
-/// Returns the entropy in nats of candidates with these logits, in double precision: 0 where none
-/// is above minus infinity, or one is plus infinity.
+/// Returns the entropy in nats of candidates with these logits, in double precision: 0 if none is
+/// above minus infinity, or one is plus infinity.
 pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
     let logits = logits.map(comparable);
     let max = logits.clone().fold(f32::NEG_INFINITY, f32::max);
@@ -442,7 +444,7 @@ pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
         }
         let below = f64::from(max) - f64::from(logit);
         let e = exp_f64(-below);
-        // The product is no number where nothing is added.
+        // The product is NaN where the term is 0.
         if e > 0.0 {
             others += e;
             spread += below * e;
@@ -452,7 +454,7 @@ pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
 }
 
 /// Returns the entropy in nats of candidates, given the sums of exp(-d) and of d exp(-d) over all
-/// but one of the largest, d the distance below it. Nothing cancels, however small they are.
+/// but one of the largest, d the distance below it. Nothing cancels, even for tiny sums.
 pub(super) fn entropy_of(others: f64, spread: f64) -> f64 {
     others.ln_1p() + spread / (1.0 + others)
 }

@@ -11,11 +11,11 @@ pub struct Square {
     a: f32,
 }
 
-/// Keeps the candidates that are not much less probable than the square of the best.
+/// Keeps the candidates whose probability is at least a times the square of the largest.
 pub type TopA = Threshold<Square>;
 
 impl TopA {
-    /// `None` if `a` disables it: `a <= 0`.
+    /// Returns a sampler; `None` if `a` disables it: `a <= 0`.
     pub fn new(a: f32) -> Option<Self> {
         (a > 0.0).then(|| Self::of(Square { a }))
     }

@@ -1,11 +1,11 @@
-//! Top-H: keeps as many of the most probable candidates as have, normalised again, an entropy of at
-//! most alpha times that of all (Potraghloo et al. 2025).
+//! Top-H: keeps the most probable candidates while their entropy, after normalisation, is at most
+//! alpha times that of all (Potraghloo et al. 2025).
 //!
-//! With x the logits that descend, m the largest, Z = sum of exp(x - m) and S = sum of (m - x)
-//! exp(x - m) over the first k, their entropy is `ln Z + S / Z`, which rises with k. It is compared
-//! in `double`. Masked candidates are never kept. What is kept is sorted, with the probabilities
-//! that it has among all. On an array that takes a sort of all candidates; straight from the logits
-//! only the largest are looked at, and the order of what is kept is left open.
+//! With x the descending logits, m the largest, Z = sum of exp(x - m) and S = sum of (m - x) exp(x
+//! - m) over the first k, their entropy is `ln Z + S / Z`, which rises with k. It is compared in
+//!   `double`. Masked candidates are never kept. The kept ones are sorted, with their probabilities
+//!   among all. On an array that takes a sort of all candidates; straight from the logits only the
+//!   largest are read, and the order of the kept ones is left open.
 
 use std::ffi::CStr;
 
@@ -24,28 +24,29 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
 
-/// Keeps the most probable candidates that have a share of the entropy.
+/// Keeps the most probable candidates up to a share of the entropy.
 #[derive(Clone, Debug)]
 pub struct TopH {
     alpha: f32,
     work: Scratch<Workspace>,
     order: Scratch<HostOrder>,
-    /// Scratch: the largest logits, by rising token, and descending.
+    /// Scratch: the largest logits, by ascending token, and descending.
     picked: Scratch<Picked>,
     descending: Scratch<Ps>,
 }
 
-/// The relative error of the entropy that is found in one pass, and of what it is compared with.
+/// The largest relative error of the entropy by one pass, and of its limit.
 const ERROR: f64 = 2e-6;
 
-/// An entropy in which what is added up in one pass as e^-130 shows, however small it is.
+/// An entropy small enough that the terms which one pass adds as e^-130 matter.
 const TINY: f64 = 1e-40;
 
-/// The number of largest candidates that are looked at first.
+/// The number of largest candidates that are read first.
 const FEW: usize = 64;
 
 impl TopH {
-    /// Keeps the most probable candidate in any case. `None` if `alpha` disables it: `alpha >= 1`.
+    /// Returns a sampler that always keeps the most probable candidate. `None` if `alpha` disables
+    /// it: `alpha >= 1`.
     pub fn new(alpha: f32) -> Option<Self> {
         if alpha >= 1.0 {
             return None;
@@ -63,8 +64,7 @@ impl TopH {
         f64::from(self.alpha) * entropy
     }
 
-    /// Picks the `n` largest logits that are not masked, and perhaps more; none where they are not
-    /// cheap to find.
+    /// Picks the `n` largest unmasked logits, and perhaps more; none if they are not cheap to find.
     fn pick_largest(&mut self, whole: &mut Whole<'_, '_>, n: usize) {
         self.picked.clear();
         if n < whole.n_vocab() {
@@ -80,7 +80,8 @@ impl TopH {
     }
 
     /// Returns how many candidates are kept of a vocabulary whose entropy is about `entropy`, and
-    /// the logit of the last, if those that were picked tell; `all` are, or only the largest.
+    /// the logit of the last, if the picked ones decide it. These are all if `all`, or only the
+    /// largest.
     fn end(&self, whole: &mut Whole<'_, '_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
         let logits = &self.descending[..];
         let kept = |entropy: f64| kept(logits.iter().copied(), self.most(entropy));
@@ -94,8 +95,8 @@ impl TopH {
     }
 }
 
-/// Returns the number of the first candidates whose entropy is at most `most`; 1 at least, if there
-/// is one. The logits descend.
+/// Returns the number of first candidates whose entropy is at most `most`; at least 1, if there is
+/// one. The logits descend.
 fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
     let Some(first) = logits.next() else {
         return 0;
@@ -142,7 +143,7 @@ impl Sampler for TopH {
         let entropy = exact_entropy(candidates.as_slice().iter().map(|c| c.logit));
         candidates.softmax(&mut self.work);
         if overflows(max) && !candidates.is_sorted() {
-            // There the host's order need not begin with the largest.
+            // Then the host's order need not begin with the largest.
             sort_by_logit(candidates);
         }
         candidates.sort(&mut self.order);
@@ -152,7 +153,7 @@ impl Sampler for TopH {
     }
 
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // However many are kept, a vocabulary of this size has warmed up.
+        // Vocabularies of this size allocate no more, however many candidates are kept.
         self.warm_up(whole.n_vocab());
         let Some((logits, max)) = whole.contiguous_numbers() else {
             return false;
@@ -162,7 +163,7 @@ impl Sampler for TopH {
         }
         let (n_vocab, sum) = (logits.len(), kernels::softmax_sum(logits, max));
         let entropy = Summary::of(Logits::F32(logits)).entropy().unwrap_or(0.0);
-        // By the maxima of the blocks, of which there must be as many.
+        // By the maxima of the blocks, if there are that many blocks.
         let blocks = n_vocab / GROUP;
         for n in [FEW, blocks / 2, blocks - blocks / 16, n_vocab] {
             self.pick_largest(&mut whole, n);

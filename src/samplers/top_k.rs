@@ -1,7 +1,7 @@
 //! Top-k: keeps the k largest logits, in descending order (Fan et al. 2018).
 //!
-//! An array that is not sorted costs one pass of 12 bytes per candidate and a sort of k; a sorted
-//! one costs nothing.
+//! An unsorted array costs one pass of 12 bytes per candidate and a sort of k; a sorted one costs
+//! nothing.
 
 use std::ffi::CStr;
 
@@ -18,13 +18,13 @@ use crate::token::TokenData;
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
-    /// True if there were ties among the largest, as there then will be again. Only a guess, for
-    /// speed; at first by the logits' precision.
+    /// True if the last array had ties among the largest: a guess for the next, for speed; at first
+    /// by the logits' precision.
     tied: Option<bool>,
 }
 
 impl TopK {
-    /// `None` if `k` disables it: `k <= 0`.
+    /// Returns a sampler; `None` if `k` disables it: `k <= 0`.
     pub fn new(k: i32) -> Option<Self> {
         let k = usize::try_from(k).ok().filter(|&k| k > 0)?;
         Some(Self {

@@ -1,9 +1,10 @@
 //! Top-n-sigma: masks every logit that is more than n standard deviations below the largest (Tang
 //! et al. 2024).
 //!
-//! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out what is
-//! masked already; both are `float` sums in array order, the squares formed in `double`; they are
-//! formed only where bounds for them leave a candidate open (see [`SigmaBounds`]).
+//! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out
+//! candidates that are already masked. Both are `float` sums in array order, with squares in
+//! `double`. They are computed only if their bounds leave a candidate undecided (see
+//! [`SigmaBounds`]).
 
 use std::ffi::CStr;
 
@@ -13,7 +14,7 @@ use crate::candidates::Candidates;
 use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 
-/// Masks what lies far below the largest logit.
+/// Masks logits far below the largest.
 #[derive(Clone, Debug)]
 pub struct TopNSigma {
     n: f32,
@@ -21,7 +22,7 @@ pub struct TopNSigma {
 }
 
 impl TopNSigma {
-    /// `None` if `n` disables it: `n <= 0`.
+    /// Returns a sampler; `None` if `n` disables it: `n <= 0`.
     pub fn new(n: f32) -> Option<Self> {
         (n > 0.0).then(|| Self {
             n,

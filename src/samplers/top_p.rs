@@ -3,13 +3,13 @@
 //!
 //! The probabilities are `float`s normalised by a `float` sum in array order, and are added up
 //! again in descending order: rounding decides where the cut falls, so the order of these additions
-//! is the built-in's. What is thrown away needs no order: a sample gives a threshold that little
-//! more than the nucleus reaches, and only that is ranked; if it proves too little, a lower one is
-//! tried, and at last everything ranked.
+//! is the built-in's. Only the nucleus needs an order: a sample gives a threshold that little more
+//! than the nucleus reaches, and only candidates above it are ranked. If they do not suffice, a
+//! lower threshold is tried, and finally everything is ranked.
 //!
-//! Straight from logits what is kept needs no order either: [`DescendingCut`] finds the last of the
-//! nucleus, and the pool ranks it when the candidates are read. A small nucleus is ranked at once,
-//! and left open only where some of it are equal.
+//! Straight from logits, the nucleus needs no order either: [`DescendingCut`] finds its last
+//! candidate, and the pool ranks it when the candidates are read. A small nucleus is ranked at
+//! once, unless some of it are equal.
 
 use std::ffi::CStr;
 
@@ -46,7 +46,7 @@ pub struct TopP {
     /// Exponentials of the ranked candidates.
     ps: Scratch<Ps>,
     kept: Scratch<Kept>,
-    /// Finds the cut where what is kept is not ranked.
+    /// Finds the cut if the nucleus is not ranked.
     ending: Scratch<DescendingCut>,
 }
 
@@ -60,7 +60,8 @@ fn enough(p: f32, min_keep: usize) -> Enough {
 }
 
 impl TopP {
-    /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
+    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it: `p
+    /// >= 1`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
         if p >= 1.0 {
             return None;
@@ -92,7 +93,7 @@ impl TopP {
 
     /// Selects the candidates with logits at or above `threshold`. `maxima` are the block maxima of
     /// `logits`, if known: blocks below the threshold are then skipped. If many blocks reach it,
-    /// only the logits are collected, without their places.
+    /// only the logits are collected, without their indices.
     fn select(&mut self, logits: &[f32], maxima: Option<&[f32]>, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
@@ -108,8 +109,8 @@ impl TopP {
         self.picked.extend(self.kept.iter().map(|c| c.logit));
     }
 
-    /// True if the probabilities of the selected candidates reach `p`, about: sooner known than
-    /// ranked.
+    /// True if the probabilities of the selected candidates reach `p`, approximately: this is
+    /// faster than ranking.
     fn is_enough(&self, of: Nucleus) -> bool {
         // An infinite one takes all.
         if !of.max.is_finite() {
@@ -122,7 +123,7 @@ impl TopP {
     }
 
     /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` holds the
-    /// places of the kept candidates, the ranking their logits and `ps` their exponentials, all in
+    /// indices of the kept candidates, the ranking their logits and `ps` their exponentials, all in
     /// the host's order. If `maxima`, the block maxima of the logits, are given, the order may be
     /// left open.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
@@ -144,7 +145,7 @@ impl TopP {
                 }
             }
         }
-        // What is masked mostly does not belong to it.
+        // Masked candidates mostly do not belong to it.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
             self.select(logits, None, threshold);
             if let Some(found) = self.find_selected(logits, threshold, lazily, of) {
@@ -154,8 +155,8 @@ impl TopP {
         Found::Ranked(0)
     }
 
-    /// Finds the nucleus among the candidates selected at or above `threshold`, if it is there;
-    /// `lazily`, it may be left open.
+    /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it;
+    /// `lazily`, its order may be left open.
     // In bounds: as many are ranked as are selected, of which `kept` is at most the number, and at
     // least 1 where two are tied; a pair has two.
     fn find_selected(
@@ -180,7 +181,7 @@ impl TopP {
         let all = self.indices.len() == logits.len();
         let kept = self.cut_ranked(of).or(all.then_some(logits.len()))?;
         let (ranked, sorted) = self.ranking.parts_mut();
-        // Together with the first that is not kept: all that are as large are selected.
+        // Including the first that is not kept: all equal to it are selected.
         let seen = &sorted[..sorted.len().min(kept + 1)];
         let are_tied = seen.windows(2).any(|pair| pair[0] == pair[1]);
         if are_tied && lazily {
@@ -194,15 +195,14 @@ impl TopP {
             self.order
                 .settle(logits, sorted_by_host, ids, &mut sorted[..kept]);
         } else {
-            // An array of this size has warmed up all the same.
+            // Arrays of this size allocate no more in any case.
             self.order.warm_up(logits.len());
         }
         Some(Found::Ranked(kept))
     }
 
-    /// Replaces the candidates by the `kept` that were found.
-    // In bounds: what was found are places of the candidates, of which `kept` is at most the
-    // number.
+    /// Replaces the candidates by the first `kept` of the nucleus.
+    // In bounds: the found indices are those of candidates, and `kept` is at most their number.
     fn keep_found(&mut self, candidates: &mut Candidates<'_>, of: Nucleus, kept: usize) {
         let (ids, ps) = (&self.indices[..kept], &self.ps[..kept]);
         if of.plain {
@@ -223,9 +223,9 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the nucleus where the largest logit is so large that the host's order does not begin
-    /// with it: in the built-in's own steps.
-    // In bounds: the places are those of the candidates, whose probabilities `work` holds.
+    /// Keeps the nucleus by the built-in's own steps, for a largest logit so large that the host's
+    /// order does not begin with it.
+    // In bounds: the indices are those of the candidates, whose probabilities `work` holds.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         let data = candidates.as_slice();
@@ -271,35 +271,35 @@ impl TopP {
         None
     }
 
-    /// Returns a logit that little more than the nucleus reaches, as far as a sample tells; more
-    /// with a smaller `share` of what is left out.
+    /// Returns a logit that little more than the nucleus reaches, estimated from a sample; a
+    /// smaller `share` lowers it.
     fn threshold(&mut self, logits: &[f32], of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
         self.sample.threshold_of_logits(logits, of.max, left_out)
     }
 }
 
-/// The shares of the probability beyond `p` that are left out: the first, and the next where that
-/// proves to be too much. At p = 0.95 of 151,936 flat logits it once did; ranking all took 2.5
-/// times as long as a second threshold.
+/// The shares of the probability beyond `p` to leave out: the first, and the next if that was too
+/// much. At p = 0.95 of 151,936 flat logits it once was; ranking all took 2.5 times as long as a
+/// second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
 /// The number of selected candidates up to which they are ranked at once.
 const RANKED: usize = 2048;
-/// The number of blocks of which one may have a candidate that is selected by the maxima.
+/// Candidates are selected by the maxima if at most one in this many blocks may have one.
 const FEW_BLOCKS: usize = 8;
 
 /// A nucleus that was found.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// So many candidates, in the host's order.
+    /// That many candidates, in the host's order.
     Ranked(usize),
-    /// So many candidates, the last of which has this logit.
+    /// That many candidates, the last of which has this logit.
     Open { n: usize, last: f32 },
 }
 
-/// Returns how many of `n` candidates the built-in sorts to find a nucleus of that many: of a large
-/// array a few at first, and where these are not enough all.
+/// Returns how many of `n` candidates the built-in sorts to find a nucleus of that size: of a large
+/// array a few at first, and all if these do not suffice.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;
     const LARGE: usize = 1024;
@@ -365,10 +365,10 @@ impl Sampler for TopP {
         }
     }
 
-    // In bounds: what was found are tokens of the vocabulary, of which `kept` is at most the
+    // In bounds: the found indices are tokens of the vocabulary, and `kept` is at most their
     // number.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // However many are kept, a vocabulary of this size has warmed up.
+        // Vocabularies of this size allocate no more, however many candidates are kept.
         self.warm_up(whole.n_vocab());
         let Some((logits, maxima, max)) = whole.numbers_and_maxima() else {
             return false;

@@ -5,14 +5,14 @@
 //! Where distances are equal, which they often are on both sides of the entropy, the order is that
 //! of the built-in's second sort, and may decide where the cut falls (see [`ByDistance`]).
 //!
-//! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since
-//! 0 * ln 0 is, and then no score is less than another: all are tied.
+//! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln
+//! 0 is NaN. Then no score is less than another: all are tied.
 //!
-//! A large array is not sorted: sum and entropy are found without the order (see
-//! [`DescendingSum`]), which takes the probabilities of the largest candidates and the logarithms
-//! of these. Within the distance of those next below all are known; it is shortened to what their
-//! probabilities prove, and only what is as near is ranked. Only where a tie stands among what is
-//! kept, or at the cut, both sorts are replayed.
+//! A large array is not sorted: [`DescendingSum`] finds sum and entropy without the order, from the
+//! probabilities of the largest candidates and their logarithms. All candidates nearer to the
+//! entropy than the next smaller one are then known. That distance is shortened as far as their
+//! probabilities allow, and only candidates within it are ranked. Only for a tie among the kept
+//! candidates, or at the cut, are both sorts replayed.
 
 mod by_distance;
 
@@ -46,14 +46,14 @@ pub struct Typical {
     descending: Scratch<DescendingSum>,
     /// The negative distances from the entropy of the candidates that may be kept.
     nearness: Scratch<Column>,
-    /// The places of those that are ranked, and their distances; then their places in order.
+    /// The indices of the ranked candidates, and their distances; then their indices in order.
     near: Scratch<Places>,
     picked: Scratch<Picked>,
     /// Their probabilities.
     ps: Scratch<Ps>,
-    /// True if there were ties, as there then will be again. Only a guess, for speed.
+    /// True if the last array had ties: a guess for the next, for speed.
     tied: bool,
-    /// True if there was an array. Only a guess, for speed.
+    /// True after the first array: a guess, for speed.
     began: bool,
 }
 
@@ -66,7 +66,8 @@ fn enough(cut: Cut) -> Enough {
 }
 
 impl Typical {
-    /// Keeps at least `min_keep` candidates. `None` if `p` disables it: `p >= 1`.
+    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it: `p
+    /// >= 1`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
         if p >= 1.0 {
             return None;
@@ -88,7 +89,7 @@ impl Typical {
         })
     }
 
-    /// Keeps what is to be kept without sorting all. Says whether it could.
+    /// Cuts without sorting all candidates. Returns false if that is not possible.
     fn keep_by_sums(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || self.tied || has_own_entropy() {
             return false;
@@ -108,13 +109,13 @@ impl Typical {
         true
     }
 
-    /// Returns the share of the probabilities that is added up without being taken.
+    /// Returns the share of the probability whose candidates are summed but not selected.
     fn beside(&self) -> f32 {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }
 
-    /// Ranks what is to be kept of `n` candidates, given the sum of all exponentials. Returns how
-    /// many there are; `None` where that takes a sort of all.
+    /// Ranks the candidates to keep of `n`, given the sum of all exponentials. Returns their
+    /// number; `None` if a sort of all is needed.
     fn rank_kept(&mut self, n: usize, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let entropy = self.descending.entropy(sum)?;
@@ -129,10 +130,10 @@ impl Typical {
         }
     }
 
-    /// Takes of `n` candidates until those within some distance from the entropy have probabilities
-    /// that together exceed `p`, and gives the distance within which they do so by little.
+    /// Selects from `n` candidates until the probabilities of those within some distance from the
+    /// entropy together exceed `p`. Returns a distance within which they just do.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
-        // Far more than rounding makes of a sum.
+        // Far more than the rounding error of a sum.
         let enough = self.cut.p + 2e-4;
         let mut beside = beside;
         loop {
@@ -142,7 +143,7 @@ impl Typical {
             if taken.indices.len() == n {
                 return f32::INFINITY;
             }
-            // Within it nothing is that was not taken, whatever rounding does.
+            // Every candidate within it was selected, whatever rounding does.
             let reach = -ln(self.descending.most_left(sum)) - entropy - 1e-3;
             let mass = self.mass_within(reach);
             if mass > enough {
@@ -153,13 +154,12 @@ impl Typical {
         }
     }
 
-    /// A distance up to `reach`, within which is `mass`, that has more than `enough` within it, by
-    /// little.
+    /// Returns a distance up to `reach`, which encloses `mass`, that encloses just over `enough`.
     fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
         for _ in 0..SHORTENINGS {
-            // Aimed a little beyond, so that it is the longer one that is moved.
+            // Aimed a little beyond, so that the longer distance moves.
             let share = (enough - mass_of_short) / (mass - mass_of_short);
             let middle = short + (reach - short) * (share + 0.02).min(1.0);
             if middle >= reach {
@@ -175,15 +175,15 @@ impl Typical {
         reach
     }
 
-    /// The sum of the probabilities of what is taken within `reach`, about.
+    /// Returns the approximate sum of the selected probabilities within `reach`.
     fn mass_within(&self, reach: f32) -> f32 {
         kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
     /// Ranks the candidates within `reach`, and finds how many of the nearest have a sum that
     /// exceeds `p`.
-    // In bounds: ranked are places of `nearness`, one for each that is taken; `start` and `end` are
-    // at most as many as are ranked, and what `running` counts is less.
+    // In bounds: the ranking holds indices of `nearness`, which has one entry per selected
+    // candidate; `start`, `end` and the count of `running` are at most the number ranked.
     fn rank_nearest(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.near.clear();
@@ -202,7 +202,7 @@ impl Typical {
             let end = distances.len().min(start + SUMMED_AT_ONCE);
             self.ps.extend(self.near[start..end].iter().map(p));
             let kept = running.add(&self.ps[start..], enough(self.cut));
-            // Together with the first that is not kept, or not looked at yet.
+            // Including the first that is not kept, or not yet read.
             let seen = distances.len().min(kept.unwrap_or(end) + 1);
             if distances[start..seen].windows(2).any(is_tied) {
                 return Nearest::Tied;
@@ -218,13 +218,13 @@ impl Typical {
     }
 
     /// Keeps the first `n` of the ranked candidates.
-    // In bounds: `n` is at most the number of what was ranked, which are places of what was taken,
-    // and those of the candidates.
+    // In bounds: `n` is at most the number ranked; the ranking holds indices of selected
+    // candidates, and these are indices of the array.
     fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
         let ranked = ranked(self.descending.taken(), &self.near[..n], &self.ps);
         if self.descending.column().plain {
-            // Then no candidate need be fetched from the array, which lies further away, and it can
-            // be written.
+            // Then no candidate need be read from the array, which is less cached, and it can be
+            // overwritten.
             let data = candidates.as_mut_slice();
             data.iter_mut().zip(ranked).for_each(|(to, c)| *to = c);
             return candidates.truncate(n);
@@ -239,15 +239,15 @@ impl Typical {
         candidates.replace(&self.kept);
     }
 
-    /// Keeps what is to be kept in the built-in's own way.
+    /// Cuts by the built-in's own steps.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         let buffers = (&mut *self.order, &mut *self.work);
         self.tied &= self.by_distance.keep(candidates, buffers, self.cut);
     }
 }
 
-/// Candidates of these places and probabilities, with places of the array for ids.
-// In bounds: the caller has ranked places of what was taken.
+/// Returns candidates of these ranks and probabilities, with indices of the array as ids.
+// In bounds: the caller has ranked indices of selected candidates.
 fn ranked<'a>(
     taken: Taken<'a>,
     places: &'a [u32],
@@ -280,13 +280,13 @@ fn is_tied(pair: &[f32]) -> bool {
     matches!(pair, [a, b] if a == b)
 }
 
-/// The share of the probability beyond `p` that is not taken at first.
+/// The share of the probability beyond `p` that is not selected at first.
 const BESIDE: f32 = 0.35;
 /// The number of times that a distance is shortened: each takes a pass of 8 bytes per selected
-/// candidate, and spares the ranking of some.
+/// candidate, and saves the ranking of some.
 const SHORTENINGS: usize = 3;
 
-/// Reads an array in order that will be read in none: so it comes into the cache in half the time.
+/// Reads an array in order before it is read at random: it enters the cache in half the time.
 fn touch<T: Copy>(xs: &[T]) {
     const LINE: usize = 64;
     for x in xs.iter().step_by(LINE / size_of::<T>()) {
@@ -294,13 +294,13 @@ fn touch<T: Copy>(xs: &[T]) {
     }
 }
 
-/// True if the entropy is not that of terms which are rounded one by one, and above 0.
+/// True if the built-in fuses the terms of the entropy, or denormal ones are 0.
 fn has_own_entropy() -> bool {
     fuses(Fused::TypicalEntropy) || flushes_to_zero()
 }
 
-/// True if this thread takes denormal numbers for zero, as a program may ask of its processor. More
-/// probabilities are 0 then, and one of them makes the entropy NaN.
+/// True if this thread's processor treats denormal numbers as zero. More probabilities are 0 then,
+/// and one of them makes the entropy NaN.
 fn flushes_to_zero() -> bool {
     black_box(f32::MIN_POSITIVE) / 2.0 == 0.0
 }

@@ -1,9 +1,9 @@
 //! XTC, "exclude top choices": with a given chance removes every candidate at or above a threshold
-//! but the least probable of them, to make text less predictable (p-e-w, text-generation-webui pull
-//! request 6335).
+//! except the least probable of them, to make text less predictable (p-e-w, text-generation-webui
+//! pull request 6335).
 //!
 //! One `float` of std::mt19937 per array of two or more candidates decides whether anything
-//! happens. What is removed is the head of the sorted array.
+//! happens. The removed candidates are the head of the sorted array.
 
 use std::ffi::CStr;
 
@@ -28,10 +28,10 @@ pub struct Xtc {
 }
 
 impl Xtc {
-    /// Acts with chance `probability` on candidates of probability `threshold` or more, and leaves
-    /// at least `min_keep`. `seed` 0xFFFFFFFF takes a random seed, again at each reset. `None` if
-    /// the parameters disable it: `probability <= 0` or `threshold > 0.5`, above which no two
-    /// candidates can be.
+    /// Returns a sampler that acts with chance `probability` on candidates of probability
+    /// `threshold` or more, and leaves at least `min_keep`. `seed` 0xFFFFFFFF takes a random seed,
+    /// again at each reset. `None` if the parameters disable it: `probability <= 0` or `threshold >
+    /// 0.5`, above which no two candidates can be.
     pub fn new(probability: f32, threshold: f32, min_keep: usize, seed: u32) -> Option<Self> {
         if Self::is_disabled(probability, threshold) {
             return None;
@@ -51,7 +51,7 @@ impl Xtc {
         probability <= 0.0 || threshold > 0.5
     }
 
-    /// Sets other parameters; the stream goes on.
+    /// Changes the parameters; the random stream continues.
     pub(crate) fn set(&mut self, probability: f32, threshold: f32, min_keep: usize) {
         self.probability = probability;
         self.threshold = threshold;
@@ -68,7 +68,7 @@ impl Xtc {
     }
 }
 
-/// The share of the probabilities that is added up without exact exponentials, as in mirostat.
+/// The share of the probabilities that is summed without exact exponentials, as in mirostat.
 const BESIDE: f32 = 0.15;
 
 impl Sampler for Xtc {
@@ -96,7 +96,7 @@ impl Sampler for Xtc {
         }
     }
 
-    /// Nothing is done to most pools.
+    /// Most pools stay unchanged.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if !self.acts_on(pool.len()) {
             return;
@@ -119,7 +119,7 @@ impl Sampler for Xtc {
 impl Xtc {
     /// True if it acts on that many candidates; draws if there are two or more.
     fn acts_on(&mut self, n: usize) -> bool {
-        // Written so that a NaN acts, as in the built-in.
+        // Written so that a NaN `probability` acts, as in the built-in.
         let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;
         !spared
     }
@@ -143,9 +143,10 @@ impl Xtc {
         removed
     }
 
-    /// Removes candidates of a vocabulary without sorting it; false if it cannot.
+    /// Removes candidates of a vocabulary without sorting it. Returns false if that is not
+    /// possible.
     fn exclude_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // All candidates reach a threshold of 0, and none one that is NaN.
+        // All candidates reach a threshold of 0, and none reaches NaN.
         let has_few = self.threshold > 0.0;
         if !has_few {
             return false;

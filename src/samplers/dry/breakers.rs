@@ -1,10 +1,10 @@
 //! Sequence breakers in the texts of a vocabulary.
 //!
-//! Which tokens contain a breaker, and which end with a beginning of one, is found in one pass over
-//! the texts, however many breakers there are. What must follow is kept once for each beginning,
-//! not for each token that ends with it, and sorted, so that the longest that was said is found
-//! without looking at all. So memory follows from the bytes of the breakers, each of which may have
-//! 20 tokens after it, and from the number of tokens.
+//! One pass over the texts finds the tokens that contain a breaker and those that end with a
+//! beginning of one, for any number of breakers. The tokens that must follow are kept once per
+//! beginning, not per token that ends with it. They are sorted, so that the longest match is found
+//! without a search of all. Memory is linear in the bytes of the breakers, each of which may have
+//! 20 tokens after it, and in the number of tokens.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// Breakers are cut to this many bytes, and what is tokenised of them to as many tokens.
+/// Breakers are cut to this many bytes, and their tokenised rests to a number of tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
-/// The room for the tokens of a byte, more than a tokenizer makes: of 3 bytes Unicode makes at most
-/// 18 characters.
+/// The tokens to reserve per byte, more than a tokenizer makes: normalization turns 3 bytes into at
+/// most 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
 /// Stands for "no rest" in `FoundBreakers::numbers`.
@@ -46,14 +46,14 @@ struct Head {
     /// The longest beginning that it ends with; 0 if there is none.
     beginning: u32,
     /// The range in `contained`, ascending: the breakers that it contains and also ends with a
-    /// beginning of. Nothing of these need follow.
+    /// beginning of. These need no further token.
     contained: (u32, u32),
 }
 
 /// A beginning of breakers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beginning {
-    /// The longest other one that it ends with; 0 if there is none.
+    /// The longest other beginning that it ends with; 0 if there is none.
     shorter: u32,
     /// The range in `tails`, sorted by their tokens, of what must follow.
     tails: (u32, u32),
@@ -141,7 +141,7 @@ impl Breakers {
         let mut longest = None;
         let mut following = following.iter().rev();
         let mut length = 0;
-        // All of `tails` begin with the `length` tokens that were looked at.
+        // All of `tails` begin with the `length` tokens that were compared.
         while !tails.is_empty() {
             let ends = tails.partition_point(|tail| tail.len() == length);
             let (whole, longer) = tails.split_at(ends);
@@ -167,7 +167,7 @@ impl Tail {
         (self.tokens.1 - self.tokens.0) as usize
     }
 
-    // In bounds: tails have places in the tokens of all.
+    // In bounds: tails are ranges of `tokens`.
     fn of<'a>(&self, tokens: &'a [Token]) -> &'a [Token] {
         &tokens[self.tokens.0 as usize..self.tokens.1 as usize]
     }
@@ -176,11 +176,11 @@ impl Tail {
 /// The beginnings of breakers in the texts of a vocabulary, and the rests after them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
-    /// The breakers without the tokens of their tails, but with room for these.
+    /// The breakers, with room for the tokens of their tails, but without these.
     breakers: Breakers,
     /// The rests of breakers, each text once.
     rests: Vec<&'a [u8]>,
-    /// The ranges of each rest's tokens among all.
+    /// The range of each rest's tokens among all.
     places: Vec<(u32, u32)>,
     /// For each tail, the index of its rest in `rests` and `places`; `UNUSED` if every token that
     /// ends with the beginning contains the whole breaker.
@@ -190,7 +190,7 @@ pub(crate) struct FoundBreakers<'a> {
 }
 
 impl<'a> FoundBreakers<'a> {
-    /// Looks for breakers, each cut to 40 bytes, in all texts.
+    /// Finds breakers, each cut to 40 bytes, in all texts.
     pub(crate) fn new(vocabulary: &dyn Vocabulary, breakers: &[&'a [u8]]) -> Self {
         let mut found = Self::default();
         let mut distinct: Vec<&[u8]> = with_room(breakers.len()).unwrap_or_else(exhausted);
@@ -210,9 +210,9 @@ impl<'a> FoundBreakers<'a> {
         found
     }
 
-    /// Lists what is left of breakers after those beginnings that a token ends with, and has the
-    /// heads name them.
-    // In bounds: `users` and `places` have one of each beginning.
+    /// Lists the rests of breakers after the beginnings that a token ends with, and points the
+    /// heads to them.
+    // In bounds: `users` and `places` have an entry per beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
         let n = prefixes.len();
         let mut users = zeros(n as usize);
@@ -271,7 +271,7 @@ impl<'a> FoundBreakers<'a> {
         number
     }
 
-    /// Makes room for the tokens of the rests.
+    /// Reserves memory for the tokens of the rests.
     fn make_room(&mut self) -> Result<(), TryReserveError> {
         let longest = self.rests.iter().map(|text| text.len()).max();
         self.scratch = with_room(ROOM_PER_BYTE * (longest.unwrap_or(0) + 1))?;
@@ -280,8 +280,8 @@ impl<'a> FoundBreakers<'a> {
         Ok(())
     }
 
-    /// Has `ask` replace the tokens of each tail that occurs, given its text. There is room for
-    /// them, so that nothing need be allocated.
+    /// Calls `ask` to replace the tokens of each tail that occurs, given its text. They fit without
+    /// an allocation.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
         let tokens = &mut self.breakers.tokens;
         for text in &self.rests {
@@ -293,11 +293,11 @@ impl<'a> FoundBreakers<'a> {
         }
     }
 
-    /// Once the tails were asked for.
-    // In bounds: beginnings have places of tails, and each rest has been asked for.
+    /// Returns the breakers, after `for_each_tail`.
+    // In bounds: beginnings have ranges of tails, and each rest has its tokens.
     pub(crate) fn into_breakers(self) -> Breakers {
         let mut breakers = self.breakers;
-        // Without the room that is left.
+        // Without the spare capacity.
         breakers.tokens = copied(&breakers.tokens);
         for (tail, rest) in breakers.tails.iter_mut().zip(self.numbers) {
             if rest != UNUSED {
@@ -315,9 +315,9 @@ impl<'a> FoundBreakers<'a> {
 }
 
 impl Breakers {
-    /// Tells for each head the tails that it does not need, since it contains the breaker; while
-    /// they still have the order of the breakers.
-    // In bounds: heads and beginnings have places that were found; no beginning is without tails.
+    /// Records for each head the tails that it does not need, since it contains the breaker. They
+    /// must still be in the order of the breakers.
+    // In bounds: heads and beginnings have ranges that were found; every beginning has tails.
     fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
         for head in self.heads.values() {
             let (from, to) = head.contained;
@@ -337,7 +337,7 @@ impl Breakers {
         }
     }
 
-    /// Looks through the texts of all tokens. The heads get numbers of `prefixes`.
+    /// Searches the texts of all tokens. The heads get numbers of `prefixes`.
     fn find_heads(&mut self, vocabulary: &dyn Vocabulary, prefixes: &Prefixes<'_>) {
         let mut text = Vec::new();
         let mut contained = Vec::new();
@@ -378,7 +378,7 @@ fn zeros(n: usize) -> Vec<u32> {
     zeros
 }
 
-/// Puts `number` in its place among the ascending ones, once.
+/// Inserts `number` into the ascending list, unless it is there.
 fn insert(numbers: &mut Vec<u32>, number: u32) {
     if let Err(place) = numbers.binary_search(&number) {
         push(numbers, number);

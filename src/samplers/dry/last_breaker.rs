@@ -1,20 +1,19 @@
-//! The place of the last sequence breaker.
+//! The position of the last sequence breaker.
 //!
-//! Whether one begins at a token is settled once as many tokens follow it as a breaker may have. So
-//! it is asked again of the newest tokens alone, and not of the window, at each of whose tokens a
-//! stranger may have thousands of breakers begin.
+//! A token is settled once as many tokens follow it as a breaker may have: later tokens cannot make
+//! a breaker begin there. So only the newest tokens are searched again, not the whole window, at
+//! each token of which a hostile request may have thousands of breakers begin.
 
 use super::breakers::{Breakers, MAX_TAIL_TOKENS};
 use crate::token::Token;
 
-/// The last breaker among the tokens for which it is settled. Tokens are counted from the first one
-/// that was accepted.
+/// The last breaker among the settled tokens. Tokens are counted from the first that was accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastBreaker {
     accepted: u64,
-    /// The number of tokens for which it is settled.
+    /// The number of settled tokens.
     settled: u64,
-    /// The number of tokens from it on, and how many of them follow in the breaker.
+    /// The number of the token that it begins at, and how many more tokens it has.
     last: Option<(u64, usize)>,
 }
 
@@ -30,8 +29,8 @@ impl LastBreaker {
         self.last = None;
     }
 
-    /// Returns the number of tokens past the last breaker; all if there is none. `reversed` are
-    /// the last that were accepted, the newest first.
+    /// Returns the number of tokens after the last breaker; all if there is none. `reversed` are
+    /// the last accepted tokens, newest first.
     pub(super) fn distance(&mut self, breakers: &Breakers, reversed: &[Token]) -> usize {
         let n = reversed.len();
         let open = MAX_TAIL_TOKENS.min(n);

@@ -1,7 +1,7 @@
-//! The beginnings of texts, and which of them other texts contain and end with.
+//! The beginnings of texts, and a search for those that other texts contain or end with.
 //!
 //! A trie with links from each beginning to the longest one that it ends with (Aho and Corasick
-//! 1975): one step for each byte of what is looked through, however many the texts are.
+//! 1975): one step for each byte of the searched text, for any number of texts.
 
 use crate::memory::push;
 
@@ -10,7 +10,7 @@ pub(super) const ROOT: u32 = 0;
 
 /// All beginnings of some texts, numbered from the shortest to the longest.
 ///
-/// Numbers have 32 bits: as many beginnings would take more memory than there is.
+/// Numbers have 32 bits: more beginnings would not fit in memory.
 #[derive(Debug)]
 pub(super) struct Prefixes<'a> {
     texts: Vec<&'a [u8]>,
@@ -23,18 +23,18 @@ struct Node {
     /// Its last byte.
     byte: u8,
     length: u32,
-    /// The range of the texts that begin with it, itself included where it is one.
+    /// The range of the texts that begin with it, itself included if it is one.
     texts: (u32, u32),
-    /// The range of the beginnings that are longer by one byte, in the order of that.
+    /// The range of the beginnings that are longer by one byte, in the order of that byte.
     children: (u32, u32),
     /// The longest other beginning that it ends with.
     shorter: u32,
-    /// The longest one that it ends with and that is a whole text; `ROOT` if there is none.
+    /// The longest whole text that it ends with; `ROOT` if there is none.
     whole: u32,
 }
 
 impl<'a> Prefixes<'a> {
-    /// Finds the beginnings of `texts`, which are sorted, none of them empty or there twice.
+    /// Finds the beginnings of `texts`, which are sorted, distinct and not empty.
     // In bounds: `parent` counts nodes; the texts of a node have its length at least, and those
     // after `from` more.
     pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
@@ -70,7 +70,8 @@ impl<'a> Prefixes<'a> {
         all
     }
 
-    /// Adds what is `parent` and then `byte`, once all shorter beginnings have their children.
+    /// Adds the beginning `parent` followed by `byte`, after all shorter beginnings have their
+    /// children.
     fn add(&mut self, parent: u32, byte: u8, texts: (u32, u32)) {
         let length = self.node(parent).length + 1;
         let shorter = match parent {
@@ -104,30 +105,30 @@ impl<'a> Prefixes<'a> {
         self.texts[number as usize]
     }
 
-    /// The number of beginnings, the empty one included.
+    /// Returns the number of beginnings, the empty one included.
     pub(super) fn len(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// The length of a beginning in bytes.
+    /// Returns the length of a beginning in bytes.
     pub(super) fn length(&self, prefix: u32) -> usize {
         self.node(prefix).length as usize
     }
 
-    /// The longest other beginning that it ends with; at last the empty one.
+    /// Returns the longest other beginning that it ends with, at least the empty one.
     pub(super) fn shorter(&self, prefix: u32) -> u32 {
         self.node(prefix).shorter
     }
 
-    /// Returns the range of the texts that it is the beginning of, but not all.
+    /// Returns the range of the longer texts that begin with it.
     pub(super) fn longer_texts(&self, prefix: u32) -> (u32, u32) {
         let node = self.node(prefix);
         let is_whole = node.whole == prefix && prefix != ROOT;
         (node.texts.0 + u32::from(is_whole), node.texts.1)
     }
 
-    /// The longest beginning that a text ends with, of which one byte less ends with `prefix` as
-    /// its longest.
+    /// Returns the longest beginning that a text ends with after `byte`, given the longest,
+    /// `prefix`, before it.
     pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
         loop {
             let node = self.node(prefix);
@@ -143,7 +144,7 @@ impl<'a> Prefixes<'a> {
         }
     }
 
-    /// The whole texts that it ends with.
+    /// Returns the whole texts that it ends with.
     pub(super) fn whole_texts(&self, prefix: u32) -> impl Iterator<Item = u32> {
         let known = |whole| (whole != ROOT).then_some(whole);
         let mut next = known(self.node(prefix).whole);
@@ -154,7 +155,7 @@ impl<'a> Prefixes<'a> {
         })
     }
 
-    /// True if it ends with a beginning of that text, other than the empty one and all of it.
+    /// True if it ends with a beginning of that text, other than the empty one and the whole.
     pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
         while prefix != ROOT {
             let (from, to) = self.longer_texts(prefix);

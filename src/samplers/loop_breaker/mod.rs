@@ -1,8 +1,8 @@
-//! Loop breaker: notices that the newest tokens repeat for the third time, and ends that.
+//! Loop breaker: detects that the newest tokens repeat for the third time, and ends the repetition.
 //!
-//! A repetition is a period of 1 to 1,024 tokens of which the newest three copies or more are
-//! equal, with so many tokens in all that it is none of those that texts have on purpose. Off a
-//! repetition nothing is changed. Where nothing else could be chosen nothing is changed, either.
+//! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal,
+//! with too many tokens in all to be intended. Without a repetition nothing is changed, nor where
+//! nothing else could be chosen.
 
 mod repetitions;
 
@@ -18,13 +18,13 @@ use crate::token::{Token, TokenData, comparable};
 pub(crate) use repetitions::{MAX_LENGTH, MAX_PERIOD};
 use repetitions::{Repetition, Repetitions};
 
-/// The most tokens of a text that is forced.
+/// The most tokens of a forced text.
 pub(crate) const MAX_FORCED: usize = 1024;
 
-/// The way in which a repetition is ended.
+/// The method of ending a repetition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopAction {
-    /// The token that would go on is banned.
+    /// The token that would continue it is banned.
     Ban,
     /// The logits are divided by this number, at the next token by its square, and so on, until
     /// another token is chosen.
@@ -57,7 +57,7 @@ impl Default for LoopParams {
 }
 
 impl LoopParams {
-    /// The least number of tokens of all copies together, unless it is chosen.
+    /// The default of [`LoopParams::min_tokens`].
     pub const MIN_TOKENS: usize = 128;
 
     fn refused(&self) -> Option<String> {
@@ -121,10 +121,10 @@ clone_by_field!(LoopBreaker {
 });
 
 impl LoopBreaker {
-    /// A breaker of loops.
+    /// Returns a loop breaker.
     ///
     /// # Errors
-    /// With a text for the caller, where a parameter is out of its range.
+    /// With a text for the caller, if a parameter is out of its range.
     pub fn new(params: LoopParams) -> Result<Self, String> {
         if let Some(why) = params.refused() {
             return Err(why);
@@ -138,7 +138,7 @@ impl LoopBreaker {
         })
     }
 
-    /// Says what is done about a repetition that was just found.
+    /// Logs the action for a repetition that was just found.
     fn say(&self, found: Repetition) {
         let Repetition {
             period,
@@ -169,13 +169,13 @@ impl LoopBreaker {
         }
     }
 
-    /// Forgets what was repeated, so that it counts from here.
+    /// Forgets the repeated tokens, and counts from here.
     fn begin_anew(&mut self) {
         self.repetitions.clear();
         (self.found, self.heat, self.forced) = (None, 1.0, None);
     }
 
-    /// The tokens of which one must follow, and the one that is put in where all are absent.
+    /// Returns the tokens one of which must follow; the first is inserted if all are absent.
     fn wanted(&self) -> Option<&[Token]> {
         match (&self.action, self.forced, self.found) {
             (LoopAction::Force(tokens), Some(n), _) => tokens.get(n..=n),
@@ -202,9 +202,9 @@ fn ban(candidates: &mut Candidates<'_>, token: Token) {
     candidates.set_sorted(false);
 }
 
-/// Leaves `wanted` alone. Where none of them is among several candidates, the first takes the place
-/// of one; where somebody else has banned them nothing is done, and neither to one candidate, by
-/// which a host asks whether it is allowed.
+/// Leaves only the tokens of `wanted`. If none of them is among several candidates, the first
+/// replaces one. Nothing is done if another sampler has banned them, nor to a single candidate, by
+/// which a host checks whether it is allowed.
 fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
     let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
     let slice = candidates.as_mut_slice();
@@ -297,8 +297,8 @@ impl Sampler for LoopBreaker {
         self.begin_anew();
     }
 
-    /// The tokens with their runs, the number that logits are divided by, and how many tokens were
-    /// forced, `u32::MAX` while none are.
+    /// Writes the tokens with their runs, the number that logits are divided by, and how many
+    /// tokens were forced, `u32::MAX` while none are.
     fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
         self.repetitions.save(put);
         put(&self.heat.to_le_bytes());

@@ -1,15 +1,15 @@
 //! The shortest period in which the newest tokens repeat.
 //!
-//! For each period the number of tokens is kept that equal the one a period before them, without a
-//! break. A token is compared with all that may be a period back at once, side by side in memory:
-//! some registers' work, which needs no hash and is exact.
+//! For each period a counter holds the length of the current run of tokens that equal the one a
+//! period before them. A token is compared with all possible predecessors at once, side by side in
+//! memory, in a few vector operations: no hash is needed, and the result is exact.
 
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 
 /// The longest period.
 pub(crate) const MAX_PERIOD: usize = 1024;
-/// The most tokens that may be asked for of a repetition.
+/// The largest length that a repetition may be required to have.
 pub(crate) const MAX_LENGTH: usize = 65_536;
 
 /// A repetition: the newest `length` tokens repeat with `period`, three times or more.
@@ -17,16 +17,16 @@ pub(crate) const MAX_LENGTH: usize = 65_536;
 pub(super) struct Repetition {
     pub(super) period: usize,
     pub(super) length: usize,
-    /// The token that would go on.
+    /// The token that would continue it.
     pub(super) next: Token,
 }
 
 /// The newest tokens with their runs.
 #[derive(Debug)]
 pub(super) struct Repetitions {
-    /// The newest tokens, the last one last; as many as the longest period are kept at least.
+    /// The newest tokens, in order; at least as many as the longest period.
     tokens: Vec<Token>,
-    /// By falling period: how many tokens equal the one a period before.
+    /// By descending period: how many tokens in a row equal the one a period before.
     runs: Vec<i32>,
     /// The run at which there is a repetition.
     enough: Vec<i32>,
@@ -39,8 +39,8 @@ crate::sampler::clone_by_field!(Repetitions {
 });
 
 impl Repetitions {
-    /// Looks for periods of at most `max_period`, of which three copies have `min_tokens` tokens or
-    /// more, or else as many copies as have.
+    /// Finds periods of at most `max_period`, repeated three times, or more often until all copies
+    /// have `min_tokens` tokens.
     pub(super) fn new(max_period: usize, min_tokens: usize) -> Self {
         let zeros = |n: usize| {
             let mut zeros = with_room(n).unwrap_or_else(exhausted);
@@ -91,7 +91,7 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Gives `put` the newest tokens, that many as can be a period back, with their runs.
+    /// Passes to `put` the newest tokens, as many as the longest period, with their runs.
     // In bounds: there are as many tokens at least.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());
@@ -104,8 +104,8 @@ impl Repetitions {
         }
     }
 
-    /// Goes on from what was saved with the same longest period. `None` if it was with another, or
-    /// is no such thing.
+    /// Restores a saved state of the same longest period. `None` if the bytes are of another, or
+    /// invalid.
     // In bounds: no more are known than the longest period, which is the number of runs.
     pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (longest, rest) = bytes.split_first_chunk()?;
@@ -124,8 +124,8 @@ impl Repetitions {
         Some(rest)
     }
 
-    /// Returns the repetition that there is, the one with the shortest period.
-    // In bounds: a run is of a period that there are tokens for.
+    /// Returns the current repetition with the shortest period.
+    // In bounds: a run's period is at most the number of tokens.
     pub(super) fn shortest(&self) -> Option<Repetition> {
         let runs = self.runs.iter().zip(&self.enough);
         let place = runs.rev().position(|(run, enough)| run >= enough)?;

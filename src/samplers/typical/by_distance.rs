@@ -1,5 +1,5 @@
-//! Locally typical sampling in the built-in's own steps: all candidates by logit, then as far as
-//! needed by distance from the entropy, both as the host's sorts leave them.
+//! Locally typical sampling by the built-in's own steps: all candidates are sorted by logit, then
+//! as far as needed by distance from the entropy, both in the order of the host's sorts.
 
 use std::ops::Range;
 
@@ -17,13 +17,13 @@ use crate::token::{Token, TokenData};
 /// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// The probability that the candidates kept exceed together, as few as do.
+    /// The probability that the kept candidates, as few as possible, together exceed.
     pub(super) p: f32,
     /// The least number of candidates kept.
     pub(super) min_keep: usize,
 }
 
-/// The number of distances that are found at once, on the stack.
+/// The number of distances that are computed at once, on the stack.
 const PART: usize = 512;
 
 /// Buffers for this.
@@ -31,7 +31,7 @@ const PART: usize = 512;
 pub(super) struct ByDistance {
     /// The distances, by rank, as the logits descend.
     scores: Vec<Item>,
-    /// The ranks of what is kept, nearest first.
+    /// The ranks of the kept candidates, nearest first.
     ranks: Vec<u32>,
     kept: Vec<TokenData>,
 }
@@ -40,10 +40,9 @@ lent_per_thread!(ByDistance);
 room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
-    /// Keeps what is to be kept. Says whether some of it, or the first that is not, are equally
+    /// Cuts the candidates. Returns whether some of the kept, or the first that is not, are equally
     /// near. `order` and `work` lend their buffers.
-    // In bounds: what is kept are ranks, of which there is one for each candidate, as of
-    // probabilities.
+    // In bounds: ranks are kept, and each candidate has one rank and one probability.
     pub(super) fn keep(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -78,7 +77,7 @@ impl ByDistance {
                     p: ps[rank],
                 };
                 if column.plain {
-                    // Then none need be fetched from the array, which can be written.
+                    // Then none need be read from the array, which can be overwritten.
                     let data = candidates.as_mut_slice().iter_mut();
                     data.zip(ranks).for_each(|(to, rank)| *to = candidate(rank));
                     candidates.truncate(kept);
@@ -101,7 +100,7 @@ impl ByDistance {
         tied
     }
 
-    /// Finds the ranks of what is kept. Says whether there are ties.
+    /// Finds the ranks of the kept candidates. Returns whether there are ties.
     fn rank(&mut self, ps: &[f32], cut: Cut) -> bool {
         self.find_distances(ps);
         let mut kept = Kept {
@@ -111,17 +110,18 @@ impl ByDistance {
             ranks: &mut self.ranks,
         };
         sort_numbers(&mut self.scores, &mut kept);
-        // The first that is not kept stands past the kept ones, if it has been sorted at all.
+        // The first that is not kept follows the kept ones, if it has been sorted at all.
         let kept = self.scores.get(..self.ranks.len() + 1);
         any_equal(kept.unwrap_or(&self.scores))
     }
 
-    /// Finds how far each surprisal is from the entropy, negative; all alike where that is NaN.
+    /// Computes the negative distance of each surprisal from the entropy; all are equal if that is
+    /// NaN.
     ///
-    /// Both in small parts, which need no memory beside the probabilities and the scores.
+    /// It works in small parts, which need no memory besides the probabilities and the scores.
     // In bounds: a part has at most `PART` elements.
     fn find_distances(&mut self, ps: &[f32]) {
-        // From 0 on, which is what the fast sum asks for, and without one that makes it NaN.
+        // From 0 on, as the fast sum requires, and without one that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
         let fused = fuses(Fused::TypicalEntropy);
         let mut terms = [0.0; PART];
