@@ -1,8 +1,9 @@
-//! The process-wide cache of compiled grammars: the next request with the same grammar starts warm.
+//! The process-wide cache of compiled grammars, for later requests with the same grammar.
 //!
-//! Least recently used, within [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, keyed by the
-//! SHA-256 of what it is made of, and by the vocabulary. A grammar grows while it is in use: who
-//! lets it grow calls [`trim`]. One in use survives its eviction.
+//! It holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, evicts the least
+//! recently used, and is keyed by the SHA-256 of a grammar's source and by the vocabulary. A
+//! grammar grows while it is in use: code that grows it calls [`trim`]. A grammar in use survives
+//! its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -53,9 +54,9 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A text in GBNF, with the repetitions of llama.cpp, and the name of its root.
+    /// A text in GBNF, with llama.cpp's limit of repetitions, and the name of its root.
     HostGrammar,
-    /// A text in GBNF with more repetitions than llama.cpp takes, and the name of its root.
+    /// A text in GBNF with more repetitions than llama.cpp allows, and the name of its root.
     Grammar,
     /// A regular expression.
     Pattern,
@@ -77,7 +78,7 @@ impl From<Repetitions> for Kind {
 }
 
 impl Key {
-    /// The key of what is made of these parts, for this vocabulary.
+    /// Returns the key of a grammar made of these parts, for this vocabulary.
     pub fn of<'a>(
         kind: Kind,
         parts: impl IntoIterator<Item = &'a [u8]>,
@@ -96,7 +97,7 @@ impl Key {
     }
 }
 
-/// The grammar of this text, if it is cached.
+/// Returns the grammar of this text, if it is cached.
 pub fn cached(
     text: &[u8],
     root: &[u8],
@@ -107,7 +108,7 @@ pub fn cached(
     Some((key, found(key)?))
 }
 
-/// The grammar that is kept under a key.
+/// Returns the grammar cached under a key.
 pub fn found(key: Key) -> Option<Arc<Engine>> {
     with(|cache| {
         let found = cache.engines.get(&key).cloned();
@@ -119,7 +120,7 @@ pub fn found(key: Key) -> Option<Arc<Engine>> {
     })
 }
 
-/// Compiles a grammar, which is not kept yet. `token` gives the token that `<text>` stands for.
+/// Compiles a grammar, without caching it. `token` returns the token of an element `<text>`.
 pub fn compiled(
     text: &[u8],
     root: &[u8],
@@ -133,7 +134,7 @@ pub fn compiled(
     Ok((key, Arc::new(Engine::new(compiled))))
 }
 
-/// Keeps a grammar.
+/// Caches a grammar.
 pub fn keep(key: Key, engine: &Arc<Engine>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();
@@ -144,12 +145,12 @@ pub fn keep(key: Key, engine: &Arc<Engine>) {
         cache.trim(&mut removed);
         removed
     });
-    // Freed without the lock.
+    // The removed are freed without the lock.
     drop(removed);
 }
 
-/// Goes back to the limit of bytes, after a grammar has grown. Waits for nobody: who has the cache
-/// is about to count it, or leaves it to the next one that grows.
+/// Evicts down to the limit of bytes, after a grammar has grown. Does not wait: the thread that
+/// holds the cache is about to count, or the next growth will.
 pub fn trim() {
     let Some(mut cache) = CACHE.try_lock() else {
         return;
@@ -162,7 +163,7 @@ pub fn trim() {
     drop(removed);
 }
 
-/// Forgets all grammars of a vocabulary.
+/// Drops all grammars of a vocabulary.
 pub fn forget(tree: &Arc<VocabularyTree>) {
     let address = Arc::as_ptr(tree).addr();
     let removed: Vec<_> = with(|cache| {
@@ -175,7 +176,7 @@ pub fn forget(tree: &Arc<VocabularyTree>) {
     drop(removed);
 }
 
-/// The counters, and what is kept now.
+/// Returns the counters and the current contents' size.
 pub fn stats() -> CacheStats {
     with(|cache| CacheStats {
         hits: cache.hits,
@@ -191,7 +192,7 @@ impl Cache {
         self.engines.iter().map(|(_, engine)| engine.bytes()).sum()
     }
 
-    /// The least recently used go; of one that is in use, what was found out.
+    /// Drops the least recently used; of those in use, only their masks.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
         let mut bytes = self.bytes();
         let mut unused = Vec::new();

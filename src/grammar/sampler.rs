@@ -1,4 +1,4 @@
-//! The sampler: a text follows a grammar, and only tokens that keep it so are allowed.
+//! The sampler: only tokens that keep the text within a grammar are allowed.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -36,24 +36,24 @@ use crate::sampler::{self, Kind, Sampler, Tell};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
 
-/// The most candidates that are tested one by one where the mask is not known.
+/// The most candidates that are tested one by one while the mask is not known.
 const FEW: usize = 96;
 
-/// The reason why nothing but the end is allowed any more.
+/// The reason why only the end is still allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dead {
-    /// A token was accepted that the grammar does not allow.
+    /// The host accepted a token that the grammar does not allow.
     NotAllowed,
-    /// The generation was ended where the grammar does not allow it.
+    /// The generation ended where the grammar does not allow it.
     TooEarly,
-    /// The grammar asked for more work than its limits allow.
+    /// The grammar needed more work than its limits allow.
     Limit,
     /// An internal error.
     Internal,
 }
 
 impl Dead {
-    /// The kind of error.
+    /// Returns the error number.
     pub fn code(self) -> c_int {
         match self {
             Self::NotAllowed => LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
@@ -64,12 +64,12 @@ impl Dead {
     }
 }
 
-/// The reason why no constraint is made of a text.
+/// The reason why a text was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// A description of the fault and its place.
+    /// A description of the fault and its position.
     pub what: String,
-    /// True if llama.cpp's own would not return from it, or would end the process.
+    /// True if llama.cpp's own parser would hang on it, or end the process.
     pub is_trap: bool,
 }
 
@@ -91,18 +91,18 @@ impl From<ParseError> for Refused {
     }
 }
 
-/// A token that the grammar does not allow, for a host whose own sampler is to say so.
+/// A token that the grammar does not allow, for a host whose own sampler reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The token.
     pub token: Token,
-    /// The number of bytes of its text before the place where a lazy grammar has begun.
+    /// The number of bytes of its text before the start of a lazy grammar.
     pub skipped: usize,
 }
 
 /// A constraint by a grammar.
 ///
-/// `Clone` goes on from the same place with the same compiled grammar.
+/// `Clone` continues from the same position with the same compiled grammar.
 #[derive(Debug)]
 pub struct Grammar {
     slot: Arc<Slot>,
@@ -111,7 +111,7 @@ pub struct Grammar {
 /// The part of a grammar sampler that any thread may query.
 #[derive(Debug)]
 pub struct Slot {
-    /// `None` where there is no grammar, and nothing is constrained.
+    /// `None` without a grammar: nothing is constrained.
     core: Mutex<Option<Core>>,
     n_tokens: usize,
 }
@@ -120,14 +120,14 @@ pub struct Slot {
 struct Core {
     tracker: Tracker,
     dead: Option<Dead>,
-    /// The mask of the place, once it was asked for.
+    /// The mask at the current position, once it was computed.
     mask: Option<Arc<Mask>>,
     lazy: Option<Lazy>,
-    /// A host says what is not allowed.
+    /// True if a host reports tokens that are not allowed.
     hosted: bool,
     /// The last token that was not allowed.
     refusal: Option<Refusal>,
-    /// The number of tokens that were accepted while it was dead.
+    /// The number of tokens accepted while it was dead.
     dead_for: usize,
 }
 
@@ -153,12 +153,12 @@ impl Clone for Lazy {
     }
 }
 
-/// An error: a token of which the constraint would die.
+/// An error: a token at which the constraint would die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NotAllowed;
 
 impl Lazy {
-    /// Goes on with a token while it waits; true where the grammar then has begun.
+    /// Accepts a token while it waits. Returns true if the grammar then has begun.
     fn look(
         &mut self,
         tracker: &mut Tracker,
@@ -199,9 +199,8 @@ impl fmt::Debug for Core {
 }
 
 impl Grammar {
-    /// A constraint by the grammar `text`, of which the rule `root` is the whole, for the
-    /// vocabulary of `tree`. `token` gives the token that an element `<text>` stands for, brackets
-    /// included.
+    /// Makes a constraint by the grammar `text`, whose start rule is `root`, for the vocabulary of
+    /// `tree`. `token` returns the token of an element `<text>`, given with its brackets.
     pub fn new(
         text: &[u8],
         root: &[u8],
@@ -211,12 +210,12 @@ impl Grammar {
     ) -> Result<Self, Refused> {
         let (key, engine) = cache::compiled(text, root, repetitions, tree, token)?;
         let grammar = Self::of(Arc::clone(&engine))?;
-        // One that is refused is not kept.
+        // A refused one is not cached.
         cache::keep(key, &engine);
         Ok(grammar)
     }
 
-    /// Makes a constraint by a grammar of the cache; `None` if it is not there.
+    /// Makes a constraint by a cached grammar; `None` if it is not cached.
     pub fn cached(
         text: &[u8],
         root: &[u8],
@@ -227,8 +226,8 @@ impl Grammar {
         Some(Self::of(engine))
     }
 
-    /// A constraint by a regular expression, in the syntax of the crate `regex`, that matches the
-    /// whole text.
+    /// Makes a constraint by a regular expression, in the syntax of the crate `regex`, that matches
+    /// the whole text.
     pub fn regex(pattern: &str, tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
         let key = Key::of(cache::Kind::Pattern, [pattern.as_bytes()], tree);
         Self::built(key, tree, || {
@@ -236,14 +235,15 @@ impl Grammar {
         })
     }
 
-    /// A constraint by texts of which the whole text is one, in whatever tokens.
+    /// Makes a constraint by texts, one of which is the whole text, spelled by any tokens.
     pub fn choice(values: &[&[u8]], tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
         let key = Key::of(cache::Kind::Choice, values.iter().copied(), tree);
         Self::built(key, tree, || choice::rules(values))
     }
 
-    /// A constraint by a JSON Schema: the text is JSON that is valid by it. What was left out where
-    /// the options allow that is told when the schema is read, not when it is found in the cache.
+    /// Makes a constraint by a JSON Schema: the text is JSON that is valid by it. Keywords that the
+    /// options let it leave out are reported when the schema is read, not when it is found in the
+    /// cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,
@@ -264,8 +264,8 @@ impl Grammar {
         Ok((grammar, left_out))
     }
 
-    /// A constraint by tags that open constrained spans in free text. `token` gives the token whose
-    /// text, brackets included, is the one in question.
+    /// Makes a constraint by tags that open constrained spans in free text. `token` returns the
+    /// token of a text, given with its brackets.
     pub fn tags(
         tags: &Tags,
         tree: &Arc<VocabularyTree>,
@@ -275,7 +275,7 @@ impl Grammar {
         Self::built(key, tree, || tags.rules(tree, &token))
     }
 
-    /// Makes a constraint by what is kept under this key, or else by these rules.
+    /// Makes a constraint by the grammar cached under this key, or else by these rules.
     fn built(
         key: Key,
         tree: &Arc<VocabularyTree>,
@@ -294,7 +294,7 @@ impl Grammar {
         Ok(grammar)
     }
 
-    /// A constraint by a compiled grammar.
+    /// Makes a constraint by a compiled grammar.
     pub fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
         let n_tokens = engine.compiled().tree.n_tokens();
         let tracker = match Tracker::new(engine) {
@@ -318,8 +318,8 @@ impl Grammar {
     }
 
     /// Makes the grammar lazy: it constrains nothing before one of the tokens is accepted or one of
-    /// the patterns is found in the text. Then the grammar begins: with that token, or where the
-    /// pattern says.
+    /// the patterns is found in the text. Then the grammar begins, with that token, or where the
+    /// pattern determines.
     pub fn lazy(self, triggers: Arc<Triggers>, tokens: &[Token]) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
             core.lazy = Some(Lazy {
@@ -332,7 +332,7 @@ impl Grammar {
         self
     }
 
-    /// Makes a grammar for a host that reports itself which token was not allowed: see
+    /// Makes a grammar for a host that itself reports a token that is not allowed: see
     /// [`accept_for_host`](Self::accept_for_host).
     pub fn hosted(self) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
@@ -341,10 +341,10 @@ impl Grammar {
         self
     }
 
-    /// Takes note of a token, as `accept` does. The token that is not to be accepted, where
-    /// llama.cpp's own sampler would throw: also one that there is not, which changes nothing, and
-    /// any that comes after one that was not allowed. After a limit or an internal error that is
-    /// every token, so that nobody takes a text that was cut off for one that has ended.
+    /// Accepts a token, as `accept` does. Returns the token if llama.cpp's own sampler would throw
+    /// at it: also one outside the vocabulary, which changes nothing, and any after one that was
+    /// not allowed. After a limit or an internal error that is every token, so that a truncated
+    /// text is not mistaken for a finished one.
     pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
         let mut core = self.slot.core.lock();
         core.as_mut()?.change(|core| core.accept_for_host(token))
@@ -362,14 +362,14 @@ impl Grammar {
         }
     }
 
-    /// True if the tokens that may come first are found within the limits. What is found is kept
-    /// with the compiled grammar.
+    /// True if the first tokens are found within the limits. The result is kept with the compiled
+    /// grammar.
     pub fn begins_within_limits(&self) -> bool {
         let mut core = self.slot.core.lock();
         core.as_mut().is_none_or(|core| core.tracker.mask().is_ok())
     }
 
-    /// Returns the properties of its text in which builds of llama.cpp differ; `None` of an empty
+    /// Returns the properties of its text in which builds of llama.cpp differ; `None` for an empty
     /// one.
     pub fn about(&self) -> Option<About> {
         let core = self.slot.core.lock();
@@ -404,7 +404,7 @@ impl Clone for Grammar {
 }
 
 impl Slot {
-    /// The tokens that are allowed now.
+    /// Returns the tokens that are allowed now.
     pub fn allowed(&self) -> Arc<Mask> {
         match self.core.lock().as_mut() {
             Some(core) => core.allowed(),
@@ -413,16 +413,16 @@ impl Slot {
     }
 
     /// True if the complete characters so far are a sentence of the grammar, so that tokens that
-    /// end the generation are allowed. False where there is no grammar, and while a lazy one waits.
+    /// end the generation are allowed. False without a grammar, and while a lazy one waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)
     }
 
-    /// Takes the last `n` tokens that were accepted back: what is allowed, whether the text is
-    /// complete, whether the constraint is dead or still waits, is as before them. Changes nothing
-    /// where they are more than are kept: the last [`MAX_ROLLBACK`] that were accepted since this
-    /// was made, reset or cloned.
+    /// Takes back the last `n` accepted tokens, with their effects on the allowed tokens, on
+    /// whether the text is complete, and on whether the constraint is dead or waits. Changes
+    /// nothing if fewer are kept: at most the last [`MAX_ROLLBACK`] accepted since this was made,
+    /// reset or cloned.
     pub fn rollback(&self, n: usize) -> Result<(), TooFar> {
         match self.core.lock().as_mut() {
             Some(core) if n > 0 => core.change(|core| core.rollback(n)),
@@ -431,7 +431,7 @@ impl Slot {
     }
 
     /// Returns how many of these tokens may follow, one after the other. Changes nothing. All may
-    /// where there is no grammar; a token of none of the vocabulary's numbers may not.
+    /// without a grammar; a token outside the vocabulary may not.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
             _ if tokens.is_empty() => 0,
@@ -443,10 +443,9 @@ impl Slot {
         }
     }
 
-    /// The bytes that must follow, whatever tokens they come in: whole characters, at most
+    /// Returns the bytes that must follow, whatever tokens spell them: whole characters, at most
     /// [`MAX_FORCED`](crate::grammar::limits::MAX_FORCED) bytes and the rest of the last character.
-    /// None where the text may end, where a token may follow that is meant by its number, and where
-    /// nothing is constrained.
+    /// Empty if the text may end, if a token element may follow, and if nothing is constrained.
     pub fn forced(&self) -> Vec<u8> {
         if let Some(core) = self.core.lock().as_mut()
             && core.dead.is_none()
@@ -490,7 +489,7 @@ impl Core {
         Arc::new(Mask::only(tree.n_tokens(), tree.end_of_generation()))
     }
 
-    /// The mask of the place; dead where that takes too much.
+    /// Returns the mask at the current position; dead if that takes too much.
     fn current_mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         if let Some(mask) = &self.mask {
             return Ok(Arc::clone(mask));
@@ -538,8 +537,8 @@ impl Core {
         }
         if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
-            // Where that takes too much, the mask may be less: what tokens begin with is looked at
-            // once for all. Without it the answer would depend on whether somebody has asked.
+            // If that takes too much, the mask may take less, since it examines common beginnings
+            // once. Without it the result would depend on earlier queries.
             if self.mask.is_none() && self.one_by_one(candidates.as_mut_slice()).is_ok() {
                 return;
             }
@@ -563,7 +562,7 @@ impl Core {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    /// Changes nothing where that takes too much.
+    /// Changes nothing if that takes too much.
     fn one_by_one(&mut self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
         let ids = candidates.iter().map(|candidate| candidate.id);
         let allowed = self.tracker.test(ids)?;
@@ -575,9 +574,9 @@ impl Core {
         Ok(())
     }
 
-    /// Leaves the tokens that end the generation. Where there is none among several candidates, one
-    /// takes the place of the first. Not so of one alone: a host asks so whether a token is
-    /// allowed, reads the logit, and goes on with the token that it knows.
+    /// Leaves the tokens that end the generation. If there is none among several candidates, one
+    /// replaces the first. A single candidate is not replaced: a host uses one to check whether a
+    /// token is allowed, and reads only its logit.
     fn end_only(&self, candidates: &mut Candidates<'_>) {
         let tree = self.tree();
         let ends =
@@ -597,7 +596,7 @@ impl Core {
         }
     }
 
-    /// Gives what `change` does; dead where that panics, since the place may be any then.
+    /// Returns the result of `change`; dead if that panics, since the position is then undefined.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
         struct Unfinished<'a>(&'a mut Core);
         impl Drop for Unfinished<'_> {
@@ -612,7 +611,7 @@ impl Core {
         done
     }
 
-    /// Notes that a token is accepted which no lazy grammar waits with.
+    /// Records a token that is accepted while no lazy grammar waits.
     fn note(&mut self) {
         self.dead_for += usize::from(self.dead.is_some());
         if !self.tracker.keep()
@@ -743,17 +742,17 @@ impl Core {
             None => {
                 self.refusal = None;
                 self.accept(token);
-                // After the end comes nothing that could be refused.
+                // Nothing that could be refused follows the end.
                 let is_cut_off = is_end && self.dead == Some(Dead::Limit);
                 self.refusal.take().or(is_cut_off.then_some(refusal))
             }
-            // Of the end llama.cpp's own would end the process.
+            // At the end token llama.cpp's own would end the process.
             Some(Dead::NotAllowed | Dead::TooEarly) => (!is_end).then_some(refusal),
             Some(Dead::Limit | Dead::Internal) => Some(refusal),
         }
     }
 
-    /// A token before the grammar begins, or with which it does.
+    /// Accepts a token before the grammar begins, or with which it begins.
     fn wait(&mut self, token: Token) {
         let engine = Arc::clone(self.tracker.engine());
         let piece = engine.compiled().tree.piece(token);
@@ -791,7 +790,7 @@ impl Core {
         }
     }
 
-    /// Keeps the text before the grammar began, of `n` tokens.
+    /// Keeps the text of `n` tokens before the grammar began.
     fn has_waited(&mut self, mut waiting: Waiting, n: usize) {
         if let Some(lazy) = &mut self.lazy
             && waiting.back_to(&lazy.triggers, n).is_ok()
@@ -800,7 +799,7 @@ impl Core {
         }
     }
 
-    /// Goes on with tokens; dead where one is not allowed, which is given back.
+    /// Accepts tokens; dead if one is not allowed, which is returned.
     fn follow<'t>(&mut self, tokens: impl Iterator<Item = Text<'t>> + Clone) -> Option<Text<'t>> {
         self.mask = None;
         let refused = match self.tracker.accept(tokens) {

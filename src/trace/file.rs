@@ -1,4 +1,4 @@
-//! The file that the record is written to.
+//! The file of the record.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,15 +16,15 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// Why a file is not written.
+/// The reason why a file is not written.
 #[derive(Debug)]
 enum Refusal {
     Link,
     Device,
     NoFile,
-    /// It is of another user, or has several names.
+    /// It belongs to another user, or has several names.
     Foreign,
-    /// Somebody else is writing it.
+    /// Another process is writing it.
     InUse,
     Other(io::Error),
 }
@@ -35,7 +35,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A file of which every line is whole, as far as it was written.
+/// A file of whole lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,
@@ -45,7 +45,7 @@ pub(super) struct LineFile {
 
 impl LineFile {
     /// Opens a file for this user alone, and empties it. Fails, with the reason, for a link, for
-    /// what is no file, for a file of somebody else's, and for one that is being written.
+    /// anything but a file, for another user's file, and for one that is being written.
     pub(super) fn open(path: &str) -> Result<Self, String> {
         let of = |text: &str| format!("{}: {text}", quoted(path));
         let file = system::open(path).map_err(|refusal| match refusal {
@@ -65,7 +65,7 @@ impl LineFile {
         Ok(Self { file, length: 0 })
     }
 
-    /// Appends a line. Where that fails, what was written of it is taken back, if it can be.
+    /// Appends a line. If that fails, the written part is removed, if possible.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if let Err(error) = without_signals(|| self.file.write_all(line)) {
             let _ = self.file.set_len(self.length);
@@ -76,8 +76,7 @@ impl LineFile {
     }
 }
 
-/// Returns the name of this process's file: `%p` stands for the number of the process, `%%` for a
-/// percent sign.
+/// Returns the name of this process's file: `%p` becomes the process id, `%%` a percent sign.
 pub(super) fn of_process(pattern: &str, process: u32) -> String {
     let mut name = String::new();
     let mut characters = pattern.chars().peekable();

@@ -12,7 +12,7 @@ use crate::host_profile::HostProfile;
 use crate::simd;
 use crate::token::Token;
 
-/// A number as short as it can be read back. What is not finite becomes `null`.
+/// A number with the fewest digits that round-trip. One that is not finite becomes `null`.
 #[derive(Clone, Copy)]
 struct Number(f64);
 
@@ -30,7 +30,7 @@ impl Serialize for Number {
     }
 }
 
-/// A number of which the digits of a `float` are enough.
+/// Returns a number with the digits of a `float`.
 fn rounded(x: f64) -> Number {
     Number(f64::from(x as f32))
 }
@@ -55,7 +55,7 @@ impl Serialize for Members<'_> {
     }
 }
 
-/// A token: its number and its text, or the bytes of that where they are no UTF-8.
+/// A token: its number and its text, or the text's bytes if they are not UTF-8.
 #[derive(Serialize)]
 struct Piece {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,8 +119,8 @@ pub(super) fn start(options: Options) -> Vec<u8> {
     })
 }
 
-/// The line before the first token of a sequence, and wherever its stages or their parameters
-/// change.
+/// The line before the first token of a sequence, and before each change of its stages or their
+/// parameters.
 #[derive(Serialize)]
 struct Sequence<'a> {
     kind: &'a str,
@@ -195,7 +195,7 @@ struct Chosen {
     piece: Piece,
     rank: usize,
     logit: Number,
-    /// Raw and final.
+    /// That of the raw and of the final distribution.
     surprisal: [Number; 2],
 }
 
@@ -221,7 +221,7 @@ struct Candidate<'a> {
     piece: Piece,
     logit: Number,
     p: Number,
-    /// Its probability at the end; 0 if it was removed.
+    /// Its final probability; 0 if it was removed.
     #[serde(rename = "final")]
     last: Number,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,17 +238,17 @@ struct ChangeLine<'a> {
     numbers: Members<'a>,
 }
 
-/// The place of a line in the record.
+/// The position of a line in the record.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub sequence: u64,
     pub position: u64,
     pub since: Duration,
-    /// The token that a grammar has refused before.
+    /// The token that a grammar has refused before this one.
     pub refused: Option<Token>,
 }
 
-/// The line of the token that was chosen; empty if none was.
+/// Returns the line of the chosen token; empty if none was chosen.
 pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> {
     let Some(chosen) = of.chosen else {
         return Vec::new();
@@ -295,7 +295,7 @@ pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> 
     })
 }
 
-/// The line of a token that the host has chosen otherwise.
+/// The line of a token that the host has chosen itself.
 #[derive(Serialize)]
 struct Other<'a> {
     kind: &'a str,
@@ -307,7 +307,7 @@ struct Other<'a> {
     refused: Option<Piece>,
 }
 
-/// The line of a token that is the host's in place of the one that was observed.
+/// Returns the line of a token that the host has accepted in place of the observed one.
 pub(super) fn other(place: Place, token: Token, options: Options, pieces: Pieces<'_>) -> Vec<u8> {
     let piece = |token| Piece::of(token, options, pieces);
     line(&Other {
@@ -337,10 +337,10 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
     }
 }
 
-/// The most bytes of what a grammar expects.
+/// The most bytes of a grammar's expectation.
 const WORDS: usize = 400;
 
-/// The first characters of a text, of that many bytes at most.
+/// Returns the first characters of a text, at most that many bytes.
 fn start_of(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));
@@ -371,7 +371,7 @@ fn candidate<'a>(
     }
 }
 
-/// One line of JSON; empty if there is no memory for it.
+/// Returns one line of JSON; empty if there is no memory for it.
 fn line(of: &impl Serialize) -> Vec<u8> {
     let mut text = serde_json::to_vec(of).unwrap_or_default();
     if !text.is_empty() {

@@ -1,4 +1,4 @@
-//! A linter: the members of a chain of samplers that make no sense where they are.
+//! A linter: finds the members of a chain of samplers that make no sense at their position.
 
 use super::observer::{CONSTRAINTS, Numbers, TRUNCATIONS};
 
@@ -6,9 +6,9 @@ use super::observer::{CONSTRAINTS, Numbers, TRUNCATIONS};
 /// they are known.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Begins with a question mark where the parameters switch it off.
+    /// Begins with a question mark if the parameters disable it.
     pub name: String,
-    /// By the names of llama.h.
+    /// Named as in llama.h.
     pub parameters: Numbers,
 }
 
@@ -22,8 +22,8 @@ const SELECTORS: [&str; 6] = [
     "sieve",
 ];
 
-/// Returns a sentence for each thing that makes no sense in a chain of these members, in their
-/// order; none for a chain in which all has a purpose.
+/// Returns a sentence for each finding about a chain of these members, in their order; none if
+/// every member has a purpose.
 pub fn findings(chain: &[Link]) -> Vec<String> {
     let mut found = Vec::new();
     for (place, link) in chain.iter().enumerate() {

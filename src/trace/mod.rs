@@ -1,9 +1,9 @@
 //! A record of each token that is sampled straight from the logits: which stage of its chain
 //! removed or changed which candidate, and why.
 //!
-//! While it is on, the pool is looked at between two samplers ([`Observer`]). The samplers do what
-//! they do without it, so that the tokens are the same. While it is off, a token costs one look at
-//! a flag. A line of JSON for each token goes to a file or to a function: `docs/trace.md`.
+//! While it is on, an [`Observer`] reads the pool between two samplers. The samplers work as
+//! without it, so that the tokens are the same. While it is off, a token costs one read of a flag.
+//! A line of JSON for each token goes to a file or to a function: `docs/trace.md`.
 //!
 //! It is turned on by [`to_file`] or [`to_function`], or by the environment variables
 //! `LLAMA_SIEVE_TRACE`, the name of a file, and `LLAMA_SIEVE_TRACE_OPTIONS`.
@@ -48,8 +48,7 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The number of a sequence in the record: of the chain or sieve that samples it. A clone has
-/// another.
+/// The number of a sequence in the record, one for each chain or sieve. A clone has another.
 #[derive(Debug, Default)]
 pub struct Sequence(AtomicU64);
 
@@ -60,7 +59,7 @@ impl Clone for Sequence {
 }
 
 impl Sequence {
-    /// The number, given out when it is first asked for.
+    /// Returns the number, which is assigned at the first call.
     pub fn number(&self) -> u64 {
         let known = self.0.load(Ordering::Relaxed);
         if known != 0 {
@@ -74,21 +73,21 @@ impl Sequence {
     }
 }
 
-/// A number that no other sequence of this process has.
+/// Returns a number that no other sequence of this process has.
 pub fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Writes the bytes of a token's text; false if they are not known.
+/// Writes the bytes of a token's text. Returns false if they are not known.
 pub type Pieces<'a> = &'a dyn Fn(Token, &mut Vec<u8>) -> bool;
 
-/// The texts where there is no vocabulary.
+/// Stands in for the texts if there is no vocabulary.
 pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Begins the record that the environment asks for, the first time that it is called.
+/// Begins the record that the environment requests, at the first call.
 pub fn from_environment() {
     static BEGUN: OnceLock<Result<(), String>> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
@@ -99,7 +98,7 @@ pub fn from_environment() {
         let options = environment::variable("LLAMA_SIEVE_TRACE_OPTIONS").unwrap_or_default();
         Options::parse(&options).and_then(|options| to_file(&file, options))
     });
-    // Not while beginning: who receives the warning may call us.
+    // Only after the start: the receiver of the warning may call the library.
     if let Err(text) = begun
         && !REPORTED.swap(true, Ordering::Relaxed)
     {

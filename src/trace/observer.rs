@@ -1,4 +1,4 @@
-//! Looks at the candidates of one token between the stages of its chain.
+//! Observes the candidates of one token between the stages of its chain.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::token::{Token, TokenData, comparable};
 /// The samplers that let only some tokens through, whatever their logits are.
 pub(super) const CONSTRAINTS: [&str; 2] = ["grammar", "token-trie"];
 
-/// The samplers that remove candidates for their logits, which they leave as they are.
+/// The samplers that remove candidates by their logits, without changing these.
 pub(super) const TRUNCATIONS: [&str; 15] = [
     "top-k",
     "top-p",
@@ -34,30 +34,29 @@ pub(super) const TRUNCATIONS: [&str; 15] = [
     "mirostat-v2",
 ];
 
-/// A question to the stage that is looked at.
+/// A query to the observed stage.
 pub type Ask<'a> = &'a dyn Fn(About, Tell<'_>);
 
 /// The name of a stage.
 pub type Name = Cow<'static, str>;
 
-/// Whoever is told of each stage of a token.
+/// An observer of each stage of a token.
 pub trait Watch {
-    /// The stage that is about to run, if it is a constraint, names what it will let through.
+    /// Called with the names of what the next stage, if it is a constraint, will let through.
     #[inline(always)]
     fn expects(&mut self, _of: impl FnOnce() -> Option<String>) {}
 
-    /// The stage is about to run.
+    /// Called before a stage runs.
     fn before(&mut self, ask: Ask<'_>);
 
-    /// The stage has run, and left this pool.
+    /// Called after a stage, with the pool that it has left.
     fn after(&mut self, name: impl FnOnce() -> Name, pool: &mut Pool<'_>, ask: Ask<'_>);
 
-    /// The token is chosen, from what is left in the pool; `logits` are those that it all began
-    /// with.
+    /// Called when the token is chosen from the pool; `logits` are the raw ones.
     fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>);
 }
 
-/// Nobody.
+/// No observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Off;
 
@@ -75,11 +74,11 @@ impl Watch for Off {
 /// Numbers by name.
 pub type Numbers = Vec<(&'static str, f64)>;
 
-/// The way of one token through the stages.
+/// The record of one token's stages.
 #[derive(Debug)]
 pub struct Observer {
     pub(super) options: Options,
-    /// When the observation began.
+    /// The start of the observation.
     pub(super) began: Instant,
     /// The time that the stages took.
     pub(super) spent: Duration,
@@ -93,12 +92,12 @@ pub struct Observer {
     tokens: Vec<Token>,
     found: Vec<Option<f32>>,
     pub(super) stages: Vec<Stage>,
-    /// The numbers that the stage at work has told of itself.
+    /// The numbers that the running stage has reported.
     next: Numbers,
-    /// The names of what the stage at work lets through.
+    /// The names of what the running stage lets through.
     expected: Option<String>,
     pub(super) chosen: Option<Chosen>,
-    /// True if its line comes in the place of the one before it.
+    /// True if its line replaces the one before it.
     pub(super) replaces: bool,
 }
 
@@ -111,14 +110,14 @@ pub(super) struct Stage {
     /// The names of what a constraint let through.
     pub expected: Option<String>,
     pub took: Duration,
-    /// The candidates above minus infinity that it has left.
+    /// The number of candidates above minus infinity that it has left.
     pub left: usize,
-    /// The share of the probabilities that those have which it has left, where it removed some and
-    /// is one that changes none.
+    /// The share of the probability that it has kept, if it removed candidates and changes no
+    /// logits.
     pub kept: Option<f64>,
     /// The largest probability before it.
     pub largest: f64,
-    /// That of the logits that it has left.
+    /// The log-sum-exp of the logits that it has left.
     pub log_sum_exp: f64,
 }
 
@@ -149,7 +148,7 @@ pub(super) struct Chosen {
     pub raw: f32,
     /// The number of tokens with a larger logit.
     pub rank: usize,
-    /// Its logit among the candidates that are left.
+    /// Its logit among the remaining candidates.
     pub logit: Option<f32>,
 }
 
@@ -186,12 +185,13 @@ impl Observer {
         }
     }
 
-    /// The token of the line before, of the same sequence, was refused: this one is in its place.
+    /// Marks this token as the replacement of the refused one in the line before, of the same
+    /// sequence.
     pub fn replace(&mut self) {
         self.replaces = true;
     }
 
-    /// The token that was chosen.
+    /// Returns the chosen token.
     pub fn token(&self) -> Option<Token> {
         self.chosen.map(|chosen| chosen.token)
     }
@@ -205,7 +205,7 @@ impl Observer {
         }
     }
 
-    /// The distribution of all tokens where the logits of a few have changed, from those alone.
+    /// Returns the distribution after the logits of a few tokens have changed, from those alone.
     fn edited(&self, pool: &Pool<'_>) -> Option<Summary> {
         let mut edits = pool.edits()?.peekable();
         if edits.peek().is_none() {
@@ -214,7 +214,7 @@ impl Observer {
         let edits: Vec<(Token, f32, f32)> = edits.collect();
         let is_edited = |token: Token| edits.binary_search_by_key(&token, |edit| edit.0).is_ok();
         let mut others = self.followed.iter();
-        // The first of them that is as it was is the largest of all that are.
+        // The first unchanged one is the largest of all unchanged ones.
         let largest = others.find(|followed| !is_edited(followed.token))?.raw;
         let before = edits.iter().map(|&(_, before, _)| before);
         let mut left = self.raw.without(before, largest)?;
@@ -223,12 +223,12 @@ impl Observer {
         Some(left)
     }
 
-    /// The distribution that is left in the pool.
+    /// Returns the distribution of the pool.
     fn summary(&self, name: &str, pool: &mut Pool<'_>) -> Summary {
         if let Some(edited) = self.edited(pool) {
             return edited;
         }
-        // They choose, and leave the logits as they are.
+        // They choose, and do not change the logits.
         if matches!(name, "dist" | "greedy") {
             return self.last;
         }
@@ -238,7 +238,7 @@ impl Observer {
     }
 }
 
-/// Counts the logits that are larger than this one.
+/// Returns how many logits are larger than this one.
 fn count_above(logits: Logits<'_>, logit: f32) -> usize {
     let (n, mut chunk) = (logits.len(), [0.0f32; CHUNK]);
     let of_chunk = |start| {

@@ -1,4 +1,4 @@
-//! The extent of the record, as a text says it.
+//! The extent of the record, parsed from a text.
 
 use crate::quoted::quoted;
 
@@ -10,7 +10,7 @@ pub const MOST_FOLLOWED: usize = 100;
 pub struct Options {
     /// The number of most probable candidates that are followed.
     pub n: usize,
-    /// False: texts, numbers of tokens, and what was repeated are left out.
+    /// False: texts, numbers of tokens, and repeated tokens are left out.
     pub text: bool,
 }
 
@@ -21,7 +21,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads `n=10,text=off`; an empty text stands for the defaults. Fails with what is wrong.
+    /// Reads `n=10,text=off`; an empty text means the defaults. Fails with a description of the
+    /// fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut options = Self::default();
         let parts = text.split(',').map(str::trim);

@@ -1,7 +1,7 @@
 //! The destination of the lines: a file or a function, of one process.
 //!
-//! A forked child makes a destination of its own, or stops. It can take its parent's locks, which
-//! are those of [`crate::sync`].
+//! A forked child opens a destination of its own, or stops recording. Its parent's locks, which are
+//! those of [`crate::sync`], stay usable.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::token::Token;
 /// Receives the lines, each with its end of line. It is called with no lock held.
 pub type Function = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The sequences of which it is known how far they are. Beyond that many the oldest are forgotten.
+/// The most sequences whose position is kept. Beyond that many the oldest are forgotten.
 const SEQUENCES: usize = 4096;
 
 /// The time for which [`stop`] waits for calls of the function.
@@ -58,12 +58,12 @@ thread_local! {
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True in a call of the record's function.
+/// True within a call of the record's function.
 pub fn delivers() -> bool {
     DELIVERS.get()
 }
 
-/// Runs `work`, as if in a call of the function if it `delivers`: for threads that help another.
+/// Runs `work`, if `delivers` as if in a call of the function: for threads that help another.
 pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -75,20 +75,20 @@ pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Begins a record in a file, in whose name `%p` stands for the number of the process. It is for
-/// this user alone, and is emptied. Fails, with the reason, for a link, for what is no file, for a
-/// file of somebody else's, and for one that is being written.
+/// Begins a record in a file, in whose name `%p` becomes the process id. It is for this user alone,
+/// and is emptied. Fails, with the reason, for a link, for anything but a file, for another user's
+/// file, and for one that is being written.
 pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
     begin(Some(pattern), None, options)
 }
 
-/// Begins a record that is handed to a function line by line, in place of the one that there is.
+/// Begins a record that is passed to a function line by line, and replaces the current one.
 pub fn to_function(function: Function, options: Options) -> Result<(), String> {
     begin(None, Some(function), options)
 }
 
-/// Ends the record. Returns when no call of its function is running any more, unless it is called
-/// from within one, or such a call takes very long.
+/// Ends the record. Waits for running calls of its function, unless it is called from within one,
+/// for at most ten seconds.
 pub fn stop() {
     ON.store(false, Ordering::Relaxed);
     let sink = CURRENT.lock().take();
@@ -148,7 +148,7 @@ pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
     Some(Box::new(Observer::new(logits, sink.options)))
 }
 
-/// The destination, which a forked child makes again.
+/// Returns the destination, which a forked child opens again.
 fn of_this_process() -> Option<Arc<Sink>> {
     let found = Sink::known(&mut CURRENT.lock());
     found.unwrap_or_else(|text| {
@@ -160,8 +160,8 @@ fn of_this_process() -> Option<Arc<Sink>> {
 }
 
 impl Observer {
-    /// Writes the lines of the token that was [chosen](super::Watch::chosen), if there is one.
-    /// `refused`: the one that a grammar has refused before it.
+    /// Writes the lines of the [chosen](super::Watch::chosen) token, if there is one. `refused` is
+    /// the token that a grammar has refused before it.
     pub fn deliver(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, refused: Option<Token>) {
         let Some((sink, place)) = self.place(sequence, refused) else {
             return;
@@ -169,7 +169,7 @@ impl Observer {
         sink.send(lines::token(place, &self, pieces));
     }
 
-    /// Writes that the host has taken `token` in place of the one that was chosen.
+    /// Writes that the host has accepted `token` in place of the chosen one.
     pub fn deliver_other(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, token: Token) {
         let Some((sink, place)) = self.place(sequence, self.token()) else {
             return;
@@ -177,8 +177,8 @@ impl Observer {
         sink.send(lines::other(place, token, self.options, pieces));
     }
 
-    /// Returns the place of the next line of this sequence, whose own line is written before it
-    /// where that is new.
+    /// Returns the position of this sequence's next line. Writes the sequence's own line first if
+    /// it is new.
     fn place(&self, sequence: u64, refused: Option<Token>) -> Option<(Arc<Sink>, Place)> {
         let sink = of_this_process().filter(|_| self.chosen.is_some())?;
         let (position, is_new) = sink.advance(sequence, self);
@@ -197,8 +197,8 @@ impl Observer {
 }
 
 impl Sink {
-    /// Returns the destination of this process. In a forked child it is put in the place of the
-    /// parent's: `None`, and the record is off, where the name is that of the parent's file.
+    /// Returns the destination of this process. In a forked child it replaces the parent's; `None`,
+    /// and the record ends, if the name is that of the parent's file.
     fn known(current: &mut Option<Arc<Self>>) -> Result<Option<Arc<Self>>, String> {
         let process = process::id();
         let Some(sink) = current else {
@@ -229,8 +229,8 @@ impl Sink {
         Ok(Some(own))
     }
 
-    /// Returns the position of this token in its sequence, and whether the sequence is new or has
-    /// other stages than before.
+    /// Returns the position of this token in its sequence, and true if the sequence is new or its
+    /// stages have changed.
     fn advance(&self, sequence: u64, of: &Observer) -> (u64, bool) {
         let mut state = self.state.lock();
         let known = state.sequences.get_mut(&sequence);

@@ -1,4 +1,4 @@
-//! Questions to a grammar, and steps back, between tokens.
+//! Queries to a grammar, and rollback, between tokens.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,20 +13,21 @@ use crate::token::Token;
 /// The most tokens that llama_sieve_grammar_rollback takes back.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK == limits::MAX_ROLLBACK);
-/// The most bytes that llama_sieve_grammar_forced returns, but for the rest of the last character.
+/// The most bytes that llama_sieve_grammar_forced returns, not counting the rest of the last
+/// character.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_FORCED: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_FORCED == limits::MAX_FORCED);
 
 const TOKENS: Argument = argument!("tokens", "n");
 const BYTES: Argument = argument!("bytes", "cap");
 
-/// Takes back the last `n_tokens` tokens that a grammar has accepted, as if they had not been. That
-/// restores which tokens are allowed, whether the text is complete, whether the constraint is dead,
-/// and whether a lazy grammar still waits. Returns 0.
+/// Takes back the last `n_tokens` tokens that a grammar has accepted. That restores which tokens
+/// are allowed, whether the text is complete, whether the constraint is dead, and whether a lazy
+/// grammar still waits. Returns 0.
 ///
 /// The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
-/// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which those of
-/// no common grammar do. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
+/// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
+/// grammar needs. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
 /// nothing changes; for NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is
 /// changed: the caller must rewind the other samplers of a chain and the context's memory. Does
 /// nothing for an empty grammar, which constrains nothing.
@@ -59,10 +60,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_rollback(
 /// the index of the first that is not allowed, or `n`. Changes nothing.
 ///
 /// A lazy grammar that waits allows every token until its trigger is found among them; a token that
-/// ends the generation is allowed where the text is complete. The whole draft may take the steps of
-/// one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS; tokens after them count as not allowed. 0 where the
-/// constraint is dead, and, with an error, for NULL, for other samplers, and where `tokens` cannot
-/// have `n` elements. May be called from any thread.
+/// ends the generation is allowed where the text is complete. The whole draft may take
+/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may; tokens beyond that count as not allowed.
+/// Returns 0 if the constraint is dead, and, with an error, for NULL, for other samplers, and if
+/// `tokens` cannot have `n` elements. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `tokens` is NULL or has `n` elements.
@@ -81,16 +82,16 @@ pub unsafe extern "C" fn llama_sieve_grammar_accepts(
 
 /// Writes the bytes that must follow the text so far, such as the next key of an object with its
 /// quotation marks. A caller that tokenizes them saves a forward pass for each of these tokens.
-/// Returns how many there are, and writes the first `cap` of them to `bytes`, without a NUL after
-/// them; a NULL `bytes` has no room, whatever `cap` is.
+/// Returns their number, and writes the first `cap` of them to `bytes`, without a final NUL;
+/// nothing if `bytes` is NULL.
 ///
 /// They are whole characters, or the rest of one that the last token has begun, up to the next
-/// choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, and no more
-/// than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 if the text may end, if a token may follow that the
-/// grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if the
-/// constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may join
-/// these bytes with the text after them: to be exact, leave their last token to the model. May be
-/// called from any thread.
+/// choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, as far as
+/// LLAMA_SIEVE_GRAMMAR_MAX_STEPS suffice. Returns 0 if the text may end, if a token may follow that
+/// the grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if
+/// the constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may
+/// join these bytes with the text after them: to be exact, leave their last token to the model. May
+/// be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bytes` is NULL or has room for `cap` bytes.

@@ -1,6 +1,6 @@
 //! The host's own grammars, and the functions that use them.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard: their exceptions pass through.
 
 use std::ffi::c_char;
 use std::ptr::null_mut;
@@ -76,7 +76,7 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    /// Returns the sampler, which the caller must free.
+    /// Returns the sampler; the caller must free it.
     pub(super) fn given(mut self) -> *mut llama_sampler {
         std::mem::replace(&mut self.0, null_mut())
     }

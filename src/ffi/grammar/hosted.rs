@@ -1,23 +1,22 @@
 //! Grammars that replace a host's own without its knowledge, with the behaviour that it relies on.
 //!
 //! They differ from those under our own names at a token that is not allowed. The built-in throws
-//! there, so here the host's own code throws: a grammar of the host's that allows nothing is made
-//! and given the token. It is freed while the exception passes. Its message depends on the token
-//! alone, so neither the client's grammar nor the earlier tokens are needed.
-//! Where the built-in would end the process, or never return, ours is dead. Of a limit, or of an
-//! internal error, the host's code throws at the next token: a server must not take what was cut
-//! off for what has ended.
+//! there, so here the host's own code throws: a grammar of the host's that allows nothing accepts
+//! the token. It is freed while the exception passes. Its message depends on the token alone, so
+//! neither the client's grammar nor the earlier tokens are needed. Where the built-in would end the
+//! process, or never return, our constraint is dead. After a limit or an internal error, the host's
+//! code throws at the next token: a server must not mistake a truncated text for a finished one.
 //!
-//! Ours stands in where the host's own was found to do the same: see `proof`. A grammar whose first
-//! tokens cannot be found within the limits is the host's own, where that comes back. Each text is
-//! judged by the host's own constructor, called as the program has called: what it refuses is
-//! refused, with its exception or NULL, and what it makes is freed at once. It is not asked of a
-//! text that it may not come back from: see [`host_work`](crate::grammar::host_work).
+//! Our grammar is used where the host's own was found to do the same: see `proof`. A grammar whose
+//! first tokens cannot be found within the limits is the host's own, if its constructor returns.
+//! The host's own constructor checks each text, called with the program's arguments: a text that it
+//! refuses is refused, with its exception or NULL, and its result is freed at once. It is not
+//! called for a text on which it may hang: see [`host_work`](crate::grammar::host_work).
 //!
-//! That grammar waits for the token: with its trigger it begins at once, without the question
-//! whether the generation may end, by which llama.cpp ends the process.
+//! The grammar that throws is lazy and waits for the token: triggered by it, it skips the check
+//! whether the generation may end, at which llama.cpp ends the process.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard: their exceptions pass through.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -53,25 +52,25 @@ use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
 
-/// The result for a host that makes a grammar sampler.
+/// The result of making a grammar sampler for a host.
 #[derive(Clone, Debug)]
 pub enum Hosted {
     /// Our sampler.
     Made(*mut llama_sampler),
-    /// Its own is to be made: ours refuses the text, and the last error says why.
+    /// The host must make its own: our parser refuses the text, and the last error says why.
     Theirs,
-    /// Its own is to be made, since that does something else, or may do.
+    /// The host must make its own, since that differs, or may differ.
     Otherwise(String),
-    /// NULL, as of a text that is no grammar: its own constructor gives that, or would not return,
-    /// or end the process. The last error says why.
+    /// NULL, as for an invalid grammar: the host's constructor returns that, or would hang or end
+    /// the process. The last error says why.
     Nothing,
 }
 
-/// The grammar sampler that the bound host is given in the place of its own. A text that this
-/// refuses for the number of its `repetitions` it is not asked of, where they are read.
+/// Makes the grammar sampler that replaces the bound host's own. If our parser reads a text's
+/// `repetitions`, the host's constructor, which would refuse their number, is not called.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for, and `vocab` outlives the sampler.
+/// The arguments are as llama.h requires, and `vocab` outlives the sampler.
 pub unsafe fn hosted(
     (vocab, text, root): Arguments,
     triggers: Triggers,
@@ -129,8 +128,8 @@ const CALL: &str = "grammar";
 /// Returns our sampler, or the reason why the host's is used.
 ///
 /// # Safety
-/// As for [`hosted`]; `made` is a sampler that nobody else knows, and the functions are those of
-/// its host.
+/// As for [`hosted`]; nothing else refers to the sampler `made`, and the functions are those of its
+/// host.
 unsafe fn judged(
     (made, functions): (*mut llama_sampler, Functions),
     (vocab, text, root): Arguments,
@@ -172,7 +171,7 @@ unsafe fn judged(
     Hosted::Made(ours.given())
 }
 
-/// Returns true if the host's constructor returns NULL. What it throws passes through.
+/// Returns true if the host's constructor returns NULL. Its exceptions pass through.
 ///
 /// # Safety
 /// As for [`hosted`], with the functions of the bound host.
@@ -197,11 +196,11 @@ unsafe fn refuses(
     Owned(theirs, functions.free).0.is_null()
 }
 
-/// The most bytes of a word or pattern. `std::regex` reads it by recursion.
+/// The most bytes of a word or pattern, since `std::regex` parses it recursively.
 const MOST_OF_A_PATTERN: usize = 2000;
 
-/// Returns a digest of the arguments that the host's constructor is called with, to recognise them;
-/// `None` where `std::regex` may come to the end of the stack.
+/// Returns a digest that identifies the arguments of the host's constructor; `None` if `std::regex`
+/// may overflow the stack.
 ///
 /// # Safety
 /// As for [`hosted`], where the arguments were read already.
@@ -257,7 +256,7 @@ pub(super) struct HostedGrammar {
 
 clone_by_field!(HostedGrammar { grammar, host });
 
-/// The arguments and functions that are needed to let the host throw.
+/// The arguments and functions needed to make the host throw.
 #[derive(Clone, Copy, Debug)]
 struct HostSide {
     vocab: *const llama_vocab,
@@ -274,7 +273,7 @@ impl HostSide {
     /// The host is loaded, and the vocabulary alive.
     unsafe fn refuse(&self, Refusal { token, skipped }: Refusal) {
         const NOTHING: &CStr = c"root ::= \"\"";
-        // It begins with the token, or after that many bytes of it.
+        // The grammar begins with the token, or after that many bytes of it.
         let pattern = guard(
             "accept",
             || None,
@@ -287,7 +286,7 @@ impl HostSide {
             Some(_) => (1, 0),
             None => (0, 1),
         };
-        // SAFETY: the host's functions with what they ask for.
+        // SAFETY: the host's functions with the arguments that they require.
         unsafe {
             let made = (self.functions.patterns)(
                 self.vocab,
@@ -346,7 +345,7 @@ impl Sampler for HostedGrammar {
     }
 }
 
-/// The entry of the vtable.
+/// Accepts a token, or throws; an entry of the vtable.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler with this vtable.
@@ -370,7 +369,7 @@ unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Tok
     }
 }
 
-/// Drops what is kept about a model's vocabulary. Call it before the model is freed.
+/// Drops the data kept for a model's vocabulary. Call it before the model is freed.
 ///
 /// # Safety
 /// `model` is NULL or a live model of the bound host.

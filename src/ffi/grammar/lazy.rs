@@ -15,21 +15,21 @@ use crate::token::Token;
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TEXT == limits::MAX_TRIGGER_TEXT);
 /// The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
-/// one.) There may be no more words or patterns, either.
+/// one.) It is also the limit for the number of words or patterns.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES == limits::MAX_TRIGGER_STATES);
 /// The deepest nesting of parentheses in a trigger pattern.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH == limits::MAX_TRIGGER_DEPTH);
-/// The most steps that one token may take while its grammar waits for a trigger, all patterns
+/// The most steps that one token may take while its grammar waits for a trigger, for all patterns
 /// together.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS == limits::MAX_TRIGGER_STEPS);
-/// The most bytes of trigger patterns that are kept for later grammars, with the states that may be
-/// added to them while texts are read.
+/// The most bytes of trigger patterns that are cached for later grammars, with the states that may
+/// be added while texts are read.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES == limits::MAX_TRIGGER_CACHE);
-/// The most sets of trigger patterns that are kept.
+/// The most sets of trigger patterns that are cached.
 pub const LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS: usize = 64;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS == limits::MAX_TRIGGERS_CACHED);
 /// The most trigger tokens of a lazy grammar.
@@ -41,9 +41,9 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITIN
 /// Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
 /// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
-/// It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
-/// llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where `trigger_words` is
-/// NULL there are none, whatever their number is.
+/// It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
+/// otherwise works as llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL there are
+/// none, whatever their number is.
 ///
 /// # Safety
 /// As for `llama_sieve_init_grammar`; the words are NULL or as many C strings, the tokens NULL or
@@ -92,9 +92,9 @@ pub type List<T> = (*const T, usize);
 pub enum Triggers {
     /// Nothing: the grammar is not lazy.
     None,
-    /// The arguments of llama_sampler_init_grammar_lazy.
+    /// The words and tokens of llama_sampler_init_grammar_lazy.
     Words(List<*const c_char>, List<Token>),
-    /// The arguments of llama_sampler_init_grammar_lazy_patterns.
+    /// The patterns and tokens of llama_sampler_init_grammar_lazy_patterns.
     Patterns(List<*const c_char>, List<Token>),
 }
 
@@ -135,17 +135,17 @@ pub(super) unsafe fn of_patterns(
 /// accepted text, or one of the tokens is accepted.
 ///
 /// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
-/// not empty, or else where the match begins; it reads the text from there, which may be within a
-/// token. Patterns are tried in the order given, in the notation of
-/// std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
-/// first matched with the whole text.
+/// not empty, or else where the match begins; it reads the text from there, even from within a
+/// token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
+/// bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
+/// whole text.
 ///
-/// NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
-/// pattern is NULL or no regular expression, where there are to be patterns or tokens and the
-/// pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
-/// than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
+/// Returns NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar does, if a
+/// pattern is NULL or no regular expression, if a list is NULL although its number is not 0, and
+/// beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps than
+/// LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
 /// LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
-/// again. All is copied. Patterns are kept for the next grammar that has them, within
+/// again. All arguments are copied. Patterns are cached for the next grammar that has them, within
 /// LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 ///
 /// # Safety
@@ -178,8 +178,7 @@ fn lazy(
     Ok(Some((triggers.map_err(invalid)?, tokens)))
 }
 
-/// Reads the triggers as they are given: words or patterns, and tokens. Without a list of words
-/// there are none.
+/// Reads the triggers: words or patterns, and tokens. Without a list of words there are none.
 ///
 /// # Safety
 /// As for the constructors; the strings live for `'a`.

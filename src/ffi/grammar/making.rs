@@ -1,4 +1,4 @@
-//! Making a sampler from a grammar that C passes, lazy or not, under our own names or a host's.
+//! Makes a sampler from a grammar that C passes, lazy or not, under our own names or a host's.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -24,7 +24,7 @@ pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 
 /// Options for making a sampler of a grammar.
 pub(super) struct Making<'a> {
-    /// Gives the host the sampler.
+    /// Hands the sampler to the host.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
     /// Notes for a host, taken while the grammar is made.
     pub(super) notes: Option<&'a Notes>,
@@ -36,9 +36,9 @@ pub(super) struct Making<'a> {
 pub(super) struct Notes {
     /// True if llama.cpp's own parser would not return from the refused text.
     pub(super) is_trap: Cell<bool>,
-    /// The vocabulary, where there is a grammar.
+    /// The vocabulary, if there is a grammar.
     pub(super) known: RefCell<Option<Arc<Known>>>,
-    /// True where what may come first exceeds the limits.
+    /// True if finding the first tokens exceeds the limits.
     pub(super) exceeds: Cell<bool>,
     /// Properties of its text in which builds of llama.cpp differ.
     pub(super) about: Cell<Option<About>>,
@@ -63,8 +63,8 @@ impl Making<'_> {
 /// The arguments of every constructor: vocabulary, text and root.
 pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
-/// The sampler of a grammar, lazy if `triggers` gives what it waits for; it is asked where there is
-/// a grammar.
+/// Makes the sampler of a grammar, lazy if `triggers` returns triggers; it is called only if there
+/// is a grammar.
 ///
 /// # Safety
 /// As for `llama_sieve_init_grammar`.
@@ -103,26 +103,26 @@ pub(super) unsafe fn constructed(
     })
 }
 
-/// The triggers of a lazy grammar: patterns, and tokens.
+/// The triggers of a lazy grammar: patterns and tokens.
 pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
-/// A grammar, as far as it is known without the host's tokenizer.
+/// A grammar before the host's tokenizer was called.
 enum Prepared<'a> {
-    /// There is no grammar, for a vocabulary of that many tokens.
+    /// No grammar, for a vocabulary of that many tokens.
     Empty(usize),
-    /// The grammar, of which nothing is to be asked.
+    /// The grammar, which needs no tokenizer.
     Ready(Grammar),
-    /// The text of a grammar, which is to be read.
+    /// The text of a grammar, to be read.
     Text(Text<'a>),
 }
 
-/// A grammar that is to be read.
+/// A grammar to be read.
 struct Text<'a> {
     text: &'a [u8],
     root: &'a [u8],
     known: Arc<Known>,
-    /// The texts of its elements `<text>`, in the order in which they are read, with the tokens
-    /// once they were asked for.
+    /// The texts of its elements `<text>`, in reading order, with their tokens once these are
+    /// known.
     tokens: Vec<(Vec<u8>, Option<Token>)>,
     tokenizer: Tokenizer,
 }
@@ -194,7 +194,7 @@ impl Prepared<'_> {
 }
 
 impl Text<'_> {
-    /// Asks for the tokens, up to the first text that is none: there the grammar is refused.
+    /// Looks the tokens up, up to the first text that is not a token: there the grammar is refused.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.

@@ -1,12 +1,11 @@
 //! Grammars for C: the constructor, and the functions for such a sampler.
 //!
-//! - [`between`]: what is asked and done between tokens;
-//! - [`lazy`]: the constructors of those that wait for a trigger;
-//! - [`pattern`]: those of regular expressions, and of choices; [`schema`]: that of JSON Schemas;
+//! - [`between`]: queries and rollback between tokens;
+//! - [`lazy`]: the constructors of grammars that wait for a trigger;
+//! - [`pattern`]: the constructors of regular expressions and choices; [`schema`]: of JSON Schemas;
 //!   [`tags`]: of tags in free text;
-//! - `making`: what all constructors share;
-//! - [`hosted`]: grammars for a host that does not know of ours; `proof`: whether its own do the
-//!   same.
+//! - `making`: the code that all constructors share;
+//! - [`hosted`]: grammars for a host without its knowledge; `proof`: the comparison with its own.
 
 pub mod between;
 mod host_own;
@@ -36,57 +35,57 @@ use crate::grammar::{Grammar, cache, limits};
 /// The most bytes of a grammar's text.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_TEXT: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_TEXT == limits::MAX_TEXT);
-/// The most elements of a grammar's rules. What a counted repetition repeats counts once.
+/// The most elements of a grammar's rules. The content of a counted repetition counts once.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS: usize = 4_194_304;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS == limits::MAX_ELEMENTS);
 /// The most rules of a grammar, those that groups and repetitions make included.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_RULES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_RULES == limits::MAX_RULES);
 /// The most repetitions of one `{m,n}`. llama.cpp allows 2,000, and as many rules from nested
-/// repetitions. A text that it accepts means the same here. A text that it refuses for that is read
-/// with numbers up to this limit, whatever their product.
+/// repetitions. A text that it accepts means the same here. A text that it refuses for their number
+/// is read here with numbers up to this limit, whatever their product.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS: u64 = 1_000_000;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS == limits::MAX_REPETITIONS);
-/// The most stacks of rules that one character may lead through.
+/// The most stacks of rules that one character may pass through.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACKS: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACKS == limits::MAX_STEP);
-/// The most elements that the stacks of rules may have below their tops, all together, those that
-/// stacks have in common counted once. A rule that goes on after a reference puts one there, so
-/// that this bounds how deep a text may be nested, or in how many ways.
+/// The most elements that all stacks of rules together may have below their tops, shared ones
+/// counted once. A rule that continues after a reference adds one, so this bounds how deep, or in
+/// how many ways, a text may nest.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STACK: usize = 32_768;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STACK == limits::MAX_STACK);
-/// The most steps that a grammar may take for one token, one array or one mask; for the text that
-/// is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
-/// from earlier calls counts as if it had to be found.
+/// The most steps that a grammar may take for one token, one array or one mask; the text that is
+/// read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step. Cached
+/// results count as if they were computed.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_STEPS: usize = 8_388_608;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
-/// The most words of a bitmap of tokens: there are no more tokens than numbers of tokens.
+/// The most words of a bitmap of tokens: one bit for every possible token number.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS: usize = 67_108_864;
 
 const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS);
 
-/// The most vocabularies of which data is kept. One more replaces the one that was added first, so
-/// a program that cycles through more never finds any again.
+/// The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
+/// through more never finds any again.
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
-/// Makes a sampler that allows only tokens with which the text follows a grammar in GBNF,
-/// llama.cpp's notation.
+/// Makes a sampler that allows only tokens that keep the text within a grammar in GBNF, llama.cpp's
+/// notation.
 ///
 /// `grammar_root` names the rule that a whole text follows. `vocab` must outlive this call. An
-/// empty or NULL `grammar_str` gives a sampler that does nothing. NULL, and llama_sieve_last_error
-/// says in which line and column what was expected, where the grammar cannot be read or exceeds one
-/// of LLAMA_SIEVE_GRAMMAR_MAX_*; also where `vocab` or `grammar_root` is NULL. Which token an
-/// element `<text>` is, the host's tokenizer says; an exception that it throws passes through, and
-/// it may take 512 KiB of stack.
+/// empty or NULL `grammar_str` gives a sampler that does nothing. Returns NULL if the grammar
+/// cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
+/// was expected in which line and column; also if `vocab` or `grammar_root` is NULL. The host's
+/// tokenizer determines the token of an element `<text>`; an exception that it throws passes
+/// through, and it may take 512 KiB of stack.
 ///
 /// After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
 /// with NUL), the constraint is dead: only tokens that end the generation are allowed until
 /// llama_sampler_reset, and one message says so. In an array of several without one of these, one
-/// takes the place of the first; in an array of one the token stays, with minus infinity. See
+/// replaces the first; in an array of one the token stays, with minus infinity. See
 /// docs/grammar.md.
 ///
 /// # Safety
@@ -104,10 +103,10 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
 /// token t is allowed. Writes the first `n_words` words to `bits`; words after the vocabulary's
-/// last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
-/// lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
-/// grammar, `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL
-/// `bits` has no words, whatever `n_words` says. May be called from any thread.
+/// last are 0. Returns how many tokens are allowed in all; if the grammar is empty, and while a
+/// lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
+/// no grammar, `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If
+/// `bits` is NULL nothing is written, whatever `n_words` is. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.
@@ -126,10 +125,10 @@ pub unsafe extern "C" fn llama_sieve_grammar_mask(
     })
 }
 
-/// True if the text so far is a whole sentence of the grammar, so that the generation may end. What
-/// the last token leaves of a character does not count, as it does not for llama.cpp. False where
-/// the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
-/// samplers. May be called from any thread.
+/// True if the text so far is a whole sentence of the grammar, so that the generation may end. An
+/// unfinished character at the end of the last token does not count, as in llama.cpp. False if the
+/// grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
+/// May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -141,9 +140,9 @@ pub unsafe extern "C" fn llama_sieve_grammar_is_complete(smpl: *const llama_samp
     })
 }
 
-/// Returns 0 while a grammar constrains; otherwise why it is dead: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
-/// _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
-/// samplers. May be called from any thread.
+/// Returns 0 while a grammar constrains; otherwise the reason why it is dead:
+/// LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Returns another
+/// LLAMA_SIEVE_ERROR_* for NULL and for other samplers. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -173,14 +172,13 @@ pub unsafe extern "C" fn llama_sieve_grammar_cache_stats(out: *mut llama_sieve_c
     })
 }
 
-/// Forgets what is kept of a vocabulary, of LLAMA_SIEVE_MAX_VOCABULARIES at most: its tree, and the
-/// grammars that were compiled for it.
-/// Samplers that are in use go on, and what they make anew is not kept. To be called before a model
-/// is freed, so that its memory goes with it, and so that another model at the same address cannot
-/// be taken for it. NULL does nothing.
+/// Drops the data kept for a vocabulary: its tree, and the grammars that were compiled for it.
+/// Samplers in use continue, and what they compute afterwards is not kept. Call it before a model
+/// is freed: it releases that memory, and another model at the same address cannot be mistaken for
+/// this one. NULL does nothing.
 ///
 /// # Safety
-/// Nothing is asked of `vocab`, which may have been freed.
+/// `vocab` is not dereferenced, and may have been freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_vocab_forget(vocab: *const llama_vocab) {
     value("llama_sieve_vocab_forget", (), || {

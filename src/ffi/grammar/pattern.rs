@@ -32,20 +32,19 @@ pub const LLAMA_SIEVE_CHOICE_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 
 /// Makes a sampler that lets only tokens through with which the whole text matches a regular
-/// expression, or still can.
+/// expression, or still can match.
 ///
-/// The syntax is that of the crate regex: Unicode classes, flags such as
-/// (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
-/// same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
-/// elsewhere, a word boundary (\b), the beginning or end of a line ((?m)^), look-ahead, look-behind
-/// and back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
-/// `flags` is 0.
+/// The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
+/// lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
+/// with ^ and $ or without; an anchor elsewhere, a word boundary (\b), the beginning or end of a
+/// line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
+/// a pattern of other bytes is refused. `flags` is 0.
 ///
-/// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
-/// it, llama_sieve_grammar_mask and the like take it, and its limits are
-/// LLAMA_SIEVE_GRAMMAR_MAX_*. NULL, and llama_sieve_last_error says where and why, for a pattern
-/// that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_* or these;
-/// also where `vocab` or `pattern` is NULL, or a bit of `flags` is set. See docs/grammar.md.
+/// The sampler is a grammar: except for the notation it behaves as that of
+/// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and its limits are
+/// LLAMA_SIEVE_GRAMMAR_MAX_*. Returns NULL, and llama_sieve_last_error says where and why, for a
+/// pattern that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_*
+/// or these; also if `vocab` or `pattern` is NULL, or a bit of `flags` is set. See docs/grammar.md.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `pattern` is NULL or a C string.
@@ -83,14 +82,14 @@ const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES)
 /// Makes a sampler that lets only tokens through with which the whole text is one of `n` strings,
 /// or still can become one. Thousands of them cost no more than a few.
 ///
-/// A string may come in any tokens that spell it, whereas a token trie
-/// (llama_sieve_init_trie_strings) takes the tokens that the tokenizer gives it, and knows which
-/// value was chosen; see docs/token-trie.md for when to take which.
+/// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) takes the
+/// tokens that the tokenizer gives it, and reports which value was chosen; docs/token-trie.md
+/// compares the two.
 ///
-/// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
-/// names the value, where `vocab`, `values` or one of them is NULL, one is not UTF-8, `n` is 0 or
-/// beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond LLAMA_SIEVE_GRAMMAR_MAX_*. An
-/// empty string is a value: the generation may then end at once.
+/// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
+/// llama_sieve_last_error names the value, if `vocab`, `values` or one of them is NULL, one is not
+/// UTF-8, `n` is 0 or beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond
+/// LLAMA_SIEVE_GRAMMAR_MAX_*. An empty string is a value: the generation may then end at once.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `values` is NULL or `n` pointers, each NULL or a C
@@ -126,14 +125,14 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
 /// The most bytes that are read of all values, before they are found to be too long.
 const MAX_BYTES: usize = limits::MAX_TEXT;
 
-/// Bytes that reading a short text takes, for which there must be room before it begins.
+/// Bytes needed to read a short text, which must be available before it begins.
 pub(super) const PARSER: usize = 64 << 10;
-/// Bytes that are taken for each byte of a pattern or of a description, about.
+/// Approximate bytes needed per byte of a pattern or a description.
 pub(super) const PER_BYTE: usize = 1 << 10;
-/// Bytes that are taken for each byte of a value, about.
+/// Approximate bytes needed per byte of a value.
 const PER_LETTER: usize = 64;
 
-/// An error for any bit of flags that have no meaning yet.
+/// Returns an error if a bit of `flags` is set: none has a meaning yet.
 pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
     if flags == 0 {
         return Ok(());
@@ -142,7 +141,7 @@ pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// The sampler of what `grammar` makes for the vocabulary's tree.
+/// Makes the sampler of the grammar that `grammar` returns for the vocabulary's tree.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host.
@@ -156,7 +155,7 @@ pub(super) unsafe fn constructed(
     sampler(grammar(&known.tree))
 }
 
-/// The sampler of a grammar; why there is none, where it was refused.
+/// Returns the sampler of a grammar, or the reason why it was refused.
 pub(super) fn sampler(made: Result<Grammar, Refused>) -> Result<*mut llama_sampler, Failure> {
     let grammar = made.map_err(|refused| invalid(refused.what))?;
     Ok(into_host(&GRAMMAR, grammar))

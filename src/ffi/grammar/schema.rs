@@ -14,16 +14,16 @@ use crate::grammar::{Grammar, limits};
 use crate::log;
 use crate::memory;
 
-/// The language of llama.cpp's own converter from JSON Schema, which llama-server's "json_schema"
-/// has: what it leaves out of a schema is left out, and what it refuses is refused. No other flag
-/// goes with it.
+/// The language of llama.cpp's own converter from JSON Schema, which llama-server uses for
+/// "json_schema": keywords that it ignores are ignored, and schemas that it refuses are refused. It
+/// cannot be combined with another flag.
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
 /// No white space between the parts of the JSON.
 pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
-/// Objects that name properties have no others where the schema is silent about these, as if
+/// Objects that name properties have no others unless the schema mentions these, as if
 /// "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
-/// Properties in any order, instead of as the schema names them; at most 10 of one object.
+/// Properties in any order, instead of the schema's; at most 10 of one object.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
 /// Leaves out keywords that cannot be enforced, with a warning that names them, instead of refusing
 /// the schema.
@@ -35,31 +35,31 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_TEXT == limits::MAX_SCHEMA_TEXT);
 /// The deepest nesting of a JSON Schema's text.
 pub const LLAMA_SIEVE_JSON_MAX_DEPTH: usize = 128;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
-/// The most values of JSON in a JSON Schema.
+/// The most JSON values in a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
-/// The most schemas of a JSON Schema that may follow each other for one value, by "$ref", "allOf"
-/// and the like.
+/// The most schemas of a JSON Schema that may be chained for one value, by "$ref", "allOf" and the
+/// like.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
 /// The most different combinations of a JSON Schema's subschemas.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
-/// The most ways that the values of one place may have: what "anyOf" and the like multiply to.
+/// The most alternatives for one value: the product of "anyOf" and the like.
 pub const LLAMA_SIEVE_JSON_MAX_WAYS: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
 /// The most elements of the grammar that a JSON Schema becomes.
 pub const LLAMA_SIEVE_JSON_MAX_ELEMENTS: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_ELEMENTS == limits::MAX_SCHEMA_ELEMENTS);
-/// The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
-/// together, and the automata of its patterns, names and numbers.
+/// The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
+/// building the automata of its patterns, names and numbers.
 pub const LLAMA_SIEVE_JSON_MAX_STEPS: usize = 33_554_432;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STEPS == limits::MAX_SCHEMA_STEPS);
 /// The most characters of white space in a row.
 pub const LLAMA_SIEVE_JSON_MAX_SPACE: u32 = 64;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_SPACE == limits::MAX_SCHEMA_SPACE);
-/// The most states of one automaton: of a pattern, of names, of a number, and of what they have in
-/// common.
+/// The most states of one automaton: of a pattern, of names, of a number, or of an intersection of
+/// these.
 pub const LLAMA_SIEVE_JSON_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_STATES == limits::MAX_AUTOMATON_STATES);
 /// The most parts of a pattern, repetitions written out.
@@ -69,24 +69,24 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN
 pub const LLAMA_SIEVE_JSON_MAX_GROUPS: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 
-/// Makes a sampler that lets only tokens through with which the text is JSON that is valid by a
-/// JSON Schema, or still can become so.
+/// Makes a sampler that lets only tokens through with which the text is JSON valid by a JSON
+/// Schema, or still can become so.
 ///
 /// Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. `flags` are
-/// LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
+/// LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
 /// schema names them, or first the required ones in the order in which it lists these, then others;
 /// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
-/// space. No text is accepted that the schema does not allow: what is not enforced is refused.
-/// LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A schema
-/// whose parts nest, or refer to each other in a row, or whose patterns have nested groups, may
-/// take 512 KiB of stack. See docs/json-schema.md for each keyword.
+/// space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
+/// refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A
+/// schema whose parts nest, or refer to each other in a row, or whose patterns have nested groups,
+/// may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 ///
-/// The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
-/// it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
-/// and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
-/// and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
-/// value follows it; also where `vocab` or `schema` is NULL, a bit of `flags` is unknown, or two do
-/// not go together.
+/// The sampler is a grammar: except for the notation it behaves as that of
+/// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
+/// LLAMA_SIEVE_GRAMMAR_MAX_* of stacks and steps bound it. Returns NULL, and llama_sieve_last_error
+/// names the location in the schema, the keyword and what to do, if the schema is not JSON, is
+/// refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or allows no value; also if `vocab` or `schema` is
+/// NULL, a bit of `flags` is unknown, or two exclude each other.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `schema` is NULL or a C string.
@@ -112,10 +112,10 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
     })
 }
 
-/// Bytes that any schema takes, for which there must be room before it is read.
+/// Bytes that any schema needs, which must be available before it is read.
 const READER: usize = 1 << 20;
 
-/// Checks that there is room to read a schema, as far as its length tells.
+/// Checks that there is enough memory to read a schema of this length.
 fn room_for(schema: &[u8]) -> Result<(), Failure> {
     Ok(memory::room(
         READER + PER_BYTE * schema.len().min(READER / 16),
@@ -125,13 +125,13 @@ fn room_for(schema: &[u8]) -> Result<(), Failure> {
 const OUT: Argument = argument!("out", "cap");
 
 /// Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
-/// grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL after it
-/// included, and writes it to `out` if `cap` is as large; otherwise nothing, so that `out` may be
-/// NULL to ask.
+/// grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
+/// writes it to `out` if `cap` is at least that; otherwise writes nothing, so that `out` may be
+/// NULL to query the size.
 ///
 /// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's own
-/// grammars refuse counts above 2000, and are slow where there are many ways to go on. 0, and
-/// llama_sieve_last_error says why, where that function gives NULL. Needs no host.
+/// grammars refuse counts above 2000, and are slow where many derivations are possible. Returns 0,
+/// and llama_sieve_last_error says why, where that function returns NULL. Needs no host.
 ///
 /// # Safety
 /// `schema` is NULL or a C string; `out` is NULL or has room for `cap` bytes.

@@ -31,7 +31,7 @@ const _: () = assert!(LLAMA_SIEVE_TAGS_MAX_TEXT == limits::MAX_TAG_TEXTS);
 const CALL: &str = "llama_sieve_init_tags";
 
 /// Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
-/// JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
+/// JSON Schema, a regular expression or a grammar up to its end tag, as in tool calls.
 ///
 /// `json` describes the tags:
 ///
@@ -39,20 +39,20 @@ const CALL: &str = "llama_sieve_init_tags";
 ///            {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
 ///   "required": false, "once": false}`
 ///
-/// "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
-/// text, which are never read as characters then; without "end" a span ends with its content. The
-/// content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
-/// of llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
-/// "required" the text may end only after a span, with "once" it ends there. Free text has no
-/// begin tag in it; one must not stand within another. `flags` is 0. See docs/grammar.md.
+/// "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
+/// never read as characters; without "end" a span ends with its content. The content is one of
+/// "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
+/// llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
+/// "required" the text may end only after a span, with "once" it ends there. Free text contains no
+/// begin tag; none may contain another. `flags` is 0. See docs/grammar.md.
 ///
-/// The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
-/// names the tag and what is wrong with it, where the description cannot be read, is beyond
-/// LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
-/// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where `vocab` or `json` is NULL, or a
-/// bit of `flags` is set. Classes of patterns and steps of schemas count for all tags together.
-/// The host's tokenizer is asked for tokens by their texts; its exceptions pass through, and it may
-/// take 512 KiB of stack.
+/// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
+/// llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
+/// read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
+/// LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if `vocab` or `json` is NULL, or a bit
+/// of `flags` is set. Classes of patterns and steps of schemas count for all tags together. The
+/// host's tokenizer finds tokens by their texts; its exceptions pass through, and it may take 512
+/// KiB of stack.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -80,7 +80,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_tags(
     })
 }
 
-/// A description whose tokens are to be asked for.
+/// A description whose tokens are not yet known.
 struct Prepared {
     tags: Tags,
     known: Arc<Known>,

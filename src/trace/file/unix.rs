@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
 use super::Refusal;
 
-/// Opens a file for this user alone, as nobody else writes it; as long as it was.
+/// Opens a file for this user alone, without truncating it, unless another process writes it.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)

@@ -11,22 +11,23 @@ unsafe extern "system" {
     fn GetFileType(file: *mut c_void) -> u32;
 }
 
-/// Others may read it meanwhile, and not write it.
+/// Others may read it meanwhile, but not write it.
 const SHARED_FOR_READING: u32 = 1;
-/// A link is opened, and not what it leads to.
+/// A link itself is opened, not its target.
 const LINK_ITSELF: u32 = 0x0020_0000;
-/// Who serves a pipe of this name does not get this user's rights.
+/// The server of a pipe of this name does not get this user's rights.
 const ANONYMOUS: u32 = 0;
 /// The attribute of a link.
 const IS_LINK: u32 = 0x400;
 /// A file on a disk.
 const ON_DISK: u32 = 1;
-/// The error where somebody else has it open for writing.
+/// The error if another process has it open for writing.
 const SHARING_VIOLATION: i32 = 32;
-/// The index of the number of names in what is told of a file.
+/// The index of the number of names in the information about a file.
 const NAMES: usize = 10;
 
-/// Opens a file, as nobody else writes it; as long as it was. Who may read it, its folder says.
+/// Opens a file, without truncating it, unless another process writes it. Its folder determines who
+/// may read it.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)
@@ -53,7 +54,7 @@ pub(super) fn open(path: &str) -> Result<File, Refusal> {
         return Err(Refusal::NoFile);
     }
     let mut told = [0; 13];
-    // SAFETY: the file is open, and there is room for what is told.
+    // SAFETY: the file is open, and there is room for the information.
     if unsafe { GetFileInformationByHandle(handle, &raw mut told) } == 0 {
         return Err(std::io::Error::last_os_error().into());
     }

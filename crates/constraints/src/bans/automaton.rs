@@ -1,4 +1,4 @@
-//! The automaton of Aho and Corasick for banned texts, with the tokens that complete one.
+//! The Aho-Corasick automaton of banned texts, with the tokens that complete one.
 
 // In bounds: nodes, edges and ranges are positions in arrays that never change.
 
@@ -9,29 +9,28 @@ use sha2::{Digest as _, Sha256};
 use super::order::Order;
 use crate::memory::{exhausted, push, with_room};
 
-/// A state: the longest beginning of a banned text that stands at the end.
+/// A state: the longest beginning of a banned text that the text ends with.
 pub type State = u32;
 /// The state in which nothing has begun.
 pub const ROOT: State = 0;
 
 #[derive(Debug)]
 struct Node {
-    /// The nodes after it, in the order of their bytes.
+    /// Its children, in the order of their bytes.
     children: Range<u32>,
     /// The byte that leads here.
     byte: u8,
     /// The number of bytes, and of bytes that begin a character.
     length: (u32, u32),
-    /// The node of the longest of its ends that is a node, too.
+    /// The node of its longest proper suffix that is a node.
     fail: State,
     /// True if a banned text ends here.
     is_end: bool,
-    /// True if one ends here, or at a node that it falls back to.
+    /// True if one ends here, or at a node on the fallback path.
     is_match: bool,
-    /// The ranges of tokens that complete a text of which this has begun.
+    /// The ranges of tokens that complete a text which this begins.
     ranges: Range<u32>,
-    /// The nearest node with ranges among those that it falls back to, itself not; the root has
-    /// none.
+    /// The nearest node with ranges on the fallback path, itself excluded; the root has none.
     next: State,
 }
 
@@ -54,9 +53,9 @@ impl Node {
 #[derive(Debug)]
 pub struct Automaton {
     nodes: Vec<Node>,
-    /// The nodes after the root by their bytes; the root where there is none.
+    /// The root's children by their bytes; the root where there is none.
     first: Box<[State; 256]>,
-    /// Ranges of ranks, ascending and apart for each node.
+    /// Ranges of ranks, ascending and disjoint for each node.
     ranges: Vec<Range<u32>>,
     /// The units of the longest text.
     longest: usize,
@@ -65,7 +64,7 @@ pub struct Automaton {
     digest: [u8; 8],
 }
 
-/// Returns the beginning of a digest of texts, and of whether they are folded.
+/// Returns the beginning of a digest of texts and of `are_folded`.
 fn digest_of(keys: &[Vec<u8>], are_folded: bool) -> [u8; 8] {
     let mut digest = Sha256::new();
     digest.update([u8::from(are_folded)]);
@@ -79,7 +78,7 @@ fn digest_of(keys: &[Vec<u8>], are_folded: bool) -> [u8; 8] {
 }
 
 impl Automaton {
-    /// The automaton of these texts, of which none is empty, for tokens in this order.
+    /// Returns the automaton of these texts, none of which is empty, for tokens in this order.
     pub fn new(texts: &[&[u8]], order: &Order) -> Self {
         let mut keys: Vec<Vec<u8>> = with_room(texts.len()).unwrap_or_else(exhausted);
         keys.extend(texts.iter().map(|text| order.key_of(text)));
@@ -100,7 +99,7 @@ impl Automaton {
         automaton
     }
 
-    /// Makes the nodes, level by level, so that the children of each stand side by side.
+    /// Makes the nodes, level by level, so that the children of each are neighbours.
     fn grow(&mut self, keys: &[Vec<u8>], order: &Order) {
         push(&mut self.nodes, Node::new(0, (0, 0)));
         // For each node the keys that begin with it.
@@ -140,7 +139,7 @@ impl Automaton {
         }
     }
 
-    /// Keeps ranges, which may lie within each other, as few that do not.
+    /// Stores ranges, which may be nested, merged into the fewest disjoint ones.
     fn keep(&mut self, own: &mut Vec<Range<u32>>) -> Range<u32> {
         own.retain(|range| !range.is_empty());
         own.sort_unstable_by_key(|range| (range.start, range.end));
@@ -155,7 +154,7 @@ impl Automaton {
         first as u32..self.ranges.len() as u32
     }
 
-    /// Says of each node what it falls back to: nodes nearer to the root, which stand before it.
+    /// Links each node to its fallback, which is nearer to the root and therefore precedes it.
     fn link(&mut self) {
         for child in self.nodes[ROOT as usize].children.clone() {
             self.first[usize::from(self.nodes[child as usize].byte)] = child;
@@ -181,7 +180,7 @@ impl Automaton {
         }
     }
 
-    /// The state after `state` and a byte.
+    /// Returns the state after `state` and a byte.
     #[inline]
     pub fn step(&self, mut state: State, byte: u8) -> State {
         loop {
@@ -204,7 +203,7 @@ impl Automaton {
         }
     }
 
-    /// The state after `state` and some bytes.
+    /// Returns the state after `state` and some bytes.
     #[inline]
     pub fn run(&self, state: State, bytes: &[u8]) -> State {
         bytes
@@ -229,13 +228,13 @@ impl Automaton {
         Some(self.units(state))
     }
 
-    /// Returns the bytes that have begun in this state.
+    /// Returns the bytes that this state has matched.
     pub fn bytes_of(&self, mut state: State) -> Vec<u8> {
         let n = self.nodes[state as usize].length.0 as usize;
         let mut bytes = with_room(n).unwrap_or_else(exhausted);
         while state != ROOT {
             bytes.push(self.nodes[state as usize].byte);
-            // Children stand in the order of their parents.
+            // Children are in the order of their parents.
             let is_before = |node: &Node| node.children.end <= state;
             state = self.nodes.partition_point(is_before) as State;
         }
@@ -252,7 +251,8 @@ impl Automaton {
         })
     }
 
-    /// Returns how much has begun in this state: bytes, or characters where texts are folded.
+    /// Returns the length that this state has matched: in bytes, or in characters if texts are
+    /// folded.
     pub fn units(&self, state: State) -> usize {
         let (bytes, characters) = self.nodes[state as usize].length;
         match self.counts_characters {
@@ -261,7 +261,7 @@ impl Automaton {
         }
     }
 
-    /// Returns the beginning of a digest of the texts, which other texts do not have.
+    /// Returns the beginning of a digest that identifies the texts.
     pub fn digest(&self) -> &[u8] {
         &self.digest
     }
@@ -271,8 +271,8 @@ impl Automaton {
         self.longest
     }
 
-    /// Returns the begins of texts that stand at the end in this state and that a token would
-    /// complete, the longest first: how many units each has, and the ranks of those tokens.
+    /// Returns the beginnings of texts that end in this state and that a token would complete,
+    /// longest first: the units of each, and the ranks of those tokens.
     #[inline]
     pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);

@@ -1,4 +1,4 @@
-//! The place of a text among banned ones.
+//! The state of a text's match with banned ones.
 
 use std::collections::VecDeque;
 
@@ -9,20 +9,20 @@ use crate::kernels::bitmap::has;
 use crate::memory::{claim, exhausted};
 use crate::token::Token;
 
-/// Units of a token that begin in it, and how many tokens they are: it and those after it in which
-/// none begins.
+/// The number of units that begin in a token, and how many tokens it counts for: itself and those
+/// after it in which none begins.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     units: usize,
     tokens: u32,
 }
 
-/// How much of banned texts stands at the end of what was written.
+/// The parts of banned texts that the text ends with.
 #[derive(Debug)]
 pub struct Cursor {
     state: State,
     pending: Pending,
-    /// The newest tokens, as many as the longest text can reach back.
+    /// The newest tokens, as far as the longest banned text can reach back.
     taken: VecDeque<Taken>,
 }
 
@@ -39,14 +39,14 @@ impl Clone for Cursor {
     }
 }
 
-/// Splits off the bytes whose number stands in front of them.
+/// Splits off bytes that are preceded by their number.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (n, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*n) as usize)
 }
 
 impl Cursor {
-    /// The place at which nothing was written.
+    /// Returns the state of an empty text.
     pub fn new(bans: &Bans) -> Self {
         Self::with_room(bans.automaton().longest() + 1)
     }
@@ -63,13 +63,13 @@ impl Cursor {
         }
     }
 
-    /// Goes back to where nothing was written.
+    /// Returns to the state of an empty text.
     pub fn reset(&mut self) {
         (self.state, self.pending) = (ROOT, Pending::default());
         self.taken.clear();
     }
 
-    /// Goes on with a token. One that the vocabulary does not have has no text.
+    /// Accepts a token. One outside the vocabulary has no text.
     pub fn accept(&mut self, bans: &Bans, token: Token) {
         let mut begun = 0;
         if bans.order().rank(token).is_some() {
@@ -86,8 +86,8 @@ impl Cursor {
         self.take(begun, bans.automaton().longest());
     }
 
-    /// Gives `put` the place: a digest of the texts, the begin of one that stands at the end, the
-    /// bytes that may become a character, and the newest tokens.
+    /// Passes the state to `put`: a digest of the texts, the matched beginning, the bytes of an
+    /// unfinished character, and the newest tokens.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
         put(bans.automaton().digest());
         let begun = bans.automaton().bytes_of(self.state);
@@ -101,8 +101,8 @@ impl Cursor {
         }
     }
 
-    /// Goes to a place that was saved with the same texts. `None` if it was with others, or is no
-    /// such place; this one may then be any.
+    /// Restores a state that was saved with the same texts. `None` if it was saved with others, or
+    /// is invalid; the state is then undefined.
     pub fn load(&mut self, bans: &Bans, bytes: &[u8]) -> Option<()> {
         let rest = bytes.strip_prefix(bans.automaton().digest())?;
         let (begun, rest) = counted(rest)?;
@@ -137,7 +137,7 @@ impl Cursor {
         self.taken.push_back(Taken { units, tokens: 1 });
     }
 
-    /// Returns the newest tokens whose texts have `units` units at least.
+    /// Returns how many of the newest tokens together have at least `units` units.
     fn tokens_of(&self, units: usize) -> usize {
         let (mut left, mut tokens) = (units, 0);
         for taken in self.taken.iter().rev() {
@@ -150,8 +150,8 @@ impl Cursor {
         tokens
     }
 
-    /// Returns how many tokens back the longest text has begun that a token would complete here; 0
-    /// if none has begun.
+    /// Returns how many tokens back the longest text began that a token would complete here; 0 if
+    /// none has begun.
     pub fn rewind(&self, bans: &Bans) -> usize {
         let units = match self.pending.is_empty() {
             true => bans
@@ -169,8 +169,8 @@ impl Cursor {
         self.tokens_of(units.unwrap_or(0))
     }
 
-    /// Returns how many units of the longest text that `token` completes stand before it; `None` if
-    /// it completes none. For a token that completes a character.
+    /// Returns how many units of the longest text that `token` completes precede it; `None` if it
+    /// completes none. For a token that completes a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
         let (mut state, mut pending) = (self.state, self.pending);
         let (automaton, mut units) = (bans.automaton(), 0);
@@ -204,7 +204,7 @@ impl Cursor {
         })
     }
 
-    /// Returns at least as many tokens as [`each`](Self::each) gives.
+    /// Returns an upper bound for the number of calls by [`each`](Self::each).
     pub fn count(&self, bans: &Bans) -> usize {
         if !self.pending.is_empty() {
             return bans.order().continues().len();
@@ -214,7 +214,7 @@ impl Cursor {
         ranges.map(|range| range.len()).sum()
     }
 
-    /// Gives `ban` the tokens that would complete a text that has begun, some perhaps twice.
+    /// Calls `ban` with the tokens that would complete a text that has begun, some perhaps twice.
     pub fn each(&self, bans: &Bans, mut ban: impl FnMut(Token)) {
         let order = bans.order();
         if !self.pending.is_empty() {

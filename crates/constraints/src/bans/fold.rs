@@ -2,7 +2,7 @@
 //!
 //! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them: a
 //! character for a character, so that "ß" is not "ss", and no language has its own rule. Each
-//! becomes the first of its class. It stands for the class alone and is shown to nobody.
+//! becomes the first of its class, which only represents the class and is never shown.
 
 use llama_sieve_kernels::sync::OnceLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
@@ -12,10 +12,10 @@ use crate::memory::{exhausted, push, room};
 /// After the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
-/// Bytes that finding the classes takes at most: the table, and one class at a time.
+/// The most bytes that finding the classes takes: the table, and one class at a time.
 const FINDING: usize = 64 * 1024;
 
-/// Finds the classes, if nobody has: a constructor calls this, so that no token waits for them.
+/// Finds the classes, once: a constructor calls this, so that no token waits for them.
 pub fn make_ready() {
     others();
 }
@@ -27,7 +27,7 @@ fn others() -> &'static [(char, char)] {
 }
 
 fn find_others() -> Vec<(char, char)> {
-    // `regex-syntax` does not ask whether there is room.
+    // `regex-syntax` allocates infallibly.
     room(FINDING).unwrap_or_else(exhausted);
     let mut others = Vec::new();
     for character in (0..CASES_END).filter_map(char::from_u32) {
@@ -75,8 +75,8 @@ impl Pending {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Waits for what completes these bytes, where `folds`. `None` if they are none that a text may
-    /// end with.
+    /// Returns these bytes as an unfinished character, if `folds`. `None` if a text cannot end with
+    /// them.
     pub fn of(bytes: &[u8], folds: bool) -> Option<Self> {
         let mut pending = Self::default();
         if folds {
@@ -85,8 +85,8 @@ impl Pending {
         (pending.bytes() == bytes).then_some(pending)
     }
 
-    /// Goes on with `text`. Gives `each` the bytes of every character that is complete, folded, and
-    /// those that are no character as they are.
+    /// Continues with `text`. Calls `each` with the bytes of every complete character, folded, and
+    /// with invalid bytes unchanged.
     pub fn feed(&mut self, text: &[u8], mut each: impl FnMut(&[u8])) {
         for &byte in text {
             if self.length == 0 && byte.is_ascii() {
@@ -97,7 +97,7 @@ impl Pending {
         }
     }
 
-    // In bounds: four bytes are a character or begin with what is none, so that there are never
+    // In bounds: four bytes are a character or begin with invalid ones, so that there are never
     // more than three.
     fn push(&mut self, byte: u8, each: &mut impl FnMut(&[u8])) {
         self.bytes[usize::from(self.length)] = byte;
@@ -125,8 +125,8 @@ impl Pending {
     }
 }
 
-/// Writes `text` with each character folded to `to`. Bytes at its end that only begin a character
-/// are written as they are.
+/// Writes `text` with each character folded to `to`. An unfinished character at its end is written
+/// unchanged.
 pub fn fold(text: &[u8], to: &mut Vec<u8>) {
     let mut pending = Pending::default();
     pending.feed(text, |bytes| to.extend_from_slice(bytes));

@@ -1,16 +1,17 @@
-//! Texts that must not appear, in whatever tokens: which token would complete one.
+//! Texts that must not appear, whatever tokens spell them: finds the tokens that would complete
+//! one.
 //!
-//! - [`fold`]: letters of either case as one;
+//! - [`fold`]: case folding;
 //! - [`order`]: the texts of a vocabulary in the order of their bytes, once per vocabulary;
 //! - [`automaton`]: the banned texts;
-//! - [`cursor`]: how much of a banned text stands at the end of what was written.
+//! - [`cursor`]: the parts of banned texts that the text ends with.
 //!
-//! A token completes a banned text in one of two ways. The text lies within the token: such tokens
-//! are known once and for all. Or a part of it stands already, and the token begins with the rest:
-//! tokens that begin alike stand side by side in the order of their bytes, so that for each part of
-//! each text they are a range of ranks, found once. What ends a text is a state of an Aho-Corasick
-//! automaton (Aho and Corasick 1975), and its ranges are those of the state and of what it falls
-//! back to. Most states have none.
+//! A token completes a banned text in one of two ways. Either the text lies within the token: such
+//! tokens are found once. Or the text so far ends with a part of it, and the token begins with the
+//! rest: tokens with the same beginning are neighbours in the order of their bytes, so that for
+//! each part of each text they are a range of ranks, found once. The end of the text is a state of
+//! an Aho-Corasick automaton (Aho and Corasick 1975); its ranges are those of the state and of its
+//! fallbacks. Most states have none.
 
 pub mod automaton;
 pub mod cursor;
@@ -37,15 +38,15 @@ pub const MAX_BYTES: usize = 262_144;
 pub struct Bans {
     order: Arc<Order>,
     automaton: Automaton,
-    /// The tokens in which a whole text lies, ascending.
+    /// The tokens that contain a whole text, ascending.
     whole: Vec<Token>,
     /// The bitmap of all other tokens of the vocabulary.
     others: Vec<u64>,
 }
 
 impl Bans {
-    /// Bans `texts`, of which none is empty, in tokens of this order. If that is folded they are
-    /// folded, too: they are UTF-8 then.
+    /// Returns the bans of `texts`, none of which is empty, for tokens in this order. If that is
+    /// folded, so are they: they must then be UTF-8.
     pub fn new(texts: &[&[u8]], order: &Arc<Order>) -> Self {
         let automaton = Automaton::new(texts, order);
         let n = order.n_tokens();
@@ -66,28 +67,28 @@ impl Bans {
         }
     }
 
-    /// The vocabulary.
+    /// Returns the vocabulary.
     pub fn order(&self) -> &Order {
         &self.order
     }
 
-    /// The automaton of the texts.
+    /// Returns the automaton of the texts.
     pub fn automaton(&self) -> &Automaton {
         &self.automaton
     }
 
-    /// The tokens in which a whole text lies, ascending: they are banned anywhere.
+    /// Returns the tokens that contain a whole text, ascending: they are always banned.
     pub fn whole(&self) -> &[Token] {
         &self.whole
     }
 
-    /// The bitmap of the tokens in which none lies.
+    /// Returns the bitmap of the tokens that contain none.
     pub fn others(&self) -> &[u64] {
         &self.others
     }
 }
 
-/// Takes a token out of a bitmap.
+/// Removes a token from a bitmap.
 pub fn clear(words: &mut [u64], token: Token) {
     if let Some(word) = words.get_mut(token as u32 as usize / 64) {
         *word &= !(1 << (token as u32 % 64));

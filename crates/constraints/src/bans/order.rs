@@ -8,13 +8,13 @@ use super::fold::{self, Pending, fold};
 use crate::memory::{exhausted, push, reserve_exact, with_room};
 use crate::token::Token;
 
-/// The texts of tokens, as they are shown.
+/// The texts of tokens, as shown.
 pub trait ShownTexts {
-    /// The number of tokens; they are numbered from 0.
+    /// Returns the number of tokens; they are numbered from 0.
     fn n_tokens(&self) -> usize;
 
-    /// Writes the bytes that `token` adds to the text that is shown to `text`: none for one that
-    /// controls, or that ends a generation.
+    /// Appends to `text` the bytes that `token` adds to the shown text: none for a control token,
+    /// or one that ends a generation.
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
 
@@ -22,7 +22,7 @@ pub trait ShownTexts {
 #[derive(Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,
-    /// The offset at which each begins, and the one at which the last ends.
+    /// The offset of each text, and the end of the last.
     offsets: Vec<u32>,
 }
 
@@ -64,15 +64,15 @@ pub struct Order {
     folded: Option<Texts>,
     /// The tokens that have a text, by their keys.
     by_key: Vec<Token>,
-    /// The place of each token in it, `u32::MAX` for one without a text.
+    /// The index of each token in it, `u32::MAX` for one without a text.
     ranks: Vec<u32>,
-    /// The tokens whose texts may complete a character that has begun before them.
+    /// The tokens whose texts may complete a character begun before them.
     continues: Vec<Token>,
     longest: usize,
 }
 
 impl Order {
-    /// The order of a vocabulary's texts; of folded ones if `folds`.
+    /// Returns the order of a vocabulary's texts; of folded ones if `folds`.
     pub fn new(vocabulary: &dyn ShownTexts, folds: bool) -> Self {
         if folds {
             fold::make_ready();
@@ -145,12 +145,12 @@ impl Order {
         keys.get(token as usize)
     }
 
-    /// Returns the bytes that count of a banned text: folded as the keys are.
+    /// Returns the key of a banned text: folded if the keys are.
     pub fn key_of(&self, text: &[u8]) -> Vec<u8> {
         if !self.folds() {
             return crate::memory::copied(text);
         }
-        // The first of a class has no more bytes than another.
+        // The first of a class has at most as many bytes as the others.
         let mut key = with_room(text.len()).unwrap_or_else(exhausted);
         fold(text, &mut key);
         key
@@ -174,21 +174,21 @@ impl Order {
         &self.by_key[ranks.start as usize..ranks.end as usize]
     }
 
-    /// Returns the rank of a token, if it is of the vocabulary and has a text.
+    /// Returns the rank of a token, if it is in the vocabulary and has a text.
     #[inline]
     pub fn rank(&self, token: Token) -> Option<u32> {
         let rank = *self.ranks.get(usize::try_from(token).ok()?)?;
         (rank != u32::MAX).then_some(rank)
     }
 
-    /// Returns the tokens that may complete a character that has begun before them. None where the
-    /// keys are not folded: a character is its bytes there.
+    /// Returns the tokens that may complete a character begun before them. None if the keys are not
+    /// folded, since bytes are then compared.
     pub fn continues(&self) -> &[Token] {
         &self.continues
     }
 
-    /// Goes on from `pending` with the text of a token. Gives `each` the bytes that count, one unit
-    /// after the other: a byte, or, where keys are folded, a character.
+    /// Continues from `pending` with the text of a token. Calls `each` with one unit after the
+    /// other: a byte, or, if keys are folded, a folded character.
     pub fn feed(&self, token: Token, pending: &mut Pending, mut each: impl FnMut(&[u8])) {
         let text = self.text(token);
         match self.folds() {
@@ -197,7 +197,7 @@ impl Order {
         }
     }
 
-    /// Bytes that it occupies.
+    /// Returns the bytes that it occupies.
     pub fn bytes(&self) -> usize {
         let of = |texts: &Texts| texts.bytes.capacity() + 4 * texts.offsets.capacity();
         let tokens = self.by_key.capacity() + self.ranks.capacity() + self.continues.capacity();

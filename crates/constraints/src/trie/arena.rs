@@ -5,8 +5,8 @@
 //! begin. Per node: its token, the number of its first child, and the number of its name (if a
 //! value ends there): 12 bytes. Walking one step is a binary search among neighbours.
 //!
-//! A hash per node was not built: at 200 children, 8 probes in 800 neighbouring bytes leave nothing
-//! to gain.
+//! There is no hash per node: at 200 children, 8 probes in 800 neighbouring bytes leave nothing to
+//! gain.
 
 use std::ops::Range;
 
@@ -76,9 +76,9 @@ impl Trie {
         trie
     }
 
-    /// Works through the nodes in order; each appends its children after all nodes so far.
+    /// Builds the nodes in order; each appends its children after all nodes so far.
     // In bounds: `next` is compared with the length; the ranges of leaves lie in `sorted`, and each
-    // leaf of one has more than `depth` tokens, but for the first, which is asked.
+    // leaf of one has more than `depth` tokens, except the first, which is checked.
     fn grow(&mut self, sorted: &[&Leaf], mut pending: Vec<Pending>) {
         let mut next = 0;
         while next < pending.len() {
@@ -108,29 +108,29 @@ impl Trie {
             next += 1;
         }
         push(&mut self.first_child, pending.len() as NodeId);
-        // Not shrunk in place, which ends the process where it fails.
+        // Not shrunk in place, which would end the process on failure.
         self.tokens = copied(&self.tokens);
         self.first_child = copied(&self.first_child);
         self.names_of = copied(&self.names_of);
     }
 
-    /// The root of the first descriptor.
+    /// Returns the root of the first descriptor.
     pub fn first_root(&self) -> NodeId {
         0
     }
 
-    /// The root of the descriptor with this path, the first of equals.
+    /// Returns the root of the descriptor with this path, the first of equals.
     pub fn root(&self, path: &str) -> Option<NodeId> {
         let index = self.paths.iter().position(|known| &**known == path)?;
         Some(index as NodeId)
     }
 
-    /// The paths of all descriptors that have values.
+    /// Returns the paths of all descriptors that have values.
     pub fn paths(&self) -> impl Iterator<Item = &str> + Clone {
         self.paths.iter().map(|path| &**path)
     }
 
-    /// The tokens that may follow a value of the descriptor of this root, ascending.
+    /// Returns the tokens that may follow a value of the descriptor of this root, ascending.
     pub fn terminators(&self, root: NodeId) -> &[Token] {
         self.terminators
             .get(root as usize)
@@ -144,7 +144,7 @@ impl Trie {
         self.first_child[node] as usize..self.first_child[node + 1] as usize
     }
 
-    /// The tokens that may follow, ascending.
+    /// Returns the tokens that may follow, ascending.
     // In bounds: the children of a node are nodes.
     pub fn children(&self, node: NodeId) -> &[Token] {
         &self.tokens[self.child_range(node)]
@@ -158,7 +158,7 @@ impl Trie {
         Some((range.start + index) as NodeId)
     }
 
-    /// Name of the value that ends at `node`.
+    /// Returns the name of the value that ends at `node`.
     // In bounds: node numbers come from this trie, and each has an entry.
     pub fn name(&self, node: NodeId) -> Option<&str> {
         let name = self.names.get(self.names_of[node as usize] as usize)?;
@@ -171,7 +171,7 @@ impl Trie {
         self.names_of[node as usize] != NO_NAME
     }
 
-    /// The largest token of the payload.
+    /// Returns the largest token of the payload.
     pub fn max_token(&self) -> Token {
         self.max_token
     }
@@ -181,7 +181,7 @@ impl Trie {
         self.tokens.len()
     }
 
-    /// Bytes that it occupies, names included.
+    /// Returns the bytes that it occupies, names included.
     pub fn bytes(&self) -> usize {
         let arrays =
             4 * (self.tokens.capacity() + self.first_child.capacity() + self.names_of.capacity());
@@ -195,7 +195,7 @@ impl Trie {
     }
 }
 
-/// The tokens in order, each once.
+/// Returns the tokens in order, each once.
 pub fn ascending(tokens: &[Token]) -> Vec<Token> {
     let mut tokens = copied(tokens);
     tokens.sort_unstable();
@@ -204,11 +204,11 @@ pub fn ascending(tokens: &[Token]) -> Vec<Token> {
 }
 
 fn boxed(text: &str) -> Box<str> {
-    // Has no room to give back.
+    // It has no spare capacity.
     memory::text(text).into_boxed_str()
 }
 
-/// The leaves that have tokens, sorted, each sequence once with its smallest name.
+/// Returns the leaves that have tokens, sorted, each sequence once with its smallest name.
 pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> =
         memory::with_room(descriptor.leaves.len()).unwrap_or_else(exhausted);
@@ -218,7 +218,7 @@ pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
             .iter()
             .filter(|leaf| !leaf.tokens.is_empty()),
     );
-    // In place: a stable sort allocates, and of equals it does not matter which is kept.
+    // Unstable: a stable sort allocates, and the order of equals does not matter.
     leaves.sort_unstable_by(|a, b| (&a.tokens, &a.name).cmp(&(&b.tokens, &b.name)));
     leaves.dedup_by(|later, kept| later.tokens == kept.tokens);
     leaves

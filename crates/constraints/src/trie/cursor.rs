@@ -4,8 +4,8 @@
 //! leaves the trie. While it is active, the tokens that may follow are the children of the node; at
 //! a node where a value ends and others go on, the host's choice decides.
 //!
-//! A trie that was built without a payload's checks is bounded here: its span is closed after as
-//! many tokens as a value may have.
+//! For a trie built without a payload's checks, the span is closed after as many tokens as a value
+//! may have.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::trie::descriptor::SPAN_LIMIT;
 /// An outcome of accepting a token that is worth a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The token is none of those that may follow; the constraint is idle.
+    /// The token is not one that may follow; the constraint is idle.
     LeftTrie(Token),
     /// The span was closed by its length.
     TooLong,
 }
 
-/// A trie, and where in it the text is.
+/// A trie and the text's position in it.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     trie: Arc<Trie>,
@@ -35,7 +35,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Active at the root of the first descriptor.
+    /// Returns a cursor that is active at the root of the first descriptor.
     pub fn new(trie: Arc<Trie>) -> Self {
         let root = trie.first_root();
         Self {
@@ -47,7 +47,7 @@ impl Cursor {
         }
     }
 
-    /// Begins the span of the descriptor with this path; says whether there is one.
+    /// Begins the span of the descriptor with this path. Returns false if there is none.
     pub fn activate(&mut self, path: &str) -> bool {
         let Some(root) = self.trie.root(path) else {
             return false;
@@ -57,19 +57,19 @@ impl Cursor {
         true
     }
 
-    /// Begins the span again.
+    /// Restarts the span.
     pub fn restart(&mut self) {
         self.node = Some(self.root);
         self.completed = None;
         self.accepted = 0;
     }
 
-    /// The trie.
+    /// Returns the trie.
     pub fn trie(&self) -> &Trie {
         &self.trie
     }
 
-    /// The node, while the span is active.
+    /// Returns the node, while the span is active.
     pub fn node(&self) -> Option<NodeId> {
         self.node
     }
@@ -79,7 +79,7 @@ impl Cursor {
         self.node.is_some()
     }
 
-    /// Name of the value that the span completed.
+    /// Returns the name of the value that the span completed.
     pub fn leaf(&self) -> Option<&str> {
         self.trie.name(self.completed?)
     }
@@ -89,15 +89,15 @@ impl Cursor {
         self.completed.is_some()
     }
 
-    /// True if a value ends here, others go on, and no tokens are given that may follow the value:
-    /// then any may.
+    /// True if a value ends here, others continue, and the value has no terminators, so that any
+    /// token may follow.
     pub fn is_open(&self) -> bool {
         let is_terminal = |node| self.trie.is_terminal(node);
         self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
     }
 
-    /// The tokens that may follow, ascending: the children, and where a value ends the terminators.
-    /// Both together lie in `merged`. None while idle.
+    /// Returns the tokens that may follow, ascending: the children, and where a value ends the
+    /// terminators. Both are merged in `merged`. Empty while idle.
     pub fn allowed<'a>(&'a self, merged: &'a mut Vec<Token>) -> &'a [Token] {
         let Some(node) = self.node else {
             return &[];
@@ -120,7 +120,7 @@ impl Cursor {
         self.completed = self.node.take();
     }
 
-    /// Goes on with an accepted token.
+    /// Accepts a token.
     pub fn accept(&mut self, token: Token) -> Option<Notice> {
         let node = self.node?;
         self.accepted += 1;
@@ -144,8 +144,8 @@ impl Cursor {
         None
     }
 
-    /// The run of tokens of which each is the only one that may follow, from here to the next
-    /// choice, to the end of the value, or to where the span would be closed.
+    /// Returns the tokens that are each the only one that may follow, up to the next choice, the
+    /// end of the value, or the span's limit.
     pub fn forced(&self) -> Forced<'_> {
         Forced {
             trie: &self.trie,
@@ -160,7 +160,7 @@ impl Cursor {
 pub struct Forced<'a> {
     trie: &'a Trie,
     node: Option<NodeId>,
-    /// The number of tokens that the span still takes.
+    /// The number of tokens left in the span's limit.
     left: usize,
 }
 

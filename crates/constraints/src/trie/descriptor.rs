@@ -22,14 +22,14 @@ use crate::token::Token;
 /// The most tokens of a value, and of a span.
 pub const SPAN_LIMIT: usize = 500;
 
-/// The example in messages to someone who has sent something else, such as a list of strings.
+/// The example in messages about other input, such as a list of strings.
 const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;
 
 /// A parsed payload.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Payload {
-    /// The model whose tokens these are. Not looked at.
+    /// The model whose tokens these are. Ignored.
     #[serde(rename = "modelId", default, deserialize_with = "text")]
     pub model_id: String,
     /// The spans that can be constrained.
@@ -47,7 +47,7 @@ pub struct Descriptor {
     /// The values.
     #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
-    /// The tokens that may follow where a value ends and another goes on; none: any may.
+    /// The tokens that may follow where a value ends and another continues; if empty, any may.
     #[serde(default, deserialize_with = "tokens")]
     pub terminators: Vec<Token>,
 }
@@ -56,7 +56,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// The name of the value. Without NUL, which C would end it at.
+    /// The name of the value. Without NUL, where C would end it.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// The tokens of the value, in order, at most [`SPAN_LIMIT`]. A value without tokens is
@@ -65,13 +65,13 @@ pub struct Leaf {
     pub tokens: Vec<Token>,
 }
 
-/// A text where something else is expected. serde would have all of it in the message.
+/// Returns an error for a text where something else is expected. serde would quote all of it.
 fn no_text<E: Error, V>(text: &str, expected: &dyn serde::de::Expected) -> Result<V, E> {
     let text = format!("string \"{}\"", quoted(text));
     Err(E::invalid_type(Unexpected::Other(&text), expected))
 }
 
-/// Takes a `T` from an object. What serde derives alone would also take an array of the fields in
+/// Reads a `T` from an object. serde's derived code would also accept an array of the fields in
 /// order, which the schema does not have.
 struct Object<T>(PhantomData<T>);
 
@@ -103,7 +103,7 @@ macro_rules! from_object {
 
 from_object!(Payload Descriptor Leaf);
 
-/// An array of any length, in memory that is reserved fallibly.
+/// Reads an array of any length, in memory that is reserved fallibly.
 fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_any(Elements(|element: T| element))
 }
@@ -136,7 +136,7 @@ impl<'de, R: Deserialize<'de>, T> Visitor<'de> for Elements<R, T> {
     }
 }
 
-/// A token as the payload has it.
+/// A token in a payload.
 struct Number(Token);
 
 impl<'de> Deserialize<'de> for Number {
@@ -169,7 +169,7 @@ impl Visitor<'_> for ANumber {
     }
 }
 
-/// A text of any length, in memory that is reserved fallibly.
+/// Reads a text of any length, in memory that is reserved fallibly.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     struct Text;
 
@@ -190,7 +190,7 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 
 impl Payload {
     /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it;
-    /// some value must have tokens, and none more than a span takes; no name may hold NUL.
+    /// some value must have tokens, and none more than [`SPAN_LIMIT`]; no name may contain NUL.
     pub fn parse(json: &[u8], n_vocab: Option<usize>) -> Result<Self, String> {
         let payload: Self = serde_json::from_slice(json)
             .map_err(|error| format!("the payload is not valid: {error}; a small one: {SMALL}"))?;
@@ -198,7 +198,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Checks a payload that was made, as [`parse`](Self::parse) does.
+    /// Checks a payload that was not parsed, as [`parse`](Self::parse) does.
     pub fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! A grammar of ours beside the host's own of the same text.
+//! Our grammar beside the host's own of the same text.
 //!
-//! The host's functions are called outside the guard: what they throw passes through. What is ours
-//! stays inside.
+//! The host's functions are called outside the guard, so that their exceptions pass through. Our
+//! code runs inside.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::token::{Token, TokenData};
 
 /// The reason why two grammars are not proven equal.
 pub(super) enum Unequal {
-    /// They leave different candidates, or the host makes none.
+    /// They leave different candidates, or the host makes no grammar.
     Differs,
-    /// Something of ours has failed.
+    /// Our own code has failed.
     Internal,
 }
 
-/// A grammar of ours and one of the host's.
+/// Our grammar and the host's.
 pub(super) struct Beside<'a> {
     functions: Functions,
     theirs: Owned,
     ours: Grammar,
     samples: &'a Samples,
-    /// The candidates that the host's works on, and ours.
+    /// The candidates of the host's grammar, and of ours.
     work: [Vec<TokenData>; 2],
     /// Tokens that both allow.
     allowed: Vec<Token>,
@@ -223,7 +223,7 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// True if the host's own allows this token.
+    /// True if the host's grammar allows this token.
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).
@@ -240,8 +240,8 @@ impl<'a> Beside<'a> {
         candidate.logit != f32::NEG_INFINITY
     }
 
-    /// One of those that both allow and that end nothing, if there is one; rather one that ends
-    /// within a character, or goes on with one, if `partial`.
+    /// Returns a token that both allow and that does not end the generation, if there is one, by
+    /// preference as `choice` says.
     fn chosen(&mut self, choice: Choice) -> Result<Option<Token>, Unequal> {
         let (samples, allowed) = (self.samples, &self.allowed);
         let random = &mut self.random;
@@ -276,7 +276,7 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Goes on with clones of both.
+    /// Replaces both by clones.
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).
@@ -308,7 +308,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Ours, of which nothing is kept.
+/// Returns our grammar, without caching it.
 fn ours(case: &Case, tree: &Arc<VocabularyTree>, in_brackets: Option<Token>) -> Option<Grammar> {
     let (text, root) = (case.text.as_bytes(), case.root.as_bytes());
     let rules = parse(text, root, Repetitions::AsLlamaCpp, |_| in_brackets).ok()?;

@@ -1,8 +1,8 @@
-//! Small grammars that between them use every construct, and how they are followed.
+//! Small grammars that together use every construct, and the tokens that each accepts.
 //!
-//! Nothing in them is repeated that may be empty, and no rule begins with itself: older builds of
-//! llama.cpp do not come back from that. Tokens are accepted only where both allow them, and what
-//! lazy grammars begin with allows every text, so that nothing throws.
+//! They repeat nothing that may be empty, and no rule begins with itself: older builds of llama.cpp
+//! hang on that. Tokens are accepted only where both allow them, and lazy grammars begin with a
+//! rule that allows every text, so that nothing throws.
 
 use std::ffi::{CString, NulError};
 
@@ -10,7 +10,7 @@ use super::found::Part;
 use super::samples::{RULER, Samples};
 use crate::token::Token;
 
-/// A grammar, and how it is followed.
+/// A grammar, and the plan to follow it.
 pub(super) struct Case {
     pub(super) text: CString,
     pub(super) root: CString,
@@ -18,7 +18,7 @@ pub(super) struct Case {
     pub(super) plan: Plan,
 }
 
-/// The triggers that a grammar waits for.
+/// The triggers of a grammar.
 pub(super) enum Triggers {
     /// It is not lazy.
     None,
@@ -27,14 +27,14 @@ pub(super) enum Triggers {
     Tokens(Vec<Token>),
 }
 
-/// The tokens that a grammar accepts, and the comparisons on the way.
+/// The tokens that a grammar accepts, and the comparisons between them.
 pub(super) enum Plan {
     /// All candidates are compared, and one that is allowed is accepted, that many times.
     Walk { n_steps: usize, choice: Choice },
     /// One token is accepted that many times; after the last ones, all candidates are compared.
     Rounds { token: Token, n: usize },
-    /// Each of these tokens is accepted, then the letter until it is not allowed any more. What
-    /// they leave is measured; also by clones and after a reset, if `copied`.
+    /// Each of these tokens is accepted, then the letter until it is no longer allowed. The
+    /// remaining length is measured; also with clones and after a reset, if `copied`.
     Spelt {
         tokens: Vec<Token>,
         letter: Token,
@@ -46,15 +46,15 @@ pub(super) enum Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Any,
-    /// Where there are such, those that end within a character or go on with one.
+    /// If possible, those that end within a character or continue one.
     Partial,
-    /// Single characters. Within the text of a token llama.cpp allows what it then refuses to
-    /// accept, where an element that stands for a token would begin there.
+    /// Single characters. If a token element would begin within the text of a longer token,
+    /// llama.cpp allows that token and then refuses to accept it.
     Characters,
 }
 
-/// Grammars whose readings the texts of any vocabulary tell apart; the first line shows up where
-/// llama.cpp says that it cannot read it.
+/// Grammars whose meanings the texts of any vocabulary distinguish. Where llama.cpp cannot read
+/// one, it prints the first line.
 const RULES: [(&str, Plan); 17] = [
     // Escapes, in strings and classes.
     (
@@ -127,7 +127,7 @@ root-2 ::= [A-Z] root | "."
         "root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+",
         walk_by(8, Choice::Partial),
     ),
-    // What programs ask for.
+    // Typical of programs.
     (
         r#"root ::= [{] ws (pair ("," ws pair)*)? "}" | string | number
 pair ::= string ":" ws (string | number | root | "true" | "null")
@@ -148,8 +148,8 @@ const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
     Plan::Walk { n_steps, choice }
 }
 
-/// Patterns, and texts in which each is looked for. In the texts, and after a percent sign in the
-/// patterns, a to d are four letters that the vocabulary has.
+/// Patterns, and texts to search for each. In the texts, and after a percent sign in the patterns,
+/// a to d are four letters of the vocabulary.
 const PATTERNS: [(&[&str], &str); 26] = [
     (&["%b"], "aabcd"),
     (&["%d", "%b", "%c"], "abcd"),
@@ -182,7 +182,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
 /// Characters that stand for themselves in a word, and not in a pattern.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
-/// Allows every text of that many characters, but none: an end is refused as long as nothing waits.
+/// Returns a grammar of every text of 1 to [`RULER`] characters.
 fn measuring() -> Result<CString, NulError> {
     CString::new(format!(
         "# llama-sieve compares llama.cpp's lazy grammars with its own\n\
@@ -190,7 +190,7 @@ fn measuring() -> Result<CString, NulError> {
     ))
 }
 
-/// The grammars that prove a part; none where the vocabulary does not have what it takes.
+/// Returns the grammars that prove a part; none if the vocabulary lacks the tokens for them.
 pub(super) fn cases(
     part: Part,
     samples: &Samples,
@@ -258,7 +258,7 @@ pub(super) fn cases(
 }
 
 fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, NulError> {
-    // What is copied of a grammar that waits does not follow from what it waits for.
+    // Only some are copied: copying does not depend on the trigger.
     let copied = tokens.len() % 2 == 1;
     Ok(Case {
         text: measuring()?,
@@ -272,7 +272,7 @@ fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, N
     })
 }
 
-/// The text with the letters that the vocabulary has.
+/// Returns the text with the vocabulary's letters.
 fn with_letters(text: &str, samples: &Samples) -> String {
     let letters = samples.letters.iter().flatten();
     let letter = |place: usize| letters.clone().nth(place).map(|&(letter, _)| letter);
@@ -284,7 +284,7 @@ fn with_letters(text: &str, samples: &Samples) -> String {
     exchanged.collect()
 }
 
-/// A pattern with the letters that the vocabulary has.
+/// Returns a pattern with the vocabulary's letters.
 fn pattern(text: &str, samples: &Samples) -> Result<CString, NulError> {
     let mut parts = text.split('%');
     let mut pattern = parts.next().unwrap_or_default().to_owned();
@@ -302,7 +302,7 @@ fn patterns(samples: &Samples) -> Result<Vec<Case>, NulError> {
     };
     let mut all = Vec::new();
     for (patterns, text) in PATTERNS {
-        // Blanks, ends of lines and capitals may not be there.
+        // The vocabulary may lack blanks, ends of lines and capitals.
         let Some(tokens) = samples.spelt(&with_letters(text, samples)) else {
             continue;
         };

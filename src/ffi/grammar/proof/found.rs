@@ -1,4 +1,4 @@
-//! Findings on the host's grammars, kept with the vocabulary that they were made with.
+//! Verdicts on the host's grammars, kept with the vocabulary that they were made with.
 
 use std::num::NonZeroUsize;
 
@@ -9,12 +9,12 @@ use crate::grammar::limits::MAX_CACHED;
 use crate::random::ProcessState;
 use crate::sync::{Mutex, OnceLock};
 
-/// A part of grammars that builds of llama.cpp differ in. Each part is proven when the first
-/// grammar needs it, so that a build without, say, token elements is not asked for them by us
-/// alone.
+/// A part of grammars in which builds of llama.cpp differ. Each part is proven when the first
+/// grammar needs it, so that a build without, say, token elements is not tried with them unless a
+/// program uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Everything that every build has.
+    /// The syntax of every build.
     Rules,
     /// Elements `<text>` and `<[7]>`.
     Tokens,
@@ -34,8 +34,7 @@ pub(super) enum Part {
 
 const N_PARTS: usize = Part::Triggers as usize + 1;
 
-/// For one vocabulary, the reasons why the host's own grammars are used, by part. Empty where that
-/// is not known.
+/// The verdicts for one vocabulary, by part; empty where there is none yet.
 #[derive(Debug, Default)]
 pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
@@ -44,7 +43,7 @@ pub(in crate::ffi) struct Proofs {
     accepted: Mutex<Option<LruCache<Digest, (), ProcessState>>>,
 }
 
-/// The SHA-256 of what a constructor is given.
+/// The SHA-256 of a constructor's arguments.
 pub(in crate::ffi::grammar) type Digest = [u8; 32];
 
 /// The most digests that are kept: as many as there are compiled grammars.
@@ -54,12 +53,12 @@ const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 pub(super) type Verdict = Result<(), String>;
 
 impl Proofs {
-    /// The verdict on a part. Two threads that come here at once find the same.
+    /// Returns the verdict on a part. Two threads at once reach the same.
     pub(super) fn verdict(&self, part: Part) -> Option<&OnceLock<Verdict>> {
         self.verdicts.get(part as usize)
     }
 
-    /// True if the host has accepted this before.
+    /// True if the host's constructor has accepted these arguments before.
     pub(in crate::ffi::grammar) fn is_accepted(&self, digest: &Digest) -> bool {
         let mut accepted = self.accepted.lock();
         accepted
@@ -67,7 +66,7 @@ impl Proofs {
             .is_some_and(|accepted| accepted.get(digest).is_some())
     }
 
-    /// The host has accepted this.
+    /// Records that the host's constructor has accepted these arguments.
     pub(in crate::ffi::grammar) fn accept(&self, digest: Digest) {
         let mut accepted = self.accepted.lock();
         let accepted = accepted

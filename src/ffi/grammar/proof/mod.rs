@@ -1,15 +1,15 @@
 //! Compares the host's own grammars with ours by trying both on the vocabulary at hand.
 //!
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
-//! So before ours stands in for one, small grammars that between them use every construct are made
-//! by both, and must allow the same of some hundred tokens, bit for bit, while tokens are accepted,
-//! after a clone and after a reset. What is proven is told apart by what a text needs: see
-//! [`found::Part`]. A difference, or a text that the host does not take, and it makes its own.
+//! So before our grammar replaces one, both make small grammars that together use every construct.
+//! They must allow the same of some hundred tokens, bit for bit, while tokens are accepted, after a
+//! clone and after a reset. The proof is divided by the features of a text: see [`found::Part`].
+//! After a difference, or a text that the host refuses, the host makes its own grammars.
 //!
-//! Texts that ought to be refused are not tried: each text of a program is
+//! Texts that should be refused are not tried: each text of a program is
 //! [judged](crate::ffi::grammar::hosted) by the host's own constructor.
 //!
-//! No lock is held meanwhile. Two threads that come here at once find the same.
+//! No lock is held meanwhile. Two threads at once reach the same verdict.
 
 mod beside;
 mod cases;
@@ -33,12 +33,12 @@ use crate::quoted::quoted;
 use crate::sync::OnceLock;
 use crate::token::Token;
 
-/// The most repetitions of texts that need no part of their own.
+/// The most repetitions that need no part of their own.
 const FEW_REPETITIONS: u64 = 40;
 /// The most repetitions that most builds allow.
 const MANY_REPETITIONS: u64 = 2000;
 
-/// The parts that a text and its triggers need.
+/// Returns the parts that a text and its triggers need.
 fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
     let most = about.most_repetitions;
     let (words, patterns, tokens) = match triggers {
@@ -61,7 +61,7 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
         .filter_map(|(part, is_needed)| is_needed.then_some(part))
 }
 
-/// Ok if the host's own of such a text does as ours does, or how it differs.
+/// Returns `Ok` if the host's grammars of such a text behave as ours, or else the difference.
 ///
 /// # Safety
 /// `functions` are those of the bound host, and `vocab` is its vocabulary of which `proofs` and
@@ -82,11 +82,11 @@ pub(super) unsafe fn proven(
         let verdict = match place.get() {
             Some(verdict) => verdict,
             None => {
-                /// Keeps the verdict also while an exception passes.
+                /// Keeps the verdict even if an exception passes.
                 struct Noted<'a>(&'a OnceLock<Verdict>, Verdict);
                 impl Drop for Noted<'_> {
                     fn drop(&mut self) {
-                        // A second thread has found the same.
+                        // A second thread has reached the same.
                         let _ = self.0.set(std::mem::replace(&mut self.1, Ok(())));
                     }
                 }
@@ -115,7 +115,7 @@ unsafe fn tried(
     const CALL: &str = "grammar";
     let internal = |_| Err("internal error".to_owned());
     let prepared = part(CALL, || {
-        // Nobody waits for another thread, which a forked child would not have.
+        // No thread waits for another, which a forked child would not have.
         let found = proofs.samples.get().is_none().then(|| Samples::of(tree));
         let samples = proofs
             .samples
@@ -168,7 +168,7 @@ unsafe fn tried(
     Ok(())
 }
 
-/// A text that tells the difference.
+/// Describes the difference.
 fn told(case: &Case) -> String {
     let text = quoted(case.text.as_bytes());
     match &case.triggers {

@@ -1,5 +1,5 @@
-//! Tokens of a vocabulary that tell one reading of a grammar from another: single characters, what
-//! ends within one, what goes on with one, texts of several characters, tokens without a text.
+//! Tokens of a vocabulary that distinguish the meanings of grammars: single characters, tokens that
+//! end within one or continue one, texts of several characters, tokens without a text.
 
 use crate::grammar::VocabularyTree;
 use crate::grammar::utf8::lead;
@@ -7,8 +7,8 @@ use crate::grammar::vocabulary_tree::Kind;
 use crate::random::HashSet;
 use crate::token::{Token, TokenData};
 
-/// The most candidates that are looked at one by one, by ours as by llama.cpp's own: the mask of
-/// the whole vocabulary is not needed.
+/// The most candidates that both grammars test one by one, without the mask of the whole
+/// vocabulary.
 const CHUNK: usize = 96;
 
 /// Characters that the grammars mention, beyond ASCII.
@@ -16,17 +16,17 @@ const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
 
-/// The most bytes of a token's text, but of one that ends the generation: llama.cpp goes through a
-/// text by recursion, and through all ways that a grammar has for it.
+/// The most bytes of a token's text, unless it ends the generation: llama.cpp matches a text
+/// recursively, and tries all derivations.
 const LONGEST: usize = 32;
 
 /// The most tokens with a text of several characters.
 const MOST_LONG: usize = 64;
-/// Of so many bytes that stand for parts of characters, one is taken.
+/// One of that many bytes that are parts of characters is taken.
 const ONE_PART_IN: usize = 3;
 /// The most tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
-/// The length of the texts that measure what may still come.
+/// The length of the texts that measure the remaining length.
 pub(super) const RULER: usize = 16;
 
 /// Tokens of a vocabulary.
@@ -34,19 +34,19 @@ pub(super) const RULER: usize = 16;
 pub(super) struct Samples {
     /// Candidates, all of them.
     pub(super) all: Vec<TokenData>,
-    /// The first of the letters, texts of two characters, three, and so on, and an end.
+    /// The first of the letters, texts of two characters, three, and so on, and an end token.
     pub(super) ruler: Vec<TokenData>,
     /// The tokens that are one character of ASCII, by character.
     singles: [Option<Token>; 128],
     /// Four letters.
     pub(super) letters: Option<[(char, Token); 4]>,
-    /// A token with a text of several letters, perhaps after a blank.
+    /// A token of several letters, perhaps after a blank.
     pub(super) word: Option<(String, Token)>,
     /// Texts in angle brackets, which may be one token each.
     pub(super) in_brackets: Vec<Vec<u8>>,
     /// The tokens that end the generation.
     ends: Vec<Token>,
-    /// The tokens that end within a character, or go on with one.
+    /// The tokens that end within a character, or continue one.
     partial: Vec<Token>,
 }
 
@@ -59,29 +59,29 @@ impl Samples {
         found.samples(tree.n_tokens())
     }
 
-    /// The candidates in parts that are small enough to be looked at one by one.
+    /// Returns the candidates in parts small enough to be tested one by one.
     pub(super) fn chunks(data: &mut [TokenData]) -> impl Iterator<Item = &mut [TokenData]> {
         data.chunks_mut(CHUNK)
     }
 
-    /// The token that is this character, if there is one.
+    /// Returns the token that is this character, if there is one.
     pub(super) fn single(&self, character: char) -> Option<Token> {
         self.singles.get(character as usize).copied().flatten()
     }
 
-    /// The tokens of a text, one for each character.
+    /// Returns the tokens of a text, one for each character.
     pub(super) fn spelt(&self, text: &str) -> Option<Vec<Token>> {
         text.chars()
             .map(|character| self.single(character))
             .collect()
     }
 
-    /// True of a token that ends the generation.
+    /// True if the token ends the generation.
     pub(super) fn ends(&self, token: Token) -> bool {
         self.ends.contains(&token)
     }
 
-    /// True of a token that is one character of ASCII.
+    /// True if the token is one character of ASCII.
     pub(super) fn is_character(&self, token: Token) -> bool {
         self.singles.contains(&Some(token))
     }
@@ -91,7 +91,7 @@ impl Samples {
     }
 }
 
-/// A candidate whose logit is no other's neighbour's.
+/// Returns a candidate whose logit differs from its neighbours'.
 pub(super) fn candidate(id: Token) -> TokenData {
     let logit = (id % 17) as f32 - 3.5;
     TokenData { id, logit, p: 0.0 }
@@ -103,7 +103,7 @@ struct Found {
     /// The shortest text that begins with a character of ASCII, and its length.
     begins: [Option<(usize, Token)>; 128],
     characters: [Option<Token>; CHARACTERS.len()],
-    /// By lead byte, texts that are the beginning of a character; by first byte, those that go on.
+    /// By lead byte, texts that begin a character; by first byte, those that continue one.
     partial: [Option<Token>; 256],
     ends: Vec<Token>,
     others: Vec<Token>,
@@ -225,7 +225,7 @@ impl Found {
         }
     }
 
-    /// Of the many, the first, and later ones farther and farther apart.
+    /// Keeps the first of the many, and later ones farther and farther apart.
     fn long(&mut self, token: Token) {
         self.n_long += 1;
         let is_taken = self.n_long <= 16 || self.n_long.is_power_of_two() || {
@@ -241,7 +241,7 @@ impl Found {
         let begins = self.singles.iter().zip(&self.begins);
         let ascii = begins.filter_map(|(single, begin)| single.or(begin.map(|(_, token)| token)));
         let mut ids: Vec<Token> = ascii.collect();
-        // Of the leads that the characters begin with, all.
+        // All lead bytes of the characters.
         let is_lead = |byte: usize| {
             let mut characters = CHARACTERS.iter();
             characters.any(|text| text.as_bytes().first().copied().map(usize::from) == Some(byte))
@@ -271,7 +271,7 @@ impl Found {
             _ => None,
         };
         let letter = letters.iter().flatten().next().map(|(_, token)| token);
-        // A tokenizer may throw at a character that no token is.
+        // A tokenizer may throw at a character that is not a token.
         let singles = self.singles;
         let is_token = |&byte: &u8| matches!(singles.get(usize::from(byte)), Some(Some(_)));
         let in_brackets = self.in_brackets.into_iter().map(|(text, _)| text);
