@@ -1,5 +1,5 @@
-//! Which tokens may follow a text: by a grammar, by a set of sequences, or without some texts. The
-//! bytes of a vocabulary go in, masks come out; a model, a host or a sampler is not needed.
+//! Finds the tokens that may follow a text: by a grammar, by a set of sequences, or without banned
+//! texts. The bytes of a vocabulary go in, masks come out; no model, host or sampler is needed.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -43,11 +43,11 @@
 //! - [`grammar`]: grammars in GBNF, llama.cpp's notation;
 //! - [`trie`]: sets of sequences;
 //! - [`bans`]: texts that must not appear;
-//! - [`quoted`]: what a caller has given, in messages;
+//! - [`quoted`]: a caller's texts in messages;
 //! - [`token`]: the candidates that a mask is applied to.
 //!
-//! What cannot be is an error, as a value. The one exception is memory that has run out, which
-//! unwinds ([`exhausted`](llama_sieve_kernels::memory::exhausted)).
+//! Failures are returned as errors. The one exception is memory that has run out, which unwinds
+//! ([`exhausted`](llama_sieve_kernels::memory::exhausted)).
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.

@@ -1,4 +1,4 @@
-//! Texts of a caller's in messages, which may end up in a terminal or a log.
+//! A caller's texts in messages, which may be shown in a terminal or a log.
 
 use std::fmt::{self, Write};
 
@@ -8,15 +8,15 @@ const MOST: usize = 60;
 /// The most names in a message.
 const MOST_NAMES: usize = 8;
 
-/// A foreign text that is shown with escapes: for characters that are not printable, and for bytes
-/// that are no UTF-8.
+/// A foreign text that is displayed with escapes for characters that are not printable, and for
+/// bytes that are not UTF-8.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a [u8],
     most: usize,
 }
 
-/// The text for a message, between whatever quotation marks that has; of a long one, the beginning.
+/// Returns the text for a message, without quotation marks; of a long one, the beginning.
 pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         most: MOST,
@@ -24,7 +24,7 @@ pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     }
 }
 
-/// The whole text for a message.
+/// Returns the whole text for a message.
 pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         text: text.as_ref(),
@@ -42,7 +42,7 @@ impl fmt::Display for Escaped<'_> {
                 }
                 left -= 1;
                 match character {
-                    // They do no harm.
+                    // They are harmless.
                     '"' | '\'' => f.write_char(character)?,
                     _ => write!(f, "{}", character.escape_debug())?,
                 }
@@ -63,8 +63,8 @@ impl fmt::Display for Escaped<'_> {
 #[derive(Clone, Debug)]
 pub struct Listed<I>(I);
 
-/// The names for a message, each [quoted] and between quotation marks; of many the first, and how
-/// many more there are.
+/// Returns the names for a message, each [quoted] and between quotation marks; of many the first,
+/// and the number of the others.
 pub fn listed<I>(names: I) -> Listed<I>
 where
     I: Iterator<Item: AsRef<[u8]>> + Clone,

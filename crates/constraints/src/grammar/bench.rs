@@ -1,4 +1,4 @@
-//! The tables that one text of a grammar is followed with, and its masks are made with.
+//! The tables by which one text of a grammar is followed and its masks are made.
 
 // In bounds: there are tables for each band, or none.
 
@@ -12,7 +12,7 @@ use crate::grammar::states::{NONE, StateId, States, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
-/// A token, and its bytes, or those that are part of it.
+/// A token, and its bytes, or part of them.
 pub type Text<'t> = (Token, &'t [u8]);
 
 /// The position of a text in a grammar.
@@ -27,19 +27,19 @@ pub struct Place {
 /// Tables that grow while texts are followed.
 #[derive(Debug)]
 pub struct Bench {
-    /// The states that texts are followed with.
+    /// The states for following texts.
     pub states: States,
-    /// Of a grammar with counted repetitions, the tables that masks are made with: one for each
-    /// band of the vocabulary.
+    /// For a grammar with counted repetitions, the tables for masks: one for each band of the
+    /// vocabulary.
     by_band: Vec<States>,
     /// Code points, scratch.
     pub chars: Vec<u32>,
     /// The state at the beginning of a text.
     initial: Option<StateId>,
-    /// Bytes that were occupied when there was nothing but a place.
+    /// The bytes occupied when the tables held only a place.
     bytes_of_place: usize,
-    /// Set while the tables change. Found set, a change was cut short, and they are not to be
-    /// believed.
+    /// Set while the tables change. If it is found set, a change was interrupted, and the tables
+    /// are invalid.
     pub is_changing: bool,
 }
 
@@ -51,7 +51,7 @@ impl Bench {
             let bands = grammar.tree.bands();
             let ends = bands.iter().map(|band| band.most_chars as u32);
             by_band.extend(ends.map(States::new));
-            // Also for tokens that are in no band.
+            // It is also for tokens that are in no band.
             by_band.pop();
             by_band.push(States::new(grammar.tree.most_chars() as u32));
         }
@@ -71,19 +71,19 @@ impl Bench {
         self.states.bytes() + by_band.sum::<usize>()
     }
 
-    /// Notes that the tables now have nothing but the place of a text.
+    /// Records that the tables now hold only the place of a text.
     pub fn has_place_alone(&mut self) {
         self.bytes_of_place = self.states.bytes();
     }
 
-    /// True if it is time to begin again, with the place alone. That takes a copy of the place, so
-    /// tables that are mostly that are kept.
+    /// True if the tables should be rebuilt with the place alone. That copies the place, so tables
+    /// that hold little else are kept.
     pub fn is_large(&self) -> bool {
         let n_tables = 1 + self.by_band.len();
         self.bytes() > n_tables * MAX_STATE_BYTES.max(2 * self.bytes_of_place)
     }
 
-    /// The beginning of a text.
+    /// Returns the place at the beginning of a text.
     pub fn initial(&mut self, grammar: &Compiled) -> Result<Place, TooMuch> {
         let state = match self.initial {
             Some(state) => state,
@@ -96,8 +96,8 @@ impl Bench {
         })
     }
 
-    /// The place after some tokens, or after those before the first that is not allowed, with
-    /// that one.
+    /// Returns the place after some tokens, or the place before the first that is not allowed, with
+    /// that token.
     pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,
@@ -119,7 +119,7 @@ impl Bench {
             let state = self
                 .states
                 .accept(grammar, place.state, token, &self.chars)?;
-            // llama.cpp looks at a part of a character once that is whole.
+            // llama.cpp checks a part of a character once it is complete.
             let is_refused = grammar.rules.is_strict
                 && !mask::may_stop(&mut self.states, grammar, state, partial)?;
             if state == NONE || is_refused {
@@ -134,7 +134,7 @@ impl Bench {
         }
     }
 
-    /// True if the text may go on with a token.
+    /// True if a token may follow the text.
     pub fn allows(
         &mut self,
         grammar: &Compiled,
@@ -165,7 +165,7 @@ impl Bench {
         Ok((last.identity(state), partial))
     }
 
-    /// The mask of a place. Allowed tokens of bands are looked up in `known`, if there is one.
+    /// Returns the mask of a place. Allowed tokens of bands are looked up in `known`, if given.
     pub fn mask(
         &mut self,
         grammar: &Compiled,
@@ -181,7 +181,7 @@ impl Bench {
         Ok(writer.done())
     }
 
-    /// The mask of a place, but for tokens that are meant by their numbers alone.
+    /// Returns the mask of a place, without tokens that are matched by number alone.
     fn gathered<'g>(
         &mut self,
         grammar: &'g Compiled,
@@ -219,7 +219,7 @@ impl Bench {
             self.states.budget = tables.budget;
             added?;
         }
-        // Of a call that fails none is kept.
+        // A call that fails keeps none.
         if let Some(known) = known {
             made.iter()
                 .for_each(|(key, part)| known.keep_part(*key, part));
@@ -228,8 +228,8 @@ impl Bench {
     }
 }
 
-/// The allowed tokens of a band, unless the text ends within a character, and the state of the
-/// band's tables. What was not known is added to `made`.
+/// Returns the allowed tokens of a band, unless the text ends within a character, and the state of
+/// the band's tables. New results are added to `made`.
 fn part(
     tables: &mut States,
     grammar: &Compiled,
@@ -256,7 +256,7 @@ fn part(
     Ok((Some(part), state))
 }
 
-/// Drops what is left of bytes that are no UTF-8: a text goes on as if they were not there.
+/// Drops the traces of bytes that are not UTF-8: a text continues as if they were absent.
 fn canonical(place: Place) -> Place {
     match place.partial.is_pending() {
         true => place,

@@ -1,8 +1,8 @@
-//! Puts rules together without a text: what patterns, schemas, choices and tags are made with.
+//! Builds rules without a text, for patterns, schemas, choices and tags.
 //!
-//! A part of a rule is a list of elements; what needs alternatives or rounds becomes a rule of its
-//! own, or a counted repetition, and is one element of that list. Every size is bounded as that of
-//! a grammar's text is.
+//! A part of a rule is a list of elements. Alternatives and rounds become a rule of their own, or a
+//! counted repetition, and are one element of that list. Every size is bounded as for a grammar's
+//! text.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::grammar::elements::{
 };
 use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RULES};
 
-/// A limit that what is built exceeds: its name in the header, without the prefix, and the number.
+/// An exceeded limit: its name in the header, without the prefix, and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLarge {
-    /// More than [`MAX_ELEMENTS`] elements, or sequences that differ.
+    /// More than [`MAX_ELEMENTS`] elements or different sequences.
     Elements,
     /// More than [`MAX_RULES`] rules.
     Rules,
@@ -45,7 +45,7 @@ impl From<TooManySequences> for TooLarge {
     }
 }
 
-/// Rules that are being put together.
+/// Rules that are being built.
 #[derive(Debug, Default)]
 pub struct Builder {
     classes: Classes,
@@ -55,7 +55,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A character of these ranges of code points, first and last.
+    /// Returns an element for a character of these ranges of code points, first and last.
     pub fn class(&mut self, ranges: Vec<(u32, u32)>) -> Result<Element, TooLarge> {
         let number = match *ranges {
             [(first, last)] if first == last => self.classes.number_of_one(first),
@@ -64,7 +64,7 @@ impl Builder {
         number.map(Element::Class).ok_or(TooLarge::Classes)
     }
 
-    /// The characters of a text, one after the other.
+    /// Returns the characters of a text in order.
     pub fn text(&mut self, text: &str) -> Result<Vec<Element>, TooLarge> {
         let mut elements = Vec::new();
         for character in text.chars() {
@@ -74,7 +74,7 @@ impl Builder {
         Ok(elements)
     }
 
-    /// A rule that is not written yet, so that others may refer to it.
+    /// Returns a rule to be defined later, so that others may refer to it.
     pub fn declare(&mut self) -> Result<u32, TooLarge> {
         if self.rules.len() >= MAX_RULES {
             return Err(TooLarge::Rules);
@@ -89,16 +89,15 @@ impl Builder {
         Ok(())
     }
 
-    /// Any one of some lists of elements. What several begin with is written once, so that
-    /// thousands of them are a tree. The order means nothing; there is at least one.
+    /// Returns a choice of some lists of elements. Common beginnings are written once, so that
+    /// thousands of lists are a tree. The order does not matter; there is at least one list.
     pub fn alternatives(
         &mut self,
         mut alternatives: Vec<Vec<Element>>,
     ) -> Result<Vec<Element>, TooLarge> {
         alternatives.sort_unstable();
         alternatives.dedup();
-        // Rules that are declared, with the alternatives that each is to have and how many of their
-        // elements come before it.
+        // Declared rules, with the alternatives of each and how many of their elements precede it.
         let mut pending = Vec::new();
         let whole = self.factored(&alternatives, 0, &mut pending)?;
         while let Some((rule, alternatives, depth)) = pending.pop() {
@@ -115,8 +114,8 @@ impl Builder {
         Ok(whole)
     }
 
-    /// Returns what sorted alternatives have in common after their first `depth` elements, and a
-    /// rule, to be written later, for the rest.
+    /// Returns the common elements of sorted alternatives after the first `depth`, and a rule, to
+    /// be defined later, for the rest.
     fn factored<'a>(
         &mut self,
         alternatives: &'a [Vec<Element>],
@@ -138,7 +137,7 @@ impl Builder {
         Ok(elements)
     }
 
-    /// `item`, or nothing.
+    /// Returns an optional `item`.
     pub fn optional(&mut self, mut item: Vec<Element>) -> Result<Vec<Element>, TooLarge> {
         if item.is_empty() {
             return Ok(item);
@@ -149,8 +148,8 @@ impl Builder {
         Ok(vec![Element::Rule(rule)])
     }
 
-    /// `min` to `max` times `item`, without end if `max` is `None`. `may_be_empty` says that a text
-    /// of no characters is an `item`.
+    /// Returns `item` repeated `min` to `max` times, without end if `max` is `None`. `may_be_empty`
+    /// is true if the empty text matches `item`.
     pub fn repeat(
         &mut self,
         item: Vec<Element>,
@@ -193,7 +192,7 @@ impl Builder {
         }
     }
 
-    /// The rules of a grammar that was written for itself, as a part of these: its root.
+    /// Adds the rules of a complete grammar to these. Returns its root.
     pub fn embed(&mut self, written: Written) -> Result<Vec<Element>, TooLarge> {
         let mut classes = Vec::new();
         for class in written.classes {
@@ -235,8 +234,8 @@ impl Builder {
         Ok(())
     }
 
-    /// The rules, of which a whole text, in UTF-8, follows these elements. Every rule that was
-    /// declared must have been defined, and none may begin with itself.
+    /// Returns the rules by which a whole text, in UTF-8, follows these elements. Every declared
+    /// rule must be defined, and none may begin with itself.
     pub fn rules(mut self, whole: Vec<Element>) -> Result<Rules, TooLarge> {
         let root = self.declare()?;
         self.define(root, whole)?;

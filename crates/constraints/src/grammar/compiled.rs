@@ -1,4 +1,4 @@
-//! A grammar together with a vocabulary, as far as it never changes.
+//! The immutable part of a grammar together with a vocabulary.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use crate::grammar::nodes::{CharSet, Kinds};
 use crate::grammar::utf8::{Partial, decode, decode_strictly};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 
-/// The most groups of characters beyond ASCII that are looked at, to see whether all are taken.
+/// The most groups of characters beyond ASCII that are tested to find whether all are taken.
 pub const MOST_BEYOND: usize = 64;
 
 /// The number of ASCII characters.
 const N_ASCII: u32 = 0x80;
 
-/// Rules, the vocabulary they are for, and the characters in groups that no class tells apart.
+/// Rules, their vocabulary, and the characters in groups that no class distinguishes.
 #[derive(Debug)]
 pub struct Compiled {
     /// The rules.
@@ -23,21 +23,21 @@ pub struct Compiled {
     /// The vocabulary.
     pub tree: Arc<VocabularyTree>,
     groups: Groups,
-    /// The ASCII characters in each class; bit 0 where one that is not ASCII, or part of one, may
-    /// be.
+    /// The ASCII characters in each class; bit 0 if another character, or part of one, may be in
+    /// it.
     covers: Vec<CharSet>,
-    /// The kinds of characters that each class has all of.
+    /// The kinds of which each class has all characters.
     kinds: Vec<Kinds>,
 }
 
-/// Code points in groups; every class has all of a group or none.
+/// Code points in groups; every class contains all of a group or none.
 #[derive(Debug)]
 struct Groups {
     /// The first code points of ranges beyond ASCII, ascending: each range is in one group.
     starts: Vec<u32>,
     /// The group of each range.
     group_of: Vec<u32>,
-    /// A code point of each group.
+    /// One code point of each group.
     one_of: Vec<u32>,
     ascii: [u32; N_ASCII as usize],
     /// The groups that have ASCII characters, and these.
@@ -68,7 +68,7 @@ impl Compiled {
         }
     }
 
-    /// The class of this number; `None` of an item that is none.
+    /// Returns the class of an item; `None` for any other item.
     pub fn class(&self, item: Element) -> Option<&Class> {
         match item {
             Element::Class(number) => self.rules.classes.get(number as usize),
@@ -87,8 +87,8 @@ impl Compiled {
         self.rules.alternatives.get(rule)
     }
 
-    /// The code points of `piece` after `start`, in `chars`, and what its end leaves. Bytes that
-    /// are no UTF-8 are read as llama.cpp does, or not at all.
+    /// Writes the code points of `piece` after `start` to `chars`. Returns the unfinished character
+    /// at its end. Bytes that are not UTF-8 are read as in llama.cpp, or rejected.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
             true => decode_strictly(piece, start, chars),
@@ -101,7 +101,7 @@ impl Compiled {
         !self.rules.repeats.is_empty()
     }
 
-    /// The characters of an item; empty of one that is no class.
+    /// Returns the characters of an item; empty unless it is a class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {
             Element::Class(number) => self.covers.get(number as usize).copied().unwrap_or(0),
@@ -109,7 +109,7 @@ impl Compiled {
         }
     }
 
-    /// The kinds of characters that a class has all of; none of an item that is no class.
+    /// Returns the kinds of which a class has all characters; none for any other item.
     pub fn kinds(&self, item: Element) -> Kinds {
         match item {
             Element::Class(number) => self.kinds.get(number as usize).copied().unwrap_or_default(),
@@ -126,7 +126,7 @@ impl Compiled {
         self.groups.beyond_ascii(code_point)
     }
 
-    /// The group of a sequence that begins with one certain character.
+    /// Returns the group of a sequence that begins with a single character.
     pub fn only_group(&self, sequence: u32) -> Option<u32> {
         let class = self.class(self.first(sequence)?.item)?;
         match *class.ranges {
@@ -167,7 +167,7 @@ impl Compiled {
     }
 }
 
-/// A sum that is, but for a chance in 2^128, another one for each set of classes.
+/// A sum that differs, except with a chance of 2^-128, for each set of classes.
 type Sum = (u64, u64);
 
 fn added(sum: Sum, other: Sum) -> Sum {
@@ -176,7 +176,7 @@ fn added(sum: Sum, other: Sum) -> Sum {
 
 impl Groups {
     fn new(classes: &[Class]) -> Self {
-        // Where the set of classes that have the code points changes, and by what.
+        // The code points at which the set of their classes changes, and the change.
         let mut within_ascii = [(0, 0); N_ASCII as usize];
         let mut beyond = vec![(N_ASCII, sum_of(0))];
         let mut change = |at: u32, sum: Sum| match within_ascii.get_mut(at as usize) {
@@ -237,7 +237,7 @@ impl Groups {
         };
         let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
         let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
-        // No text has surrogates, nor what is past the last character.
+        // No text has surrogates, nor code points past the last character.
         let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
             start < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
         };
@@ -255,7 +255,7 @@ impl Groups {
     }
 }
 
-/// The ranges without those that end before they begin; what several have is in the first alone.
+/// Returns the ranges without inverted ones; a shared part stays in the first alone.
 fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     let mut from = 0;
     ranges.iter().filter_map(move |&(first, last)| {
@@ -265,7 +265,7 @@ fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// The sum of a set of one class, with keys that nobody can foresee.
+/// Returns the sum of a set of one class, with unpredictable keys.
 fn sum_of(class: u32) -> Sum {
     let keys = Keys::default();
     let hash = |half| keys.hash_one((class, half));

@@ -2,7 +2,7 @@
 //!
 //! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
 //! *sequences*: an item and the number of the sequence after it, each pair numbered once. Equal
-//! rests of alternatives thereby are one, however often a repetition has written them down.
+//! rests of alternatives are thus one, however often a repetition has produced them.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -14,9 +14,9 @@ use crate::token::Token;
 
 /// A set of code points: one of the listed ranges, or none of them.
 ///
-/// Ranges that end before they begin match no character, but take part in the question whether a
-/// character that is not complete can match. Both questions are "does a range begin no later than
-/// here and end no earlier than there?", for which of all ranges so far only the last end counts.
+/// Ranges that end before they begin match no character, but count for whether an incomplete
+/// character can match. Both are queries for a range that begins no later than here and ends no
+/// earlier than there, for which of all ranges so far only the last end counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// True if the characters are those outside the ranges.
@@ -47,7 +47,7 @@ impl Class {
         }
     }
 
-    /// Makes the class of these ranges, or, negated, of all that is outside them.
+    /// Returns the class of these ranges, or, negated, of the characters outside them.
     pub fn of(negated: bool, mut ranges: Vec<(u32, u32)>) -> Self {
         ranges.sort_unstable();
         let mut reached = None;
@@ -68,8 +68,8 @@ impl Class {
         self.any || self.reaches(code_point, code_point) != self.negated
     }
 
-    /// The code points of it from `low` to `high`: which one it is, or that there is none; `None`
-    /// where there are several.
+    /// Returns the only code point in it from `low` to `high`, or `Some(None)` if there is none;
+    /// `None` if there are several.
     pub fn only(&self, (low, high): (u32, u32)) -> Option<Option<u32>> {
         let mut only = None;
         let mut is_one = true;
@@ -99,19 +99,19 @@ impl Class {
         is_one.then_some(only)
     }
 
-    /// True if a range begins at `high` or before and ends at `low` or behind.
+    /// True if a range begins at or before `high` and ends at or after `low`.
     fn reaches(&self, low: u32, high: u32) -> bool {
         let n = self.ranges.partition_point(|&(first, _)| first <= high);
         let last = self.ranges.get(..n).and_then(<[_]>::last);
         last.is_some_and(|&(_, last)| low <= last)
     }
 
-    /// True if a character of which `missing` bytes are still to come could be in the class;
-    /// `value` is what its bytes say so far.
+    /// True if a character with `missing` bytes still to come could be in the class; `value` holds
+    /// its bits so far.
     ///
-    /// A negated class refuses where any character that is listed could still come of it.
+    /// A negated class refuses if the character could still become a listed one.
     pub fn may_have(&self, value: u32, missing: u8) -> bool {
-        // Two bytes for what fits in one.
+        // Two bytes for a character that fits in one.
         if missing == 1 && value < 2 {
             return false;
         }
@@ -160,7 +160,7 @@ pub struct Sequence {
     pub rest: u32,
 }
 
-/// In one word: there is one sequence, nearly, for each element of a grammar.
+/// Hashes as one word: a grammar has nearly one sequence per element.
 impl Hash for Sequence {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (kind, number) = match self.item {
@@ -177,7 +177,7 @@ impl Hash for Sequence {
 }
 
 impl Written {
-    /// Puts what a rule says in the place of its name, if that is one element.
+    /// Replaces references to a rule that is one element by that element.
     fn replace_names(&mut self) {
         let content = |rule: &[Element]| match *rule {
             [Element::Alternative] => None,
@@ -186,8 +186,8 @@ impl Written {
         };
         let mut contents: Vec<Option<Element>> = self.rules.iter().map(content).collect();
         let mut chain = Vec::new();
-        // A chain of names ends: no rule begins with itself. All on the way learn its end, so that
-        // the next one to come there does not go it again.
+        // A chain of references ends, since no rule begins with itself. All on the path are set to
+        // its end, so that it is not followed again.
         let mut replaced = |mut element| {
             while let Element::Rule(rule) = element
                 && let Some(content) = contents.get(rule as usize).copied().flatten()
@@ -210,26 +210,26 @@ impl Written {
     }
 }
 
-/// An item with the bounds of its repetition. The item is written down once, however large the
-/// numbers are.
+/// An item with the bounds of its repetition. The item is stored once, however large the numbers
+/// are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat<Item> {
     /// The item that is repeated.
     pub item: Item,
     /// The fewest rounds.
     pub min: u32,
-    /// The most rounds; [`ENDLESS`] where there is no bound.
+    /// The most rounds; [`ENDLESS`] if unbounded.
     pub max: u32,
 }
 
-/// The number of rounds that has no bound.
+/// An unbounded number of rounds.
 pub const ENDLESS: u32 = u32::MAX;
 
 /// The elements of rules, in one array: a grammar has hundreds of short ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenRules {
     elements: Vec<Element>,
-    /// The first of each rule's elements, and the one after its last.
+    /// The range of each rule's elements.
     places: Vec<(usize, usize)>,
 }
 
@@ -240,7 +240,7 @@ impl WrittenRules {
         self.places.len() as u32 - 1
     }
 
-    /// Gives a rule its elements; one that is not declared gets none.
+    /// Sets the elements of a declared rule.
     pub fn define(&mut self, rule: u32, elements: &[Element]) {
         let Some(place) = self.places.get_mut(rule as usize) else {
             return;
@@ -260,7 +260,7 @@ impl WrittenRules {
         self.places.is_empty()
     }
 
-    /// Returns the elements of a rule; `None` where there is no such rule.
+    /// Returns the elements of a rule; `None` if there is no such rule.
     #[inline]
     pub fn get(&self, rule: usize) -> Option<&[Element]> {
         let &(first, end) = self.places.get(rule)?;
@@ -284,7 +284,7 @@ impl<E: AsRef<[Element]>> FromIterator<E> for WrittenRules {
     }
 }
 
-/// Rules as they are written, groups as rules of their own.
+/// Rules as written, with groups as rules of their own.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The character classes, by number.
@@ -293,16 +293,16 @@ pub struct Written {
     pub rules: WrittenRules,
     /// The counted repetitions.
     pub repeats: Vec<Repeat<Vec<Element>>>,
-    /// The rule that a text must follow.
+    /// The start rule.
     pub root: u32,
 }
 
-/// A grammar that was read, with the text's rules as sequences.
+/// A grammar with its rules as sequences.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// The character classes, by number.
     pub classes: Vec<Class>,
-    /// The sequences, by number; the first is the empty one, whose content means nothing.
+    /// The sequences, by number; the first is the empty one, whose content is unused.
     pub sequences: Vec<Sequence>,
     /// The alternatives of each rule: numbers of sequences.
     pub alternatives: Lists,
@@ -310,13 +310,13 @@ pub struct Rules {
     pub repeats: Vec<Repeat<u32>>,
     /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
-    /// For each sequence, true if it is endless rounds of something, and nothing else.
+    /// For each sequence, true if it only repeats something without bound.
     is_loop: Vec<bool>,
-    /// The rule that a text must follow.
+    /// The start rule.
     pub root: u32,
-    /// True if only texts in UTF-8 follow it. Otherwise bytes are read as llama.cpp reads them.
+    /// True if only texts in UTF-8 follow it. Otherwise bytes are read as in llama.cpp.
     pub is_strict: bool,
-    /// Tokens that are meant by their numbers alone, ascending: never are they read as characters.
+    /// Tokens that are matched by number alone, ascending: they are never read as characters.
     pub by_number: Box<[Token]>,
     /// Properties of its text.
     pub about: About,
@@ -333,24 +333,24 @@ pub struct About {
     pub names_tokens: bool,
     /// True if it has the escape `\-`.
     pub escapes_dash: bool,
-    /// True if its root is a rule that a group or a repetition has made.
+    /// True if its root is a rule made from a group or a repetition.
     pub root_is_made: bool,
 }
 
-/// Numbers classes.
+/// Assigns numbers to classes.
 #[derive(Debug, Default)]
 pub struct Classes {
     /// The classes, by number.
     pub all: Vec<Class>,
-    /// Their numbers, by their hashes. Of two with one hash the first alone is in it.
+    /// Their numbers, by hash. Of two with the same hash only the first is in it.
     numbers: Map<u64, u32>,
     hash: Keys,
-    /// The numbers of the classes that are one character of ASCII.
+    /// The numbers of the classes of one ASCII character.
     ascii: Vec<Option<u32>>,
 }
 
 impl Classes {
-    /// Makes room for that many classes.
+    /// Reserves memory for that many classes.
     pub fn reserve(&mut self, n: usize) {
         self.all.reserve(n);
         self.numbers.reserve(n);
@@ -385,8 +385,8 @@ impl Classes {
         }
     }
 
-    /// The number of the class that is negated or not, has any character or not, and has these
-    /// ranges; an error, the hash of all that, where it has none yet.
+    /// Returns the number of the class with these fields: negated, any, ranges. If it has none yet,
+    /// the error is their hash.
     fn known(&self, class: (bool, bool, &[(u32, u32)])) -> Result<u32, u64> {
         let hash = self.hash.hash_one(class);
         let is_same = |other: &Class| (other.negated, other.any, &*other.ranges) == class;
@@ -409,7 +409,7 @@ impl Classes {
         Some(number)
     }
 
-    /// The number of the class that is this character; `None` if there are too many.
+    /// Returns the number of the class of this character; `None` if there are too many.
     pub fn number_of_one(&mut self, code_point: u32) -> Option<u32> {
         const N: usize = 128;
         if code_point as usize >= N {
@@ -425,7 +425,7 @@ impl Classes {
     }
 }
 
-/// Room for no more sequences is made before it is known how many there are.
+/// The most sequences for which memory is reserved before their number is known.
 const MOST_RESERVED: usize = 1 << 12;
 /// The most elements of a rule whose alternatives are searched one by one.
 const FEW_ELEMENTS: usize = 64;
@@ -434,16 +434,16 @@ const FEW_ELEMENTS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySequences;
 
-/// The numbers of sequences, each at the place that its hash says, or the next that was free. The
-/// sequences themselves are elsewhere, once.
+/// A hash table of the numbers of sequences with linear probing. The sequences themselves are
+/// stored elsewhere.
 struct Numbers {
     keys: Keys,
-    /// [`EMPTY`] where there is none. At least half of them are.
+    /// [`EMPTY`] marks a free slot; at least half are free.
     places: Vec<u32>,
 }
 
 impl Numbers {
-    /// Room for that many sequences: no more may be numbered.
+    /// Returns a table for at most that many sequences.
     fn with_room(n: usize) -> Self {
         Self {
             keys: Keys::default(),
@@ -451,7 +451,7 @@ impl Numbers {
         }
     }
 
-    /// The place of a sequence's number, which is [`EMPTY`] if it has none yet.
+    /// Returns the slot of a sequence's number, which is [`EMPTY`] if it has none yet.
     fn place_of(&mut self, sequence: Sequence, sequences: &[Sequence]) -> Option<&mut u32> {
         let last = self.places.len() - 1;
         let mut place = self.keys.hash_one(sequence) as usize & last;
@@ -466,7 +466,7 @@ impl Numbers {
 }
 
 impl Rules {
-    /// Links rules of which each element refers to one that is there, and none begins with itself.
+    /// Links rules whose references all exist, and none of which begins with itself.
     pub fn link(written: Written) -> Result<Self, TooManySequences> {
         let mut written = written;
         written.replace_names();
@@ -530,20 +530,19 @@ impl Rules {
         self.is_loop = self.sequences.iter().map(is_loop).collect();
     }
 
-    /// True if a sequence is endless rounds of something, and nothing else. Twice the same one is
-    /// as good as once.
+    /// True if a sequence only repeats something without bound. Twice the same one equals once.
     pub fn is_loop(&self, sequence: u32) -> bool {
         self.is_loop.get(sequence as usize) == Some(&true)
     }
 
-    /// Finds the sequences that match the empty text, beginning with the empty one: from those to
-    /// the sequences and rules that waited for them, until none is found any more.
+    /// Finds the sequences that match the empty text, beginning with the empty one, and propagates
+    /// to the sequences and rules that depend on them.
     fn find_empty(&mut self) {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        // Those of references alone: all others have a character or token. What is after the first
-        // element has a smaller number.
+        // Only sequences of references: all others have a character or token. The rest after the
+        // first element has a smaller number.
         let mut may_wait = vec![false; n];
         let mut references = Vec::new();
         for (number, sequence) in self.sequences.iter().enumerate() {
@@ -645,7 +644,7 @@ impl Rules {
         self.sequences.get(sequence as usize).copied()
     }
 
-    /// True of a token that is meant by its number alone.
+    /// True if a token is matched by number alone.
     pub fn is_by_number(&self, token: Token) -> bool {
         self.by_number.binary_search(&token).is_ok()
     }
@@ -664,13 +663,12 @@ impl Rules {
     }
 }
 
-/// A rule that may begin with itself, as far as the host's check sees it: it looks after rules
-/// with an alternative that is *written* empty, but not after those that are empty by what they
-/// refer to.
+/// Returns a rule that may begin with itself by the host's check. That looks past rules with an
+/// alternative that is *written* empty, but not past those that are empty by their references.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
-    // Of a repetition, the first rule that its item may begin with.
+    // For a repetition, the first rule that its item may begin with.
     let n_rules = written.rules.len();
     match (found as usize).checked_sub(n_rules) {
         None => Some(found),
@@ -678,13 +676,12 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
     }
 }
 
-/// True if the host's check for left recursion ends before it has looked at so many rules. It looks
-/// at a rule again whenever it comes to it, so that rules which begin with two others each double
-/// what there is to do.
+/// True if the host's check for left recursion ends within `most` visits of rules. It visits a rule
+/// anew on each path, so that each rule that begins with two others doubles the work.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
     let n = beginnings.len();
-    // Found out once for each: the texts of all rules together are read once.
+    // Computed once for each: the texts of all rules together are read once.
     let mut known: Vec<Option<Rc<[u32]>>> = vec![None; n];
     let mut next = |node: usize| -> Rc<[u32]> {
         let find = || beginnings.of_node(node).into();
@@ -731,9 +728,9 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
     true
 }
 
-/// Finds what rules can begin with, as far as the host's check sees it. A counted repetition is a
-/// node of its own after those of the rules: the host writes it out as the item, as often as it
-/// must come, and a rule for the optional rounds, which has an empty alternative.
+/// Finds the beginnings of rules by the host's check. A counted repetition is a node of its own
+/// after those of the rules: the host expands it to the item, as often as it must come, and a rule
+/// for the optional rounds, which has an empty alternative.
 struct Beginnings<'a> {
     written: &'a Written,
     may_be_empty: Vec<bool>,
@@ -768,7 +765,7 @@ impl<'a> Beginnings<'a> {
         }
     }
 
-    /// The nodes that this one can begin with, in order, one as often as it is found.
+    /// Returns the nodes that this one can begin with, in order, with repetitions.
     fn of_node(&self, node: usize) -> Vec<u32> {
         let mut found = Vec::new();
         if let Some(repeat) = self.repeat(node) {
@@ -785,8 +782,8 @@ impl<'a> Beginnings<'a> {
         found
     }
 
-    /// Adds the rules and repetitions that elements can begin with; true if the check looks after
-    /// them all.
+    /// Adds the rules and repetitions that elements can begin with. Returns true if the check looks
+    /// past all of them.
     fn add(&self, elements: &[Element], found: &mut Vec<u32>) -> bool {
         // Items of repetitions within items, the innermost last.
         let mut pending = vec![elements];
@@ -826,7 +823,8 @@ fn is_end(element: &Element) -> bool {
     *element == Element::Alternative
 }
 
-/// A node on a cycle of the graph in which `next` gives a node's successors, if there is one.
+/// Returns a node on a cycle, if there is one, of the graph in which `next` returns a node's
+/// successors.
 fn first_cycle(n_nodes: usize, next: impl Fn(usize) -> Vec<u32>) -> Option<u32> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

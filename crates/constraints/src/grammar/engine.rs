@@ -1,4 +1,4 @@
-//! A compiled grammar with the masks that were found so far, shared by its samplers.
+//! A compiled grammar with the masks found so far, shared by its samplers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::grammar::limits::MAX_IDLE_BYTES;
 use crate::grammar::masks::{Masks, note_growth};
 use crate::grammar::states::budget::Budget;
 
-/// A compiled grammar, its masks, and the benches that no sampler works at.
+/// A compiled grammar, its masks, and the benches that no sampler uses.
 #[derive(Debug)]
 pub struct Engine {
     compiled: Arc<Compiled>,
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Returns the engine with another budget for each call. For tests: the limits are far away.
+    /// Returns the engine with another budget for each call, for tests, since the limits are large.
     pub fn within(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }
@@ -56,12 +56,12 @@ impl Engine {
         &self.masks
     }
 
-    /// Bytes that it occupies, the vocabulary and what samplers work at not counted.
+    /// Returns the bytes that it occupies, without the vocabulary and the benches in use.
     pub fn bytes(&self) -> usize {
         self.fixed_bytes + self.masks.bytes() + self.bytes_of_idle.load(Ordering::Relaxed)
     }
 
-    /// A bench that a sampler has left, or a new one.
+    /// Returns a bench that a sampler has left, or a new one.
     pub fn bench(&self) -> Bench {
         let mut idle = self.idle.lock();
         let bench = idle.pop();
@@ -73,7 +73,7 @@ impl Engine {
         bench.unwrap_or_else(|| Bench::new(&self.compiled))
     }
 
-    /// Keeps a bench for the next sampler, if there is room.
+    /// Keeps a bench for the next sampler, within the limits.
     pub fn leave(&self, bench: Bench) {
         let bytes = bench.bytes();
         let mut idle = self.idle.lock();
@@ -84,7 +84,7 @@ impl Engine {
         }
     }
 
-    /// Forgets all that was found out.
+    /// Drops all masks and benches.
     pub fn forget(&self) {
         self.masks.forget();
         let mut idle = self.idle.lock();

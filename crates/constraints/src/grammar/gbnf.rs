@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use crate::grammar::elements::{Class, ENDLESS, Element, Repeat, Written};
 use crate::grammar::limits::MAX_TEXT;
 
-/// A grammar in GBNF, a line for each rule, the root called `root`; `None` where that is longer
-/// than a grammar's text may be.
+/// Returns a grammar in GBNF, a line for each rule, with the root named `root`; `None` if that
+/// exceeds the limit of a grammar's text.
 pub fn gbnf(written: &Written) -> Option<String> {
     let mut text = Bounded(String::new());
     Gbnf(written).write(&mut text).ok()?;
@@ -55,7 +55,7 @@ impl Gbnf<'_> {
         self.0.classes.get(number as usize)
     }
 
-    /// The character that an element is, if it is no more than one.
+    /// Returns the character of an element that is exactly one.
     fn character(&self, element: Element) -> Option<u32> {
         let Element::Class(number) = element else {
             return None;
@@ -70,7 +70,7 @@ impl Gbnf<'_> {
         }
     }
 
-    /// Elements one after the other; characters in a row as one text.
+    /// Writes elements in order; adjacent characters as one text.
     fn sequence(&self, f: &mut Bounded, elements: &[Element]) -> fmt::Result {
         if elements.is_empty() {
             return f.write_str("\"\"");
@@ -129,7 +129,7 @@ fn is_end(element: &Element) -> bool {
     *element == Element::Alternative
 }
 
-/// A class in brackets.
+/// Writes a class in brackets.
 fn set(f: &mut Bounded, class: &Class) -> fmt::Result {
     f.write_str(if class.negated { "[^" } else { "[" })?;
     for &(first, last) in &class.ranges {
@@ -142,7 +142,7 @@ fn set(f: &mut Bounded, class: &Class) -> fmt::Result {
     f.write_char(']')
 }
 
-/// A character, as it is where that means the same in every build of llama.cpp.
+/// Writes a character, unescaped if that means the same in every build of llama.cpp.
 fn escaped(f: &mut Bounded, code_point: u32, in_text: bool) -> fmt::Result {
     match u8::try_from(code_point) {
         Ok(byte) if byte.is_ascii_alphanumeric() => f.write_char(byte.into()),

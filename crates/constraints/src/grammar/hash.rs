@@ -1,8 +1,8 @@
 //! A fast hash for numbers that this crate has assigned itself.
 //!
-//! The numbers depend on a client's text, so the keys are drawn at random once per process: nobody
-//! can foresee collisions. A folded multiplication mixes as `wyhash` and its like do, in a tenth of
-//! the time of the standard library's hash.
+//! The numbers depend on a client's text, so the keys are drawn at random once per process:
+//! collisions cannot be predicted. A folded multiplication mixes as in `wyhash`, in a tenth of the
+//! time of the standard library's hash.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Folded {
     }
 }
 
-/// The halves of the product of 128 bits together.
+/// Returns the two halves of the product of 128 bits, combined.
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -103,19 +103,19 @@ impl Hasher for Folded {
     }
 }
 
-/// Identifies a set wherever it is: two hashes of 64 bits, with keys of their own. That two
-/// of a thousand million sets have the same ones has a chance of one in 10^20.
+/// Identifies a set in any table, by two hashes of 64 bits with different keys. The chance that two
+/// of 10^9 sets collide is one in 10^20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u64; 2]);
 
 impl Identity {
-    /// That of a set that has nothing but perhaps an end.
+    /// Returns the identity of a set without members, perhaps with an end.
     pub fn of_end(may_end: bool) -> Self {
         Self([u64::from(may_end), 0])
     }
 
-    /// That of a set with these members, in any order, and perhaps an end. A member is a sequence,
-    /// two counts, and the set below it.
+    /// Returns the identity of a set with these members, in any order, and perhaps an end. A member
+    /// is a sequence, two counts, and the set below it.
     pub fn of(may_end: bool, members: impl Iterator<Item = (u32, (u32, u32), Self)>) -> Self {
         let Keys([state, key]) = Keys::default();
         let mixed = mix(key);

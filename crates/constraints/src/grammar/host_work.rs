@@ -1,26 +1,26 @@
 //! Bounds the work of llama.cpp's own grammar constructor for a text, before it is called.
 //!
-//! It writes counted repetitions out, looks for left recursion by recursion, anew on every way, and
-//! writes down each stack of the beginning by itself. Of some texts that ours read in no time it
-//! does not come back, or it comes to the end of the thread's stack; older builds than 0.6.0 also
-//! where a repetition repeats what may be empty.
+//! It expands counted repetitions, checks for left recursion recursively and anew on every path,
+//! and stores each initial stack separately. On some texts that our parser reads at once it hangs
+//! or overflows the thread's stack; builds before 0.6.0 also where a repetition repeats something
+//! that may be empty.
 
 use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
 
-/// The depth of recursion that llama.cpp can reach without coming near the end of a thread's stack.
+/// A depth of recursion at which llama.cpp is far from the end of a thread's stack.
 pub const DEEP: usize = 1000;
 /// The most rules that llama.cpp's check for left recursion may visit; that many take no noticeable
 /// time.
 pub const MOST_CHECKED: usize = 1 << 20;
-/// The most elements that llama.cpp may write down, 8 bytes each, three times.
+/// The most elements that llama.cpp may store, 8 bytes each, three times.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// The most stacks that there may be at the beginning: each is compared with each.
+/// The most initial stacks: each is compared with each.
 const MOST_STACKS: u32 = 1 << 12;
 /// The most passes over the rules to find out which may be empty.
 const PASSES: usize = 32;
 
-/// True if llama.cpp's constructor, that of any build, is certain to return from these rules in no
-/// noticeable time. `nested` says how deep their parentheses are.
+/// True if the constructor of any build of llama.cpp is certain to return from these rules in no
+/// noticeable time. `nested` is the depth of their parentheses.
 pub fn host_comes_back(written: &Written, nested: usize) -> bool {
     let behind_root = |empty| {
         let empty = &empty;
@@ -34,8 +34,8 @@ pub fn host_comes_back(written: &Written, nested: usize) -> bool {
         && host_check_ends(written, MOST_CHECKED)
 }
 
-/// Returns the number of elements once repetitions are written out: the item as often as it must
-/// come, and a rule for each optional round.
+/// Returns the number of elements after expanding repetitions: the item as often as it must come,
+/// and a rule for each optional round.
 fn n_elements(written: &Written) -> usize {
     let mut of_repeats: Vec<usize> = Vec::with_capacity(written.repeats.len());
     let mut of_rounds: usize = 0;
@@ -46,7 +46,7 @@ fn n_elements(written: &Written) -> usize {
         });
         each.fold(0, usize::saturating_add)
     };
-    // What stands within an item was counted before it.
+    // The contents of an item were counted before it.
     for repeat in &written.repeats {
         let item = count(&of_repeats, &repeat.item);
         let rounds = match repeat.max {
@@ -68,7 +68,7 @@ struct Empty {
 }
 
 impl Empty {
-    /// `None` where that takes too long to find out.
+    /// Finds them; `None` if that takes too long.
     fn of(written: &Written) -> Option<Self> {
         let mut empty = Self {
             rules: vec![false; written.rules.len()],
@@ -105,7 +105,7 @@ impl Empty {
     }
 }
 
-/// True if a mark was set that was not.
+/// Sets a mark if `value`. Returns true if it was not set before.
 fn mark(marks: &mut [bool], number: usize, value: bool) -> bool {
     let changed = marks.get_mut(number).filter(|mark| value && !**mark);
     changed.is_some_and(|mark| {
@@ -186,8 +186,8 @@ impl Ways<'_> {
         *known.get(self.written.root as usize)?
     }
 
-    /// Returns the nodes that a node can begin with; `None` where a repetition repeats what may be
-    /// empty.
+    /// Returns the nodes that a node can begin with; `None` if a repetition repeats something that
+    /// may be empty.
     fn beginning(&self, node: usize) -> Option<Beginning> {
         let mut beginning = Beginning {
             nodes: Vec::new(),

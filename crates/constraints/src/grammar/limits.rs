@@ -1,15 +1,15 @@
-//! Limits on the size of a grammar and on its work. Its text is a client's in most servers, so
-//! every size has an end; what lies beyond is refused or dead, with a message that names the limit.
+//! Limits on the size of a grammar and on its work. Its text comes from a client in most servers,
+//! so every size is bounded. Beyond a limit it is refused or dead, with a message that names the
+//! limit.
 
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
-/// The most repetitions that one `{m,n}` may ask for, and the most rules that repetitions of
-/// repetitions may multiply to, where a text is read as llama.cpp does: its own.
+/// The most repetitions of one `{m,n}`, and the most rules that nested repetitions may multiply to,
+/// in a text that is read as in llama.cpp: its own limit.
 pub const MAX_HOST_REPETITIONS: u64 = 2000;
-/// The most repetitions that one `{m,n}` may ask for in a text that llama.cpp refuses for their
-/// number.
+/// The most repetitions of one `{m,n}` in a text that llama.cpp refuses for their number.
 pub const MAX_REPETITIONS: u64 = 1_000_000;
-/// The most elements of all rules. A counted repetition has its item's once.
+/// The most elements of all rules. The item of a counted repetition counts once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
 /// The most rules, those that groups and repetitions make included.
 pub const MAX_RULES: usize = 1 << 20;
@@ -19,35 +19,34 @@ pub const MAX_CLASSES: usize = 1 << 20;
 pub const MAX_SEQUENCES: usize = 1 << 22;
 /// The most bytes of `<text>`, the brackets included.
 pub const MAX_TOKEN_TEXT: usize = 1024;
-/// The most stacks that are looked at for one character, those that references lead to included.
+/// The most stacks that are visited for one character, those that references lead to included.
 pub const MAX_STEP: usize = 1 << 18;
-/// The most steps, stacks looked at above all, that one call may take: a token, an array, a mask.
+/// The most steps, mainly visits of stacks, that one call may take: a token, an array, a mask.
 pub const MAX_WORK: usize = 1 << 23;
 /// The most bytes that one call may keep.
 pub const MAX_CALL_BYTES: usize = 64 << 20;
-/// The most bytes of the masks of one grammar. At this much they are forgotten.
+/// The most bytes of the masks of one grammar, beyond which they are dropped.
 pub const MAX_MASK_BYTES: usize = 48 << 20;
-/// The most elements that stacks may have below their tops, all stacks of a place together, those
-/// that they have in common counted once.
+/// The most elements below the tops of all stacks at one place, shared ones counted once.
 pub const MAX_STACK: usize = 1 << 15;
-/// The most bytes of the states of one kind that a sampler remembers: those that it follows its
-/// text with, and, where there are counted repetitions, those for each band of the vocabulary. At
-/// this much of all together they are begun again, or at twice what the place of the text takes.
+/// The most bytes of the states of one kind that a sampler remembers: those for following its text,
+/// and, with counted repetitions, those for each band of the vocabulary. When all together reach
+/// this, or twice the size of the text's place, they are rebuilt.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The most bytes of the states that are kept for the next samplers of one grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;
 /// The most bytes that all grammars of the cache occupy together.
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
-/// The most vocabularies of which something is kept.
+/// The most vocabularies whose data is kept.
 pub const MAX_VOCABULARIES: usize = 8;
 /// The most grammars of the cache.
 pub const MAX_CACHED: usize = 256;
 
 /// The most tokens that can be taken back.
 pub const MAX_ROLLBACK: usize = 1 << 10;
-/// The most bytes of states that are kept for tokens to be taken back when tables are begun again.
+/// The most bytes of states that are kept for rollback when tables are rebuilt.
 pub const MAX_KEPT_BYTES: usize = MAX_STATE_BYTES / 2;
-/// The most bytes that are told of a text that must follow.
+/// The most bytes that are reported of a forced text.
 pub const MAX_FORCED: usize = 1 << 16;
 
 /// The most bytes of a regular expression.
@@ -75,39 +74,37 @@ pub const MAX_TRIGGER_STATES: usize = 1 << 18;
 pub const MAX_TRIGGER_DEPTH: usize = 100;
 /// The most steps that one call may take while it waits for a trigger, all patterns together.
 pub const MAX_TRIGGER_STEPS: usize = 1 << 22;
-/// The most places that the search for a trigger may have to backtrack to.
+/// The most pending backtracking points in the search for a trigger.
 pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
-/// The bytes that may always be remembered of the patterns of one grammar while texts are read.
+/// The bytes that the states of one grammar's patterns may always take while texts are read.
 pub const MIN_TRIGGER_TABLES: usize = 64 << 10;
-/// The bytes that may be remembered in addition for each state of the patterns.
+/// The bytes that they may take in addition for each state of the patterns.
 pub const TRIGGER_TABLES_PER_STATE: usize = 256;
-/// The most bytes that may be remembered of the patterns of one grammar, however many their states.
+/// The most bytes that the states of one grammar's patterns may take.
 pub const MAX_TRIGGER_TABLES: usize = 4 << 20;
-/// The most bytes that patterns occupy which are kept for later, with what may come to be
-/// remembered of them.
+/// The most bytes of cached patterns, with the states that may be added to them.
 pub const MAX_TRIGGER_CACHE: usize = 32 << 20;
-/// The most sets of patterns that are kept for later.
+/// The most sets of patterns that are cached.
 pub const MAX_TRIGGERS_CACHED: usize = 64;
-/// The most bytes of a text in which a trigger is waited for.
+/// The most bytes of a text that is searched for a trigger.
 pub const MAX_WAITING_TEXT: usize = 256 << 20;
 
 /// The most bytes of a JSON Schema's text.
 pub const MAX_SCHEMA_TEXT: usize = 8 << 20;
 /// The deepest nesting of a JSON Schema's text.
 pub const MAX_SCHEMA_DEPTH: usize = 128;
-/// The most values of JSON in a JSON Schema.
+/// The most JSON values in a JSON Schema.
 pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
-/// The most references that may follow each other in a JSON Schema, and the most schemas that may
-/// hold each other for one value.
+/// The longest chain of references in a JSON Schema, and of schemas that apply to one value.
 pub const MAX_SCHEMA_CHAIN: usize = 100;
 /// The most different combinations of a JSON Schema's subschemas.
 pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
-/// The most ways that one place of a JSON Schema may have: what its `anyOf` multiply to.
+/// The most alternatives for one value of a JSON Schema: the product of its `anyOf`.
 pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
 /// The most elements of the grammar that a JSON Schema becomes.
 pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;
-/// The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
-/// together, and the automata of its patterns, names and numbers.
+/// The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
+/// building the automata of its patterns, names and numbers.
 pub const MAX_SCHEMA_STEPS: usize = 1 << 25;
 /// The most characters of white space in a row.
 pub const MAX_SCHEMA_SPACE: u32 = 64;

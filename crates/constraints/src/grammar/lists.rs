@@ -3,7 +3,7 @@
 /// Lists of numbers, themselves numbered from 0.
 #[derive(Debug)]
 pub struct Lists {
-    /// For each list, the end of it in `all`, after a zero.
+    /// The end of each list in `all`, after a zero.
     ends: Vec<u32>,
     all: Vec<u32>,
 }
@@ -18,7 +18,7 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Empty, with room for that many lists and numbers in all of them.
+    /// Returns no lists, with memory reserved for that many lists and numbers in all of them.
     pub fn with_room(n_lists: usize, n: usize) -> Self {
         let mut ends = Vec::with_capacity(n_lists + 1);
         ends.push(0);
@@ -28,13 +28,13 @@ impl Lists {
         }
     }
 
-    /// The `n` lists of these pairs of a list and a number in it. The pairs are gone through twice;
-    /// those of other lists are left out.
+    /// Returns the `n` lists of these pairs of a list and a number in it. The pairs are read twice;
+    /// those of other lists are ignored.
     pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
-        // Two places after its own each list counts its numbers; then one place after it begins.
+        // Each list counts its numbers two entries after its own; then it begins one entry after.
         let mut ends = vec![0_u32; n + 2];
         let mut n_all = 0;
-        // By `for_each`, which chained and flattened iterators are quicker with.
+        // By `for_each`, which is faster for chained and flattened iterators.
         pairs().for_each(|(list, _)| {
             if let Some(count) = ends.get_mut(list as usize + 2) {
                 *count += 1;
@@ -69,7 +69,7 @@ impl Lists {
         self.len() == 0
     }
 
-    /// The numbers of a list; none where there is no such list.
+    /// Returns the numbers of a list; none if there is no such list.
     #[inline]
     pub fn get(&self, list: u32) -> &[u32] {
         let ends = self.ends.get(list as usize..).unwrap_or_default();
@@ -84,13 +84,13 @@ impl Lists {
         (0..self.len() as u32).map(|list| self.get(list))
     }
 
-    /// The numbers of the list that is not ended yet.
+    /// Returns the numbers of the open list.
     pub fn open(&self) -> &[u32] {
         let from = self.ends.last().copied().unwrap_or(0);
         self.all.get(from as usize..).unwrap_or_default()
     }
 
-    /// Adds a number to the list that is not ended yet.
+    /// Adds a number to the open list.
     pub fn add(&mut self, number: u32) {
         self.all.push(number);
     }

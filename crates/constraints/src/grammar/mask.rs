@@ -1,4 +1,4 @@
-//! The tokens that a state allows: a bit per token, found by going through the vocabulary's trees.
+//! The tokens that a state allows: a bit per token, found by a walk through the vocabulary's trees.
 
 // In bounds: ranks and tokens are numbers of the tree that the words were made for.
 
@@ -28,7 +28,7 @@ impl Mask {
         }
     }
 
-    /// True if a token is allowed; false of one that there is not.
+    /// True if a token is allowed; false if there is no such token.
     #[inline]
     pub fn allows(&self, token: Token) -> bool {
         has(&self.words, token)
@@ -39,7 +39,7 @@ impl Mask {
         &self.words
     }
 
-    /// Writes the bits in words of 32, as many as there is room for; those past the last are 0.
+    /// Writes the bits to words of 32, as many as fit; those past the last are 0.
     pub fn copy_to(&self, words: &mut [u32]) {
         let (pairs, odd) = words.as_chunks_mut();
         for (pair, &word) in pairs.iter_mut().zip(&self.words) {
@@ -102,8 +102,8 @@ impl Ranks {
         8 * self.0.capacity()
     }
 
-    /// The words that have the bits of a range of ranks, without others: the rank that the lowest
-    /// bit of each is for, the bits, and all that might be set.
+    /// Returns the words that hold a range of ranks: for each, the rank of its lowest bit, the set
+    /// bits in the range, and all bits of the range.
     fn within(&self, ranks: Range<usize>) -> impl Iterator<Item = (usize, u64, u64)> {
         let words = match ranks.is_empty() {
             true => 0..0,
@@ -138,8 +138,8 @@ impl Ranks {
 
 /// True if `token` is allowed in `state`, when the text so far ends with `partial`.
 ///
-/// A token that meets a token element on its way is decided by its number, whatever follows; one
-/// with a character of code point 0 is looked at up to there only.
+/// A token that meets a token element is decided by its number, whatever follows; one with a
+/// character of code point 0 is read only up to that.
 pub fn allows(
     states: &mut States,
     grammar: &Compiled,
@@ -174,8 +174,8 @@ pub fn allows(
     may_stop(states, grammar, state, end)
 }
 
-/// True if a token that is meant by its number alone is allowed in `state`, when the text so far
-/// ends with `partial`.
+/// True if a token that is matched by number alone is allowed in `state`, when the text so far ends
+/// with `partial`.
 pub fn takes_by_number(
     states: &States,
     grammar: &Compiled,
@@ -194,7 +194,7 @@ fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) 
     items.into_iter().any(|first| takes(first.item, token))
 }
 
-/// True if a token may end in a state, with a part of a character at its end or without.
+/// True if a token may end in a state, with or without a part of a character at its end.
 pub fn may_stop(
     states: &mut States,
     grammar: &Compiled,
@@ -254,7 +254,8 @@ pub struct MaskWriter<'a> {
 }
 
 impl<'a> MaskWriter<'a> {
-    /// A mask of the tokens that end the generation, if they may, or of none.
+    /// Returns a writer whose mask has the tokens that end the generation if `may_end`, and no
+    /// others.
     pub fn new(tree: &'a VocabularyTree, may_end: bool) -> Self {
         let ending: &[Token] = match may_end {
             true => tree.end_of_generation(),
@@ -269,8 +270,8 @@ impl<'a> MaskWriter<'a> {
         add_ranked(&mut self.words, &self.tree.bands()[band], ranks);
     }
 
-    /// Adds those that are in no band: where the text so far ends within a character, those that
-    /// begin within one.
+    /// Adds the tokens in no band: if the text so far ends within a character, those that begin
+    /// within one.
     pub fn add_others(
         &mut self,
         states: &mut States,
@@ -295,21 +296,21 @@ impl<'a> MaskWriter<'a> {
         Ok(())
     }
 
-    /// Adds a token, or takes it out.
+    /// Adds or removes a token.
     pub fn put(&mut self, token: Token, is_allowed: bool) {
         let (word, bit) = (token as usize / 64, 1 << (token % 64));
         self.words[word] &= !bit;
         self.words[word] |= if is_allowed { bit } else { 0 };
     }
 
-    /// The mask that was gathered.
+    /// Returns the mask.
     pub fn done(self) -> Mask {
         Mask::of(self.words)
     }
 }
 
-/// Sets the bits of tokens by their ranks; of a tree of which most are set, it begins with all and
-/// takes the others out.
+/// Sets the bits of tokens by their ranks. If most of a tree are set, it sets all and clears the
+/// others.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
         let of_tree = || ranks.within(nodes.ranks());
@@ -350,7 +351,7 @@ struct Above {
     /// The first rank that is not below it.
     end: usize,
     state: StateId,
-    /// The index at which the state's transitions begin.
+    /// The start of the state's transitions.
     row: usize,
     cover: CharSet,
     /// The number of characters on the path to it.
@@ -381,7 +382,7 @@ impl TreeWalk<'_> {
                     let depth = above.depth + 1;
                     self.character(child, end, next, depth)?
                 }
-                // What is below goes on with characters that are not ASCII. If all of these are
+                // The texts below continue with characters that are not ASCII. If all of these are
                 // taken, so is a part of one.
                 Step::Within(_)
                     if !nodes.at(child).children().is_empty()
@@ -404,13 +405,13 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes the tokens that are short enough, if nothing else counts. Of a string with a few
-    /// characters left, each of these leads to a state of its own.
+    /// Takes the tokens that are short enough, if only lengths decide. In a string with a few
+    /// characters left, each number of them is a state of its own.
     fn by_length(&mut self, state: StateId) -> Result<bool, TooMuch> {
         let (nodes, ranks) = (self.nodes, self.nodes.ranks());
         let texts = nodes.summary(ROOT);
         let longest = self.states.longest_taken(self.grammar, state, texts)?;
-        // Of longer ones the number is not known.
+        // The length of longer ones is not known.
         let longest = longest.and_then(|longest| u8::try_from(longest).ok());
         let Some(longest) = longest.filter(|&longest| longest < u8::MAX) else {
             return Ok(false);
@@ -426,7 +427,7 @@ impl TreeWalk<'_> {
         Ok(true)
     }
 
-    /// Takes the tokens at a node that a state was reached with; what there is to be done below.
+    /// Takes the tokens at a node that leads to a state. Returns the work below it.
     #[inline]
     fn character(
         &mut self,
@@ -454,8 +455,8 @@ impl TreeWalk<'_> {
         self.enter(at, end, state, depth).map(Some)
     }
 
-    /// Takes the tokens at nodes that follow each other by one character again and again, as far
-    /// as it leads from state to state. Vocabularies have runs of a hundred spaces or dashes.
+    /// Takes the tokens along a chain of nodes of one repeated character, as far as the states go.
+    /// Vocabularies have runs of a hundred spaces or dashes.
     #[inline]
     fn down_a_chain(
         &mut self,
@@ -463,7 +464,7 @@ impl TreeWalk<'_> {
         state: StateId,
         depth: usize,
     ) -> Result<(usize, StateId, usize), TooMuch> {
-        /// The fewest steps for which one look-up is quicker than going one by one.
+        /// The fewest steps for which one look-up is faster than single steps.
         const LONG: usize = 8;
         let (kind, most) = self.nodes.chain(node);
         if most < LONG {
@@ -495,8 +496,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes all tokens at `node` and below, up to the rank `end`, or none of them. True where that
-    /// can be decided at once.
+    /// Takes all tokens at `node` and below, up to the rank `end`, or none of them. Returns false
+    /// if that cannot be decided at once.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// The fewest tokens for which new facts are computed.
@@ -539,8 +540,7 @@ impl TreeWalk<'_> {
         })
     }
 
-    /// Takes the tokens below `node`, with a character more than leads there, that a token element
-    /// takes.
+    /// Takes the tokens strictly below `node` that a token element matches.
     fn token_elements(
         &mut self,
         node: &Node,
@@ -571,7 +571,7 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes the tokens that have a character more than leads to `node`.
+    /// Takes the tokens strictly below `node`.
     fn all_below_but(
         &mut self,
         node: &Node,

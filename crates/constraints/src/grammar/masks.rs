@@ -1,4 +1,4 @@
-//! The masks of a grammar that were found so far, for all of its samplers.
+//! The masks of a grammar found so far, for all of its samplers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use crate::grammar::mask::{Mask, Ranks};
 use crate::grammar::states::TooMuch;
 use crate::grammar::utf8::Partial;
 
-/// A state, and what the text so far left of a character: a mask follows from these.
+/// A state, and the unfinished character at the end of the text: these determine a mask.
 pub type MaskKey = (Identity, Partial);
-/// The number of a band and a state: the band's allowed tokens follow from these.
+/// The number of a band and a state: these determine the band's allowed tokens.
 pub type PartKey = (usize, Identity);
 
-/// The allowed tokens of a band, and what it took to find them.
+/// The allowed tokens of a band, and the cost of finding them.
 #[derive(Debug)]
 pub struct Part {
     /// The tokens.
     pub ranks: Ranks,
-    /// A bound on the steps that it took, had nothing been known.
+    /// A bound on the steps with empty tables.
     pub cost: u64,
 }
 
@@ -32,23 +32,23 @@ struct Known {
     bytes: usize,
 }
 
-/// Known masks. The lock is held for a look and for an insertion, never while a mask is made.
+/// Known masks. The lock is held for a look-up and for an insertion, never while a mask is made.
 #[derive(Debug, Default)]
 pub struct Masks {
     known: Mutex<Known>,
     bytes: AtomicUsize,
 }
 
-/// Bytes that all grammars have kept since the last count.
+/// The bytes by which all grammars have grown since the last count.
 static GROWN: AtomicUsize = AtomicUsize::new(0);
 
-/// True, once, if so much was kept, by any grammar, that it is time to count.
+/// True, once, if all grammars together have grown enough to be counted.
 pub fn have_grown() -> bool {
     const MUCH: usize = 1 << 20;
     GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH
 }
 
-/// Counts bytes that are kept from now on.
+/// Adds to the growth.
 pub fn note_growth(bytes: usize) {
     GROWN.fetch_add(bytes, Ordering::Relaxed);
 }
@@ -59,12 +59,12 @@ impl Masks {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the mask, or the error that it was too much to find; `None` if neither is known.
+    /// Returns the mask, or the error that it takes too much; `None` if neither is known.
     pub fn whole(&self, key: MaskKey) -> Option<Result<Arc<Mask>, TooMuch>> {
         self.known.lock().whole.get(&key).cloned()
     }
 
-    /// Keeps what has come of making a mask.
+    /// Stores the result of making a mask.
     pub fn keep(&self, key: MaskKey, mask: &Result<Arc<Mask>, TooMuch>) {
         let bytes = mask.as_ref().map_or(0, |mask| mask.bytes());
         self.insert(bytes + size_of::<MaskKey>() + 32, |masks| {
@@ -77,7 +77,7 @@ impl Masks {
         self.known.lock().parts.get(&key).cloned()
     }
 
-    /// Keeps the allowed tokens of a band.
+    /// Stores the allowed tokens of a band.
     pub fn keep_part(&self, key: PartKey, part: &Arc<Part>) {
         let bytes = part.ranks.bytes() + size_of::<Part>() + size_of::<PartKey>() + 32;
         self.insert(bytes, |masks| {
@@ -98,7 +98,7 @@ impl Masks {
         drop(forgotten);
     }
 
-    /// Forgets all of them.
+    /// Drops all of them.
     pub fn forget(&self) {
         let mut known = self.known.lock();
         let forgotten = std::mem::take(&mut *known);

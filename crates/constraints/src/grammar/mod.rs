@@ -1,17 +1,18 @@
-//! Grammars in GBNF, llama.cpp's notation, and regular expressions: which tokens may follow a text.
+//! Grammars in GBNF, llama.cpp's notation, and regular expressions: finds the tokens that may
+//! follow a text.
 //!
 //! - [`parser`][]: a text becomes rules of [`elements`]; [`pattern`][]: a regular expression, and
 //!   [`choice`][]: one of several texts, [`tags`][]: spans in free text, by the [`builder`].
-//! - [`schema`][]: a JSON Schema becomes them, too.
+//! - [`schema`][]: a JSON Schema becomes rules, too.
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
 //!   [`utf8`][]: their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
-//!   [`mask`][]: which tokens a state allows.
-//! - [`tracker`][]: where a text stands; [`bench`](mod@bench): the tables that this takes.
-//! - [`engine`][]: all texts of a grammar share it, its [`masks`] first of all.
-//! - [`triggers`][]: what a lazy grammar waits for.
-//! - [`limits`][]: how much a grammar may ask for, [`host_work`][]: what that is for llama.cpp;
-//!   [`hash`][]: how numbers are found; [`lists`][]: many lists of them.
+//!   [`mask`][]: the tokens that a state allows.
+//! - [`tracker`][]: the position of a text; [`bench`](mod@bench): the tables for it.
+//! - [`engine`][]: the data that all texts of a grammar share, mainly its [`masks`].
+//! - [`triggers`][]: the triggers of a lazy grammar.
+//! - [`limits`][]: the limits of a grammar, [`host_work`][]: its cost in llama.cpp; [`hash`][]:
+//!   hashes of numbers; [`lists`][]: many lists of them.
 //!
 //! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 

@@ -1,11 +1,10 @@
 //! The texts of a vocabulary as a tree of bytes.
 //!
 //! The tokens below a node have consecutive *ranks*, their numbers in the order of their texts. A
-//! node where a character is complete knows it; one in the midst of a character knows what its
-//! bytes say so far. The children of a node stand side by side, and what lies below them comes
-//! thereafter, child by child: a walk that leaves out most children reads little, and what it reads
-//! next is near. Of each node it is known, roughly, which characters occur below, so that a state
-//! which takes them all takes the whole range.
+//! node that completes a character stores it; one within a character stores its bits so far. The
+//! children of a node are neighbours, followed by their descendants, child by child: a walk that
+//! skips most children reads little, and reads nearby. Each node records, roughly, which characters
+//! occur below, so that a state which takes them all takes the whole range.
 
 // In bounds: the numbers of nodes and summaries are positions in arrays that never change.
 
@@ -24,7 +23,7 @@ pub fn char_bit(code_point: u32) -> CharSet {
     1 << label(code_point)
 }
 
-/// The number of that bit.
+/// Returns the number of that bit.
 fn label(code_point: u32) -> u8 {
     if code_point < 0x80 {
         code_point as u8
@@ -33,7 +32,7 @@ fn label(code_point: u32) -> u8 {
     }
 }
 
-/// The number of the node that is above all others and has no byte.
+/// The number of the root, which has no byte.
 pub const ROOT: usize = 0;
 
 /// The character, or part of one, that a node's byte ends.
@@ -45,8 +44,8 @@ pub enum Step {
     Within(Partial),
 }
 
-/// Characters that are mostly taken together, or not at all: a set of these *kinds* says enough of
-/// what is below a node. Those that are not ASCII are the first kind.
+/// Characters that are mostly taken together, or not at all: a set of these *kinds* suffices to
+/// describe the texts below a node. Characters beyond ASCII are the first kind.
 const KINDS: [&[u8]; 29] = [
     b"",
     b"abcdef",
@@ -115,7 +114,7 @@ const SETS: [CharSet; KINDS.len()] = {
 pub struct Kinds(u32);
 
 impl Kinds {
-    /// The kinds of which all characters are in `set`.
+    /// Returns the kinds whose characters are all in `set`.
     pub fn within(set: CharSet) -> Self {
         let kinds = SETS
             .iter()
@@ -136,23 +135,23 @@ impl Kinds {
         sets.fold(0, |all, (_, set)| all | set)
     }
 
-    /// True if there is no other kind than in `other`.
+    /// True if every kind is in `other`.
     #[inline]
     pub fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 }
 
-/// Texts in a few words.
+/// A summary of texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
     /// The kinds of their characters.
     pub kinds: Kinds,
-    /// The most characters that one has; `None` of more than 254.
+    /// The most characters of one; `None` if more than 254.
     pub height: Option<u32>,
 }
 
-/// Stands for a height that is not known.
+/// Stands for an unknown height.
 const HIGH: u8 = u8::MAX;
 
 /// A node of the tree.
@@ -202,25 +201,25 @@ impl Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     all: Vec<Node>,
-    /// The number of each node's [`char_bit`]; 0 of parts of characters, too.
+    /// The number of each node's [`char_bit`]; also 0 for parts of characters.
     labels: Vec<u8>,
     /// The most characters that follow each node, or [`HIGH`].
     heights: Vec<u8>,
-    /// The number of nodes after each node that are an only child each, all of one character of
-    /// ASCII. Their numbers follow each other.
+    /// The length of the chain below each node: only children, all of one ASCII character, with
+    /// consecutive numbers.
     chains: Vec<u8>,
-    /// Where each text has a control character: the kinds of the characters below each node that
-    /// stand before the first of them; all kinds after that one. Else empty.
+    /// If each text has a control character: the kinds of the characters below each node that
+    /// precede the first of them; all kinds after it. Otherwise empty.
     before_controls: Vec<Kinds>,
     first_rank: usize,
     end: usize,
 }
 
-/// Texts in order, none of which is empty, has NUL in it, or is not well-formed.
+/// Sorted texts, none of which is empty, contains NUL, or is malformed.
 pub struct Sorted<'a> {
     /// The bytes of all texts, one after the other.
     pub bytes: &'a [u8],
-    /// The offset at which each text begins, and the one at which the last ends.
+    /// The offset of each text, and the end of the last.
     pub offsets: &'a [u32],
     /// The rank of the first.
     pub first_rank: usize,
@@ -259,7 +258,7 @@ impl Nodes {
 
     fn link(&mut self, texts: &Sorted<'_>) {
         self.add(Step::Complete(0), 0);
-        // Nodes, how many bytes lead to them, and the ranks at them and below.
+        // Nodes, their depths in bytes, and the ranks at them and below.
         let mut pending = vec![(ROOT, 0, 0..texts.len())];
         while let Some((node, depth, mut ranks)) = pending.pop() {
             while !ranks.is_empty() && texts.byte(ranks.start, depth).is_none() {
@@ -307,7 +306,7 @@ impl Nodes {
                 let height = self.heights[child];
                 let reach = match self.all[child].step() {
                     Step::Complete(_) => height.saturating_add(1),
-                    // A token may end here, in the midst of one character.
+                    // A token may end here, within a character.
                     Step::Within(_) => height.max(1),
                 };
                 kinds |= self.all[child].kinds.0 | 1 << KIND_OF[self.labels[child] as usize];
@@ -353,9 +352,8 @@ impl Nodes {
         }
     }
 
-    /// Returns how many nodes below a node are an only child each, all of one character, and that
-    /// character's kind. The first is the node's child, and each has the number after the one
-    /// before.
+    /// Returns the length of the chain below a node, and the kind of its character. The first is
+    /// the node's child, and their numbers are consecutive.
     #[inline]
     pub fn chain(&self, node: usize) -> (Kinds, usize) {
         let n = self.chains[node];
@@ -366,7 +364,7 @@ impl Nodes {
         (Kinds(1 << KIND_OF[label as usize]), n.into())
     }
 
-    /// Sums up what goes on below a node.
+    /// Returns a summary of the texts below a node.
     #[inline]
     pub fn summary(&self, node: usize) -> Summary {
         let height = self.heights[node];
@@ -376,8 +374,8 @@ impl Nodes {
         }
     }
 
-    /// Sums up what stands below a node before the first control character of each text; `None`
-    /// where not each text has one.
+    /// Returns a summary of the characters below a node before the first control character of each
+    /// text; `None` unless each text has one.
     #[inline]
     pub fn before_controls(&self, node: usize) -> Option<Summary> {
         let kinds = *self.before_controls.get(node)?;
@@ -403,7 +401,7 @@ impl Nodes {
         &self.all[node]
     }
 
-    /// The first of `children` that `set` has the character of.
+    /// Returns the first of `children` whose character is in `set`.
     #[inline]
     pub fn next_in(&self, children: Range<usize>, set: CharSet) -> Option<usize> {
         let start = children.start;
@@ -422,7 +420,8 @@ impl Nodes {
         }
     }
 
-    /// The first rank after those at a node itself; `end` is that after those below, too.
+    /// Returns the first rank after those at a node itself; `end` is the one after those below,
+    /// too.
     #[inline]
     pub fn end_of_own(&self, node: &Node, end: usize) -> usize {
         let children = node.children();
@@ -442,8 +441,8 @@ impl Nodes {
     }
 }
 
-/// Decodes `byte` after the byte of a node. After a character that is complete, and at the root,
-/// another one begins.
+/// Decodes `byte` after the byte of a node. After a complete character, and at the root, another
+/// begins.
 fn behind(parent: Step, byte: u8) -> Step {
     let (bits, missing) = match parent {
         Step::Within(partial) => (

@@ -1,8 +1,8 @@
 //! Regular expressions as the elements of rules.
 //!
-//! The crate `regex-syntax` reads a pattern; what it says becomes elements directly: classes of
-//! characters as classes, counts as counts. Only the language counts, so that greedy and lazy are
-//! alike, and groups are nothing.
+//! The crate `regex-syntax` parses a pattern, whose parts become elements directly: classes of
+//! characters as classes, counts as counts. Only the language matters, so that greedy and lazy are
+//! the same, and groups are ignored.
 //!
 //! ```text
 //! elements(hir, before, after):       before, after: what stands at the ends of the text
@@ -13,8 +13,8 @@
 //!                                     are always empty, on to the next
 //! ```
 //!
-//! A part that no text follows, such as `[a&&b]`, is left out with all that needs it, so that no
-//! text leads to where nothing may follow.
+//! A part that matches no text, such as `[a&&b]`, is removed with all that requires it, so that no
+//! text leads to a dead end.
 
 use std::fmt;
 
@@ -46,7 +46,7 @@ fn refused<T>(what: impl Into<String>) -> Result<T, Refused> {
     Err(Refused(what.into()))
 }
 
-/// The texts that match a pattern.
+/// The extent of a pattern's match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// The pattern matches the whole text.
@@ -55,10 +55,10 @@ pub enum Extent {
     Anywhere,
 }
 
-/// Makes elements of characters.
+/// Makes elements from characters.
 pub trait Letters {
-    /// One character of these ranges of code points, which ascend and have neither NUL nor
-    /// surrogates. They are not empty.
+    /// Returns the elements of one character of these ranges of code points, which are ascending,
+    /// not empty, and without NUL and surrogates.
     fn one_of(
         &mut self,
         builder: &mut Builder,
@@ -80,7 +80,7 @@ impl Letters for Plain {
     }
 }
 
-/// The rules of a pattern that matches the whole text.
+/// Returns the rules of a pattern that matches the whole text.
 pub fn rules(pattern: &str) -> Result<Rules, Refused> {
     let mut builder = Builder::default();
     let hir = parse(pattern)?;
@@ -95,7 +95,7 @@ pub fn parse(pattern: &str) -> Result<Hir, Refused> {
     parse_within(pattern, &mut { MAX_PATTERN_CLASSES })
 }
 
-/// Reads a pattern, one of several that together name that many classes at most.
+/// Reads one of several patterns that together may name `classes_left` classes.
 pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refused> {
     if pattern.len() > MAX_PATTERN_TEXT {
         return refused(format!(
@@ -122,7 +122,7 @@ pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refu
     translated.map_err(|error| at(pattern, error.span(), error.kind()))
 }
 
-/// A fault at a place of a pattern.
+/// Returns a fault at a position of a pattern.
 fn at(pattern: &str, span: &ast::Span, what: &dyn fmt::Display) -> Refused {
     let (start, end) = (span.start.offset, span.end.offset);
     let part = pattern.get(start..end).unwrap_or_default();
@@ -138,7 +138,7 @@ fn too_deep() -> Refused {
     ))
 }
 
-/// Counts the classes that have many ranges of characters, however short their names are.
+/// Counts the classes, whose ranges may be many however short their names are.
 #[derive(Default)]
 struct Classes(usize);
 
@@ -165,8 +165,8 @@ impl ast::Visitor for Classes {
     }
 }
 
-/// The elements that texts of a pattern follow; `None` where there is no such text. Texts have no
-/// NUL, which no token's text has.
+/// Returns the elements of a pattern; `None` if no text matches it. Texts have no NUL, as tokens'
+/// texts have none.
 pub fn elements(
     builder: &mut Builder,
     letters: &mut dyn Letters,
@@ -181,15 +181,15 @@ pub fn elements(
     lowering.elements(hir, (end, end), 0)
 }
 
-/// An end of a part, and the text there.
+/// The kind of text at an end of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The text's own end is here.
+    /// The end of the whole text.
     Here,
-    /// Anything may stand between here and the text's own end. It is the part that says so, unless
-    /// an anchor of it forbids it.
+    /// Any text up to the end of the whole. The part itself adds it, unless one of its anchors
+    /// forbids it.
     Open,
-    /// Something else stands there, or may.
+    /// Other parts, perhaps empty.
     Inside,
 }
 
@@ -225,7 +225,7 @@ impl Lowering<'_> {
         let Some(part) = self.kind(hir, inner, depth)? else {
             return Ok(None);
         };
-        // Twice anything is anything.
+        // Any text twice is any text.
         let is_empty = part.is_empty();
         elements.extend(part);
         if is_followed && !(is_led && is_empty) {
@@ -306,7 +306,7 @@ impl Lowering<'_> {
         let (mut min, mut max) = (min, max);
         let properties = sub.properties();
         if properties.maximum_len() == Some(0) {
-            // As often as one likes, it stays at one place.
+            // Repeated any number of times, it stays at one position.
             (min, max) = (min.min(1), Some(max.map_or(1, |max| max.min(1))));
         }
         if max == Some(0) {
@@ -321,7 +321,7 @@ impl Lowering<'_> {
             alternatives.extend(once);
             return Ok(Some(self.builder.alternatives(alternatives)?));
         }
-        // Whatever is repeated stands beside itself.
+        // A repeated part adjoins itself.
         let item = self.elements(sub, (End::Inside, End::Inside), depth)?;
         let Some(item) = item else {
             return if min == 0 {
@@ -330,7 +330,7 @@ impl Lowering<'_> {
                 Ok(None)
             };
         };
-        // No anchor of it is left that could forbid anything beside it.
+        // None of its anchors is left that could forbid text beside it.
         let (before, after) = ends;
         let mut elements = Vec::new();
         if before == End::Open {
@@ -345,7 +345,7 @@ impl Lowering<'_> {
         Ok(Some(elements))
     }
 
-    /// An empty text at these ends.
+    /// Returns an empty text at these ends.
     fn nothing(&mut self, (before, after): (End, End)) -> Lowered {
         if before != End::Open && after != End::Open {
             return Ok(Some(Vec::new()));
@@ -372,8 +372,8 @@ impl Lowering<'_> {
     }
 }
 
-/// The ends of parts on one side, seen from that side, and true if none of them says what
-/// stands before an open end. `anchor` is the one of that side.
+/// Returns the ends of parts on one side, seen from that side, and true if none of them adds the
+/// text before an open end. `anchor` is that side's.
 fn ends_of<'a>(
     parts: impl Iterator<Item = &'a Hir>,
     mut end: End,
@@ -422,7 +422,7 @@ fn ranges(class: &Class) -> Result<Vec<(u32, u32)>, Refused> {
     }
 }
 
-/// Nothing, where an anchor stands at the text's own end.
+/// Returns the empty text if an anchor is at the end of the whole text.
 fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
     let name = match look {
         Look::Start if before != End::Inside => return Ok(Some(Vec::new())),

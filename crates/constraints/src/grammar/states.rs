@@ -1,20 +1,20 @@
 //! The states of a grammar: sets of stacks, each numbered once.
 //!
-//! A stack says what is still to come, its top first. All stacks of a state are kept together as
-//! a tree that begins at the tops: an *edge* is a sequence and the number of the state that holds
-//! the stacks below it. Equal sets thereby have equal numbers, whatever led to them; a grammar that
-//! reads one text in a thousand ways has one state for it, not a thousand stacks.
+//! A stack holds the elements still to come, its top first. All stacks of a state are kept together
+//! as a tree that begins at the tops: an *edge* is a sequence and the number of the state that
+//! holds the stacks below it. Equal sets thus have equal numbers, whatever led to them; a grammar
+//! with a thousand derivations of one text has one state for it, not a thousand stacks.
 //!
-//! A state is *open* where a top is a reference to a rule or a counted repetition, and *closed*
-//! where all tops are characters or tokens. Texts are matched in closed states; what lies below a
-//! top is open.
+//! A state is *open* if a top is a reference to a rule or a counted repetition, and *closed* if all
+//! tops are characters or tokens. Texts are matched in closed states; the states below a top are
+//! open.
 //!
-//! - `closure`: an open state becomes a closed one.
+//! - `closure`: turns an open state into a closed one.
 //! - `unions`: the stacks of two states together.
-//! - `counts`: how many rounds of a repetition are left.
-//! - `facts`: what is remembered of a state beside its stacks.
-//! - `import`: a state of other tables.
-//! - `budget`: how much a call may do, whatever is known already.
+//! - `counts`: the remaining rounds of a repetition.
+//! - `facts`: cached facts about a state besides its stacks.
+//! - `import`: copies a state of other tables.
+//! - `budget`: the work that a call may do, whatever is cached.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -42,10 +42,10 @@ pub use budget::TooMuch;
 /// The number of a state.
 pub type StateId = u32;
 
-/// No stack at all: nothing is allowed any more.
+/// No stack at all: nothing more is allowed.
 pub const NONE: StateId = 0;
 
-/// The state of one stack, which is empty: the text may end here, and not go on.
+/// The state of a single, empty stack: the text may only end here.
 const DONE: StateId = 1;
 
 /// A sequence on top, and the stacks below it.
@@ -67,51 +67,51 @@ struct State {
     edges: Arc<[Edge]>,
 }
 
-/// A state that was found, and what it took to find it.
+/// A computed state and its cost.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     state: StateId,
-    /// A bound on the steps to find it, had nothing been known.
+    /// A bound on the steps to find it with empty tables.
     cost: u64,
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// The most groups for which rows are used: of more, a row would stay unknown mostly.
+/// The most groups for which rows are used: longer rows would stay mostly unknown.
 const MOST_IN_ROW: usize = 1 << 10;
 /// The most edges that are searched one by one; more are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
-/// Stands for a group in sequences that begin with several: sorted after all groups.
+/// Marks sequences that begin with several groups; sorts after all groups.
 const SEVERAL: u32 = u32::MAX;
 
-/// All states that a grammar was found in.
+/// The states of a grammar found so far.
 #[derive(Debug)]
 pub struct States {
     all: Vec<State>,
-    /// Identify states in other tables.
+    /// The identities of the states in other tables.
     identities: Vec<Identity>,
     /// The edges of all of them.
     n_edges: usize,
     facts: Vec<Facts>,
     numbers: Map<Identity, StateId>,
     counted: Counted,
-    /// The most rounds that are counted: more are as good as endless ones for the texts here.
+    /// The most rounds that are counted: more equal unbounded ones for the texts here.
     most_rounds: u32,
     unions: Map<(StateId, StateId), Found>,
     /// The closed states of open ones.
     closed: Map<StateId, Found>,
     /// The states of other tables that were imported.
     imported: Map<StateId, Found>,
-    /// Rows of a state per group of characters; none where there are too many groups.
+    /// One row per state, by group of characters; none if there are too many groups.
     transitions: Vec<u32>,
-    /// Then by state and group.
+    /// Used instead if there are no rows: by state and group.
     single: Map<(StateId, u32), StateId>,
     /// The edges of states that have many, by their groups.
     sorted: Map<StateId, Vec<(u32, Edge)>>,
-    /// The bytes that the tables occupy, about.
+    /// The approximate bytes that the tables occupy.
     bytes: usize,
-    /// Counts what this call has done.
+    /// The work of this call.
     pub budget: Budget,
-    /// Counts the walks: what is asked of a state in one is charged once.
+    /// The number of the walk: a query to a state is charged once in each.
     walk: u32,
     closures: Closures,
 }
@@ -123,7 +123,8 @@ impl Default for States {
 }
 
 impl States {
-    /// Tables for texts of at most that many characters: repetitions of more rounds are endless.
+    /// Returns tables for texts of at most that many characters: more rounds of repetitions count
+    /// as unbounded.
     pub fn new(most_rounds: u32) -> Self {
         let mut states = Self {
             all: Vec::new(),
@@ -164,14 +165,14 @@ impl States {
         self.begin_with(Budget::default());
     }
 
-    /// Begins work on what is left of a budget.
+    /// Begins work with a partly spent budget.
     pub fn begin_with(&mut self, budget: Budget) {
         self.budget = budget;
         self.begin_walk();
     }
 
-    /// Begins one walk through a vocabulary. What a walk finds out depends on where it begins
-    /// alone, not on what earlier ones have found out.
+    /// Begins one walk through a vocabulary. Its result depends only on its start, not on the
+    /// results of earlier ones.
     pub fn begin_walk(&mut self) {
         self.walk = self.walk.wrapping_add(1);
     }
@@ -188,7 +189,7 @@ impl States {
         self.budget.keep(bytes);
     }
 
-    /// The number of a set of stacks, whose edges ascend.
+    /// Returns the number of a set of stacks, whose edges ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
         let members = edges.iter().map(|edge| {
             let (sequence, min, max) = self.told_of(grammar, edge.sequence);
@@ -242,8 +243,7 @@ impl States {
         &self.all[state as usize].edges
     }
 
-    /// True if more than `most` elements are below the tops of a state, those that stacks have in
-    /// common counted once.
+    /// True if more than `most` elements are below the tops of a state, shared ones counted once.
     pub fn is_deeper_than(&self, most: usize, state: StateId) -> bool {
         if self.n_edges <= most {
             return false;
@@ -265,7 +265,7 @@ impl States {
         false
     }
 
-    /// Identifies a state in all tables of its grammar.
+    /// Returns an identity of a state that holds in all tables of its grammar.
     pub fn identity(&self, state: StateId) -> Identity {
         self.identities[state as usize]
     }
@@ -297,7 +297,7 @@ impl States {
         self.on_account(state, |states| states.new_step(grammar, state, group))
     }
 
-    /// The state that [`step`](Self::step) has given before, by the state's row.
+    /// Returns the state that [`step`](Self::step) has returned before, by the state's row.
     #[inline]
     pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
         if self.transitions.is_empty() {
@@ -307,7 +307,7 @@ impl States {
         (next != UNKNOWN).then_some(next)
     }
 
-    /// Returns the index at which the transitions of a state begin.
+    /// Returns the start of the transitions of a state.
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
         self.touch(grammar, state)?;
         let row = self.facts[state as usize].row;
@@ -359,7 +359,7 @@ impl States {
         Ok(next)
     }
 
-    /// The edges of a state that may take a character of a group: of many these are few.
+    /// Returns the edges of a state that may take a character of a group: often few of many.
     fn edges_for(
         &mut self,
         grammar: &Compiled,
@@ -446,14 +446,14 @@ impl States {
         if grammar.rules.is_by_number(token) {
             return Ok(by_token);
         }
-        // A text without characters leaves those as they are.
+        // A text without characters leaves those unchanged.
         let by_characters = self.numbered(grammar, false, &characters);
         let by_characters = self.accept_characters(grammar, by_characters, chars)?;
         self.union(grammar, by_token, by_characters)
     }
 }
 
-/// Returns about the bytes that a state of that many edges occupies.
+/// Returns the approximate bytes of a state with that many edges.
 fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()

@@ -1,4 +1,4 @@
-//! Free text in which tags open spans that are constrained, as the elements of rules.
+//! Free text in which tags open constrained spans, as the elements of rules.
 //!
 //! The description is JSON; `docs/grammar.md` has its keys. Free text is an automaton over all
 //! begin tags (Aho and Corasick's), each of whose states is a rule:
@@ -11,8 +11,8 @@
 //!                 nothing, where the text may end
 //! ```
 //!
-//! So a begin tag is never free text, whichever tokens its characters come in. A tag that is a
-//! token is meant by its number: that token is never read as characters.
+//! So a begin tag is never free text, whichever tokens spell it. A tag that is a token is matched
+//! by its number: that token is never read as characters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -33,15 +33,15 @@ use crate::grammar::vocabulary_tree::{Kind, VocabularyTree};
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// A description of tags that was read.
+/// A parsed description of tags.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with \"tags\"")]
 pub struct Tags {
-    /// The text that was read.
+    /// Its text.
     #[serde(skip)]
     json: Box<[u8]>,
     tags: Vec<Tag>,
-    /// True if there must be a span.
+    /// True if a span is required.
     #[serde(default)]
     required: bool,
     /// True if the text ends with the first span.
@@ -87,7 +87,7 @@ impl Tag {
         std::iter::once(&self.begin).chain(&self.end)
     }
 
-    /// Bytes of the texts that it begins and ends with.
+    /// Returns the bytes of its begin and end texts.
     fn text_bytes(&self) -> usize {
         let bytes = self.marks().map(|mark| match mark {
             Mark::Text(text) => text.len(),
@@ -96,7 +96,7 @@ impl Tag {
         bytes.sum()
     }
 
-    /// The texts of the tokens that it begins and ends with.
+    /// Returns the texts of its begin and end tokens.
     fn token_names(&self) -> impl Iterator<Item = &str> {
         self.marks().filter_map(|mark| match mark {
             Mark::Token(OneToken {
@@ -146,7 +146,7 @@ impl Tags {
         &self.json
     }
 
-    /// The texts of tokens that [`rules`](Self::rules) asks for.
+    /// Returns the texts of the tokens that [`rules`](Self::rules) looks up.
     pub fn token_texts(&self) -> Vec<Vec<u8>> {
         let mut texts = Vec::new();
         for tag in &self.tags {
@@ -158,8 +158,8 @@ impl Tags {
         texts
     }
 
-    /// The rules of the texts that have these tags. `token` gives the token whose text, special or
-    /// not, is the one in question.
+    /// Returns the rules of the texts with these tags. `token` returns the token, special or not,
+    /// of a text.
     pub fn rules(
         &self,
         tree: &VocabularyTree,
@@ -173,7 +173,7 @@ impl Tags {
             tree,
             of_text: token,
         };
-        // Where the next span, or the end, comes: after a span, and at the beginning.
+        // The rules for the next span or the end: after a span, and at the beginning.
         let after = if self.once {
             None
         } else {
@@ -188,7 +188,7 @@ impl Tags {
                 span.extend(making.mark(end).map_err(of_tag)?);
             }
             span.extend(after.map(Element::Rule));
-            // One element, however often it is written.
+            // One element, however often it is used.
             let rule = making.builder.declare().map_err(told)?;
             making.builder.define(rule, span).map_err(told)?;
             let span = vec![Element::Rule(rule)];
@@ -259,8 +259,8 @@ impl Making<'_> {
                 let items = written.repeats.iter().map(|repeat| &*repeat.item);
                 let is_not = |element: &Element| matches!(element, Element::TokenNot(_));
                 if written.rules.iter().chain(items).flatten().any(is_not) {
-                    // A mask allows it in the midst of a token, where it is then not accepted: so
-                    // does llama.cpp in a grammar of its own.
+                    // A mask would allow it within a token, where it is then not accepted, as in
+                    // llama.cpp's own grammars.
                     return Err(
                         "\"grammar\": !<...> is not supported in a tag: say what may \
                                 come instead"
@@ -357,7 +357,7 @@ impl Making<'_> {
     }
 }
 
-/// An error for a text that no characters of tokens can be.
+/// Returns an error for a text that no tokens can spell.
 fn check(text: &str) -> Result<(), String> {
     if text.len() > MAX_TAG_TEXT {
         return Err(format!(
@@ -371,7 +371,7 @@ fn check(text: &str) -> Result<(), String> {
     }
 }
 
-/// Takes a code point out of ranges.
+/// Removes a code point from ranges.
 fn take_out(ranges: &mut Vec<(u32, u32)>, code_point: u32) {
     let at = ranges
         .iter()
@@ -396,17 +396,17 @@ struct Trie {
 #[derive(Default)]
 struct Node {
     next: BTreeMap<char, usize>,
-    /// The tag that ends here, the first of those that do, and their spans.
+    /// The first tag that ends here, and the spans of all.
     tag: Option<usize>,
     spans: Vec<Vec<Element>>,
 }
 
-/// The states of free text; the first is where no tag has begun.
+/// The states of free text; in the first no tag has begun.
 struct Automaton {
     states: Vec<State>,
 }
 
-/// The state after characters that may be the beginning of a tag; after others it is the first.
+/// The states after characters that may begin a tag; other characters lead to the first.
 struct State {
     next: BTreeMap<char, Next>,
 }
@@ -447,14 +447,13 @@ impl Trie {
         Ok(())
     }
 
-    /// The automaton, unless one tag stands within another: whichever is meant by it could not be
-    /// told.
+    /// Returns the automaton, unless one tag contains another, which would be ambiguous.
     fn automaton(mut self, tags: &[Tag]) -> Result<Automaton, String> {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
         let n = self.nodes.len();
-        // The longest end of a node's text that is a node, too: what it goes on as.
+        // The longest proper suffix of a node's text that is a node: its fallback.
         let mut shorter = vec![0; n];
         let mut states: Vec<Option<State>> = (0..n).map(|_| None).collect();
         let mut number_of = vec![0; n];
@@ -527,7 +526,7 @@ impl Trie {
         })
     }
 
-    /// A tag that ends below a node.
+    /// Returns a tag that ends below a node.
     fn below(&self, at: usize) -> Option<usize> {
         let mut at = *self.nodes.get(at)?.next.values().next()?;
         loop {

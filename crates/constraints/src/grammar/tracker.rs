@@ -1,8 +1,7 @@
-//! Follows one text through a grammar: its position, and what may come next.
+//! Follows one text through a grammar: its position, and the tokens that may come next.
 //!
-//! The tables that this takes belong to one text at a time, so that nobody waits for another one;
-//! when it is done, the next text of the grammar goes on with them. Masks are kept in the
-//! [engine](Engine), for all.
+//! The tables belong to one text at a time, so that no text waits for another; afterwards, the next
+//! text of the grammar reuses them. Masks are kept in the [engine](Engine), for all.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,10 +23,10 @@ use crate::token::Token;
 #[derive(Debug)]
 pub struct Tracker {
     engine: Arc<Engine>,
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     bench: Option<Bench>,
     place: Place,
-    /// Places to come back to, the oldest first.
+    /// Places for rollback, the oldest first.
     kept: VecDeque<Place>,
 }
 
@@ -42,7 +41,7 @@ impl Drop for Tracker {
 }
 
 impl Clone for Tracker {
-    /// Returns a tracker at the same place of the same text, which keeps no place to come back to.
+    /// Returns a tracker at the same place of the same text, without places for rollback.
     fn clone(&self) -> Self {
         let grammar = self.engine.compiled();
         let mut bench = self.engine.bench();
@@ -68,7 +67,7 @@ impl Clone for Tracker {
 }
 
 impl Tracker {
-    /// Makes a tracker at the beginning of a text. `None` where no text can follow the grammar.
+    /// Makes a tracker at the beginning of a text. `None` if no text can follow the grammar.
     pub fn new(engine: Arc<Engine>) -> Result<Option<Self>, TooMuch> {
         let bench = Some(engine.bench());
         let place = Place {
@@ -85,7 +84,7 @@ impl Tracker {
         Ok((tracker.place.state != NONE).then_some(tracker))
     }
 
-    /// The grammar, with what is known of it.
+    /// Returns the grammar's engine.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -96,7 +95,7 @@ impl Tracker {
         self.bench.as_ref().map_or(0, Bench::bytes)
     }
 
-    /// Makes a call to the tables. What it may do does not depend on what they know.
+    /// Makes a call to the tables. Its limit does not depend on their contents.
     pub(super) fn call<T>(
         &mut self,
         body: impl Fn(&mut Bench, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
@@ -111,7 +110,7 @@ impl Tracker {
         bench.is_changing = false;
         let mut moved = None;
         if is_undecided {
-            // With empty tables it may be enough, and what they say counts.
+            // With empty tables the budget may suffice, and their result counts.
             let mut fresh = Bench::new(grammar);
             fresh.states.begin_with(self.engine.budget().fresh());
             let state = fresh
@@ -132,13 +131,13 @@ impl Tracker {
             take_over(&mut self.kept, &mut fresh, bench, &self.engine);
             (*bench, self.place) = (fresh, place);
         } else if result.is_err() {
-            // What a call that failed has added is given back.
+            // The memory that a failed call has added is freed.
             self.begin_anew();
         }
         result
     }
 
-    /// Goes over to tables that have nothing but the place, and those to come back to.
+    /// Switches to tables that hold only the place, and those for rollback.
     fn begin_anew(&mut self) {
         let Some(bench) = &mut self.bench else {
             return;
@@ -163,7 +162,7 @@ impl Tracker {
         }
     }
 
-    /// Goes back to the beginning of a text.
+    /// Returns to the beginning of a text.
     pub fn reset(&mut self) -> Result<(), TooMuch> {
         if self.bench.as_ref().is_none_or(|bench| bench.is_changing) {
             self.bench = Some(Bench::new(self.engine.compiled()));
@@ -174,9 +173,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Goes on with tokens in one call: however many they are, it may do what it may do for one.
-    /// Gives the first that the grammar does not allow, if there is one; then the place is that
-    /// before it.
+    /// Accepts tokens in one call, with the limit of one token. Returns the first that the grammar
+    /// does not allow, if there is one; the place is then that before it.
     pub fn accept<'t>(
         &mut self,
         tokens: impl Iterator<Item = Text<'t>> + Clone,
@@ -188,7 +186,7 @@ impl Tracker {
         Ok(refused)
     }
 
-    /// Keeps the place, to come back to. False where the oldest one went for it.
+    /// Keeps the place for rollback. Returns false if the oldest one was dropped for it.
     pub fn keep(&mut self) -> bool {
         let is_full = self.kept.len() >= MAX_ROLLBACK;
         if is_full {
@@ -205,7 +203,7 @@ impl Tracker {
         self.kept.len()
     }
 
-    /// Goes back to the last of the kept places but `n - 1`; those from there on are kept no more.
+    /// Returns to the `n`th last kept place; it and those after it are no longer kept.
     pub fn back(&mut self, n: usize) {
         let Some(at) = self.kept.len().checked_sub(n) else {
             return;
@@ -221,20 +219,20 @@ impl Tracker {
         self.call(|bench, grammar, place, _| bench.allows(grammar, place, token))
     }
 
-    /// Returns what `look` does, after which the place is what it was.
+    /// Returns the result of `look`, and restores the place.
     pub fn ahead<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
-        // The place stands after those that are kept, which are in place where tables change.
+        // The place is appended to the kept ones, which stay valid when tables change.
         self.kept.push_back(self.place);
         let found = look(self);
         self.back(1);
         found
     }
 
-    /// Returns how many tokens of a draft are allowed, one after the other, as far as one call
-    /// gets with them; the place stays.
+    /// Returns how many tokens of a draft are allowed, one after the other, within the limit of one
+    /// call; the place stays.
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);
-        // What takes too much ends the draft.
+        // A token that takes too much ends the draft.
         let _ = self.call(|bench, grammar, mut place, _| {
             n.set(0);
             for &token in tokens {
@@ -259,8 +257,8 @@ impl Tracker {
         n.get()
     }
 
-    /// Returns the bytes that must follow, whatever tokens they come in, as many whole characters
-    /// as there is no choice for, and as one call finds.
+    /// Returns the bytes that must follow, whatever tokens spell them: whole characters up to the
+    /// next choice, within the limit of one call.
     pub fn forced(&mut self) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
         let _ = self.call(|bench, grammar, mut place, _| {
@@ -330,7 +328,7 @@ impl Tracker {
         mask
     }
 
-    /// Names what may come next.
+    /// Describes what may come next.
     pub fn expected(&self) -> String {
         let Some(bench) = self.bench.as_ref().filter(|bench| !bench.is_changing) else {
             return String::new();
@@ -361,8 +359,7 @@ impl Tracker {
     }
 }
 
-/// Moves places to other tables, the newest first, as far as there is room for their states. Older
-/// ones are lost.
+/// Moves places to other tables, the newest first, as far as their states fit. Older ones are lost.
 fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &Engine) {
     let before = to.states.bytes();
     let mut n_moved = 0;
@@ -374,7 +371,7 @@ fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &
         let Ok(state) = moved else {
             break;
         };
-        // The newest fits in whatever there is: it is what comes after a look ahead.
+        // The newest is always moved: a look-ahead returns to it.
         if n_moved > 0 && to.states.bytes() - before > MAX_KEPT_BYTES {
             break;
         }
@@ -384,8 +381,8 @@ fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &
     kept.drain(..kept.len() - n_moved);
 }
 
-/// The character that must come next; `None` where there is another one, a token that is meant by
-/// its number, or the end.
+/// Returns the character that must come next; `None` if another character, a token matched by
+/// number, or the end may.
 fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<char> {
     let Place { state, partial } = place;
     if states.may_end(state) {
@@ -394,7 +391,7 @@ fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<c
     let missing = u8::try_from(partial.missing).unwrap_or(0);
     let bits = 6 * u32::from(missing.min(3));
     let within = match missing {
-        // NUL is in no text.
+        // No text contains NUL.
         0 => (1, LAST),
         _ => (
             partial.bits << bits,

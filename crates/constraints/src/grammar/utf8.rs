@@ -1,21 +1,20 @@
-//! Decodes bytes to code points, with the part of a character that a token ends with and the next
-//! one goes on with.
+//! Decodes bytes to code points, with unfinished characters carried from one token to the next.
 //!
-//! It is llama.cpp's reading of UTF-8, which trusts the first byte: what follows it within one
-//! token is taken for the rest of the character, whatever it is. Only what follows a *part* that an
-//! earlier token left must look like the rest of one.
+//! It reads UTF-8 as llama.cpp does, which trusts the first byte: the following bytes within one
+//! token count as the rest of the character, whatever they are. Only bytes after a *part* that an
+//! earlier token left must be continuation bytes.
 
-/// A character of which bytes are still to come, or a fault.
+/// An unfinished character, or a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Partial {
-    /// The code point's bits so far; 0 where no byte is missing.
+    /// The code point's bits so far; 0 if no byte is missing.
     pub bits: u32,
-    /// The number of bytes that are missing; -1 after bytes that were no UTF-8.
+    /// The number of missing bytes; -1 after bytes that were not UTF-8.
     pub missing: i8,
 }
 
 impl Partial {
-    /// The state after bytes that are no UTF-8.
+    /// The state after bytes that are not UTF-8.
     pub const INVALID: Self = Self {
         bits: 0,
         missing: -1,
@@ -26,7 +25,7 @@ impl Partial {
         self.missing > 0
     }
 
-    /// Appends the bits of `rest`, which has no more bytes than are missing.
+    /// Appends the bits of `rest`, which has at most the missing bytes.
     fn with(self, rest: &[u8]) -> Self {
         let push = |bits: u32, byte: &u8| (bits << 6) + u32::from(byte & 0x3F);
         Self {
@@ -36,13 +35,13 @@ impl Partial {
     }
 }
 
-/// The bytes of a piece that count: those before the first NUL.
+/// Returns the bytes of a piece that count: those before the first NUL.
 pub fn counted(piece: &[u8]) -> &[u8] {
     piece.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Writes the code points of `piece` after `start` to `chars`, none if it is no UTF-8. Returns
-/// what its end leaves.
+/// Writes the code points of `piece` after `start` to `chars`, none if it is not UTF-8. Returns the
+/// unfinished character at its end.
 pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     chars.clear();
     let mut bytes = counted(piece);
@@ -76,14 +75,15 @@ pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     last
 }
 
-/// Decodes as [`decode`] does, but what is not UTF-8 all through is [none](Partial::INVALID),
-/// wherever it is cut: `start` is the end of a text that was read so.
+/// Decodes as [`decode`] does, but returns [`INVALID`](Partial::INVALID) for anything that is not
+/// valid UTF-8 throughout, wherever it is cut: `start` is the end of a text that was read in this
+/// way.
 pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     let bytes = counted(piece);
     let (rest, behind) = split(bytes, start.missing);
     let first = rest.first().copied();
     let is_ill = match (start.missing, start.bits, first) {
-        // Longer than it needs to be, a surrogate, or past the last code point.
+        // Overlong, a surrogate, or past the last code point.
         (2, 0, Some(..0xA0)) | (2, 0xD, Some(0xA0..)) => true,
         (3, 0, Some(..0x90)) | (3, 4, Some(0x90..)) | (3, 5.., _) => true,
         _ => !begins_a_text(behind),
@@ -95,18 +95,18 @@ pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Pa
     decode(piece, start, chars)
 }
 
-/// True if bytes are UTF-8, or could become so by more of them.
+/// True if bytes are UTF-8, or a prefix of UTF-8.
 pub fn begins_a_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
 
-/// The next `n` bytes, fewer if there are no more, and what is after them.
+/// Returns the next `n` bytes, or fewer at the end, and the rest.
 fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))
 }
 
-/// Returns the bits of a first byte that count, and the number of bytes that follow it; `None` of a
-/// byte that cannot be first.
+/// Returns the code point's bits in a first byte, and the number of bytes that follow it; `None`
+/// for a byte that cannot be first.
 pub fn lead(byte: u8) -> Option<(u8, i8)> {
     match byte {
         0..0x80 => Some((0x7F, 0)),

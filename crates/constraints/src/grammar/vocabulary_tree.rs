@@ -1,10 +1,10 @@
-//! A vocabulary's texts, sorted out once per vocabulary.
+//! A vocabulary's texts, classified once per vocabulary.
 //!
 //! Tokens whose text is well-formed up to its end are in [trees](Nodes), one for each band of
-//! lengths: a repetition of which so many rounds are left that no token of a band takes them all is
-//! as good as endless for that band. The few others are in two lists and looked at one by one:
-//! those that begin within a character, and odd ones (overlong forms, surrogates, bytes that are
-//! taken for the rest of a character though they do not look like it).
+//! lengths: a repetition with more rounds left than any token of a band takes is unbounded for that
+//! band. The few others are in two lists and tested one by one: those that begin within a
+//! character, and odd ones (overlong forms, surrogates, bytes that count as the rest of a character
+//! without being continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 
@@ -15,13 +15,13 @@ use crate::token::Token;
 
 /// The tokens of a vocabulary, as a grammar reads them.
 pub trait TokenTexts {
-    /// The number of tokens; they are numbered from 0.
+    /// Returns the number of tokens; they are numbered from 0.
     fn n_tokens(&self) -> usize;
 
     /// True if `token` ends a generation.
     fn is_eog(&self, token: Token) -> bool;
 
-    /// Writes the bytes of `token` to `piece`, of a control token its name.
+    /// Writes the bytes of `token` to `piece`; for a control token, its name.
     fn written_out(&self, token: Token, piece: &mut Vec<u8>);
 }
 
@@ -38,7 +38,7 @@ pub enum Kind {
     Continues,
     /// It can be decoded, but is not well-formed.
     Odd,
-    /// It is no UTF-8 wherever it stands.
+    /// It is not UTF-8 at any position.
     Invalid,
 }
 
@@ -47,43 +47,44 @@ pub enum Kind {
 pub struct VocabularyTree {
     n_tokens: usize,
     texts: Vec<u8>,
-    /// The offset at which each token's text begins, and the one at which the last ends.
+    /// The offset of each token's text, and the end of the last.
     offsets: Vec<u32>,
-    /// The whole texts of tokens that have NUL in them, by token.
+    /// The whole texts of tokens that contain NUL, by token.
     with_nul: Vec<(Token, Box<[u8]>)>,
     kinds: Vec<Kind>,
     end_of_generation: Vec<Token>,
     continues: Vec<Token>,
     odd: Vec<Token>,
     bands: Vec<Band>,
-    /// Tokens to their ranks within their bands.
+    /// For each token, its rank within its band.
     rank_of: Vec<u32>,
-    /// Tokens to their bands.
+    /// For each token, its band.
     band_of: Vec<u8>,
     most_chars: usize,
 }
 
-/// Bands end with tokens of so many characters; the last one has all that are longer.
+/// The longest tokens of each band in characters; one more band has all that are longer.
 const ENDS: [usize; 3] = [8, 16, 48];
 
 /// The tokens of some lengths.
 #[derive(Debug, Default)]
 pub struct Band {
-    /// The most characters of one of them, one that is not complete included.
+    /// The most characters of one of them, an unfinished one included.
     pub most_chars: usize,
-    /// Ranks, by `Marks` and then in the order of the texts, to tokens.
+    /// The tokens by rank, in the order of `Marks` and then of their texts.
     pub ranked: Vec<u32>,
-    /// By rank, the number of characters, one that is not complete included; of more than 254, 255.
+    /// By rank, the number of characters, an unfinished one included; 255 if there are more than
+    /// 254.
     pub n_chars: Vec<u8>,
-    /// The trees of their texts, one for each of the `Marks` that there are.
+    /// The trees of their texts, one for each of the `Marks` that occur.
     pub trees: Vec<Nodes>,
-    /// Of each tree, a bit per token: whether it is one of them.
+    /// For each tree, a bit per token: set if the token is in it.
     pub has: Vec<Vec<u64>>,
 }
 
-/// Kinds of texts, by the first that one has of what a string of JSON ends with or cannot have.
-/// Most states take all or none of the texts without, and none of those where a control character
-/// comes first.
+/// Kinds of texts, by the first character that ends a JSON string or cannot be in one. Most states
+/// take all or none of the texts without such a character, and none of those in which a control
+/// character comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Marks {
     Nothing,
@@ -156,8 +157,8 @@ impl VocabularyTree {
         self.texts.shrink_to_fit();
     }
 
-    /// Sorts the tokens by marks and text and deals them into bands. No text has NUL in it, so that
-    /// shorter ones may be filled up with it for comparison.
+    /// Sorts the tokens by marks and text, and divides them into bands. No text contains NUL, so
+    /// that shorter ones may be padded with it for comparison.
     fn rank(&mut self) {
         let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
         for token in 0..self.n_tokens as u32 {
@@ -191,14 +192,14 @@ impl VocabularyTree {
             band.ranked.push(token);
             band.n_chars.push(u8::try_from(n_chars).unwrap_or(u8::MAX));
         }
-        // Of those that are in no tree, at most as many characters as bytes.
+        // Tokens in no tree have at most as many characters as bytes.
         let others = self.continues.iter().chain(&self.odd);
         let in_others = others.map(|&token| self.text(token).len());
         let in_bands = self.bands.iter().map(|band| band.most_chars);
         self.most_chars = in_others.chain(in_bands).max().unwrap_or(0);
     }
 
-    /// Makes the nodes, of texts that stand in the order of their ranks.
+    /// Makes the nodes from texts in the order of their ranks.
     fn link(&mut self) {
         let mut bands = std::mem::take(&mut self.bands);
         let text = |token: u32| self.text(token as Token);
@@ -280,14 +281,14 @@ impl VocabularyTree {
         &self.bands
     }
 
-    /// The rank of a token in the band of this number, if it is in that one.
+    /// Returns the rank of a token in the band of this number, if it is in that band.
     pub fn rank_in(&self, band: usize, token: u32) -> Option<usize> {
         let rank = *self.rank_of.get(token as usize)?;
         let is_in = rank != u32::MAX && usize::from(self.band_of[token as usize]) == band;
         is_in.then_some(rank as usize)
     }
 
-    /// No token has more characters, one that is not complete included.
+    /// Returns the most characters of a token, an unfinished one included.
     pub fn most_chars(&self) -> usize {
         self.most_chars
     }

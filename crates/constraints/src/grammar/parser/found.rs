@@ -1,17 +1,18 @@
-//! Descriptions of unexpected characters in messages, where their look does not explain the fault.
+//! Descriptions of unexpected characters in messages, for those whose appearance does not explain
+//! the fault.
 
 use super::{Fault, ParseError, Parsed, Parser, fault, is_word, place};
 use crate::quoted::quoted;
 
 impl Parser<'_> {
-    /// A fault here, where `what` was expected.
+    /// Returns a fault at the current position, where `what` was expected.
     pub(super) fn expected<T>(&self, what: &str) -> Parsed<T> {
         let found = told(self.text, self.at);
         fault(self.at, format!("expected {what}{found}"))
     }
 
-    /// The fault with its place. A byte that is no UTF-8 takes others for a part of its character,
-    /// in a string perhaps the quotation mark that ends it: then that is told, too.
+    /// Returns the fault with its position. A byte that is not UTF-8 takes later ones into its
+    /// character, in a string perhaps the final quotation mark: the message then says so.
     pub(super) fn placed(&self, fault: Fault) -> ParseError {
         let garbled = self.garbled.filter(|_| fault.at.is_some());
         let mut error = place(self.text, fault);
@@ -33,8 +34,8 @@ impl Parser<'_> {
     }
 }
 
-/// Describes the character at `at`, to be added to what was expected; empty where its look explains
-/// the fault.
+/// Describes the character at `at`, to be added to a message; empty if its appearance explains the
+/// fault.
 pub(super) fn told(text: &[u8], at: usize) -> String {
     let rest = text.get(at..).unwrap_or_default();
     let Some(&byte) = rest.first() else {

@@ -46,7 +46,7 @@ impl Parser<'_> {
             ranges.push((first, last));
         }
         self.at += 1;
-        // An empty class is nothing at all, also if it is negated.
+        // An empty class matches the empty text, also if it is negated.
         if !ranges.is_empty() {
             let class = self.number(Class::of(negated, ranges))?;
             frame.elements.push(Element::Class(class));
@@ -82,8 +82,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a character that is not escaped. The first byte says how many follow, whatever they
-    /// are; one that cannot be first stands for itself less 128.
+    /// Reads an unescaped character. The first byte determines how many follow, whatever they are;
+    /// one that cannot be first counts as itself minus 128.
     fn plain_character(&mut self, first: u8) -> u32 {
         let (mask, n_more) = match first {
             0xF0.. => (0x0F, 3),
@@ -121,7 +121,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// A decimal number; `None` if it is larger than 64 bits hold.
+    /// Reads a decimal number; `None` if it exceeds 64 bits.
     pub(super) fn integer(&mut self) -> Parsed<Option<u64>> {
         let start = self.at;
         let mut value: Option<u64> = Some(0);

@@ -1,8 +1,7 @@
 //! GBNF, llama.cpp's notation for grammars: a text becomes rules.
 //!
 //! Accepted texts, refused texts, and the expansion of repetitions are llama.cpp's (see the table
-//! in `docs/grammar.md`). Groups are kept on a stack of our own, so that nesting has no end but
-//! memory's.
+//! in `docs/grammar.md`). Groups are kept on an explicit stack, so that only memory limits nesting.
 
 mod found;
 mod items;
@@ -26,16 +25,16 @@ use crate::grammar::utf8::counted;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// The reason why a text is no grammar, and its place.
+/// The reason why a text is not a grammar, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Line, from 1; 0 where no place is to blame.
+    /// Line, from 1; 0 if there is no position.
     pub line: usize,
     /// Character in that line, from 1.
     pub column: usize,
     /// A description of the fault, or of what was expected.
     pub what: String,
-    /// True if llama.cpp's own parser does not return from this text, or reads out of bounds.
+    /// True if llama.cpp's own parser hangs on this text, or reads out of bounds.
     pub is_trap: bool,
     /// True if there are more repetitions than are accepted.
     pub is_of_number: bool,
@@ -44,11 +43,10 @@ pub struct ParseError {
 /// The limit on the repetitions of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetitions {
-    /// The number that llama.cpp takes.
+    /// llama.cpp's own limit.
     AsLlamaCpp,
-    /// Where llama.cpp takes the text, what it means there; else up to
-    /// [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) each, however many that makes
-    /// together.
+    /// If llama.cpp accepts the text, its meaning there; otherwise up to
+    /// [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) each, whatever their product.
     Many,
 }
 
@@ -82,7 +80,7 @@ struct Fault {
 }
 
 impl Fault {
-    /// A fault without a place.
+    /// Returns a fault without a position.
     fn nowhere(what: impl Into<String>) -> Self {
         Self {
             at: None,
@@ -102,8 +100,8 @@ fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
     })
 }
 
-/// Reads the rules of `text`, of which `root` is the first. `token` gives the token whose text,
-/// angle brackets included, is the one in question, if there is exactly one.
+/// Reads the rules of `text`, with the start rule `root`. `token` returns the token of a text,
+/// given with its angle brackets, if there is exactly one.
 pub fn parse(
     text: &[u8],
     root: &[u8],
@@ -129,7 +127,7 @@ pub fn unlinked(
     })
 }
 
-/// Reads a text by `what`, with the repetitions of llama.cpp or else with more.
+/// Reads a text by `what`, with llama.cpp's repetitions or else with more.
 fn read<T>(
     text: &[u8],
     repetitions: Repetitions,
@@ -151,16 +149,15 @@ fn read<T>(
     }
 }
 
-/// The character at the beginning of a text, as a string or class of a grammar has it, and how many
-/// bytes it takes; `None` where that is no character of a grammar.
+/// Returns the first character of a text, read as in a string or class of a grammar, and its length
+/// in bytes; `None` if that is not valid in a grammar.
 pub fn character_of(text: &[u8]) -> Option<(u32, usize)> {
     let mut parser = Parser::new(text, &|_| None);
     let character = parser.character().ok()?;
     Some((character, parser.at))
 }
 
-/// The class that a text in brackets is in a grammar; `None` where it is empty, which means no
-/// character at all.
+/// Returns the class of a text in brackets; `None` if it is empty, which matches the empty text.
 pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
     let mut parser = Parser::new(text, &|_| None);
     let mut frame = Frame::new(0, false, 0, 0);
@@ -170,8 +167,8 @@ pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
     Ok(parser.classes.all.pop())
 }
 
-/// The rules of `text` before they are linked and looked at for left recursion: for tests that must
-/// know beforehand what llama.cpp's own would go through.
+/// Returns the rules of `text` before they are linked and checked for left recursion: for tests
+/// that must predict the work of llama.cpp's own parser.
 #[doc(hidden)]
 pub fn written(
     text: &[u8],
@@ -183,15 +180,15 @@ pub fn written(
     parser.written(root).map_err(|fault| parser.placed(fault))
 }
 
-/// The texts of the elements `<text>`, brackets included, up to the first fault of another kind:
-/// what [`parse`] will ask for, each once, in the order in which it first does. That stops at the
-/// first that is no token.
+/// Returns the texts of the elements `<text>`, brackets included, up to the first fault of another
+/// kind: those that [`parse`] will look up, each once, in the order of the first look-up. It stops
+/// at the first that is not a token.
 pub fn token_texts(text: &[u8], root: &[u8], repetitions: Repetitions) -> Vec<Vec<u8>> {
     if !text.contains(&b'<') {
         return Vec::new();
     }
     let texts = RefCell::new(HashMap::default());
-    // Whatever is wrong with the text is told by whoever parses it in earnest.
+    // Faults of the text are reported when it is parsed.
     let _ = parse(text, root, repetitions, |text| {
         let mut texts = texts.borrow_mut();
         let n = texts.len();
@@ -228,14 +225,14 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
     }
 }
 
-/// A list of alternatives that is being read: a rule's, or a group's.
+/// A list of alternatives being read: a rule's, or a group's.
 struct Frame {
     /// Rule that the alternatives belong to.
     rule: u32,
     /// True if this is a group, in which lines may end.
     is_group: bool,
     elements: Vec<Element>,
-    /// The index of the item that a repetition would repeat.
+    /// The index of the item that a repetition would apply to.
     item_start: usize,
     /// The number of rules that the item stands for.
     item_rules: u64,
@@ -247,17 +244,17 @@ struct Frame {
 
 /// The name of a rule.
 struct Symbol {
-    /// The rule that has the name; of a rule that a group or repetition made, the one it stands in.
+    /// The rule that has the name; for a rule made from a group or repetition, the one that
+    /// contains it.
     named: u32,
-    /// The number that llama.cpp gives to the rule, which is part of the names of those that were
-    /// made.
+    /// The number that llama.cpp gives to the rule, which is part of the names of generated rules.
     number: u64,
-    /// The offset at which it is mentioned first.
+    /// The offset of its first mention.
     at: usize,
 }
 
-/// The numbers of rules that llama.cpp makes of a counted repetition: the first for one optional
-/// round, each other one for one round more; or one rule of rounds without end.
+/// The numbers of rules that llama.cpp makes from a counted repetition: the first for one optional
+/// round, each other one for one more round; or one rule of unbounded rounds.
 struct Skipped {
     numbers: Range<u64>,
     repeat: u32,
@@ -276,7 +273,7 @@ struct Parser<'a> {
     symbols: Vec<Symbol>,
     /// The number of rules that llama.cpp would have numbered so far.
     n_numbers: u64,
-    /// The number past the last that it would have defined: it finds a rule missing below.
+    /// The number past the last that it would have defined: below it, a missing rule is an error.
     defined_before: u64,
     /// The numbers of the rules that it makes of counted repetitions.
     skipped: Vec<Skipped>,
@@ -287,7 +284,7 @@ struct Parser<'a> {
     /// The depth of nested parentheses.
     nested: usize,
     about: About,
-    /// The first place in a string or class that is no UTF-8.
+    /// The first offset in a string or class that is not UTF-8.
     garbled: Option<usize>,
 }
 
@@ -318,7 +315,7 @@ impl<'a> Parser<'a> {
         if let Some(rule) = left_recursive(&written) {
             return Err(self.left_recursion(rule, &written));
         }
-        // A text that llama.cpp refuses is not shown to it.
+        // A text that llama.cpp refuses is not passed to it.
         let is_shown = self.repetitions == Repetitions::AsLlamaCpp;
         self.about.host_comes_back = is_shown && host_comes_back(&written, self.nested);
         let mut rules = Rules::link(written)
@@ -348,7 +345,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The rest of the text is walked once for each rule, hence the checks of rules at the end.
+    /// Checks that all rules are defined.
     fn all_defined(&self) -> Parsed<()> {
         if self.rules.is_empty() {
             return Err(Fault::nowhere("there is no rule"));
@@ -384,7 +381,7 @@ impl<'a> Parser<'a> {
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
-            // llama.cpp looks for it by recursion from rule to rule, and again on every way.
+            // llama.cpp searches for it by recursion from rule to rule, anew on every path.
             is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
             is_of_number: false,
         }
@@ -401,8 +398,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The rule named `root`. What groups and repetitions make has a name, too: that of the rule it
-    /// stands in, an underline, and its number.
+    /// Returns the rule named `root`. Rules made from groups and repetitions have names, too: that
+    /// of the containing rule, an underscore, and a number.
     fn root(&mut self, root: &[u8]) -> Parsed<u32> {
         let found = match self.names.get(root) {
             Some(&rule) => Some(rule),
@@ -464,7 +461,7 @@ impl<'a> Parser<'a> {
         self.text.get(self.at + n).copied()
     }
 
-    /// Passes over blanks and comments, and, if `lines`, over ends of lines.
+    /// Skips blanks and comments, and, if `lines`, ends of lines.
     fn space(&mut self, lines: bool) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -500,7 +497,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// A new symbol: with a name of its own, or made within a rule.
+    /// Returns a new symbol, with a name of its own or generated within a rule.
     fn new_symbol(&mut self, within: Option<u32>, at: usize) -> Parsed<u32> {
         if self.symbols.len() >= MAX_RULES {
             return fault(at, format!("the grammar has more than {MAX_RULES} rules"));
@@ -521,7 +518,7 @@ impl<'a> Parser<'a> {
         symbol.map_or(rule, |symbol| symbol.named)
     }
 
-    /// Uses up the numbers of the rules that llama.cpp makes of a repetition in `rule`.
+    /// Skips the numbers of the rules that llama.cpp makes from a repetition in `rule`.
     fn skip(&mut self, rule: u32, repeat: u32, n: u64) {
         let numbers = self.n_numbers..self.n_numbers + n;
         self.n_numbers = numbers.end;
@@ -593,7 +590,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// All alternatives of a rule, groups included.
+    /// Reads all alternatives of a rule, groups included.
     fn alternatives(&mut self, rule: u32) -> Parsed<()> {
         let mut frames = Vec::new();
         let mut frame = Frame::new(rule, false, 0, self.at);
@@ -668,7 +665,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads one item or repetition. False if there is none.
+    /// Reads one item or repetition. Returns false if there is none.
     fn item(&mut self, frame: &mut Frame, rule: u32) -> Parsed<bool> {
         let Some(byte) = self.peek() else {
             return Ok(false);

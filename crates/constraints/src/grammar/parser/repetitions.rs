@@ -1,19 +1,19 @@
 //! Repetitions: `*`, `+`, `?` and `{m,n}` after an item.
 //!
-//! llama.cpp writes them out: the item as often as it must come, and a rule for each optional
-//! round. `*`, `+` and `?` become such rules here, too. All others stay numbers,
-//! [`Element::Repeat`], and only their rules' numbers are used up, since these are part of names.
+//! llama.cpp expands them: the item as often as it must come, and a rule for each optional round.
+//! `*`, `+` and `?` become such rules here, too. All others stay numbers, [`Element::Repeat`], and
+//! only their rules' numbers are skipped, since these are part of names.
 //!
-//! Of what it writes out there is a limit. As numbers more cost nothing, so a text that is refused
-//! for that may be read again, with larger numbers and any products of them. No names of rules that
-//! llama.cpp would have made are known there.
+//! It limits this expansion. As numbers, larger counts cost nothing, so a text that is refused for
+//! the limit may be read again, with larger numbers and any products of them. Names of rules that
+//! llama.cpp would have generated are then unknown.
 
 use super::{Fault, Frame, Parsed, Parser, Repetitions, fault};
 use crate::grammar::elements::{ENDLESS, Element, Repeat};
 use crate::grammar::limits::{MAX_HOST_REPETITIONS, MAX_REPETITIONS};
 
 impl Parser<'_> {
-    /// The numbers of `{m}`, `{m,}` or `{m,n}`.
+    /// Reads the numbers of `{m}`, `{m,}` or `{m,n}`.
     pub(super) fn bounds(&mut self, in_group: bool) -> Parsed<(u64, Option<u64>)> {
         self.at += 1;
         self.space(in_group);
@@ -56,7 +56,7 @@ impl Parser<'_> {
         if min > most {
             return too_many(at, format!("more than {most} repetitions"));
         }
-        // As the built-in has it: what is too many has no end.
+        // As in the built-in, too large a number means no bound.
         Ok((min, max.filter(|&max| max <= most)))
     }
 
@@ -79,7 +79,7 @@ impl Parser<'_> {
             return too_many(at, format!("{what} {MAX_HOST_REPETITIONS} rules"));
         }
         if max.is_some_and(|max| max < min) {
-            // The built-in would write rules until memory ends.
+            // The built-in would write rules until memory runs out.
             return Err(Fault {
                 at: Some(at),
                 is_trap: true,
@@ -88,7 +88,7 @@ impl Parser<'_> {
         }
         frame.item_rules = n_rules;
         if (min, max) == (1, Some(1)) {
-            // The item as it stands: a copy of it, which nothing would count, is not needed.
+            // The item itself: an uncounted copy is not needed.
             return Ok(());
         }
         let mut item = frame.elements.split_off(frame.item_start);

@@ -1,23 +1,22 @@
 //! Limits the work of one call.
 //!
-//! An answer must not depend on what was asked before, and tables that grow make work cheaper. So
-//! two sums are kept: the steps that this call has taken, and a bound on those that it would have
-//! taken with empty tables. While the bound is within the limit, so is a call with empty tables.
-//! Where it is not, the call is to be made again with empty tables, and the steps that it takes
-//! there decide.
+//! A result must not depend on earlier queries, though cached results make work cheaper. So two
+//! sums are kept: the steps that this call has taken, and a bound on those with empty tables. While
+//! the bound is within the limit, so is a call with empty tables. Otherwise the call is repeated
+//! with empty tables, and the steps that it takes there decide.
 //!
 //! Bytes count, too: [`BYTES_OF_A_STEP`] are one step.
 
 use crate::grammar::limits::{MAX_CALL_BYTES, MAX_WORK};
 
-/// The grammar asks for more work than one token may cost.
+/// The grammar needs more work than one call may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
 /// The number of kept bytes that count as a step.
 pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
 
-/// Counts what a call has done so far.
+/// The work of a call so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// The number of steps that are allowed.
@@ -63,7 +62,7 @@ impl Budget {
         self.check()
     }
 
-    /// Counts what was known already.
+    /// Counts the cost of cached results.
     #[inline]
     pub fn charge(&mut self, steps: u64) {
         self.bound = self.bound.saturating_add(steps);
@@ -94,8 +93,8 @@ impl Budget {
         }
     }
 
-    /// True if a call with empty tables might be within the limit: false where the steps that were
-    /// taken are not.
+    /// True if a call with empty tables might be within the limit: false if the steps taken exceed
+    /// it.
     pub fn may_be_enough(&self) -> bool {
         self.taken <= self.limit
     }

@@ -1,4 +1,4 @@
-//! An open state becomes a closed one: references are followed until all tops are characters or
+//! Turns an open state into a closed one: references are followed until all tops are characters or
 //! tokens.
 //!
 //! ```text
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! The result of a pop depends on the state below alone, so it is computed once, by a closure of
-//! its own. A text that closes a thousand levels with one character thereby takes one step, if the
-//! text before has closed all but the last of them. Not so where the state below was put there by
-//! this very closure: an empty text led there, possibly in a circle, and its edges are followed
-//! here.
+//! its own. A text that closes a thousand levels with one character thus takes one step, if the
+//! text before has closed all but the last of them. The exception is a state below that this
+//! closure itself has pushed: an empty text led there, possibly in a cycle, and its edges are
+//! followed here.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -24,9 +24,9 @@ use crate::grammar::elements::{EMPTY, ENDLESS, Element};
 use crate::grammar::hash::Set;
 use crate::grammar::limits::MAX_STEP;
 
-/// Marks, in the set of what was seen, a state that this closure has put below something.
+/// Marks, in the set of visited edges, a state that this closure has pushed.
 const PUSHED: u32 = u32::MAX;
-/// Marks, likewise, a state where an empty text that leads to it adds nothing.
+/// Marks, likewise, a state to which a path by the empty text adds nothing.
 const NEXT_ROUND: u32 = u32::MAX - 1;
 /// Marks, likewise, a state whose closure this one has waited for.
 const WAITED_FOR: u32 = u32::MAX - 2;
@@ -85,7 +85,7 @@ impl States {
         self.closures.begin(super::NONE, 0);
     }
 
-    /// Goes on with a sequence and what is below it.
+    /// Follows a sequence with the stacks below it.
     pub(super) fn enter(&mut self, sequence: u32, below: StateId) -> Result<(), TooMuch> {
         self.count_edges(1)?;
         let closure = self.closures.innermost();
@@ -93,7 +93,7 @@ impl States {
         Ok(())
     }
 
-    /// Counted before they take room.
+    /// Counts edges before they are stored.
     fn count_edges(&mut self, n: usize) -> Result<(), TooMuch> {
         let closure = self.closures.innermost();
         closure.n_edges += n;
@@ -103,7 +103,7 @@ impl States {
         self.spend(n + 1)
     }
 
-    /// The closed state of all that was entered.
+    /// Returns the closed state of all entered edges.
     pub(super) fn close(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
         loop {
             let Some(edge) = self.closures.innermost().to_do.pop() else {
@@ -136,7 +136,7 @@ impl States {
         }
     }
 
-    /// The state below an alternative: what follows it, and then `below`.
+    /// Returns the state below an alternative: the rest after it, and then `below`.
     fn push(&mut self, grammar: &Compiled, rest: u32, below: StateId) -> Result<StateId, TooMuch> {
         if rest == EMPTY {
             return Ok(below);
@@ -152,7 +152,7 @@ impl States {
         closure.seen.insert(Edge { sequence, below })
     }
 
-    /// Goes on with what a counted repetition may do: end, or begin another round.
+    /// Follows the options of a counted repetition: to end, or to begin another round.
     fn rounds(
         &mut self,
         grammar: &Compiled,
@@ -166,7 +166,7 @@ impl States {
         let (sequence, mut min, max) = self.told_of(grammar, edge.sequence);
         let may_be_empty = grammar.rules.may_be_empty(repeat.item);
         if may_be_empty {
-            // Those that must come may all be empty.
+            // The required rounds may all be empty.
             min = 0;
         }
         if min == 0 {
@@ -192,7 +192,7 @@ impl States {
         self.enter(repeat.item, next)
     }
 
-    /// Adds what the closed state of what is below has.
+    /// Adds the edges of the closed state below.
     fn pop(&mut self, edge: Edge) -> Result<(), TooMuch> {
         let below = edge.below;
         if !self.see(edge.sequence, below) {
@@ -202,7 +202,7 @@ impl States {
         let closure = self.closures.innermost();
         let was_seen = |sequence| closure.seen.contains(&Edge { sequence, below });
         if was_seen(NEXT_ROUND) {
-            // The round before may do all that this one may.
+            // The previous round has all options of this one.
             return Ok(());
         }
         if edges.is_empty() || was_seen(PUSHED) {
@@ -222,7 +222,7 @@ impl States {
             closure.found.extend_from_slice(&edges);
             return Ok(());
         }
-        // First the closure of what is below, then this again.
+        // First the closure of the state below, then this again.
         closure.seen.remove(&edge);
         closure.to_do.push(edge);
         self.see(WAITED_FOR, below);
@@ -235,7 +235,7 @@ impl States {
         Ok(())
     }
 
-    /// Remembers what the innermost closure has found, and goes back to the one that waits for it.
+    /// Stores the result of the innermost closure, and returns to the one that waits for it.
     fn keep_closed(&mut self, state: StateId) {
         let closure = self.closures.innermost();
         let (of, bound) = (closure.of, closure.bound);

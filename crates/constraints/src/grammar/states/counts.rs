@@ -1,10 +1,10 @@
 //! Counts of the rounds that a repetition has left.
 //!
 //! A repetition that has begun is a sequence of the grammar with two numbers: how many rounds must
-//! still come, and how many may. Such pairs get numbers of their own, after those of the
-//! grammar's sequences. No text of n characters can tell more than n rounds from endless ones, for
-//! a round that takes no character may be left out; so tables for texts of at most n characters
-//! write down no larger number, and the states of all counts above n are one.
+//! still come, and how many may. Such pairs get numbers of their own, after those of the grammar's
+//! sequences. For a text of n characters, more than n rounds equal unbounded ones, since a round
+//! that takes no character may be left out. So tables for texts of at most n characters store no
+//! larger number, and the states of all counts above n are one.
 
 // In bounds: numbers of counted sequences are positions in a table that only grows.
 
@@ -25,7 +25,7 @@ pub(super) struct Counted {
 }
 
 impl States {
-    /// The number of a sequence that begins with a repetition of which that many rounds are left.
+    /// Returns the number of a sequence that begins with a repetition with that many rounds left.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = self.limited(min, max);
         let first = grammar.rules.sequences.len() as u32;
@@ -47,8 +47,8 @@ impl States {
         (min.min(most), max)
     }
 
-    /// The sequence of the grammar, and how many rounds of the repetition that it begins with are
-    /// left: at least, and at most. Zeros where it begins with none.
+    /// Returns the sequence of the grammar, and the least and most remaining rounds of the
+    /// repetition that it begins with. Zeros if it begins with none.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
@@ -65,7 +65,7 @@ impl States {
         }
     }
 
-    /// The first item of a sequence, and what follows; `None` of the empty one.
+    /// Returns the first item of a sequence, and the rest; `None` for the empty one.
     pub(super) fn first(&self, grammar: &Compiled, sequence: u32) -> Option<Sequence> {
         let n = grammar.rules.sequences.len();
         match (sequence as usize).checked_sub(n) {
@@ -74,7 +74,7 @@ impl States {
         }
     }
 
-    /// True if a text of no characters follows a sequence.
+    /// True if a sequence matches the empty text.
     pub(super) fn may_be_empty(&self, grammar: &Compiled, sequence: u32) -> bool {
         let n = grammar.rules.sequences.len();
         let Some(number) = (sequence as usize).checked_sub(n) else {
@@ -92,8 +92,7 @@ impl States {
         (min == 0 || item) && grammar.rules.may_be_empty(first.rest)
     }
 
-    /// Makes one of edges that differ in the rounds that are left alone, where there is none
-    /// between these.
+    /// Merges edges that differ only in the remaining rounds, if these ranges leave no gap.
     pub(super) fn merge_counts(&mut self, grammar: &Compiled, edges: &mut Vec<Edge>) {
         let n = grammar.rules.sequences.len() as u32;
         let is_counted = |edge: &Edge| edge.sequence >= n;

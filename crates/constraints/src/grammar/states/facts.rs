@@ -1,5 +1,5 @@
-//! Facts about a state besides its edges: which characters it takes, whether it takes tokens, and
-//! which texts it takes whatever they are.
+//! Facts about a state besides its edges: the characters that it takes, whether it takes tokens,
+//! and the texts that it takes by their kinds alone.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -10,39 +10,39 @@ use crate::grammar::compiled::{Compiled, MOST_BEYOND};
 use crate::grammar::elements::{EMPTY, Element, Sequence};
 use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
-/// The fewest characters that lead to one state for which that is remembered: fewer are not worth
-/// the steps that find them.
+/// The fewest characters leading to one state for which that is stored: fewer are not worth the
+/// search.
 const FEWEST_UNIFORM: u32 = 8;
-/// The row of a state that has none.
+/// Marks a state without a row.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
-/// Facts of a state beside its stacks.
+/// Facts about a state besides its stacks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// The index at which its row of the transitions begins.
+    /// The start of its row of transitions.
     pub(super) row: u32,
-    /// The last walk that has asked for it.
+    /// The last walk that was charged for it.
     walk: u32,
     /// The characters of its classes.
     cover: CharSet,
-    /// Kinds of characters that all lead to one state, and that state; `None` as long as nobody
-    /// has asked.
+    /// Kinds of characters that all lead to one state, and that state; `None` before the first
+    /// query.
     uniform: Option<(Kinds, StateId)>,
-    /// The last walk that has asked for these.
+    /// The last walk that was charged for these.
     uniform_walk: u32,
-    /// The steps that a text of such characters takes, and the state after them.
+    /// The number of steps by such characters, and the state after them.
     pub(super) run: Run,
-    /// The repetition of a class that a top is in the midst of.
+    /// The repetition of a class that a top is within.
     rounds: Option<Rounds>,
     /// True if a top is a token.
     has_tokens: bool,
     /// True if cover and tokens are known.
     is_known: bool,
-    /// A bound on the steps that were taken for all that is remembered, transitions included.
+    /// A bound on the steps for all stored facts, transitions included.
     cost: u64,
 }
 
-/// A counted repetition of a class, perhaps among alternatives, in which a state is.
+/// The counted repetition of a class, perhaps among alternatives, that a state is within.
 #[derive(Clone, Copy, Debug)]
 struct Rounds {
     /// The sequence that begins with the class.
@@ -51,21 +51,20 @@ struct Rounds {
     repetition: Edge,
     /// The kinds of characters that it has all of.
     kinds: Kinds,
-    /// The number of rounds that are left, the one that has begun included; `u32::MAX` of endless
-    /// ones.
+    /// The number of rounds left, including the current one; `u32::MAX` if unbounded.
     left: u32,
-    /// True if none must come, and no other top takes any of its characters.
+    /// True if no round is required, and no other top takes any of its characters.
     is_alone: bool,
 }
 
 /// A number of steps, each by a character of the same kinds, and the state that they lead to. A
-/// long text asks this of each of its states, so that without it the time would be quadratic in the
+/// long text queries this for each of its states: without it the time would be quadratic in the
 /// length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub(super) steps: u32,
     end: StateId,
-    /// The walk that has asked for all states on the way, and knows this of no other.
+    /// The walk that was charged for all states on the path; only it may use this.
     walk: u32,
 }
 
@@ -87,7 +86,7 @@ impl Default for Facts {
 }
 
 impl States {
-    /// Charges for what is remembered of a state, once a walk, before it is used.
+    /// Charges for the stored facts of a state, once per walk, before they are used.
     #[inline]
     pub(super) fn touch(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
         let facts = &mut self.facts[state as usize];
@@ -103,7 +102,7 @@ impl States {
         self.budget.check()
     }
 
-    /// Does what is to be remembered of a state.
+    /// Runs work whose cost is stored with a state.
     pub(super) fn on_account<T>(
         &mut self,
         state: StateId,
@@ -140,7 +139,7 @@ impl States {
         Ok(())
     }
 
-    /// The repetition that a top is in the midst of, if its item, or an alternative of that, is the
+    /// Returns the repetition that a top is within, if its item, or an alternative of that, is the
     /// class on top.
     fn rounds_of(&self, grammar: &Compiled, edge: Edge) -> Option<Rounds> {
         /// The most alternatives among which the class is searched.
@@ -175,7 +174,7 @@ impl States {
         })
     }
 
-    /// The characters that some top takes; bit 0 where one that is not ASCII, or part of one, may
+    /// Returns the characters that some top takes; bit 0 if another character, or part of one, may
     /// be taken.
     pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> Result<CharSet, TooMuch> {
         self.touch(grammar, state)?;
@@ -188,8 +187,8 @@ impl States {
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// True if every text is taken of which `texts` is the summary. May say no where it is yes,
-    /// more often if nothing is to be found out.
+    /// True if every text with the summary `texts` is taken. It may return false for true, more
+    /// often unless it `finds_out`.
     #[inline]
     pub fn takes_all(
         &mut self,
@@ -199,7 +198,7 @@ impl States {
         finds_out: bool,
     ) -> Result<bool, TooMuch> {
         let mut taken = 0;
-        // Where the current run began, after how many steps, and its kinds.
+        // The start of the current run, the steps before it, and its kinds.
         let mut began = (state, taken, None);
         let all = loop {
             self.touch(grammar, state)?;
@@ -209,7 +208,7 @@ impl States {
             {
                 break true;
             }
-            // Known from an earlier walk counts as unknown.
+            // A result of an earlier walk counts as unknown.
             if self.facts[state as usize].uniform_walk != self.walk && !finds_out {
                 break false;
             }
@@ -240,8 +239,8 @@ impl States {
         Ok(all)
     }
 
-    /// True if no control character is taken after any text of which `texts` is the summary. May
-    /// say no where it is yes, more often if nothing is to be found out.
+    /// True if no control character is taken after any text with the summary `texts`. It may return
+    /// false for true, more often unless it `finds_out`.
     pub fn leads_to_no_control(
         &mut self,
         grammar: &Compiled,
@@ -274,9 +273,8 @@ impl States {
         }
     }
 
-    /// Returns the most characters of a text of which `texts` is the summary for which it is taken:
-    /// all that are no longer are taken, and no other. `None` where there is no such number, or
-    /// that would take long to find.
+    /// Returns the length up to which texts with the summary `texts` are taken, and no longer ones.
+    /// `None` if there is no such length, or finding it would take long.
     pub fn longest_taken(
         &mut self,
         grammar: &Compiled,
@@ -299,8 +297,8 @@ impl States {
         Ok(is_end.then_some(1 + n))
     }
 
-    /// Returns how many characters of a kind lead on, at most `most`, and the state after them:
-    /// one that does not take all of the kind, or takes tokens.
+    /// Returns how many characters of these kinds are taken, at most `most`, and the state after
+    /// them: one that does not take all of the kinds, or takes tokens.
     pub fn run(
         &mut self,
         grammar: &Compiled,
@@ -328,9 +326,9 @@ impl States {
         Ok((n, state))
     }
 
-    /// The state that each character of these kinds leads to, where all of them begin another round
-    /// of one repetition and nothing else, and all of the next ones, too. After each round there
-    /// are then the same tops; past the last, those that are not of a further round.
+    /// Returns the state that each character of these kinds leads to, if all of them, now and after
+    /// each round, only begin another round of one repetition. Each round then leaves the same
+    /// tops; the last, those without a further round.
     fn next_round(
         &mut self,
         grammar: &Compiled,
@@ -354,8 +352,8 @@ impl States {
         Ok((goes_on && !facts.has_tokens).then_some(next))
     }
 
-    /// Goes on with rounds, at most `most`, from a state that [`next_round`](Self::next_round)
-    /// gave. Returns how many, and the state after them.
+    /// Takes rounds, at most `most`, from a state that [`next_round`](Self::next_round) returned.
+    /// Returns how many, and the state after them.
     fn go_on(
         &mut self,
         grammar: &Compiled,
@@ -378,7 +376,8 @@ impl States {
         Ok((n as usize, self.close(grammar)?))
     }
 
-    /// Remembers of all states from `state` to before `end` where that many steps lead.
+    /// Stores the run to `end` for all states from `state` to before `end`, which is that many
+    /// steps away.
     fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
         while steps > 1 {
             let facts = &mut self.facts[state as usize];
@@ -392,7 +391,7 @@ impl States {
                 (false, None) => return,
             };
             if known.steps >= steps {
-                // Also where the way goes in a circle and comes to what was remembered just now.
+                // This also ends a cycle, which reaches a run that was just stored.
                 return;
             }
             let walk = self.walk;
@@ -402,7 +401,7 @@ impl States {
         }
     }
 
-    /// The largest set of characters that lead to one state, as kinds, and that state.
+    /// Returns the largest set of characters that lead to one state, as kinds, and that state.
     #[inline]
     fn uniform(&mut self, grammar: &Compiled, state: StateId) -> Result<(Kinds, StateId), TooMuch> {
         let facts = &mut self.facts[state as usize];
@@ -413,7 +412,7 @@ impl States {
         self.on_account(state, |states| states.find_uniform(grammar, state))
     }
 
-    /// Finds them, and remembers them.
+    /// Finds and stores them.
     #[cold]
     fn find_uniform(
         &mut self,
@@ -452,7 +451,7 @@ impl States {
         let items = edges.iter().map(|edge| grammar.first(edge.sequence));
         let covers = items.map(|first| first.map_or(0, |first| grammar.cover(first.item)));
         let covers: Vec<CharSet> = covers.collect();
-        // Which tops take the characters, where these lead, and what it took to find that.
+        // The tops that take the characters, the states they lead to, and the cost of finding them.
         let mut known: Vec<(CharSet, StateId, u64)> = Vec::new();
         for (group, set) in grammar.ascii_groups() {
             if set & self.facts[state as usize].cover == 0 {
@@ -464,7 +463,7 @@ impl States {
             let same = known.iter().find(|known| Some(known.0) == tops);
             let next = match same {
                 Some(&(_, next, cost)) if !self.transitions.is_empty() => {
-                    // As if it had been found by itself.
+                    // The cost as if it had been found alone.
                     self.budget.charge(cost);
                     let row = self.row(grammar, state)?;
                     self.transitions[row + group as usize] = next;
@@ -485,8 +484,8 @@ impl States {
         self.budget.check()
     }
 
-    /// The state that all characters beyond ASCII lead to; `None` where there is no such one, or
-    /// they are in many groups.
+    /// Returns the state that all characters beyond ASCII lead to; `None` if there is none, or they
+    /// are in many groups.
     fn beyond_ascii(
         &mut self,
         grammar: &Compiled,

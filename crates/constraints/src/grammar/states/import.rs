@@ -1,7 +1,7 @@
-//! A state of other tables.
+//! Copies a state of other tables.
 //!
-//! Copies are not charged: there is no more of them than is there already, and was charged there.
-//! Unions on the way are, for the whole state, however much of it was imported before.
+//! Copies are not charged: the originals were. Unions during the copy are charged for the whole
+//! state, however much of it was imported before.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -10,8 +10,8 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::hash::Map;
 
 impl States {
-    /// The state of these tables that has the stacks of `state` of `other`, as far as texts of the
-    /// length that these tables are for can tell. `other` is one and the same until
+    /// Returns the state of these tables with the stacks of `state` of `other`, equal for texts up
+    /// to these tables' length. `other` must stay the same until
     /// [`forget_imports`](Self::forget_imports).
     pub fn import(
         &mut self,
@@ -51,7 +51,7 @@ impl States {
             moved.sort_unstable();
             self.budget = budget;
             if self.most_rounds != other.most_rounds {
-                // Counts that were different may be endless now.
+                // Counts that differed may now be unbounded.
                 let bound = self.budget.bound();
                 moved = self.united(grammar, moved)?;
                 cost = cost.saturating_add(self.budget.bound() - bound);
@@ -69,7 +69,7 @@ impl States {
         Ok(state)
     }
 
-    /// Edges that ascend, with one for each sequence.
+    /// Returns ascending edges, one for each sequence.
     fn united(&mut self, grammar: &Compiled, edges: Vec<Edge>) -> Result<Vec<Edge>, TooMuch> {
         let mut united = Vec::with_capacity(edges.len());
         for same in edges.chunk_by(|a, b| a.sequence == b.sequence) {
@@ -80,7 +80,7 @@ impl States {
         Ok(united)
     }
 
-    /// Forgets which states were imported, before one of other tables is.
+    /// Forgets the imported states; to be called before other tables are imported.
     pub fn forget_imports(&mut self) {
         self.imported = Map::default();
     }

@@ -6,12 +6,12 @@ use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
-/// The most levels that are searched for a state that another one may turn into by taking nothing.
+/// The most levels that are searched for a state that another may turn into by taking nothing.
 const MOST_LEVELS: usize = 16;
 
 impl States {
-    /// The state with the stacks below all these edges, united in pairs, and the pairs in pairs:
-    /// one after the other, each stack would be copied once for every edge after it.
+    /// Returns the state with the stacks below all these edges, united in pairs, and the pairs in
+    /// pairs: united one after the other, each stack would be copied once for every later edge.
     pub(super) fn union_of(
         &mut self,
         grammar: &Compiled,
@@ -22,8 +22,8 @@ impl States {
         }
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         if states.len() > 2 {
-            // Their numbers depend on what was asked before, and which are paired may decide how
-            // much there is to do.
+            // Their numbers depend on earlier queries, and the pairing may decide the amount of
+            // work.
             states.sort_unstable_by_key(|&state| self.identity(state));
         }
         while states.len() > 1 {
@@ -39,7 +39,7 @@ impl States {
         Ok(states.first().copied().unwrap_or(NONE))
     }
 
-    /// The state with the stacks of both. Not recursive: stacks may be deep.
+    /// Returns the state with the stacks of both. It is not recursive, since stacks may be deep.
     pub(super) fn union(
         &mut self,
         grammar: &Compiled,
@@ -50,7 +50,7 @@ impl States {
             self.budget.charge(found.cost);
             return Ok(found.state);
         }
-        // Pairs, and whether unions that they wait for have been begun.
+        // Pairs, and true if the unions that they wait for have begun.
         let mut pending = vec![(a, b, false)];
         while let Some(&(a, b, has_waited)) = pending.last() {
             if self.known_union(a, b).is_some() {
@@ -88,7 +88,7 @@ impl States {
                 }
             }
             if !has_waited {
-                // What has been waited for was paid for then.
+                // A union that was waited for was counted then.
                 self.budget.charge(cost_of_known);
             }
             if pending.len() > n_pending {
@@ -100,7 +100,7 @@ impl States {
             let bound = self.budget.bound();
             self.merge_counts(grammar, &mut merged);
             let state = self.numbered(grammar, left.may_end || right.may_end, &merged);
-            // Where something is waited for, the pair is looked at twice.
+            // A pair that waits is visited twice.
             let own = self.budget.bound() - bound + 2 * cost_of_a_look;
             self.keep_union(a, b, state, own.saturating_add(cost_of_known))?;
             pending.pop();
@@ -110,7 +110,7 @@ impl States {
             .ok_or(TooMuch)
     }
 
-    /// Remembers a union, and what it took but for the room that it takes here.
+    /// Stores a union and its cost, without the memory that it takes here.
     fn keep_union(
         &mut self,
         a: StateId,
@@ -137,9 +137,9 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// Returns that of the two states which may turn into the other by taking nothing: it has all
+    /// Returns the one of two states that may turn into the other by taking nothing: it has all
     /// stacks that matter. Without this a text that opens a thousand optional ends would have a
-    /// thousand stacks, one for each number of ends that are left out.
+    /// thousand stacks, one for each number of omitted ends.
     fn wider_of(
         &mut self,
         grammar: &Compiled,

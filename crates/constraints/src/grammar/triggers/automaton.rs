@@ -1,16 +1,15 @@
-//! All patterns at once over a text that grows: in which of them there can be a match by now.
+//! Runs all patterns at once over a growing text, and finds those that can have matched.
 //!
-//! It is a deterministic automaton over bytes, made state by state as texts ask for it and shared
-//! by all samplers with the same patterns. A sampler keeps its state between tokens, so that a
-//! token costs its bytes. What is kept is bounded: beyond it all states are dropped, and each
-//! sampler brings its own back in.
+//! It is a deterministic automaton over bytes, built state by state as texts need it and shared by
+//! all samplers with the same patterns. A sampler keeps its state between tokens, so that a token
+//! costs one step per byte. The tables are bounded: beyond the bound all states are dropped, and
+//! each sampler adds its own again.
 //!
-//! A state is made while nothing is held: others go on where states are known. Each transition
-//! counts the steps that making it takes, also where it is known, so that it does not matter who
-//! has asked before.
+//! A state is made without a lock, so that other threads continue in known states. Each transition
+//! counts the steps of making it, even if it is known, so that earlier queries do not matter.
 //!
-//! It is exact but for look-aheads, which it takes for fulfilled, and back references, which it
-//! takes for any text: there it says *maybe*.
+//! It is exact except for look-aheads, which it treats as fulfilled, and back references, which it
+//! treats as any text: there its result is *maybe*.
 
 // In bounds: numbers of states and addresses are positions in the tables that gave them.
 
@@ -25,30 +24,30 @@ use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::byte_set::is_word;
 use crate::grammar::triggers::program::{Address, Inst, Program};
 
-/// A transition that is not known yet.
+/// An unknown transition.
 const UNKNOWN: u32 = u32::MAX;
 /// The most bytes of a text that are read before other threads may.
 const AT_ONCE: usize = 1 << 12;
-/// The number of instructions that are looked at in one step.
+/// The number of instructions that count as one step.
 const PER_STEP: usize = 2;
-/// Bytes that an allocation takes in addition to its contents.
+/// The overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
-/// The kind of the byte before a place.
+/// The kind of the byte before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Left {
     /// Nothing.
     Begin,
     /// Part of a word.
     Word,
-    /// Something else, or it does not matter.
+    /// Another byte, or one that does not matter.
     Other,
 }
 
-/// The kind of the byte after a place.
+/// The kind of the byte after a position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// That is not known yet.
+    /// Not known yet.
     Unknown,
     /// Nothing.
     End,
@@ -66,7 +65,7 @@ struct Shape {
     left: Left,
     /// True if some of `items` wait for the next byte.
     waits: bool,
-    /// Instructions that take a byte, and those that wait; ascending.
+    /// Instructions that take a byte, and those that wait for the next; ascending.
     items: Box<[Address]>,
     /// Patterns that match up to here, or did up to the byte before; ascending.
     hits: Box<[u32]>,
@@ -93,7 +92,7 @@ struct Place {
 /// Patterns that can match.
 #[derive(Debug, Default)]
 pub struct Hits {
-    /// Patterns that match somewhere in the text. Some may be there more than once.
+    /// Patterns that match somewhere in the text, perhaps with duplicates.
     pub somewhere: Vec<u32>,
     /// Patterns that match up to the current end of the text.
     pub at_end: Vec<u32>,
@@ -105,7 +104,7 @@ pub struct Automaton {
     /// The class of each byte, and one byte of each class.
     class_of: [u8; 256],
     one_of: Vec<u8>,
-    /// True if some pattern asks for the borders of words.
+    /// True if some pattern tests word boundaries.
     has_words: bool,
     /// The state in which every text begins.
     start: Arc<Shape>,
@@ -132,14 +131,14 @@ struct State {
     at_end: Option<Arc<AtEnd>>,
 }
 
-/// A transition: the next state, and the steps that it takes to find it.
+/// A transition: the next state, and the steps to find it.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     next: u32,
     steps: u32,
 }
 
-/// The patterns that match if the text ends here, and the steps that it takes to find them.
+/// The patterns that match if the text ends here, and the steps to find them.
 #[derive(Debug)]
 struct AtEnd {
     hits: Box<[u32]>,
@@ -151,13 +150,13 @@ type Dropped = (HashMap<Arc<Shape>, u32>, Vec<State>);
 
 #[derive(Debug, Default)]
 struct Scratch {
-    /// For each address, the number of the last closure that has seen it.
+    /// For each address, the number of the last closure that visited it.
     seen: Vec<u32>,
     number: u32,
     open: Vec<Address>,
     items: Vec<Address>,
     hits: Vec<u32>,
-    /// The number of instructions that were looked at.
+    /// The number of instructions that were visited.
     n_looks: usize,
 }
 
@@ -191,12 +190,12 @@ impl Automaton {
         self.tables.lock().bytes
     }
 
-    /// The most bytes that they ever occupy.
+    /// Returns the most bytes that its states may ever occupy.
     pub fn most_bytes(&self) -> usize {
         self.most_bytes
     }
 
-    /// Goes on with `text`. Adds to `hits` which patterns can have matched.
+    /// Continues with `text`. Adds to `hits` the patterns that can have matched.
     pub fn read(
         &self,
         program: &Program,
@@ -240,7 +239,7 @@ impl Automaton {
         Ok(())
     }
 
-    /// Goes on as far as transitions are known: how many bytes. States with hits are noted.
+    /// Follows known transitions. Returns the number of bytes read, and collects states with hits.
     fn follow(
         &self,
         place: &mut Place,
@@ -317,7 +316,7 @@ impl Automaton {
         (shape, steps)
     }
 
-    /// Notes that a byte of a class leads from one state to another, which is the place then.
+    /// Stores the transition by a byte of a class to another state, and moves the place there.
     fn link(&self, place: &mut Place, class: u8, shape: Shape, steps: usize) {
         let shape = Arc::new(shape);
         let mut dropped = Vec::new();
@@ -330,12 +329,12 @@ impl Automaton {
             tables.states[from as usize].edges[usize::from(class)] = Edge { next, steps };
         }
         *place = tables.place(next);
-        // Others need not wait until what was dropped is freed.
+        // Other threads need not wait until the dropped tables are freed.
         drop(tables);
         drop(dropped);
     }
 
-    /// The number of a state; it gets one if it has none.
+    /// Returns the number of a state, which is assigned if it has none.
     fn known(&self, tables: &mut Tables, shape: &Arc<Shape>, dropped: &mut Vec<Dropped>) -> u32 {
         if let Some(&state) = tables.numbers.get(shape) {
             return state;
@@ -343,7 +342,7 @@ impl Automaton {
         let bytes = 4 * (shape.items.len() + shape.hits.len())
             + size_of::<Edge>() * self.one_of.len()
             + size_of::<Shape>()
-            // Vectors and hash tables have up to twice the room that they need.
+            // Vectors and hash tables have up to twice the capacity that they need.
             + 2 * (size_of::<State>() + size_of::<(Arc<Shape>, u32)>())
             + 5 * ALLOCATION;
         if tables.bytes + bytes > self.most_bytes && !tables.states.is_empty() {
@@ -367,7 +366,7 @@ impl Automaton {
         state
     }
 
-    /// Adds what matches if the text ends here.
+    /// Adds the patterns that match if the text ends here.
     fn end(
         &self,
         program: &Program,
@@ -401,7 +400,7 @@ impl Automaton {
         Ok(())
     }
 
-    /// Keeps that for others, where there is room.
+    /// Stores that for other samplers, within the bound.
     fn keep_end(&self, place: &Place, at_end: &Arc<AtEnd>) {
         let bytes = size_of::<AtEnd>() + 4 * at_end.hits.len() + 2 * ALLOCATION;
         let mut tables = self.tables.lock();
@@ -452,7 +451,8 @@ impl Scratch {
         }
     }
 
-    /// The items of a state once it is known what follows, and what matches thereby.
+    /// Returns the items of a state once the next byte's kind is known, and the patterns that then
+    /// match.
     fn resolved(
         &mut self,
         program: &Program,
@@ -467,7 +467,7 @@ impl Scratch {
         (items, std::mem::take(&mut self.hits))
     }
 
-    /// Makes a state of the instructions and matches that a closure has found.
+    /// Makes a state from the instructions and matches of a closure.
     fn finish(&mut self, program: &Program, left: Left, hasher: &ProcessState) -> Shape {
         self.items.sort_unstable();
         self.hits.sort_unstable();
@@ -526,12 +526,12 @@ impl Scratch {
     }
 }
 
-/// Bytes that no set tells apart are in one class.
+/// Returns classes of the bytes that no set distinguishes.
 fn classes(program: &Program, has_words: bool) -> ([u8; 256], Vec<u8>) {
     let mut class_of = [0_u8; 256];
     let mut n_classes = 1_usize;
     let mut split = |has: &dyn Fn(u8) -> bool| {
-        // The class that the members of each class go to.
+        // The new class of the members of each class.
         let mut to = [None; 256];
         let mut stays = [false; 256];
         for byte in 0..=u8::MAX {

@@ -1,7 +1,7 @@
-//! Limits the work of one call, all patterns together.
+//! Limits the work of one call, for all patterns together.
 //!
-//! Steps are counted, not time, and counted alike whether somebody else has done the work before:
-//! no answer depends on the machine's load, or on who has asked what.
+//! Steps are counted, not time, and cached work counts as if it were done: no result depends on the
+//! machine's load, or on earlier queries.
 
 use crate::grammar::limits::MAX_TRIGGER_STEPS;
 
@@ -9,15 +9,15 @@ use crate::grammar::limits::MAX_TRIGGER_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endless;
 
-/// The steps of a search after which it notes what was begun: few take so many, and in shorter ones
-/// that costs more than it saves.
+/// The steps after which a search records visited positions: few take that many, and in shorter
+/// ones the record costs more than it saves.
 const NOTES_AFTER: usize = 1 << 12;
 
 /// The steps that one call may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     left: usize,
-    /// The steps of one search after which it is noted what was begun where.
+    /// The steps after which a search records visited positions.
     pub(super) notes_after: usize,
 }
 
@@ -36,8 +36,8 @@ impl Budget {
         }
     }
 
-    /// Returns the same budget for a search that notes what it has begun after so many of its steps
-    /// already. For tests: it changes how many steps are taken, not what is found.
+    /// Returns the same budget for a search that records visited positions after that many steps.
+    /// For tests: it changes the number of steps, not the result.
     pub fn noting_after(self, steps: usize) -> Self {
         Self {
             notes_after: steps,

@@ -7,7 +7,7 @@ use std::ffi::c_char;
 pub struct ByteSet([u64; 4]);
 
 impl ByteSet {
-    /// The bytes for which `has` holds.
+    /// Returns the bytes for which `has` returns true.
     pub fn of(has: impl Fn(u8) -> bool) -> Self {
         let mut set = Self::default();
         for byte in 0..=u8::MAX {
@@ -57,7 +57,7 @@ pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if `isspace` is in the C locale; unlike in Rust, the vertical tab counts.
+/// True if `isspace` is true in the C locale; unlike in Rust, the vertical tab counts.
 fn is_space(byte: u8) -> bool {
     matches!(byte, 9..=13 | b' ')
 }
@@ -90,7 +90,7 @@ pub fn range(first: u8, last: u8) -> Option<ByteSet> {
     (first <= last).then(|| ByteSet::of(|byte| (first..=last).contains(&(byte as c_char))))
 }
 
-/// POSIX's names of the characters that are no letters, in order of their codes.
+/// POSIX's names of the characters that are not letters, in order of their codes.
 const NAMES: [(u8, &[&str]); 5] = [
     (
         0,

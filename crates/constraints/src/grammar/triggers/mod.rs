@@ -1,11 +1,11 @@
 //! The triggers of a lazy grammar: patterns in the notation of `std::regex`.
 //!
-//! - [`byte_set`][], [`scanner`][], [`syntax`][]: a pattern is read.
-//! - [`program`][]: all patterns become instructions.
-//! - [`budget`][]: how much work one call may take.
-//! - [`automaton`][]: where none of them can match yet, in one step per byte of a text.
-//! - [`search`][]: what matches, where the grammar begins, as `std::regex` finds it.
-//! - [`set`][]: the patterns of a grammar, kept for the next one that has them.
+//! - [`byte_set`][], [`scanner`][], [`syntax`][]: read a pattern.
+//! - [`program`][]: compiles all patterns to instructions.
+//! - [`budget`][]: limits the work of one call.
+//! - [`automaton`][]: excludes patterns that cannot match yet, in one step per byte of a text.
+//! - [`search`][]: finds a match, and the beginning of the grammar, as `std::regex` does.
+//! - [`set`][]: the patterns of a grammar, cached for the next one that has them.
 //! - [`waiting`][]: the text before a trigger.
 //!
 //! Texts and patterns are bytes, as they are for `std::regex<char>` in the C locale.

@@ -1,4 +1,4 @@
-//! Patterns as instructions, all of a grammar in one program.
+//! The patterns of a grammar compiled to one program.
 
 // In bounds: addresses are positions in the program that gave them.
 
@@ -11,44 +11,44 @@ use crate::grammar::triggers::syntax::{Node, Times, Tree};
 /// The address of an instruction, or the number of a set.
 pub type Address = u32;
 
-/// No set is known.
+/// Stands for an unknown set.
 pub const NO_SET: u32 = u32::MAX;
 
 /// An instruction, with the address of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
-    /// Takes a byte out of a set.
+    /// Matches a byte of a set.
     Byte {
         /// The set.
         set: u32,
         /// The next instruction.
         next: Address,
     },
-    /// Takes bytes out of a set, as many as lead to a match, the most first.
+    /// Matches bytes of a set, as many as lead to a match, trying the most first.
     Run {
         /// The set.
         set: u32,
         /// The next instruction.
         exit: Address,
-        /// True if the fewest come first.
+        /// True if the fewest are tried first.
         lazy: bool,
-        /// The set of bytes with which the rest may begin.
+        /// The set of bytes that the rest may begin with.
         first: u32,
     },
-    /// Goes on with one of two, in this order.
+    /// Continues with one of two, in this order.
     Split {
         /// The first.
         first: Address,
         /// The second.
         second: Address,
     },
-    /// Goes on with `body`, which leads back here, or with `exit`.
+    /// Continues with `body`, which leads back here, or with `exit`.
     Repeat {
         /// Once more.
         body: Address,
         /// No more.
         exit: Address,
-        /// True if `exit` comes first.
+        /// True if `exit` is tried first.
         lazy: bool,
         /// The number of its counter.
         counter: u32,
@@ -67,24 +67,24 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Goes on only at the beginning of the text.
+    /// Matches only at the beginning of the text.
     Begin {
         /// The next instruction.
         next: Address,
     },
-    /// Goes on only at the end of the text.
+    /// Matches only at the end of the text.
     End {
         /// The next instruction.
         next: Address,
     },
-    /// Goes on only at the border of a word.
+    /// Matches only at a word boundary.
     Word {
-        /// True if only elsewhere.
+        /// True for matching only elsewhere.
         negated: bool,
         /// The next instruction.
         next: Address,
     },
-    /// Goes on only where `body` matches.
+    /// Matches only where `body` does.
     Look {
         /// The look-ahead's first instruction.
         body: Address,
@@ -93,7 +93,7 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Takes the bytes that a group has matched.
+    /// Matches the bytes that a group has matched.
     Backreference {
         /// The group.
         group: u32,
@@ -118,11 +118,12 @@ pub struct Pattern {
     pub n_groups: u32,
     /// The number of counters; they are numbered from 0 in each pattern.
     pub n_counters: u32,
-    /// The set of bytes with which a match begins; [`NO_SET`] where that is not known.
+    /// The set of bytes that a match begins with; [`NO_SET`] if unknown.
     pub first: u32,
-    /// True if it begins with `^` and ends with `$`, so that it is first to match the whole text.
+    /// True if it begins with `^` and ends with `$`, so that it is first matched against the whole
+    /// text.
     pub is_whole: bool,
-    /// True if a place that led nowhere once never leads anywhere.
+    /// True if a position that failed once always fails.
     pub forgets: bool,
 }
 
@@ -141,7 +142,7 @@ pub struct Program {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Puts a program together.
+/// Writes a program.
 #[derive(Debug, Default)]
 pub struct Writer {
     program: Program,
@@ -149,13 +150,13 @@ pub struct Writer {
     /// The number of counters of the current pattern.
     n_counters: u32,
     forgets: bool,
-    /// The last call of [`Self::first_bytes`] that has seen an instruction, by its number.
+    /// For each instruction, the number of the last call of [`Self::first_bytes`] that visited it.
     seen: Vec<u32>,
     n_calls: u32,
     n_looked_at: usize,
 }
 
-/// A part that is still to be written, in front of the last one written.
+/// A part to be written in front of the last one written.
 enum Task {
     /// A node.
     Node(u32),
@@ -163,22 +164,23 @@ enum Task {
     Open { group: u32 },
     /// A look-ahead, whose body was written last.
     Look { negated: bool, next: Address },
-    /// One more alternative in front of what was written last, with `next` after it.
+    /// One more alternative in front of the last part, with `next` after it.
     Alternative { next: Address },
     /// Two alternatives, of which the first was written last.
     Split,
     /// A body that was written last, or none.
     Repeat { exit: Address, lazy: bool },
-    /// The body of the repetition at `repeat` was written last. Whether it begins with its body.
+    /// The body of the repetition at `repeat` was written last; `enters` if it begins with its
+    /// body.
     Loop { repeat: Address, enters: bool },
-    /// So many more bodies, each of which may be missing with those after it.
+    /// That many more bodies, each of which may be missing with those after it.
     Optional {
         body: u32,
         left: u32,
         lazy: bool,
         exit: Address,
     },
-    /// So many more bodies. Before the last one was written, `before` stood first.
+    /// That many more bodies. `before` was first before the last one was written.
     Copies {
         body: u32,
         left: u32,
@@ -186,11 +188,11 @@ enum Task {
     },
 }
 
-/// The most instructions that are looked at to find which bytes can follow others, in all.
+/// The most instructions that are visited, in all, to find the first bytes of parts.
 const MOST_LOOKED_AT: usize = 1 << 19;
 
 impl Writer {
-    /// Adds a pattern, of which `tree` was read from `text`.
+    /// Adds a pattern, whose `tree` was read from `text`.
     pub fn add(&mut self, text: &[u8], tree: &Tree) -> Result<(), TooLarge> {
         self.n_counters = 0;
         self.forgets = true;
@@ -245,11 +247,11 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// The address of a tree after which comes `next`. What is still to be written is kept in a
-    /// list: a pattern may be nested deeper than a small stack allows.
+    /// Writes a tree in front of `next`, and returns its address. Pending parts are kept in a list:
+    /// a pattern may be nested deeper than a small stack allows.
     fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
         let mut tasks = vec![Task::Node(tree.root)];
-        // Of alternatives: those after the one at hand.
+        // For alternatives: those after the current one.
         let mut others = Vec::new();
         let mut at = next;
         while let Some(task) = tasks.pop() {
@@ -303,7 +305,7 @@ impl Writer {
                     at
                 }
                 Task::Copies { body, left, before } => {
-                    // A body that is empty makes no code however often it stands.
+                    // An empty body makes no code however often it is repeated.
                     if left > 0 && before != Some(at) {
                         tasks.push(Task::Copies {
                             body,
@@ -319,7 +321,8 @@ impl Writer {
         Ok(at)
     }
 
-    /// Writes a node, or notes what there is to do for it, the last first. What is to follow next.
+    /// Writes a node, or adds its parts to the pending ones, the last first. Returns the address
+    /// that follows.
     fn node(
         &mut self,
         tree: &Tree,
@@ -395,8 +398,8 @@ impl Writer {
         }
     }
 
-    /// `body` any number of times. It begins with `body` itself where it `enters`, and else with
-    /// the question whether it goes around at all.
+    /// Writes `body` any number of times. It begins with `body` itself if it `enters`, otherwise
+    /// with the choice to skip it.
     fn endless(
         &mut self,
         tree: &Tree,
@@ -454,8 +457,8 @@ impl Writer {
         };
     }
 
-    /// Returns the bytes with which a match may go on from here; `None` where it may end, where the
-    /// path there matters by itself, and where too much would have to be looked at.
+    /// Returns the bytes that a match may continue with; `None` if it may end, if the path itself
+    /// matters, or if too many instructions would have to be visited.
     fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
         self.seen.resize(self.program.code.len(), 0);
         self.n_calls += 1;
@@ -484,7 +487,7 @@ impl Writer {
                 | Inst::Begin { next }
                 | Inst::End { next }
                 | Inst::Word { next, .. } => open.push(next),
-                // What a look-ahead remembers stays, also where nothing can follow.
+                // The groups of a look-ahead stay set, even if nothing can follow.
                 Inst::Look { .. } | Inst::Backreference { .. } | Inst::Accept { .. } => {
                     return None;
                 }
@@ -494,7 +497,7 @@ impl Writer {
     }
 }
 
-/// The set, of a node that is one byte, in parentheses that remember nothing or in none.
+/// Returns the set of a node that is one byte, perhaps in non-capturing parentheses.
 fn single(tree: &Tree, mut number: u32) -> Option<ByteSet> {
     loop {
         match *tree.node(number) {

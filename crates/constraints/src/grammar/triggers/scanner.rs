@@ -1,11 +1,11 @@
-//! The signs of a pattern, as ECMAScript has them and `std::regex` reads them.
+//! Scans the signs of a pattern, ECMAScript's as `std::regex` reads them.
 
 use crate::grammar::triggers::byte_set::{self, ByteSet};
 
-/// The reason why a pattern is refused: the place, in bytes from its begin, and the fault there.
+/// The reason why a pattern is refused: the offset in bytes, and the fault there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Bytes before the place.
+    /// The offset in bytes.
     pub at: usize,
     /// A description of the fault.
     pub what: &'static str,
@@ -14,7 +14,7 @@ pub struct Refusal {
 /// A token of the pattern outside of a bracket expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// A set, of which one byte matches.
+    /// A set, one byte of which matches.
     Set(ByteSet),
     /// `\1` and so on.
     Backreference(i32),
@@ -57,7 +57,7 @@ pub enum Sign {
     Over,
 }
 
-/// The meaning of a backslash and what follows it.
+/// The meaning of an escape.
 enum Escape {
     Byte(u8),
     Class(ByteSet),
@@ -65,7 +65,7 @@ enum Escape {
     Word { negated: bool },
 }
 
-/// Goes through a pattern.
+/// A scanner of a pattern.
 #[derive(Debug)]
 pub struct Scanner<'a> {
     text: &'a [u8],
@@ -78,7 +78,7 @@ impl<'a> Scanner<'a> {
         Self { text, at: 0 }
     }
 
-    /// A refusal here.
+    /// Returns a refusal at the current offset.
     pub fn refuse<T>(&self, what: &'static str) -> Result<T, Refusal> {
         Err(Refusal { at: self.at, what })
     }
@@ -99,7 +99,7 @@ impl<'a> Scanner<'a> {
         is
     }
 
-    /// Takes a question mark, if one follows; true if one did.
+    /// Skips a question mark, if one follows. Returns true if one did.
     pub fn question(&mut self) -> bool {
         self.eat(b'?')
     }
@@ -160,7 +160,7 @@ impl<'a> Scanner<'a> {
         Ok(Sign::Interval { min, more })
     }
 
-    /// Digits as a number, which wraps as `std::regex` lets it.
+    /// Reads digits as a number, which wraps as in `std::regex`.
     fn number(&mut self) -> Option<i32> {
         let first = self.at;
         let mut number = 0_i64;
@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The lowest byte of that many hexadecimal digits.
+    /// Reads that many hexadecimal digits, and returns the lowest byte.
     fn hexadecimal(&mut self, n: usize) -> Result<u8, Refusal> {
         let mut value = 0_u32;
         for _ in 0..n {
@@ -279,7 +279,7 @@ impl Scanner<'_> {
         Ok(if negated { set.complement() } else { set })
     }
 
-    /// A dash that is neither the first nor the last in a bracket.
+    /// Reads a dash that is neither the first nor the last in a bracket.
     fn dash(&mut self, set: &mut ByteSet, last: &mut Last) -> Result<(), Refusal> {
         let first = match *last {
             Last::Class => return self.refuse("a range cannot begin with a class"),
@@ -324,7 +324,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// `[:name:]`, `[.name.]` or `[=name=]`, from the sign before the name.
+    /// Reads `[:name:]`, `[.name.]` or `[=name=]`, from the sign before the name.
     fn named(&mut self, kind: u8) -> Result<Inside, Refusal> {
         self.at += 1;
         let rest = self.text.get(self.at..).unwrap_or_default();
@@ -350,7 +350,7 @@ impl Scanner<'_> {
     }
 }
 
-/// A byte after what stood last, which is done.
+/// Adds the last item, and makes a byte the last.
 fn push(set: &mut ByteSet, last: &mut Last, byte: u8) {
     if let Last::Byte(before) = *last {
         set.add(before);

@@ -1,18 +1,18 @@
-//! The exact search: what `std::regex` finds, and which groups it remembers.
+//! The exact search: finds the match and the groups that `std::regex` finds.
 //!
-//! It goes through the possibilities in `std::regex`'s order, oddities included: a group keeps what
-//! an earlier round of a repetition has matched, a repetition goes around twice at one place and no
-//! more, and what a look-ahead remembers stays when the way that asked for it is given up. Unlike
-//! `std::regex` it keeps its ways in a list, not on the stack, those of look-aheads included, and
-//! gives up when a [`Budget`] is spent.
+//! It tries the alternatives in `std::regex`'s order, oddities included: a group keeps the match of
+//! an earlier round of a repetition, a repetition makes at most two rounds at one position, and the
+//! groups of a look-ahead stay set when the path through it fails. Unlike `std::regex` it keeps its
+//! backtracking points in a list, not on the stack, those of look-aheads included, and fails when a
+//! [`Budget`] is spent.
 //!
-//! Where a pattern has neither look-ahead nor back reference nor empty repetitions, an instruction
-//! that was begun at a place is not begun there again, so that steps are at most places times
-//! instructions. Nothing but the place then decides where it leads: no instruction asks what groups
-//! have matched, and between two visits of one instruction on the same way a byte is taken, so that
-//! no repetition goes around twice at one place. For the second reason the earlier visit is over,
-//! and has led nowhere, when a later one comes. That holds only if an instruction is noted when it
-//! is begun, not when it is put off: what is put off comes after what may lead to it.
+//! If a pattern has neither look-ahead nor back reference nor empty repetitions, an instruction
+//! that was begun at a position is not begun there again, so that the steps are at most positions
+//! times instructions. Only the position then decides the result: no instruction depends on the
+//! groups, and between two visits of one instruction on the same path a byte is taken, so that no
+//! repetition makes two rounds at one position. For the second reason the earlier visit is over,
+//! and has failed, before a later one. That holds only if an instruction is recorded when it is
+//! begun, not when it is deferred: a deferred one comes after those that may lead to it.
 
 // In bounds: addresses and positions come from the program and the text that are searched.
 
@@ -20,10 +20,9 @@ use crate::grammar::limits::MAX_TRIGGER_WAYS;
 use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::program::{Address, Inst, NO_SET, Pattern, Program};
 
-/// The most words for what was begun where.
+/// The most words of the record of visited positions.
 const MOST_WORDS: usize = 1 << 22;
-/// The number of bytes of a text that are looked at in one step, or of groups and words that are
-/// written.
+/// The number of a text's bytes read, or of groups and words written, that count as one step.
 const AT_ONCE: usize = 8;
 
 /// The range of the text that a group has matched.
@@ -34,12 +33,12 @@ struct Group {
     is_set: bool,
 }
 
-/// An entry of the list of ways: a possibility to try, or a change to undo when a way is given up.
+/// A backtracking entry: an alternative to try, or a change to undo when a path fails.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Go on here.
+    /// Continue here.
     Try { address: Address, at: u32 },
-    /// Go around once more.
+    /// Begin one more round.
     Again { address: Address, at: u32 },
     /// The exits of a run from `high` down to `low`.
     Down {
@@ -49,12 +48,12 @@ enum Way {
     },
     /// The exits of a run from here up.
     Up { address: Address, at: u32 },
-    /// A group as it was.
+    /// The earlier value of a group.
     Group { group: u32, was: Group },
-    /// A counter as it was.
+    /// The earlier value of a counter.
     Counter { counter: u32, was: (u32, u8) },
-    /// The look-ahead of this address, asked at this place, finds nothing. `begin` is where the
-    /// text began for what is around it.
+    /// The look-ahead of this address fails at this position. `begin` is where the text began for
+    /// the surrounding search.
     Look {
         address: Address,
         at: u32,
@@ -65,13 +64,13 @@ enum Way {
 /// A match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The whole, then the groups; `None` of one that takes no part.
+    /// The range of the whole match, then those of the groups; `None` for one that takes no part.
     pub groups: Vec<Option<(usize, usize)>>,
 }
 
 impl Found {
-    /// Returns the place where the grammar begins: at the first group that is not empty, or else
-    /// with the match.
+    /// Returns the offset where the grammar begins: at the first group that is not empty, or else
+    /// at the match.
     pub fn grammar_begin(&self) -> usize {
         let mut groups = self.groups.iter().skip(1).flatten();
         let filled = groups.find(|(begin, end)| end > begin);
@@ -80,7 +79,7 @@ impl Found {
     }
 }
 
-/// Returns the place in `text` where the grammar begins, if the pattern is found.
+/// Returns the offset in `text` where the grammar begins, if the pattern is found.
 pub fn find(
     program: &Program,
     pattern: &Pattern,
@@ -97,7 +96,7 @@ pub fn find(
     Ok(found.map(|found| found.grammar_begin()))
 }
 
-/// The first match in `text`, or that of the whole of it.
+/// Returns the first match in `text`, or the match of the whole text.
 pub fn matched(
     program: &Program,
     pattern: &Pattern,
@@ -134,23 +133,22 @@ struct Search<'a> {
     program: &'a Program,
     pattern: &'a Pattern,
     text: &'a [u8],
-    /// The place where the text begins for `^` and `\b`; then, true if there is something before
-    /// it.
+    /// The offset where the text begins for `^` and `\b`; then, true if anything precedes it.
     begin: usize,
     follows: bool,
     groups: Vec<Group>,
-    /// For each repetition, the place where it went around last, and how often there. None where no
-    /// repetition can go around twice at one place.
+    /// For each repetition, the position of its last round, and the number of rounds there. Empty
+    /// if no repetition can make two rounds at one position.
     counters: Vec<(u32, u8)>,
     ways: Vec<Way>,
-    /// For each look-ahead that is not answered yet, the index at which its ways begin.
+    /// For each pending look-ahead, the index of its first backtracking entry.
     looks: Vec<usize>,
-    /// For each of these look-aheads, all groups as they were.
+    /// For each of these look-aheads, the earlier values of all groups.
     saved: Vec<Group>,
     budget: &'a mut Budget,
-    /// The steps that were left before.
+    /// The steps left before the search.
     budget_before: usize,
-    /// A bit per instruction, for each place from `begun_from` on.
+    /// A bit per instruction, for each position from `begun_from` on.
     begun: Vec<u64>,
     begun_from: usize,
 }
@@ -174,7 +172,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The next place where a match may begin.
+    /// Returns the next offset where a match may begin.
     fn next_begin(&mut self, from: usize) -> Result<Option<usize>, Endless> {
         let mut places = from..=self.text.len();
         let begin = places.find(|&at| self.may_begin(self.pattern.first, at));
@@ -198,7 +196,7 @@ impl Search<'_> {
         self.budget.take(steps)
     }
 
-    /// True if the byte at this place is in the set, or the set is not known.
+    /// True if the byte at this offset is in the set, or the set is unknown.
     fn may_begin(&self, set: u32, at: usize) -> bool {
         set == NO_SET
             || self
@@ -212,14 +210,14 @@ impl Search<'_> {
         byte.is_some_and(|&byte| self.program.sets[set as usize].has(byte))
     }
 
-    /// Marks this instruction as begun at this place; true if it was before.
+    /// Records this instruction as begun at this position. Returns true if it was before.
     fn was_begun(&mut self, address: Address, at: usize) -> Result<bool, Endless> {
         let steps = self.budget_before - self.budget.left();
         if !self.pattern.forgets || steps <= self.budget.notes_after {
             return Ok(false);
         }
         if self.begun.is_empty() {
-            // Later searches begin later.
+            // Later searches begin at later offsets.
             self.begun_from = self.begin;
         }
         let local = (address - self.pattern.code.start) as usize;
@@ -247,8 +245,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns the end of a match that begins here: that of the text, if it is to be whole. What
-    /// the groups have matched is then in `groups`.
+    /// Returns the end of a match that begins here: that of the text, if `whole`. The groups'
+    /// matches are then in `groups`.
     fn matches(&mut self, begin: usize, whole: bool) -> Result<Option<usize>, Endless> {
         let (mut address, mut at) = (self.pattern.entry, begin);
         loop {
@@ -273,7 +271,7 @@ impl Search<'_> {
         }
     }
 
-    /// Counters go back to what they were; what the groups have matched stays.
+    /// Drops backtracking entries: counters are restored; the groups' matches stay.
     fn forget_ways(&mut self, base: usize) {
         while self.ways.len() > base {
             if let Some(Way::Counter { counter, was }) = self.ways.pop() {
@@ -282,8 +280,7 @@ impl Search<'_> {
         }
     }
 
-    /// Executes an instruction, and returns the next one with its place; `None` if this way leads
-    /// nowhere.
+    /// Executes an instruction. Returns the next one with its position; `None` if this path fails.
     fn step(
         &mut self,
         inst: Inst,
@@ -355,7 +352,7 @@ impl Search<'_> {
         self.push(Way::Group { group, was })
     }
 
-    /// True if a repetition may go around at this place; counts the round.
+    /// Counts a round at this position. Returns true if the repetition may make it.
     fn again(&mut self, counter: u32, at: usize) -> Result<bool, Endless> {
         let Some(&was) = self.counters.get(counter as usize) else {
             return Ok(true);
@@ -370,7 +367,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Begins a run that takes the most bytes first: returns the first of its exits.
+    /// Begins a run that takes the most bytes first. Returns the first of its exits.
     fn begin_run(
         &mut self,
         address: Address,
@@ -381,7 +378,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let mut high = at;
-        // It is begun at all these places before the first of its exits is tried.
+        // It is begun at all these positions before the first of its exits is tried.
         while self.has(set, high) && !self.was_begun(address, high + 1)? {
             high += 1;
         }
@@ -397,7 +394,7 @@ impl Search<'_> {
         left != right
     }
 
-    /// A look-ahead is a search of its own, for which the text begins here.
+    /// Begins a look-ahead, a search of its own, for which the text begins here.
     fn begin_look(&mut self, address: Address, at: usize) -> Result<(), Endless> {
         self.tick(self.groups.len() / AT_ONCE)?;
         if self.saved.len() + self.groups.len() > MAX_TRIGGER_WAYS {
@@ -413,8 +410,8 @@ impl Search<'_> {
         })
     }
 
-    /// Ends the innermost look-ahead, which has matched; returns the instruction after it, if the
-    /// search goes on there. What its groups have matched stays.
+    /// Ends the innermost look-ahead, which has matched. Returns the instruction after it, if the
+    /// search continues there. Its groups' matches stay.
     fn has_seen(&mut self) -> Option<(Address, usize)> {
         let base = self.looks.pop()?;
         self.forget_ways(base + 1);
@@ -424,8 +421,8 @@ impl Search<'_> {
         self.end_look(address, at, begin, true)
     }
 
-    /// Ends the innermost look-ahead, which has not matched; returns the instruction after it, if
-    /// the search goes on there.
+    /// Ends the innermost look-ahead, which has not matched. Returns the instruction after it, if
+    /// the search continues there.
     fn has_not_seen(&mut self, address: Address, at: u32, begin: u32) -> Option<(Address, usize)> {
         self.looks.pop();
         let n = self.saved.len() - self.groups.len();
@@ -465,7 +462,7 @@ impl Search<'_> {
         Ok(follows.then_some((next, at + said.len())))
     }
 
-    /// The next way to try, with everything undone that was done after it.
+    /// Returns the next alternative to try, with all later changes undone.
     fn give_up(&mut self) -> Result<Option<(Address, usize)>, Endless> {
         while let Some(way) = self.ways.pop() {
             self.tick(1)?;
@@ -500,7 +497,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The next exit of a run, from `high` down to `low`.
+    /// Returns the next exit of a run, from `high` down to `low`.
     fn down(
         &mut self,
         address: Address,
@@ -526,8 +523,8 @@ impl Search<'_> {
         Ok(Some((exit, at as usize)))
     }
 
-    /// The next exit of a run that takes the fewest bytes first. At each place it is begun when the
-    /// exits before have led nowhere, which may have led here.
+    /// Returns the next exit of a run that takes the fewest bytes first. At each position it is
+    /// begun after the earlier exits, which may have led here, have failed.
     fn up(&mut self, address: Address, from: u32) -> Result<Option<(Address, usize)>, Endless> {
         let Inst::Run {
             set, exit, first, ..

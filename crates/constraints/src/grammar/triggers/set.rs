@@ -1,4 +1,4 @@
-//! The patterns of one grammar, read once for all samplers that have the same ones.
+//! The patterns of one grammar, read once for all samplers with the same patterns.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::grammar::triggers::search::{self, Found};
 use crate::grammar::triggers::syntax;
 use crate::quoted::quoted;
 
-/// The most sets of patterns that are kept.
+/// The most sets of patterns that are cached.
 const MOST: NonZeroUsize = NonZeroUsize::new(MAX_TRIGGERS_CACHED).unwrap();
 
 type Digest32 = [u8; 32];
 
 static CACHE: Mutex<Option<LruCache<Digest32, Arc<Triggers>, ProcessState>>> = Mutex::new(None);
 
-/// Patterns that a lazy grammar waits for.
+/// The patterns that a lazy grammar waits for.
 #[derive(Debug)]
 pub struct Triggers {
     program: Program,
@@ -35,8 +35,8 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Reads patterns, or finds them among those that were read before. In the order given: the
-    /// first one that is found says where the grammar begins.
+    /// Reads patterns, or finds them in the cache. Their order matters: the first that is found
+    /// determines where the grammar begins.
     pub fn new(patterns: &[&[u8]]) -> Result<Arc<Self>, String> {
         check(patterns)?;
         let key = digest(patterns);
@@ -48,7 +48,8 @@ impl Triggers {
         Ok(triggers)
     }
 
-    /// The one pattern that llama.cpp makes of trigger words: anything, one of them, anything.
+    /// Reads trigger words as the one pattern that llama.cpp makes of them: anything, one of them,
+    /// anything.
     pub fn of_words(words: &[&[u8]]) -> Result<Arc<Self>, String> {
         if words.is_empty() {
             return Self::new(&[]);
@@ -70,8 +71,7 @@ impl Triggers {
         Self::new(&[&pattern])
     }
 
-    /// Reads patterns, as [`new`](Self::new) does where they were not read before, and keeps
-    /// nothing.
+    /// Reads patterns, as [`new`](Self::new) does, without the cache.
     pub fn read(patterns: &[&[u8]]) -> Result<Self, String> {
         check(patterns)?;
         let mut writer = Writer::default();
@@ -95,7 +95,7 @@ impl Triggers {
         })
     }
 
-    /// Goes on with `text`. Adds to `hits` which patterns can have matched.
+    /// Continues with `text`. Adds to `hits` the patterns that can have matched.
     pub fn stream(
         &self,
         cursor: &mut Cursor,
@@ -107,7 +107,7 @@ impl Triggers {
         self.automaton.read(program, cursor, text, hits, budget)
     }
 
-    /// Returns the place in `text` where the grammar begins, if the pattern of this number is
+    /// Returns the offset in `text` where the grammar begins, if the pattern of this number is
     /// found.
     pub fn find(
         &self,
@@ -121,7 +121,7 @@ impl Triggers {
         }
     }
 
-    /// The first match of the pattern of this number in `text`, or its match of the whole.
+    /// Returns the first match of the pattern of this number in `text`, or its match of the whole.
     pub fn matched(
         &self,
         pattern: u32,
@@ -190,8 +190,8 @@ fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
     with(|cache| cache.get(key).cloned())
 }
 
-/// Each set of patterns counts with what it may come to occupy: it grows while texts are read, and
-/// then nobody is to wait for the cache.
+/// Caches a set of patterns. It counts with its largest possible size: it grows while texts are
+/// read, when no thread should wait for the cache.
 fn keep(key: Digest32, triggers: &Arc<Triggers>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();

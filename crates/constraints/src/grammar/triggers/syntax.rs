@@ -1,7 +1,7 @@
 //! A pattern as a tree.
 //!
-//! Patterns are accepted and refused as by `std::regex` of libstdc++, its limit on the states of a
-//! pattern included: they are counted as it makes them.
+//! Patterns are accepted and refused as by `std::regex` of libstdc++, including its limit on the
+//! states of a pattern, which are counted as it makes them.
 
 // In bounds: numbers of nodes are positions in the tree that gave them.
 
@@ -37,7 +37,7 @@ pub enum Node {
     Set(ByteSet),
     /// A sequence of nodes; without any it is the empty text.
     Sequence(Vec<u32>),
-    /// Alternatives, of which the first that leads to a match is taken.
+    /// Alternatives; the first that leads to a match is taken.
     Alternatives(Vec<u32>),
     /// A capturing group.
     Group {
@@ -59,7 +59,7 @@ pub enum Node {
     Begin,
     /// The end of the text.
     End,
-    /// The border of a word, or no such border.
+    /// A word boundary, or none.
     Word {
         /// True if there must be none.
         negated: bool,
@@ -75,7 +75,7 @@ pub enum Node {
     Backreference(u32),
 }
 
-/// A pattern that was read.
+/// A parsed pattern.
 #[derive(Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -198,7 +198,7 @@ struct Parser<'a> {
     scanner: Scanner<'a>,
     tree: Tree,
     open: Vec<Open>,
-    /// States that `std::regex` has made so far, those that nothing leads to any more included.
+    /// States that `std::regex` has made so far, unreachable ones included.
     states: u64,
 }
 
@@ -208,7 +208,7 @@ pub fn parse(pattern: &[u8]) -> Result<Tree, Refusal> {
         scanner: Scanner::new(pattern),
         tree: Tree::default(),
         open: vec![Open::new(Kind::Whole)],
-        // Begin and end of the whole, and that it is accepted.
+        // The states for the beginning and end of the whole, and for acceptance.
         states: 3,
     };
     parser.run()?;
@@ -227,7 +227,7 @@ impl Open {
 
 impl Parser<'_> {
     fn run(&mut self) -> Result<(), Refusal> {
-        // Whether what stands last may be repeated.
+        // True if the last part may be repeated.
         let mut repeatable = false;
         loop {
             let sign = self.scanner.sign()?;
@@ -288,7 +288,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Takes note of states that `std::regex` would make.
+    /// Counts states that `std::regex` would make.
     fn count(&mut self, states: u64) -> Result<(), Refusal> {
         self.states = self.states.saturating_add(states);
         if self.states > MOST_STATES {
@@ -343,7 +343,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The alternatives of what was opened last, which is closed.
+    /// Closes the innermost parenthesis, and returns its alternatives.
     fn pop(&mut self) -> Result<(Kind, u32), Refusal> {
         self.end_alternative()?;
         let Some(open) = self.open.pop() else {
@@ -356,7 +356,7 @@ impl Parser<'_> {
         Ok((open.kind, body))
     }
 
-    /// Closes the innermost parenthesis; true if it may be repeated.
+    /// Closes the innermost parenthesis. Returns true if it may be repeated.
     fn close(&mut self) -> Result<bool, Refusal> {
         if self.open.len() == 1 {
             return self.scanner.refuse("a parenthesis closes nothing");
@@ -391,7 +391,7 @@ impl Parser<'_> {
         let number = self.node(Node::Repeat { body, times, lazy });
         let states = self.tree.facts(number).states;
         self.count(match times {
-            // Copies; what was copied stays.
+            // They are copies; the original stays.
             Times::Between { .. } => states,
             Times::Any | Times::Some | Times::Once => states - before,
         })?;

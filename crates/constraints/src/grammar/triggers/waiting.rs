@@ -8,16 +8,16 @@ use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::set::Triggers;
 use crate::token::Token;
 
-/// A text without a trigger as yet.
+/// A text without a trigger so far.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     text: Vec<u8>,
-    /// Tokens with where they begin.
+    /// Tokens with their offsets.
     tokens: Vec<(Token, u32)>,
     cursor: Cursor,
-    /// Patterns that can have matched, though none has: there the automaton says *maybe*.
+    /// Patterns that can have matched by the automaton's *maybe*, though none has.
     maybe: Vec<u32>,
-    /// States of earlier texts, the oldest first, each [`EVERY`] tokens after the one before.
+    /// Earlier states, the oldest first, [`EVERY`] tokens apart.
     checkpoints: VecDeque<Checkpoint>,
 }
 
@@ -31,11 +31,11 @@ struct Checkpoint {
 
 /// The number of tokens between two checkpoints.
 const EVERY: usize = 64;
-/// The most checkpoints that are kept: as many as there are in what can be taken back.
+/// The most checkpoints that are kept: enough for every rollback.
 const MOST: usize = MAX_ROLLBACK / EVERY + 2;
 
 impl Waiting {
-    /// Goes on with a token. Where the grammar begins in the text, if a pattern is found now.
+    /// Accepts a token. Returns where the grammar begins in the text, if a pattern is found now.
     pub fn accept(
         &mut self,
         triggers: &Triggers,
@@ -45,7 +45,7 @@ impl Waiting {
         self.accept_within(triggers, token, piece, &mut Budget::default())
     }
 
-    /// Goes on with a token, as [`accept`](Self::accept) does, with the steps of a budget.
+    /// Accepts a token, as [`accept`](Self::accept) does, within a budget.
     pub fn accept_within(
         &mut self,
         triggers: &Triggers,
@@ -106,8 +106,7 @@ impl Waiting {
         self.tokens.len()
     }
 
-    /// Returns how many tokens can be taken back: [`MAX_ROLLBACK`] of those that were accepted, or
-    /// more.
+    /// Returns how many tokens can be taken back: [`MAX_ROLLBACK`] of the accepted ones, or more.
     pub fn reach(&self) -> usize {
         let oldest = self.checkpoints.front().map_or(0, |first| first.n_tokens);
         self.tokens.len().saturating_sub(oldest)
@@ -156,7 +155,7 @@ impl Waiting {
         result
     }
 
-    /// The tokens from a place of the text on; of the one that it lies in, the rest.
+    /// Returns the tokens from an offset of the text on; of the one that contains it, the rest.
     pub fn since(&self, begin: usize) -> impl Iterator<Item = (Token, &[u8])> + Clone {
         let ends = self.tokens.iter().skip(1).map(|&(_, start)| start as usize);
         let ends = ends.chain(std::iter::once(self.text.len()));
