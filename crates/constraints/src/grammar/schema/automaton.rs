@@ -1,7 +1,7 @@
 //! Deterministic automata over characters: patterns, lengths, names, and the digits of numbers.
 //!
-//! Every one is found by [`explore`]: from a first state, by what follows a state. Intersections
-//! and differences are explored likewise, over pairs of states.
+//! Each is built by [`explore`], from a first state and a function for the edges of a state.
+//! Intersections and differences are built likewise, over pairs of states.
 
 // In bounds: numbers of states are positions in a list that only grows.
 
@@ -27,7 +27,7 @@ pub type Edge = (u32, u32, u32);
 pub struct State {
     /// True if a text may end here.
     pub accepts: bool,
-    /// Ascending, none overlapping; no text goes on with what is in none.
+    /// Ascending and disjoint; no text continues with other characters.
     pub edges: Vec<Edge>,
 }
 
@@ -40,7 +40,7 @@ fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
 }
 
 impl State {
-    /// The edges with other targets, those that touch and lead to one joined.
+    /// Returns the edges with mapped targets; adjacent ones with one target are joined.
     fn edges_to(&self, target: impl Fn(u32) -> u32) -> Vec<Edge> {
         let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
         for &(first, last, to) in &self.edges {
@@ -56,14 +56,14 @@ impl State {
     }
 }
 
-/// An automaton; its first state is where a text begins.
+/// An automaton; texts begin in its first state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dfa {
     /// The states.
     pub states: Vec<State>,
 }
 
-/// Finds all states after `start`. `edges` gives what follows one, ascending.
+/// Builds all states reachable from `start`. `edges` returns the ascending edges of one.
 pub fn explore<S: Clone + Eq + Hash>(
     work: &Work,
     start: S,
@@ -120,13 +120,14 @@ static NO_STATE: State = State {
 #[derive(Default)]
 struct Branch {
     is_text: bool,
-    /// The characters that go on, ascending, and the states after them.
+    /// The characters that continue, ascending, and the states after them.
     edges: Vec<(u32, u32)>,
 }
 
-/// The tree of these texts, whose ends are one state, but for those that others begin with.
+/// Returns the tree of these texts, whose ends are one state, except for texts that others begin
+/// with.
 fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>, TooLarge> {
-    // In the order of their characters, so that the last edge of a state is the one that goes on.
+    // In the order of their characters, so that the last edge of a state is the current one.
     let mut texts: Vec<&str> = texts.into_iter().collect();
     texts.sort_unstable();
     let mut tree = vec![Branch::default()];
@@ -172,7 +173,7 @@ fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>,
 }
 
 impl Dfa {
-    /// The automaton of every text.
+    /// Returns the automaton of every text.
     pub fn all() -> Self {
         let edges = ALL.map(|(first, last)| (first, last, 0)).to_vec();
         let accepts = true;
@@ -181,7 +182,7 @@ impl Dfa {
         }
     }
 
-    /// The automaton of these texts.
+    /// Returns the automaton of these texts.
     pub fn of_texts<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, TooLarge> {
         let branches = branches(texts)?;
         let state = |branch: &Branch| State {
@@ -193,7 +194,7 @@ impl Dfa {
         })
     }
 
-    /// The automaton of all texts but these.
+    /// Returns the automaton of all texts but these.
     pub fn all_but<'a>(
         texts: impl IntoIterator<Item = &'a str>,
         work: &Work,
@@ -229,7 +230,7 @@ impl Dfa {
         Ok(Self { states })
     }
 
-    /// True if a text is one of the automaton's.
+    /// True if the automaton accepts a text.
     pub fn accepts(&self, text: &str) -> bool {
         let mut at = 0;
         for character in text.chars() {
@@ -249,7 +250,7 @@ impl Dfa {
     ) -> Result<Self, TooLarge> {
         let state = |dfa: &'a Self, at: u32| dfa.states.get(at as usize).unwrap_or(&NO_STATE);
         let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
-        // Where one of both is nowhere, what it would accept does not change any more.
+        // If one of the two is nowhere, it stays so.
         let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
         let mut starts: Vec<u32> = Vec::new();
         explore(
@@ -286,22 +287,22 @@ impl Dfa {
         .map(Self::trimmed)
     }
 
-    /// The texts of both.
+    /// Returns the intersection of both.
     pub fn and(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a && b)
     }
 
-    /// The texts of this one that are not of the other.
+    /// Returns the texts of this one that are not in the other.
     pub fn minus(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a && !b)
     }
 
-    /// The texts of either.
+    /// Returns the union of both.
     pub fn or(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a || b)
     }
 
-    /// The texts of that many characters.
+    /// Returns the automaton of texts with that many characters.
     pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(
@@ -325,10 +326,9 @@ impl Dfa {
         self.states.iter().all(|state| !state.accepts)
     }
 
-    /// True if it has at most that many characters, whatever the text; `None` where there is no
-    /// bound.
+    /// Returns the length of the longest text in characters; `None` if unbounded.
     pub fn longest(&self) -> Option<u64> {
-        // Of a trimmed automaton every circle can be gone around again.
+        // In a trimmed automaton every cycle can be repeated.
         let n = self.states.len();
         let mut n_before = vec![0_usize; n];
         let edges = self.states.iter().flat_map(|state| &state.edges);
@@ -350,7 +350,7 @@ impl Dfa {
         (n_done == n).then(|| lengths.into_iter().max().unwrap_or(0))
     }
 
-    /// Returns the fewest characters of a text.
+    /// Returns the length of the shortest text in characters.
     pub fn shortest(&self) -> u64 {
         let mut seen = vec![false; self.states.len()];
         let mut level = vec![0_usize];
@@ -372,7 +372,7 @@ impl Dfa {
         0
     }
 
-    /// Without the states from which no text ends.
+    /// Returns the automaton without the states that reach no end.
     pub fn trimmed(self) -> Self {
         let n = self.states.len();
         let before = Lists::of(n, || {
@@ -412,7 +412,7 @@ impl Dfa {
         Self { states }
     }
 
-    /// The smallest automaton of the same texts, if it is found soon.
+    /// Returns the smallest automaton of the same texts, if it is found quickly.
     pub fn minimized(self, work: &Work) -> Self {
         const FEW: usize = 1 << 11;
         const MOST_ROUNDS: usize = 64;
@@ -447,7 +447,7 @@ impl Dfa {
         dfa
     }
 
-    /// The states, each after all others that it leads to; `None` where some lead to each other.
+    /// Returns the states, each after all others that it leads to; `None` if there is a cycle.
     fn ends_first(&self) -> Option<Vec<u32>> {
         let (mut order, mut is_done) = (Vec::new(), vec![false; self.states.len()]);
         let mut is_open = is_done.clone();
@@ -471,7 +471,7 @@ impl Dfa {
         Some(order)
     }
 
-    /// The smallest automaton, by states that come after all that they lead to.
+    /// Returns the smallest automaton, given the states, each after all that it leads to.
     fn minimized_in(&self, order: &[u32]) -> Self {
         const ITSELF: u32 = u32::MAX;
         let mut class = vec![0; self.states.len()];
@@ -487,7 +487,7 @@ impl Dfa {
             class[at as usize] = match numbers.get(&key) {
                 Some(&known) => known,
                 None => {
-                    // One that leads here wherever this leads to itself is no other.
+                    // A state that leads here where this one leads to itself is equal to it.
                     let itself = |(first, last, to)| match to {
                         ITSELF => (first, last, n_classes),
                         _ => (first, last, to),
@@ -533,5 +533,5 @@ impl Dfa {
     }
 }
 
-/// An automaton that several hold.
+/// A shared automaton.
 pub type Shared = Arc<Dfa>;

@@ -1,4 +1,4 @@
-//! Decimal numbers of any size, as a text has them.
+//! Decimal numbers of any size.
 
 use std::cmp::Ordering;
 
@@ -42,7 +42,7 @@ impl Decimal {
         }
     }
 
-    /// Reads a number of JSON; `None` where its exponent is beyond reason.
+    /// Reads a JSON number; `None` if its exponent exceeds the limit.
     pub fn read(text: &str) -> Option<Self> {
         let (negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -61,7 +61,7 @@ impl Decimal {
         Some(Self::of(negative, digits, exponent - fraction.len() as i64))
     }
 
-    /// True below zero.
+    /// True if it is below zero.
     pub fn is_negative(&self) -> bool {
         self.negative
     }
@@ -108,12 +108,12 @@ impl Decimal {
         (whole, fraction)
     }
 
-    /// The number as digits and times which power of ten.
+    /// Returns the digits and the exponent of ten.
     pub fn scaled(&self) -> (&[u8], i64) {
         (&self.digits, self.scale)
     }
 
-    /// Writes it without an exponent.
+    /// Returns its text without an exponent.
     pub fn plain(&self) -> String {
         let (whole, fraction) = self.parts();
         let mut text = String::new();

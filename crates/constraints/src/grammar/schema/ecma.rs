@@ -1,8 +1,8 @@
-//! Patterns of ECMA-262, as JSON Schema has them: read, and made an automaton.
+//! Compiles patterns of ECMA-262, as in JSON Schema, to automata.
 //!
-//! The grammar is that of ECMA-262 with what its Annex B lets pass. `regex-syntax`, whose notation
-//! is another one, knows the characters of `\p{...}`. What an automaton has not, look-around,
-//! back references and word boundaries, is refused by name.
+//! The grammar is that of ECMA-262 with its Annex B. `regex-syntax`, whose notation differs,
+//! provides the characters of `\p{...}`. Look-around, back references and word boundaries, which an
+//! automaton lacks, are refused by name.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -22,15 +22,16 @@ enum Part {
     Start,
     /// Its end.
     End,
-    /// One after the other.
+    /// A sequence.
     All(Vec<Part>),
-    /// One of them.
+    /// Alternatives.
     Any(Vec<Part>),
-    /// So many times; without a bound where there is none.
+    /// A repetition; unbounded if there is no maximum.
     Times(Box<Part>, u32, Option<u32>),
 }
 
-/// The texts in which a pattern is found, as an automaton; or why there is none.
+/// Returns the automaton of the texts that contain a match of a pattern, or the reason why there is
+/// none.
 pub fn found_in(pattern: &str, work: &Work) -> Result<Dfa, String> {
     let characters: Vec<char> = pattern.chars().collect();
     let mut reader = Reader {
@@ -76,7 +77,7 @@ const DIGITS: [Span; 1] = [(0x30, 0x39)];
 const WORDS: [Span; 4] = [(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 const LINE_ENDS: [Span; 3] = [(10, 10), (13, 13), (0x2028, 0x2029)];
 
-/// Ascending spans, none touching another, and no surrogates.
+/// Returns ascending spans that do not touch, without surrogates.
 pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut tidy: Vec<Span> = Vec::new();
@@ -89,7 +90,7 @@ pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     common(&tidy, &ALL)
 }
 
-/// The characters that are in both.
+/// Returns the characters in both.
 pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     let mut both = Vec::new();
     let (mut i, mut j) = (0, 0);
@@ -106,7 +107,7 @@ pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     both
 }
 
-/// All other characters.
+/// Returns all other characters.
 pub fn others(spans: &[Span]) -> Vec<Span> {
     let mut others = Vec::new();
     let mut next = 0;
@@ -186,7 +187,7 @@ impl Reader<'_> {
             _ => return Ok(None),
         };
         self.at += 1;
-        // Only what is found counts, not how soon.
+        // Laziness does not change the language.
         self.eat("?");
         if let Some('*' | '+' | '?') = self.peek() {
             return Err(self.fault("nothing to repeat"));
@@ -194,7 +195,7 @@ impl Reader<'_> {
         Ok(Some(times))
     }
 
-    /// Numbers in braces; nothing where these are characters like others.
+    /// Reads numbers in braces; `None` if the braces are ordinary characters.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         let from = self.at;
         self.at += 1;
@@ -442,7 +443,7 @@ fn one(character: char) -> Part {
     Part::Class(vec![(u32::from(character), u32::from(character))])
 }
 
-/// A node of the automaton that may be in several places.
+/// A node of the nondeterministic automaton.
 #[derive(Debug, Default)]
 struct Node {
     /// The nodes that follow without a character.
@@ -475,7 +476,7 @@ impl Nodes {
         Ok(self.all.len() as u32 - 1)
     }
 
-    /// Puts a part after the node `from`; the node after it.
+    /// Adds a part after the node `from`. Returns the node after it.
     fn put(&mut self, part: &Part, from: u32) -> Result<u32, String> {
         match part {
             Part::Class(spans) => {
@@ -532,7 +533,7 @@ impl Nodes {
         }
     }
 
-    /// The nodes that are reached without a character, ascending.
+    /// Returns the nodes that are reached without a character, ascending.
     fn reached(&self, from: &[u32], at_start: bool, at_end: bool) -> Vec<u32> {
         let mut seen = self.seen.take();
         seen.resize(self.all.len(), false);
@@ -561,7 +562,7 @@ impl Nodes {
     }
 
     fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
-        // Only nodes with something after them count, and the end that takes everything.
+        // Only nodes with successors count, and the end that takes everything.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
             if reached.contains(&end) {

@@ -1,7 +1,7 @@
-//! Values become rules: one for each expression, made when it is first referred to, so that a
-//! schema which refers to itself ends.
+//! Turns values into rules: one for each expression, made at its first reference, so that a
+//! recursive schema terminates.
 
-// In bounds: positions of members and elements are below the numbers of them.
+// In bounds: indices of members and elements are below their numbers.
 
 use std::rc::Rc;
 
@@ -18,11 +18,11 @@ use crate::grammar::schema::shape::{
     ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
 };
 
-/// The most properties whose order may be any: which of them were there is a state for each set.
+/// The most properties in any order: each set of those already present is a state.
 const MOST_IN_ANY_ORDER: usize = 10;
 /// The most different elements of an array of which no two are equal.
 const MOST_UNIQUE: usize = 10;
-/// The most members that one object must have of those that it does not name.
+/// The most unnamed members that one object may require.
 const MOST_WITNESSES: usize = 3;
 /// The most states of the members of one object, or the elements of one array.
 const MOST_STATES: u64 = 1 << 16;
@@ -35,11 +35,11 @@ pub struct Emitter {
     rules: HashMap<ExprId, u32>,
     to_do: Vec<(ExprId, u32)>,
     space: Sequence,
-    /// Numbers that nothing is said of, and whole ones.
+    /// The rules of unrestricted numbers, and of unrestricted integers.
     free_numbers: [Option<Sequence>; 2],
 }
 
-/// A member that an object names.
+/// A named member of an object.
 #[derive(Clone)]
 struct Member {
     name: Rc<str>,
@@ -50,12 +50,12 @@ struct Member {
 /// The members that an object may have.
 struct Members {
     named: Vec<Member>,
-    /// Any other member, if there may be one.
+    /// Any other member, if allowed.
     other: Option<Sequence>,
-    /// Other members of which the second set of witnesses are one each, after those of the first
-    /// set: a name that comes again keeps to what its witness is.
+    /// Other members that are witnesses of the second set, after those of the first set: a repeated
+    /// name keeps the values of its witness.
     others: HashMap<(u64, u64), Sequence>,
-    /// Members that there must be: the names, and the value.
+    /// Required members: the names, and the value.
     witnesses: Vec<(Shared, ExprId)>,
     min: u64,
     max: Option<u64>,
@@ -64,9 +64,9 @@ struct Members {
 /// Members so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SoFar {
-    /// Those that are named: a set, or the number of them that are gone by.
+    /// The named members: a set, or the number already passed.
     used: u64,
-    /// The numbers of those that are named, and of the others, as far as they matter.
+    /// The numbers of named and of other members, as far as they matter.
     n: (u64, u64),
     /// The witnesses among the named ones, and among the others.
     witnesses: (u64, u64),
@@ -75,21 +75,21 @@ struct SoFar {
 /// The rest of an object after some of its members.
 #[derive(Clone, Default)]
 struct Behind {
-    /// Another member, without the comma before it, and what follows that.
+    /// Another member, without the comma before it, and the rest.
     more: Option<Sequence>,
     /// True if the object may end.
     may_end: bool,
 }
 
 impl Behind {
-    /// True if the object can come to an end.
+    /// True if the object can be completed.
     fn is_possible(&self) -> bool {
         self.may_end || self.more.is_some()
     }
 }
 
 impl Emitter {
-    /// The rules for a whole text.
+    /// Returns the rules for a whole text.
     pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
         let mut emitter = Self {
             compiler,
@@ -135,7 +135,7 @@ impl Emitter {
         Ok((written, emitter.compiler.left_out))
     }
 
-    /// The rule of an expression's values.
+    /// Returns the rule of an expression's values.
     fn value(&mut self, expr: ExprId) -> Answer<Element> {
         if let Some(&rule) = self.rules.get(&expr) {
             return Ok(Element::Rule(rule));
@@ -245,7 +245,7 @@ impl Emitter {
         let signs = self.output.class(&[(0x2B, 0x2B), (0x2D, 0x2D)])?;
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
         let e = self.output.class(&[(0x45, 0x45), (0x65, 0x65)])?;
-        // Of more digits, most programs read no number.
+        // Most programs cannot read more digits.
         let few = self.output.times(vec![digit], 1, Some(2))?;
         let exponent = [&[e, signs], &*few].concat();
         let exponent = self.output.rule(vec![exponent, Vec::new()])?;
@@ -288,7 +288,7 @@ impl Emitter {
         Ok(vec![self.output.quoted(content)?])
     }
 
-    /// The content of strings; an error where its automaton is too large.
+    /// Returns the content of strings; an error if its automaton is too large.
     fn content(&mut self, strings: &Strings) -> Result<Answer<Sequence>, ()> {
         if strings.langs.is_empty() && strings.except.is_empty() {
             return Ok(self.output.any_content(strings.min, strings.max));
@@ -337,13 +337,13 @@ impl Emitter {
             .map(|content| vec![content]))
     }
 
-    /// `value`, and white space after it.
+    /// Returns `value` with white space after it.
     fn spaced(&mut self, value: ExprId) -> Answer<Sequence> {
         let value = self.value(value)?;
         Ok([&[value], &*self.space].concat())
     }
 
-    /// A comma, and white space after it.
+    /// Returns a comma with white space after it.
     fn comma(&mut self) -> Answer<Sequence> {
         let comma = self.output.raw(",")?;
         Ok([&*comma, &*self.space].concat())
@@ -452,10 +452,10 @@ impl Emitter {
         Ok(behind)
     }
 
-    /// Elements of which that many are of some kind; `None` where there are too many states.
+    /// Returns elements of which a number are of some kind; `None` if there are too many states.
     fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         let first = arrays.prefix.len() as u64;
-        // The first element, before which there is no comma, is told from all others.
+        // The first element, without a comma before it, is distinguished from all others.
         let last = arrays.max.unwrap_or(0).max(arrays.min).max(first).max(1);
         let counted: Vec<u64> = arrays
             .contains
@@ -490,8 +490,8 @@ impl Emitter {
                 Some(&element) => element,
                 None => arrays.rest,
             };
-            // For each kind, whether the element is of it: where that does not matter, or only that
-            // it is, the others need not be told apart.
+            // For each kind, whether the element is of it: if that does not matter, or only that it
+            // is, the others need not be distinguished.
             let ways = if may_go_on { 1_u32 << counts.len() } else { 0 };
             'ways: for way in 0..ways {
                 let mut exprs = vec![element];
@@ -533,7 +533,7 @@ impl Emitter {
         Ok(Some(vec![Element::Rule(rule)]))
     }
 
-    /// All values of an expression, if they are few and none is an array or object.
+    /// Returns all values of an expression, if they are few and none is an array or object.
     fn finite(&mut self, expr: ExprId) -> Answer<Option<Vec<Scalar>>> {
         let shape = self.compiler.shape(expr)?;
         if !shape.arrays.is_empty() || !shape.objects.is_empty() {
@@ -567,7 +567,7 @@ impl Emitter {
         Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
     }
 
-    /// Elements of which no two are equal; `None` where that is not known.
+    /// Returns elements of which no two are equal; `None` if that is not known.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         if !arrays.contains.is_empty() {
             return Ok(None);
@@ -591,7 +591,7 @@ impl Emitter {
             return Ok(None);
         }
         let comma = self.comma()?;
-        // What else is said of the element in its place holds, too.
+        // Other constraints on the element at this index apply, too.
         let mut elements: Vec<Vec<Sequence>> = Vec::with_capacity(n);
         for value in values {
             let value = self.compiler.only(value);
@@ -658,7 +658,7 @@ impl Emitter {
         let mut all = Vec::new();
         let content = self.in_order(&members, at)?;
         all.push(self.enclosed(["{", "}"], content)?);
-        // Or first those that there must be, in the order in which the schema requires them.
+        // Or first the required ones, in the order of the schema's list.
         let required = objects.required.iter().enumerate();
         let places: HashMap<&Rc<str>, usize> = required.map(|(at, name)| (name, at)).collect();
         let place = |member: &Member| places.get(&member.name).copied();
@@ -675,7 +675,7 @@ impl Emitter {
         Ok(all)
     }
 
-    /// The members of an object; `None` where one that there must be cannot.
+    /// Returns the members of an object; `None` if a required one is impossible.
     fn members(&mut self, objects: &Objects, at: JsonId) -> Answer<Option<Members>> {
         let mut all: Vec<Member> = Vec::new();
         let required: HashSet<&Rc<str>> = objects.required.iter().collect();
@@ -759,7 +759,7 @@ impl Emitter {
             }
         }
         if !is_told_apart {
-            // After one a name may come again with what is the other.
+            // After one, its name may come again with the other's value.
             let refusal = self.compiler.refusal(
                 at,
                 "not",
@@ -801,7 +801,7 @@ impl Emitter {
         }))
     }
 
-    /// A member with a name that the object does not name.
+    /// Returns a member with a name that the object does not name.
     fn other_member(
         &mut self,
         objects: &Objects,
@@ -884,7 +884,7 @@ impl Emitter {
         })
     }
 
-    /// A member with this content of its name, and white space after it.
+    /// Returns a member with this content of its name, and white space after it.
     fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
         let name = self.output.quoted(name)?;
         let colon = self.output.raw(":")?;
@@ -892,7 +892,7 @@ impl Emitter {
         Ok([&*name, &*self.space, &*colon, &*self.space, &*value].concat())
     }
 
-    /// Members that are not named, after that many others.
+    /// Returns unnamed members, after `n` others.
     fn others(&mut self, members: &Members, at: JsonId, n: u64) -> Answer<Behind> {
         let min = members.min.saturating_sub(n);
         let max = members.max.map(|max| max.saturating_sub(n));
@@ -918,7 +918,7 @@ impl Emitter {
         })
     }
 
-    /// The elements of the rest, with `before` where there is more.
+    /// Returns the elements of the rest, with `before` in front of more members.
     fn written(&mut self, behind: &Behind, before: &[Element]) -> Answer<Sequence> {
         let more = behind.more.as_ref().map(|more| [before, more].concat());
         match (more, behind.may_end) {
@@ -952,7 +952,7 @@ impl Emitter {
             return self.by_states(members, at, false);
         }
         let n = members.named.len();
-        // Members so far, counted as far as it matters.
+        // The members so far, counted as far as it matters.
         let counts = members.min > 0 || members.max.is_some();
         if counts && (n as u64).saturating_mul(n as u64) > MOST_STATES {
             let keyword = if members.max.is_some() {
@@ -968,7 +968,7 @@ impl Emitter {
             let name = self.output.content(&member.name)?;
             written.push(self.member(name, member.value)?);
         }
-        // What follows, by the number of members so far, or whether there is one: from the last on.
+        // The rest, by the number of members so far, or by whether there is one: from the last on.
         let n_states = if counts { n + 1 } else { 2 };
         let mut behind: Vec<Behind> = vec![Behind::default(); n_states];
         for (so_far, place) in behind.iter_mut().enumerate() {
@@ -979,7 +979,8 @@ impl Emitter {
         for i in (0..n).rev() {
             let is_required = members.named[i].is_required;
             let most_so_far = if counts { i } else { usize::from(i > 0) };
-            // The comma and the space after it come once, before all members that may follow.
+            // The comma and the space after it are written once, before all members that may
+            // follow.
             let tails: Vec<Sequence> = behind
                 .iter()
                 .map(|behind| self.written(behind, &comma))
@@ -1007,7 +1008,7 @@ impl Emitter {
         self.written(&behind[0], &[])
     }
 
-    /// The members by what there was so far, in the order of the schema or in any.
+    /// Returns the members by the state of those so far, in the order of the schema or in any.
     fn by_states(&mut self, members: &Members, at: JsonId, any_order: bool) -> Answer<Sequence> {
         let n = members.named.len();
         if any_order && n > MOST_IN_ANY_ORDER {
@@ -1029,7 +1030,7 @@ impl Emitter {
             self.same_names(at)?;
         }
         let all_witnesses = (1_u64 << members.witnesses.len()) - 1;
-        // More than these need not be told apart.
+        // Larger numbers need not be distinguished.
         let most = members.max.unwrap_or(0).max(members.min).max(1);
         let comma = self.comma()?;
         let start = SoFar {

@@ -1,5 +1,5 @@
-//! The formats that are enforced, as patterns. Each text is one of the format; where a format has
-//! texts that are hard to tell, a pattern leaves them out.
+//! The formats that are enforced, as patterns. Each text is valid in the format; a pattern leaves
+//! out texts of the format that are hard to recognize.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub const ENFORCED: [&str; 16] = [
     "regex",
 ];
 
-/// The automaton of a format, made once for the process; `None` for one that is an annotation.
+/// Returns the automaton of a format, made once per process; `None` for an annotation.
 pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
     static KNOWN: [OnceLock<Result<Shared, String>>; ENFORCED.len()] =
         [const { OnceLock::new() }; ENFORCED.len()];
@@ -51,7 +51,7 @@ pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
     Some(KNOWN.get(at)?.get_or_init(make).clone())
 }
 
-/// The pattern of a format, and the most characters.
+/// Returns the pattern of a format, and the most characters.
 fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
     let (pattern, most) = match format {
         "date" => (date(), None),
@@ -126,7 +126,7 @@ fn ipv6() -> String {
         format!("(?:{group}:){{7}}{group}"),
         format!("(?:{group}:){{6}}{}", ipv4()),
     ];
-    // Groups before "::", and after it at most so many that one is left out.
+    // Groups before "::" and after it, at most seven together.
     for before in 0..=7_usize {
         let first = match before {
             0 => String::new(),
@@ -180,7 +180,7 @@ fn relative() -> String {
     )
 }
 
-/// Characters beyond ASCII wherever a URI has letters, digits and `._~`.
+/// Allows characters beyond ASCII wherever a URI has letters, digits and `._~`.
 fn international(uri: &str) -> String {
     uri.replace(
         "A-Za-z0-9._~",

@@ -19,7 +19,7 @@ use crate::grammar::schema::shape::{
 };
 use crate::quoted::quoted;
 
-/// The members and elements that a schema, and those that it holds in place, have evaluated.
+/// The members and elements that a schema, with its in-place subschemas, has evaluated.
 #[derive(Debug, Default)]
 struct Evaluated {
     names: Vec<Rc<str>>,
@@ -27,7 +27,7 @@ struct Evaluated {
     all_members: bool,
     n_elements: usize,
     all_elements: bool,
-    /// Which elements depends on these.
+    /// True if the value decides which elements are evaluated.
     some_elements: bool,
 }
 
@@ -43,7 +43,7 @@ impl Evaluated {
 }
 
 impl Compiler {
-    /// Notes that the shape of an expression is being found.
+    /// Records that the shape of an expression is being computed.
     pub(super) fn enter(&mut self, id: ExprId) -> Answer<()> {
         let at = self.place_of(id);
         if self.open.contains(&id) {
@@ -65,7 +65,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// An error if there are more expressions than there may be.
+    /// Returns an error if there are too many expressions.
     pub(super) fn check_combinations(&self, at: JsonId) -> Answer<()> {
         if !self.has_too_many() {
             return Ok(());
@@ -80,7 +80,7 @@ impl Compiler {
         ))
     }
 
-    /// The values of the value that the text has here.
+    /// Returns the shape of the value at this position of the text.
     pub(super) fn shape_of_value(&mut self, id: JsonId) -> Shape {
         match self.document.get(id).clone() {
             Json::Null => shape_of_scalar(&Scalar::Null),
@@ -132,14 +132,14 @@ impl Compiler {
         self.refusal(at, keyword, format!("expected {what}"))
     }
 
-    /// A keyword's value that is a number of things.
+    /// Returns a keyword's value that is a count.
     fn count(&self, at: JsonId, keyword: &str) -> Answer<Option<u64>> {
         let Some(id) = self.document.member(at, keyword) else {
             return Ok(None);
         };
         match self.document.get(id) {
             Json::Number(number, _) if number.is_integer() && !number.is_negative() => {
-                // More than any text has.
+                // More than in any text.
                 Ok(Some(number.to_u64().unwrap_or(u64::MAX / 4)))
             }
             _ => Err(self.expected(at, keyword, "a whole number of at least 0")),
@@ -183,7 +183,7 @@ impl Compiler {
         self.checked(at, keyword, id).map(Some)
     }
 
-    /// The schema of this place, if it is one.
+    /// Returns the schema at this position, if it is one.
     fn checked(&mut self, at: JsonId, keyword: &str, id: JsonId) -> Answer<ExprId> {
         match self.document.get(id) {
             Json::Bool(_) | Json::Object(_) => Ok(self.schema(id)),
@@ -195,7 +195,7 @@ impl Compiler {
         self.references.is_said && self.references.draft < draft
     }
 
-    /// The value of "const" that a schema allows alone.
+    /// Returns the value of "const" if a schema allows it alone.
     fn constant(&self, id: ExprId) -> Option<&Json> {
         let Expr::Schema(at) = *self.expr(id) else {
             return None;
@@ -207,8 +207,8 @@ impl Compiler {
         Some(self.document.get(value))
     }
 
-    /// True if two schemas have no value in common, since each allows another scalar alone: how
-    /// alternatives are usually told apart.
+    /// True if two schemas have no common value, since each allows one scalar, and these differ:
+    /// the usual form of alternatives.
     pub(super) fn are_different_constants(&self, a: ExprId, b: ExprId) -> bool {
         match (self.constant(a), self.constant(b)) {
             (None, _) | (_, None) => false,
@@ -219,7 +219,7 @@ impl Compiler {
         }
     }
 
-    /// True if a schema allows one scalar alone, and `others` all values but another one.
+    /// True if a schema allows only one scalar, and `others` all values but a different one.
     pub(super) fn is_another_constant(&self, id: ExprId, others: ExprId) -> bool {
         match *self.expr(others) {
             Expr::Minus(ANY, without) => self.are_different_constants(id, without),
@@ -227,7 +227,7 @@ impl Compiler {
         }
     }
 
-    /// The values of the schema that the text has here.
+    /// Returns the shape of the schema at this position of the text.
     pub(super) fn shape_of_schema(&mut self, at: JsonId) -> Answer<Shape> {
         match self.document.get(at) {
             Json::Bool(true) => return Ok(Shape::any()),
@@ -285,7 +285,7 @@ impl Compiler {
         }
     }
 
-    /// The values by the keywords that are about one type, and by `type`, `enum` and `const`.
+    /// Returns the values by the keywords of single types, and by `type`, `enum` and `const`.
     fn by_types(&mut self, at: JsonId) -> Answer<Shape> {
         let numbers = self.numbers(at);
         let numbers = self.lenient(numbers, Numbers::default())?;
@@ -303,7 +303,7 @@ impl Compiler {
             arrays: vec![arrays],
             objects: vec![objects],
         };
-        // Also where there is no type: without those whose bounds contradict each other.
+        // Also without a type: except those whose bounds contradict each other.
         let types = self.types(at)?.unwrap_or_else(Shape::any);
         let mut shape = self.and(&shape, &types)?;
         if let Some(values) = self.list(at, "enum")? {
@@ -601,7 +601,7 @@ impl Compiler {
         })
     }
 
-    /// Returns what a schema evaluates, whatever the value; `None` where that depends on it.
+    /// Returns the parts that a schema evaluates for any value; `None` if they depend on it.
     fn evaluated(&self, at: JsonId, depth: usize) -> Option<Evaluated> {
         const DEEPEST: usize = 20;
         if depth > DEEPEST {
@@ -678,8 +678,8 @@ impl Compiler {
         Some(all)
     }
 
-    /// The values of both, whose members are in the order in which the text has the keyword and
-    /// `properties`.
+    /// Returns the values of both, with members in the order of the keyword and `properties` in the
+    /// text.
     fn narrowed(&mut self, at: JsonId, keyword: &str, shape: &Shape, by: &Shape) -> Answer<Shape> {
         let members = self.document.members(at);
         let first = members
@@ -844,7 +844,8 @@ impl Compiler {
             .map(Some)
     }
 
-    /// Those of `shape` that are of `condition` and the first, or not of it and of the second.
+    /// Returns the values of `shape` that are in `condition` and the first, or not in it and in the
+    /// second.
     fn either(
         &mut self,
         at: JsonId,
@@ -871,7 +872,7 @@ impl Compiler {
         Ok(all)
     }
 
-    /// Those of `shape` that have no member `name`, or are also of `then`.
+    /// Returns the values of `shape` that have no member `name`, or are also in `then`.
     fn dependent(&mut self, shape: &Shape, name: &Rc<str>, then: &Shape) -> Answer<Shape> {
         let without = Shape {
             objects: vec![Objects {

@@ -1,15 +1,15 @@
-//! JSON Schema: a schema becomes the elements of a grammar.
+//! Compiles JSON Schemas to the elements of a grammar.
 //!
-//! - [`reader`][]: the text, with [`decimal`] numbers of any size; [`references`][]: what refers to
-//!   what.
-//! - `keywords`: what each keyword allows; [`shape`][]: the values that all of them allow, by
-//!   types, with intersections and differences.
+//! - [`reader`][]: the text, with [`decimal`] numbers of any size; [`references`][]: the targets of
+//!   references.
+//! - `keywords`: the values that each keyword allows; [`shape`][]: the values that all of them
+//!   allow, by types, with intersections and differences.
 //! - [`ecma`][], [`formats`][], `numbers`: languages as an [`automaton`].
-//! - [`emit`][]: values become rules, by way of [`output`]; [`productive`][]: without those that no
-//!   text follows.
+//! - [`emit`][]: turns values into rules, by way of [`output`]; [`productive`][]: removes rules
+//!   that no text follows.
 //! - `llama_cpp`: another reading of the same text, that of llama.cpp's own converter.
 //!
-//! What is not enforced is refused, by name and place. See `docs/json-schema.md`.
+//! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
 
 pub mod automaton;
 pub mod decimal;
@@ -43,14 +43,14 @@ use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
 use crate::grammar::schema::work::Work;
 
-/// The rules of a schema's texts as they are written, and what was left out, where the caller wants
-/// it so.
+/// Returns the rules of a schema's texts before linking, and the keywords that the options let it
+/// leave out.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
     written_within(schema, options, Rc::default())
 }
 
-/// The rules of a schema's texts as they are written, for which some work is left, and what was
-/// left out.
+/// Returns the rules of a schema's texts before linking, within the remaining work, and the
+/// keywords that were left out.
 pub fn written_within(
     schema: &[u8],
     options: Options,
@@ -60,7 +60,7 @@ pub fn written_within(
         return Err(Refusal::whole(what));
     }
     if options.llama_cpp {
-        // llama.cpp passes over a byte order mark.
+        // llama.cpp skips a byte order mark.
         let text = schema.strip_prefix("\u{feff}".as_bytes()).unwrap_or(schema);
         let document = read(text, Repeated::LastCounts)?;
         return llama_cpp::rules_of(&document, work);
@@ -70,8 +70,8 @@ pub fn written_within(
     Emitter::rules_of(Compiler::new(document, references, options, work))
 }
 
-/// The rules of a schema's texts, and what was left out. Texts are UTF-8, but where the language is
-/// llama.cpp's.
+/// Returns the rules of a schema's texts, and the keywords that were left out. Texts are UTF-8,
+/// except in llama.cpp's language.
 pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;
     let mut rules = Rules::link(written)
@@ -80,7 +80,8 @@ pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)>
     Ok((rules, left_out))
 }
 
-/// A grammar in GBNF, with the rule `root`, of a schema's texts, and what was left out.
+/// Returns a grammar of a schema's texts in GBNF, with the rule `root`, and the keywords that were
+/// left out.
 pub fn to_gbnf(schema: &[u8], options: Options) -> Answer<(String, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;
     let text = gbnf(&written).ok_or_else(|| {

@@ -15,7 +15,7 @@ struct Limit {
     is_outside: bool,
 }
 
-/// A number of which multiples are wanted, or not.
+/// A number whose multiples are required or excluded.
 struct Multiple {
     /// The number, as that many units.
     units: u64,
@@ -24,7 +24,7 @@ struct Multiple {
     is_wanted: bool,
 }
 
-/// The remainder of a number that is no multiple, whatever follows.
+/// The remainder of a number that cannot become a multiple.
 const NO_MULTIPLE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,7 +43,7 @@ struct Place {
     negative: bool,
     /// Digits of the phase, as far as they matter.
     n: usize,
-    /// How the digits compare with those of the lower and the upper limit.
+    /// The comparisons of the digits with the lower and the upper limit.
     lower: Ordering,
     upper: Ordering,
     remainders: Vec<u64>,
@@ -70,7 +70,7 @@ fn positive(min: &Bound, max: &Bound) -> Limits {
     Some((lower.map(limit), upper.map(limit)))
 }
 
-/// Without zero, which has no sign.
+/// Returns the limits of negative numbers, without zero, which has no sign.
 fn negative(min: &Bound, max: &Bound) -> Limits {
     let upper = min.clone();
     if upper.as_ref().is_some_and(|(min, _)| !min.is_negative()) {
@@ -85,12 +85,12 @@ fn negative(min: &Bound, max: &Bound) -> Limits {
 }
 
 impl Limit {
-    /// How whole numbers compare of which `n` digits were read.
+    /// Returns the comparison of a whole number after `n` digits.
     fn of_whole(&self, n: usize, so_far: Ordering) -> Ordering {
         n.cmp(&self.whole.len()).then(so_far)
     }
 
-    /// How numbers compare that end here.
+    /// Returns the comparison of a number that ends here.
     fn at_end(&self, place: &Place, so_far: Ordering) -> Ordering {
         match place.phase {
             Phase::Fraction => {
@@ -195,7 +195,7 @@ fn digits_of(numbers: &Numbers, work: &Work) -> Result<Dfa, TooLarge> {
         let signs = signs.iter().flatten();
         signs.flat_map(|(lower, upper)| lower.iter().chain(upper))
     };
-    // More digits than these are all alike.
+    // More digits than these make no difference.
     let most_whole = limits().map(|limit| limit.whole.len()).max().unwrap_or(0) + 1;
     let most_fraction = limits().map(|limit| limit.fraction.len());
     let most_fraction = most_fraction
@@ -314,7 +314,7 @@ fn digits_of(numbers: &Numbers, work: &Work) -> Result<Dfa, TooLarge> {
     Ok(explore(work, start, accepts, edges)?.minimized(work))
 }
 
-/// The texts of the integers from `min` to `max`, both included.
+/// Returns the automaton of the integers from `min` to `max`, inclusive.
 pub(super) fn integers_between(min: u64, max: u64, work: &Work) -> Result<Dfa, TooLarge> {
     let bound = |number: u64| Decimal::read(&number.to_string()).map(|number| (number, false));
     let integers = Numbers {
@@ -327,7 +327,7 @@ pub(super) fn integers_between(min: u64, max: u64, work: &Work) -> Result<Dfa, T
 }
 
 impl Compiler {
-    /// The automaton of the texts of numbers: without exponents.
+    /// Returns the automaton of the texts of numbers, without exponents.
     pub fn automaton_of_numbers(&mut self, numbers: &Numbers) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.number_automata.get(numbers) {
             return Ok(Arc::clone(dfa));
@@ -357,7 +357,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// The texts of numbers that are listed.
+    /// Returns the texts of listed numbers.
     pub fn texts_of_numbers(&mut self, numbers: &Numbers) -> Result<Vec<String>, TooLarge> {
         let all = Numbers {
             only: None,

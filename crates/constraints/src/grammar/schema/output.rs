@@ -1,5 +1,5 @@
-//! Puts together the grammar's elements: characters with all their spellings in JSON, texts,
-//! repetitions, automata.
+//! Builds the grammar's elements: characters with all their spellings in JSON, texts, repetitions,
+//! automata.
 
 // In bounds: numbers of rules are positions in a list that only grows.
 
@@ -13,10 +13,10 @@ use crate::grammar::schema::automaton::{ALL, Dfa, Shared, Span};
 use crate::grammar::schema::ecma::common;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 
-/// Elements one after the other.
+/// A sequence of elements.
 pub type Sequence = Vec<Element>;
 
-/// A grammar that is being written.
+/// A grammar being written.
 #[derive(Debug, Default)]
 pub struct Output {
     /// The rules and repetitions.
@@ -35,17 +35,17 @@ pub struct Output {
     high: Map<Vec<Span>, Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
-    /// Automata that were written, of strings (true) and of numbers, kept so that no other is at
+    /// Automata that were written, of strings (true) and of numbers, kept so that no other gets
     /// their address.
     automata: Map<(usize, bool), (Element, Shared)>,
 }
 
-/// The spellings of a character of some in a string.
+/// The spellings in a string of one of some characters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spellings {
     /// As it is.
     raw: Option<Element>,
-    /// A backslash, and what follows it.
+    /// A backslash, and the rest of the escape.
     escaped: Option<[Element; 2]>,
 }
 
@@ -60,14 +60,15 @@ impl Spellings {
     }
 }
 
-/// Characters that a string has as they are: all but controls, and what JSON gives a meaning.
+/// Characters that a string may contain unescaped: all but control characters and those with a
+/// meaning in JSON.
 const RAW: [Span; 4] = [
     (0x20, 0x21),
     (0x23, 0x5B),
     (0x5D, 0xD7FF),
     (0xE000, 0x10_FFFF),
 ];
-/// The first character whose four hexadecimal digits are not two zeros and two others.
+/// The first character whose four hexadecimal digits do not begin with two zeros.
 const HIGH: u32 = 0x100;
 /// Escapes of one letter, ascending, and what they stand for.
 const LETTERS: [(char, u32); 8] = [
@@ -106,7 +107,7 @@ const DIGITS: [(char, u32); 22] = [
     ('f', 15),
 ];
 
-/// The characters of those pairs, which ascend, that are wanted by their places or values.
+/// Returns the characters of ascending pairs that are selected by their indices or values.
 fn chosen(pairs: &[(char, u32)], is_wanted: impl Fn(usize, u32) -> bool) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::with_capacity(pairs.len());
     for (place, &(character, value)) in pairs.iter().enumerate() {
@@ -140,7 +141,7 @@ fn is_in(spans: &[Span], code_point: u32) -> bool {
 }
 
 impl Output {
-    /// An empty one, with room for what most schemas take.
+    /// Returns an empty grammar, with capacity for most schemas.
     pub fn new() -> Self {
         const MOST: usize = 112;
         let mut new = Self::default();
@@ -155,7 +156,7 @@ impl Output {
         Ok(())
     }
 
-    /// Refuses where that many elements more would be too many.
+    /// Refuses if that many more elements would be too many.
     pub fn room_for(&self, n: usize) -> Answer<()> {
         match self.n_elements + n > MAX_SCHEMA_ELEMENTS {
             false => Ok(()),
@@ -166,12 +167,12 @@ impl Output {
         }
     }
 
-    /// The classes, when all is written.
+    /// Returns the classes, once everything is written.
     pub fn take_classes(&mut self) -> Vec<Class> {
         std::mem::take(&mut self.classes.all)
     }
 
-    /// A character of these, as it is.
+    /// Returns an unescaped character of these.
     pub fn class(&mut self, spans: &[Span]) -> Answer<Element> {
         let number = match *spans {
             [(one, same)] if one == same => self.classes.number_of_one(one),
@@ -180,22 +181,22 @@ impl Output {
         numbered(number)
     }
 
-    /// A character of a class, as it is.
+    /// Returns an unescaped character of a class.
     pub fn set(&mut self, class: Class) -> Answer<Element> {
         numbered(self.classes.number(class))
     }
 
-    /// An element that no text has.
+    /// Returns an element that matches nothing.
     pub fn nothing(&mut self) -> Answer<Element> {
         self.class(&[])
     }
 
-    /// A rule whose alternatives follow.
+    /// Returns a rule to be defined later.
     pub fn reserve(&mut self) -> u32 {
         self.written.rules.declare()
     }
 
-    /// Gives a rule its alternatives.
+    /// Sets the alternatives of a rule.
     pub fn define(&mut self, rule: u32, alternatives: Vec<Sequence>) -> Answer<()> {
         let mut elements = std::mem::take(&mut self.elements);
         elements.clear();
@@ -213,21 +214,21 @@ impl Output {
         Ok(())
     }
 
-    /// Gives a rule its alternatives as they are written, one after the other.
+    /// Sets the alternatives of a rule from their elements, with separators.
     fn define_as(&mut self, rule: u32, elements: &[Element]) -> Answer<()> {
         self.count(elements.len() + 1)?;
         self.written.rules.define(rule, elements);
         Ok(())
     }
 
-    /// A rule of alternatives.
+    /// Returns a rule of alternatives.
     pub fn rule(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         let rule = self.reserve();
         self.define(rule, alternatives)?;
         Ok(Element::Rule(rule))
     }
 
-    /// A sequence that many times.
+    /// Returns a repeated sequence.
     pub fn times(&mut self, item: Sequence, min: u64, max: Option<u64>) -> Answer<Sequence> {
         if max.is_some_and(|max| max < min) {
             return Ok(vec![self.nothing()?]);
@@ -258,17 +259,17 @@ impl Output {
         Ok(vec![Element::Repeat(number)])
     }
 
-    /// A character, as it is.
+    /// Returns a character, unescaped.
     fn one(&mut self, character: char) -> Answer<Element> {
         numbered(self.classes.number_of_one(u32::from(character)))
     }
 
-    /// Characters as they are.
+    /// Returns characters, unescaped.
     pub fn raw(&mut self, text: &str) -> Answer<Sequence> {
         text.chars().map(|character| self.one(character)).collect()
     }
 
-    /// The content of a string, each character in the spellings that programs write.
+    /// Returns the content of a string, each character in its common spellings.
     pub fn content(&mut self, text: &str) -> Answer<Sequence> {
         text.chars()
             .map(|character| match character {
@@ -279,7 +280,7 @@ impl Output {
             .collect()
     }
 
-    /// A string with this content, in quotation marks.
+    /// Returns a string with this content, in quotation marks.
     pub fn quoted(&mut self, content: Sequence) -> Answer<Sequence> {
         let mark = self.one('"')?;
         let mut quoted = Vec::with_capacity(content.len() + 2);
@@ -289,7 +290,7 @@ impl Output {
         Ok(quoted)
     }
 
-    /// A character of these in a string, as it is or escaped.
+    /// Returns a character of these in a string, unescaped or escaped.
     pub fn character(&mut self, spans: Vec<Span>) -> Answer<Element> {
         if let Some(&known) = self.characters.get(&spans) {
             return Ok(known);
@@ -316,7 +317,7 @@ impl Output {
         Ok(spellings)
     }
 
-    /// The element of these characters after a backslash.
+    /// Returns the element of these characters after a backslash.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         let unit = self.one('u')?;
         let zero = self.one('0')?;
@@ -349,8 +350,8 @@ impl Output {
         Ok(Element::Rule(rule))
     }
 
-    /// The last two hexadecimal digits of those of the characters that are below [`HIGH`], as at
-    /// most two elements; none where there is no such character.
+    /// Returns the last two hexadecimal digits of the characters below [`HIGH`], as at most two
+    /// elements; none if there is no such character.
     fn low(&mut self, spans: &[Span]) -> Answer<[Option<Element>; 2]> {
         // The last digits, as bits, by the one before.
         let mut last = [0_u16; 16];
@@ -389,7 +390,7 @@ impl Output {
         Ok(low)
     }
 
-    /// The element after `\u` of characters that are all from [`HIGH`] on.
+    /// Returns the element after `\u` of characters from [`HIGH`] on.
     fn high(&mut self, spans: Vec<Span>) -> Answer<Element> {
         if let Some(&known) = self.high.get(&spans) {
             return Ok(known);
@@ -410,7 +411,7 @@ impl Output {
         Ok(element)
     }
 
-    /// The letter of one of the escapes whose bits are set.
+    /// Returns the letter of one of the escapes whose bits are set.
     fn letter(&mut self, escapes: u8) -> Answer<Element> {
         if let Some(&known) = self.letters.get(&escapes) {
             return Ok(known);
@@ -421,7 +422,7 @@ impl Output {
         Ok(element)
     }
 
-    /// A hexadecimal digit, of which the value is one of those whose bits are set.
+    /// Returns a hexadecimal digit with a value whose bit is set.
     fn digit(&mut self, values: u16) -> Answer<Element> {
         if let Some(&known) = self.digits.get(&values) {
             return Ok(known);
@@ -432,7 +433,7 @@ impl Output {
         Ok(element)
     }
 
-    /// So many hexadecimal digits of which the value is one of these.
+    /// Returns that many hexadecimal digits whose value is one of these.
     fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Sequence> {
         if *values == [(0, (1 << (4 * n)) - 1)] {
             return Ok(vec![self.digit(u16::MAX)?; n as usize]);
@@ -474,7 +475,7 @@ impl Output {
         Ok(sequence)
     }
 
-    /// One of these; nothing where there is none.
+    /// Returns a choice of these; no elements if there are none.
     fn either(&mut self, mut alternatives: Vec<Sequence>) -> Answer<Sequence> {
         Ok(match alternatives.len() {
             0 | 1 => alternatives.pop().unwrap_or_default(),
@@ -482,7 +483,7 @@ impl Output {
         })
     }
 
-    /// The texts of an automaton: as the content of a string, or as they are.
+    /// Returns the texts of an automaton, as the content of a string or unescaped.
     pub fn automaton(&mut self, dfa: &Shared, in_string: bool) -> Answer<Element> {
         let key = (Arc::as_ptr(dfa).addr(), in_string);
         if let Some((known, _)) = self.automata.get(&key) {
@@ -528,7 +529,7 @@ impl Output {
         Ok(element)
     }
 
-    /// The content of strings of any characters.
+    /// Returns the content of strings of any characters.
     pub fn any_content(&mut self, min: u64, max: Option<u64>) -> Answer<Sequence> {
         let character = self.character(ALL.to_vec())?;
         self.times(vec![character], min, max)
@@ -545,7 +546,8 @@ fn is_last(dfa: &Dfa, state: u32) -> bool {
     state.is_some_and(|state| state.accepts && state.edges.is_empty())
 }
 
-/// Surrogates of characters beyond the first 65,536: the low ones, and the high ones before these.
+/// Returns the surrogates of characters beyond the first 65,536: the low ones, and the high ones
+/// before these.
 fn pairs(spans: &[Span]) -> BTreeMap<Span, Vec<Span>> {
     let mut pairs: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
     let mut add = |high: Span, low: Span| {
@@ -579,7 +581,7 @@ fn pairs(spans: &[Span]) -> BTreeMap<Span, Vec<Span>> {
         .collect()
 }
 
-/// Ascending spans that do not touch, surrogates included.
+/// Returns ascending spans that do not touch, surrogates included.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut merged: Vec<Span> = Vec::new();

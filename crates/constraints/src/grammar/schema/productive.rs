@@ -1,4 +1,4 @@
-//! Leaves out what no text can follow, so that no mask leads into an end without way out.
+//! Removes rules that no text can follow, so that no mask leads to a dead end.
 
 // In bounds: numbers of rules and repetitions are positions in the lists of them.
 
@@ -31,14 +31,14 @@ impl Productive {
     }
 
     fn of(written: &Written) -> Self {
-        /// After that many rounds, what is left waits for what it needs.
+        /// After that many rounds, the others wait for their dependencies.
         const ROUNDS: usize = 4;
         let n_rules = written.rules.len();
         let mut found = Self {
             rules: vec![false; n_rules],
             repeats: vec![false; written.repeats.len()],
         };
-        // Most refer to what was written later, and of the others most to what was before.
+        // Most refer to later rules, and most of the others to earlier ones.
         let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
         for _ in 0..ROUNDS {
             to_do.reverse();
@@ -50,7 +50,7 @@ impl Productive {
         found
     }
 
-    /// Finds the rest, each when what it waits for is found.
+    /// Finds the rest, each when its dependencies are found.
     fn find_waiting(&mut self, written: &Written, mut to_do: Vec<usize>) {
         let n_rules = written.rules.len();
         let node = |element: &Element| match *element {
@@ -58,7 +58,7 @@ impl Productive {
             Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
             _ => None,
         };
-        // Those that wait for a rule, or, after these, for a repetition's item.
+        // The rules that wait for a rule, or, after these, for a repetition's item.
         let waiting = Lists::of(n_rules + written.repeats.len(), || {
             let items = written.repeats.iter().map(|repeat| &*repeat.item);
             let all = (0..).zip(written.rules.iter().chain(items));
@@ -81,7 +81,7 @@ impl Productive {
         }
     }
 
-    /// True if a text follows each.
+    /// True if a text follows each rule and repetition.
     fn has_all(&self) -> bool {
         self.rules
             .iter()
@@ -89,8 +89,8 @@ impl Productive {
             .all(|&is_found| is_found)
     }
 
-    /// Marks the rule or repetition of this number, if a text follows it by what is marked so far;
-    /// true if so.
+    /// Marks the rule or repetition of this number, and returns true, if a text follows it by the
+    /// marks so far.
     fn find(&mut self, written: &Written, at: usize) -> bool {
         let lead_on = |elements: &[Element]| {
             let mut elements = elements.iter();
@@ -118,7 +118,7 @@ fn is_end(element: &Element) -> bool {
     *element == Element::Alternative
 }
 
-/// Leaves out the alternatives that no text follows. False, with nothing changed, where no text
+/// Removes the alternatives that no text follows. Returns false, with nothing changed, if no text
 /// follows the root.
 pub fn prune(written: &mut Written) -> bool {
     let productive = Productive::of(written);
@@ -131,7 +131,7 @@ pub fn prune(written: &mut Written) -> bool {
     if productive.has_all() && classes_alone.all(|class| leads_on(&class)) {
         return true;
     }
-    // Repetitions of what no text follows are nothing.
+    // Repetitions of an item that no text follows match only the empty text.
     let is_void: Vec<bool> = written
         .repeats
         .iter()

@@ -1,7 +1,8 @@
-//! Reads JSON: the order of members as written, no name twice, numbers of any length.
+//! Reads JSON: keeps the order of members, detects repeated names, and allows numbers of any
+//! length.
 //!
-//! `serde_json` gives numbers as 64 bits unless a feature changes it for the whole process, and
-//! says nothing of names that come twice.
+//! `serde_json` returns numbers of 64 bits unless a feature changes it for the whole process, and
+//! does not report repeated names.
 
 // In bounds: numbers of values are positions in a list that only grows.
 
@@ -41,25 +42,25 @@ pub enum Json {
 #[derive(Debug, Default)]
 pub struct Document {
     values: Vec<Json>,
-    /// The object or array that holds each value, and under which name or number.
+    /// The object or array that contains each value, and its name or index there.
     parents: Vec<Option<(JsonId, Rc<str>)>>,
     /// The whole.
     pub root: JsonId,
 }
 
 impl Document {
-    /// A value.
+    /// Returns a value.
     pub fn get(&self, id: JsonId) -> &Json {
         &self.values[id as usize]
     }
 
-    /// The object or array that holds a value, and under which name or number.
+    /// Returns the object or array that contains a value, and its name or index there.
     pub fn parent(&self, id: JsonId) -> Option<(JsonId, &str)> {
         let (parent, step) = self.parents[id as usize].as_ref()?;
         Some((*parent, step))
     }
 
-    /// A member of an object.
+    /// Returns a member of an object.
     pub fn member(&self, id: JsonId, name: &str) -> Option<JsonId> {
         match self.get(id) {
             Json::Object(members) => members
@@ -70,7 +71,7 @@ impl Document {
         }
     }
 
-    /// The members of an object; none of anything else.
+    /// Returns the members of an object; none for any other value.
     pub fn members(&self, id: JsonId) -> Members {
         match self.get(id) {
             Json::Object(members) => Rc::clone(members),
@@ -90,7 +91,7 @@ impl Document {
         steps.collect()
     }
 
-    /// The value that a JSON pointer leads to, from `id` on.
+    /// Returns the value at a JSON pointer relative to `id`.
     pub fn at_pointer(&self, id: JsonId, pointer: &str) -> Option<JsonId> {
         let mut at = id;
         if pointer.is_empty() {
@@ -99,7 +100,7 @@ impl Document {
         for step in pointer.strip_prefix('/')?.split('/') {
             let step = step.replace("~1", "/").replace("~0", "~");
             at = match self.get(at) {
-                // Digits alone, without a 0 in front.
+                // Only digits, without a leading 0.
                 Json::Array(elements) => {
                     let index = step
                         .parse::<usize>()
@@ -113,7 +114,7 @@ impl Document {
         Some(at)
     }
 
-    /// True if two values are equal as JSON Schema counts it.
+    /// True if two values are equal by JSON Schema's rules.
     pub fn equal(&self, a: JsonId, b: JsonId) -> bool {
         match (self.get(a), self.get(b)) {
             (Json::Null, Json::Null) => true,
@@ -133,12 +134,12 @@ impl Document {
     }
 }
 
-/// The treatment of a name that an object has twice.
+/// The treatment of a repeated name in an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repeated {
     /// The text is refused.
     Refused,
-    /// The first place, and the last value.
+    /// The first position and the last value count.
     LastCounts,
 }
 
@@ -173,7 +174,7 @@ pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     Ok(reader.document)
 }
 
-/// So many members of an object are searched one by one.
+/// The most members of an object that are searched one by one.
 const FEW_MEMBERS: usize = 16;
 
 struct Reader<'a> {
@@ -368,7 +369,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The characters up to the next that ends a string, begins an escape or may not be in one.
+    /// Returns the characters up to the next that ends a string, begins an escape or is not allowed
+    /// in one.
     fn plain(&mut self) -> &'a str {
         let rest: &'a str = self.text.get(self.at..).unwrap_or_default();
         let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);

@@ -1,4 +1,4 @@
-//! Where references lead: identifiers, anchors and pointers within one text. Nothing is fetched.
+//! Resolves references: identifiers, anchors and pointers within one text. Nothing is fetched.
 
 use llama_sieve_kernels::random::HashMap;
 
@@ -6,7 +6,7 @@ use crate::grammar::schema::reader::{Document, Json, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::quoted::quoted;
 
-/// A version of JSON Schema, in the order in which they came.
+/// A version of JSON Schema, in order of publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Draft {
     /// Draft 4.
@@ -21,16 +21,16 @@ pub enum Draft {
     Of2020,
 }
 
-/// The places of a text that references lead to.
+/// The targets of references in a text.
 #[derive(Debug)]
 pub struct References {
-    /// The version that the text says it is of.
+    /// The version that the text declares, or the default.
     pub draft: Draft,
-    /// True if it says so.
+    /// True if the text declares it.
     pub is_said: bool,
     /// The base of each schema that was seen.
     bases: HashMap<JsonId, String>,
-    /// Schemas by their identifiers; `None` where several have the same.
+    /// Schemas by their identifiers; `None` if several share one.
     resources: HashMap<String, Option<JsonId>>,
     /// Schemas by base and anchor.
     anchors: HashMap<(String, String), JsonId>,
@@ -57,7 +57,7 @@ const SCHEMAS: [&str; 13] = [
 ];
 /// Keywords whose value is a list of schemas.
 const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
-/// Keywords whose value has schemas by names.
+/// Keywords whose value maps names to schemas.
 const MAPS: [&str; 6] = [
     "properties",
     "patternProperties",
@@ -68,7 +68,7 @@ const MAPS: [&str; 6] = [
 ];
 
 impl References {
-    /// Looks through a text.
+    /// Finds the targets in a text.
     pub fn of(document: &Document) -> Answer<Self> {
         let (draft, is_said) = draft_of(document)?;
         let mut references = Self {
@@ -106,7 +106,7 @@ impl References {
         Ok(references)
     }
 
-    /// Notes a schema's identifier and anchors; its base.
+    /// Records a schema's identifier and anchors. Returns its base.
     fn see(&mut self, document: &Document, id: JsonId, base: String) -> Answer<String> {
         let text = |name: &str| match document.member(id, name).map(|id| document.get(id)) {
             Some(Json::String(text)) => Some(text.to_string()),
@@ -171,7 +171,7 @@ impl References {
         String::new()
     }
 
-    /// The schema that a reference in the schema `from` leads to; or why there is none.
+    /// Returns the target of a reference in the schema `from`, or the reason why there is none.
     pub fn target(
         &self,
         document: &Document,
@@ -201,7 +201,7 @@ impl References {
         found.ok_or_else(|| format!("\"{}\" leads nowhere", quoted(reference)))
     }
 
-    /// The schema that a dynamic reference leads to, if that does not depend on the way there.
+    /// Returns the target of a dynamic reference, if it does not depend on the path to it.
     pub fn dynamic_target(
         &self,
         document: &Document,
@@ -218,7 +218,7 @@ impl References {
         }
     }
 
-    /// The schema that `$recursiveRef` leads to, likewise.
+    /// Returns the target of `$recursiveRef`, likewise.
     pub fn recursive_target(&self, document: &Document, from: JsonId) -> Result<JsonId, String> {
         match self.has_recursive_anchor {
             false => self.target(document, from, "#"),
@@ -265,7 +265,7 @@ fn draft_of(document: &Document) -> Answer<(Draft, bool)> {
     }
 }
 
-/// A reference without its fragment, and that.
+/// Splits a reference into the part before the fragment, and the fragment.
 fn split(reference: &str) -> (&str, Option<&str>) {
     match reference.split_once('#') {
         Some((uri, fragment)) => (uri, Some(fragment)),
@@ -293,7 +293,7 @@ fn unescaped(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The parts of a URI without its fragment: scheme, authority, path, query.
+/// Returns the parts of a URI without its fragment: scheme, authority, path, query.
 fn parts(uri: &str) -> (Option<&str>, Option<&str>, &str, Option<&str>) {
     let is_scheme = |scheme: &str| {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -319,7 +319,7 @@ fn parts(uri: &str) -> (Option<&str>, Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// The URI that a reference without fragment is, by RFC 3986.
+/// Resolves a reference without fragment by RFC 3986.
 fn joined(base: &str, reference: &str) -> String {
     if reference.is_empty() {
         return base.into();

@@ -1,22 +1,22 @@
-//! Refused schemas, and what a caller may choose.
+//! Refusals of schemas, and a caller's options.
 
 use std::fmt;
 
 use crate::quoted::quoted;
 
-/// A schema that is not enforced: where, and why not.
+/// A refused schema: the location and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A JSON pointer to the schema that has the keyword; empty for the whole.
     pub pointer: String,
-    /// The keyword; empty where none is to blame.
+    /// The keyword; empty if none is the cause.
     pub keyword: String,
-    /// A description of the fault, and of what to do.
+    /// A description of the fault and of the remedy.
     pub why: String,
 }
 
 impl Refusal {
-    /// A refusal of a text as a whole.
+    /// Returns a refusal of a text as a whole.
     pub fn whole(why: impl Into<String>) -> Self {
         Self {
             pointer: String::new(),
@@ -41,26 +41,26 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// The answer of everything that may refuse a schema.
+/// The result of functions that may refuse a schema.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// The choices of a caller.
+/// A caller's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// No white space.
     pub compact: bool,
-    /// Objects that name properties have no others, where the schema does not say so.
+    /// Objects that name properties have no others, unless the schema mentions these.
     pub closed: bool,
     /// Properties in any order.
     pub any_order: bool,
     /// True if keywords that cannot be enforced are left out.
     pub lenient: bool,
-    /// The language of llama.cpp's own converter, which none of the others goes with.
+    /// The language of llama.cpp's own converter, which excludes the other options.
     pub llama_cpp: bool,
 }
 
 impl Options {
-    /// The options as a number, for the key of a cache.
+    /// Returns the options as a number, for the key of a cache.
     pub fn bits(self) -> u32 {
         let all = [
             self.compact,
@@ -73,7 +73,7 @@ impl Options {
         bits.sum()
     }
 
-    /// A message where an option is set although the language is llama.cpp's.
+    /// Returns a message if another option is set although the language is llama.cpp's.
     pub fn conflict(self) -> Option<String> {
         let mut all = [
             (self.compact, "COMPACT"),

@@ -1,9 +1,8 @@
-//! The values that a schema allows, by their types: what all its keywords come down to.
+//! The values that a schema allows, by their types.
 //!
 //! A [`Shape`] is a union for each of the types: of numbers between bounds, of strings in
 //! languages, of arrays and objects whose members are [`Expr`]s again. So `allOf` is an
-//! intersection, `not` a difference, and a reference that leads back to itself is an expression
-//! with a number.
+//! intersection, `not` a difference, and a recursive reference is the number of an expression.
 
 use std::hash::Hash;
 use std::rc::Rc;
@@ -19,28 +18,28 @@ use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// The most alternatives that another one is compared with, to be left out if one has it already.
+/// The most alternatives that a new one is compared with, to be dropped if one contains it.
 const MOST_COMPARED: usize = 48;
 
 /// The number of an expression.
 pub type ExprId = u32;
 
-/// Which values: a schema, or a combination of them.
+/// A set of values: a schema, or a combination of them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
     /// Every value.
     Any,
     /// None.
     Never,
-    /// Those that the schema allows which the text has here.
+    /// The values that the schema at this position of the text allows.
     Schema(JsonId),
-    /// The value that the text has here.
+    /// The value at this position of the text.
     Value(JsonId),
-    /// One value that is no array and no object.
+    /// One value that is neither an array nor an object.
     Only(Scalar),
-    /// Those of all of these.
+    /// The intersection of all of these.
     And(Vec<ExprId>),
-    /// Those of the first that are none of the second.
+    /// The values of the first that are not in the second.
     Minus(ExprId, ExprId),
 }
 
@@ -49,7 +48,7 @@ pub const ANY: ExprId = 0;
 /// [`Expr::Never`].
 pub const NEVER: ExprId = 1;
 
-/// A value that is no array and no object.
+/// A value that is neither an array nor an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scalar {
     /// `null`.
@@ -84,21 +83,21 @@ pub struct Shape {
     pub objects: Vec<Objects>,
 }
 
-/// A bound, and true if it is itself outside.
+/// A bound, and true if it is exclusive.
 pub type Bound = Option<(Decimal, bool)>;
 
 /// Numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    /// True if only those without a fraction are, false if only those with one.
+    /// True for integers only, false for numbers with a fraction only.
     pub integer: Option<bool>,
     /// The smallest.
     pub min: Bound,
     /// The largest.
     pub max: Bound,
-    /// They are multiples of all of these.
+    /// Multiples of all of these.
     pub multiples: Vec<Decimal>,
-    /// And of none of these.
+    /// Multiples of none of these.
     pub no_multiples: Vec<Decimal>,
     /// Only these, if there is a list.
     pub only: Option<Vec<Decimal>>,
@@ -106,8 +105,8 @@ pub struct Numbers {
     pub except: Vec<Decimal>,
 }
 
-/// Steps for what combines lists of these lengths: each is copied, and searched for all that the
-/// other has.
+/// Returns the steps for combining lists of these lengths: each is copied, and searched for all
+/// elements of the other.
 fn cost(a: usize, b: usize) -> usize {
     4 + 2 * (a + b) + a * b / 2
 }
@@ -133,7 +132,7 @@ pub struct Strings {
     pub min: u64,
     /// The most.
     pub max: Option<u64>,
-    /// The languages that they are in (true), or not.
+    /// The languages that contain them (true) or do not.
     pub langs: Vec<(LangId, bool)>,
     /// Only these, if there is a list.
     pub only: Option<Vec<Rc<str>>>,
@@ -151,7 +150,7 @@ impl Strings {
     }
 }
 
-/// Elements of an array that are to be of some kind.
+/// Required elements of some kind in an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contains {
     /// The kind.
@@ -175,7 +174,7 @@ pub struct Arrays {
     pub max: Option<u64>,
     /// Elements of some kind.
     pub contains: Vec<Contains>,
-    /// The schema that says that no two are equal, if one does.
+    /// The schema that requires unique elements, if one does.
     pub unique: Option<JsonId>,
 }
 
@@ -199,7 +198,7 @@ impl Default for Arrays {
     }
 }
 
-/// The members of an object that it does not name.
+/// The unnamed members of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rest {
     /// Those whose name is in a language.
@@ -208,7 +207,7 @@ pub struct Rest {
     pub others: ExprId,
 }
 
-/// A member that an object has, whatever others.
+/// A required member with one of several names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Witness {
     /// Its name is one of these.
@@ -220,21 +219,21 @@ pub struct Witness {
 /// Objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Objects {
-    /// Members by name, in the order in which they are written.
+    /// Members by name, in the order of the text.
     pub named: Vec<(Rc<str>, ExprId)>,
-    /// The names that there must be.
+    /// The required names.
     pub required: Vec<Rc<str>>,
-    /// Every member that is not named is what all of these say.
+    /// Every unnamed member follows all of these.
     pub rests: Vec<Rest>,
-    /// Every name is one of all of these.
+    /// Every name is in all of these.
     pub names: Vec<ExprId>,
-    /// There is a member for each of these.
+    /// Each of these has a member.
     pub witnesses: Vec<Witness>,
     /// The fewest members.
     pub min: u64,
     /// The most.
     pub max: Option<u64>,
-    /// A schema that says something of the object.
+    /// A schema that constrains the object.
     pub at: Option<JsonId>,
 }
 
@@ -262,7 +261,7 @@ impl Shape {
         }
     }
 
-    /// Adds the values of another one.
+    /// Adds the values of another shape.
     pub fn add(&mut self, other: Self) {
         fn extend<T: PartialEq>(all: &mut Vec<T>, more: Vec<T>) {
             for one in more {
@@ -303,36 +302,36 @@ impl Shape {
     }
 }
 
-/// A schema that is compiled.
+/// A schema being compiled.
 #[derive(Debug)]
 pub struct Compiler {
     /// The text.
     pub document: Document,
-    /// Where its references lead.
+    /// The targets of its references.
     pub references: References,
-    /// The caller's choices.
+    /// The caller's options.
     pub options: Options,
     /// The keywords that were left out.
     pub left_out: Vec<Refusal>,
     exprs: Vec<Expr>,
     numbers: HashMap<Expr, ExprId>,
     shapes: HashMap<ExprId, Rc<Shape>>,
-    /// The expressions whose shapes are being found.
+    /// The expressions whose shapes are being computed.
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
-    /// The expressions of which it is known that there is no value (`None`), or with how many
-    /// levels that was not found.
+    /// The expressions that are known to have no value (`None`), or the number of levels with which
+    /// that was not found.
     empty: HashMap<ExprId, Option<usize>>,
-    /// The automata of strings and numbers that were asked for.
+    /// The automata of strings so far.
     pub string_automata: HashMap<Strings, Shared>,
-    /// Those of numbers.
+    /// The automata of numbers so far.
     pub number_automata: HashMap<Numbers, Shared>,
     /// The steps that are left.
     pub work: Rc<Work>,
 }
 
-/// The tighter of two bounds, of which `is_beyond` says whether the first is.
+/// Returns the tighter of two bounds; `is_beyond` compares their numbers.
 fn tighter(a: &Bound, b: &Bound, is_beyond: impl Fn(&Decimal, &Decimal) -> bool) -> Bound {
     match (a, b) {
         (None, bound) | (bound, None) => bound.clone(),
@@ -348,10 +347,10 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The length up to which a list is searched as it is.
+/// The length up to which a list is searched linearly.
 const FEW: usize = 16;
 
-/// Returns what is in one of the lists, each once, if the first has each once.
+/// Returns the union of the lists, each element once, if the first has each once.
 fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     let mut all = a.to_vec();
     if a.len() + b.len() <= FEW {
@@ -367,7 +366,7 @@ fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     all
 }
 
-/// Only what is in both lists; all of one where the other is none.
+/// Returns the intersection of two lists; one list if the other is `None`.
 fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option<Vec<T>> {
     let (Some(a), Some(b)) = (a, b) else {
         return a.as_ref().or(b.as_ref()).cloned();
@@ -385,7 +384,7 @@ fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option
 }
 
 impl Compiler {
-    /// A compiler of a text.
+    /// Returns a compiler of a text.
     pub fn new(
         document: Document,
         references: References,
@@ -417,7 +416,7 @@ impl Compiler {
         if let Some(&number) = self.numbers.get(&expr) {
             return number;
         }
-        // Where none are left, what asks next is refused.
+        // If none are left, the next request is refused.
         let _ = self.work.spend(64);
         let number = self.exprs.len() as ExprId;
         self.exprs.push(expr.clone());
@@ -425,17 +424,17 @@ impl Compiler {
         number
     }
 
-    /// An expression.
+    /// Returns an expression.
     pub fn expr(&self, id: ExprId) -> &Expr {
         self.exprs.get(id as usize).unwrap_or(&Expr::Any)
     }
 
-    /// True if there are more expressions than there may be.
+    /// True if there are too many expressions.
     pub fn has_too_many(&self) -> bool {
         self.exprs.len() > MAX_SCHEMA_COMBINATIONS
     }
 
-    /// The values of the schema here.
+    /// Returns the expression of the schema at this position.
     pub fn schema(&mut self, id: JsonId) -> ExprId {
         match self.document.get(id) {
             Json::Bool(true) => ANY,
@@ -445,17 +444,17 @@ impl Compiler {
         }
     }
 
-    /// The value here.
+    /// Returns the expression of the value at this position.
     pub fn value(&mut self, id: JsonId) -> ExprId {
         self.number(Expr::Value(id))
     }
 
-    /// One value.
+    /// Returns the expression of one value.
     pub fn only(&mut self, scalar: Scalar) -> ExprId {
         self.number(Expr::Only(scalar))
     }
 
-    /// The values of all of these.
+    /// Returns the intersection of all of these.
     pub fn all_of(&mut self, exprs: impl IntoIterator<Item = ExprId>) -> ExprId {
         let mut all = Vec::new();
         for expr in exprs {
@@ -478,7 +477,7 @@ impl Compiler {
         }
     }
 
-    /// The values of `expr` that are none of `without`.
+    /// Returns the values of `expr` that are not in `without`.
     pub fn minus(&mut self, expr: ExprId, without: ExprId) -> ExprId {
         if expr == NEVER || without == ANY || expr == without {
             return NEVER;
@@ -489,7 +488,7 @@ impl Compiler {
         self.number(Expr::Minus(expr, without))
     }
 
-    /// The number of a language, by what it is called.
+    /// Returns the number of a language, by name.
     pub fn lang(
         &mut self,
         name: String,
@@ -504,22 +503,22 @@ impl Compiler {
         Ok(number)
     }
 
-    /// A language.
+    /// Returns a language.
     pub fn lang_of(&self, id: LangId) -> Shared {
         let lang = self.langs.get(id as usize).map(Arc::clone);
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
-    /// The language of the names that are these strings.
+    /// Returns the language of these strings as names.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
-        // The automaton stays where it is.
+        // The automaton keeps its address.
         let address = Arc::as_ptr(&dfa).addr();
         let lang = self.lang(format!("names {address}"), |_| Ok(dfa));
         lang.map_err(|_| TooLarge)
     }
 
-    /// The values of an expression.
+    /// Returns the values of an expression.
     pub fn shape(&mut self, id: ExprId) -> Answer<Rc<Shape>> {
         if let Some(shape) = self.shapes.get(&id) {
             return Ok(Rc::clone(shape));
@@ -555,7 +554,7 @@ impl Compiler {
         })
     }
 
-    /// The schema that an expression speaks of, for messages.
+    /// Returns the schema of an expression, for messages.
     pub fn place_of(&self, id: ExprId) -> JsonId {
         match self.expr(id) {
             Expr::Schema(at) | Expr::Value(at) => *at,
@@ -565,7 +564,7 @@ impl Compiler {
         }
     }
 
-    /// Refuses a shape of too many alternatives, of which a keyword says what they are.
+    /// Refuses a shape with too many alternatives, and names the keyword.
     pub fn check_ways(&self, shape: &Shape, keyword: &str) -> Answer<()> {
         let at = self.open.last().map_or(0, |&id| self.place_of(id));
         self.check_combinations(at)?;
@@ -593,12 +592,12 @@ impl Compiler {
         })
     }
 
-    /// Refuses where no steps are left.
+    /// Refuses if no steps are left.
     pub fn check_work(&self) -> Answer<()> {
         self.spend(usize::from(self.work.is_spent()))
     }
 
-    /// The values of both.
+    /// Returns the intersection of both.
     pub fn and(&mut self, a: &Shape, b: &Shape) -> Answer<Shape> {
         let mut shape = Shape {
             null: a.null && b.null,
@@ -682,7 +681,7 @@ impl Compiler {
         }
     }
 
-    /// The values of a member that an object does not name.
+    /// Returns the values of an unnamed member.
     pub fn unnamed(&mut self, objects: &Objects, name: &str) -> ExprId {
         let mut all = Vec::new();
         for rest in &objects.rests {
@@ -699,7 +698,7 @@ impl Compiler {
         self.all_of(all)
     }
 
-    /// The values of an object's member.
+    /// Returns the values of an object's member.
     pub fn of_name(&mut self, objects: &Objects, name: &str) -> ExprId {
         match objects.named(name) {
             Some(expr) => expr,
@@ -737,7 +736,7 @@ impl Compiler {
         }
     }
 
-    /// The values of `a` that are none of `b`.
+    /// Returns the values of `a` that are not in `b`.
     pub fn difference(&mut self, a: &Shape, b: &Shape) -> Answer<Shape> {
         let mut shape = Shape {
             null: a.null && !b.null,
@@ -796,7 +795,7 @@ impl Compiler {
                         && !one.lacks_required()
                         && !shape.objects.contains(&one)
                     {
-                        // Of many it would take too long.
+                        // For many it would take too long.
                         let mut few = shape.objects.iter().take(MOST_COMPARED);
                         if few.any(|all| self.are_within(&one, all)) {
                             continue;
@@ -814,7 +813,7 @@ impl Compiler {
         Ok(shape)
     }
 
-    /// The expressions of which an expression has the values of all.
+    /// Returns the expressions whose intersection an expression is.
     fn parts<'a>(&'a self, expr: &'a ExprId) -> &'a [ExprId] {
         match self.expr(*expr) {
             Expr::Any => &[],
@@ -823,7 +822,7 @@ impl Compiler {
         }
     }
 
-    /// True only if all objects of `a` are of `b`, by what both say.
+    /// True only if all objects of `a` are in `b`, judged by their fields.
     fn are_within(&self, a: &Objects, b: &Objects) -> bool {
         let is_within = |a: &ExprId, b: &ExprId| {
             let a_parts = self.parts(a);
@@ -857,9 +856,9 @@ impl Compiler {
         )
     }
 
-    /// Arrays that together are those of `x` which are none of `y`.
+    /// Returns arrays that together are those of `x` that are not in `y`.
     fn minus_arrays(&mut self, x: &Arrays, y: &Arrays) -> Answer<Vec<Arrays>> {
-        /// The most places of an array that are looked at one by one.
+        /// The most indices of an array that are handled one by one.
         const MOST: u64 = 32;
         let mut pieces = Vec::new();
         if y.unique.is_some() && x.max.is_none_or(|max| max > 1) {
@@ -935,7 +934,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// Objects that together are those of `x` which are none of `y`.
+    /// Returns objects that together are those of `x` that are not in `y`.
     fn minus_objects(&mut self, x: &Objects, y: &Objects) -> Answer<Vec<Objects>> {
         let (mut pieces, mut witnesses) = (Vec::new(), Vec::new());
         let mut add = |piece: Objects| pieces.push(Objects { at: y.at, ..piece });
@@ -961,7 +960,7 @@ impl Compiler {
         let says_something =
             |rest: &Rest| rest.others != ANY || rest.patterns.iter().any(|&(_, e)| e != ANY);
         if y.rests.iter().any(says_something) {
-            // One of the others is not as it should be: found by name, if there are only that many.
+            // One of the others violates it: enumerated by name, if there are few enough.
             let is_closed = x
                 .rests
                 .iter()
@@ -1035,7 +1034,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// True only if no value is one of an expression's.
+    /// True only if an expression has no value.
     pub fn is_empty(&mut self, id: ExprId) -> bool {
         self.is_empty_within(id, 6)
     }
@@ -1043,7 +1042,7 @@ impl Compiler {
     fn is_empty_within(&mut self, id: ExprId, levels: usize) -> bool {
         match self.empty.get(&id) {
             Some(None) => return true,
-            // With fewer levels no more is found.
+            // Fewer levels find no more.
             Some(&Some(looked_at)) if levels <= looked_at => return false,
             _ => {}
         }
@@ -1051,7 +1050,7 @@ impl Compiler {
         let Some(levels) = levels.checked_sub(1) else {
             return false;
         };
-        // What cannot be enforced is told where it is used.
+        // A keyword that cannot be enforced is reported where it is used.
         let n_left_out = self.left_out.len();
         let shape = self.shape(id);
         if shape.is_err() {
@@ -1112,7 +1111,7 @@ impl Compiler {
             return true;
         }
         let at = |i: usize| arrays.prefix.get(i).copied().unwrap_or(arrays.rest);
-        // All after the first elements are alike.
+        // All after the first elements are of one kind.
         let n = arrays.min.min(arrays.prefix.len() as u64 + 1) as usize;
         (0..n).any(|i| self.is_empty_within(at(i), levels))
     }
@@ -1157,7 +1156,7 @@ impl Compiler {
             .all(|value| self.is_empty_within(value, levels))
     }
 
-    /// The automaton of strings.
+    /// Returns the automaton of strings.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.string_automata.get(strings) {
             return Ok(Arc::clone(dfa));
@@ -1206,7 +1205,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// The automaton of strings that are in one of these sets.
+    /// Returns the automaton of strings that are in one of these sets.
     pub fn automaton_of_any(&mut self, all: &[Strings]) -> Result<Dfa, TooLarge> {
         let mut any = Dfa::of_texts([])?;
         for strings in all {
@@ -1216,7 +1215,7 @@ impl Compiler {
         Ok(any.minimized(&self.work))
     }
 
-    /// A refusal of a keyword.
+    /// Returns a refusal of a keyword.
     pub fn refusal(&self, at: JsonId, keyword: &str, why: impl Into<String>) -> Refusal {
         Refusal {
             pointer: self.document.pointer(at),
@@ -1225,7 +1224,7 @@ impl Compiler {
         }
     }
 
-    /// Leaves a keyword out where the caller wants it so; else refuses it.
+    /// Leaves a keyword out if the options allow it; otherwise refuses it.
     pub fn leave_out(&mut self, refusal: Refusal) -> Answer<()> {
         if !self.options.lenient {
             return Err(refusal);
@@ -1238,20 +1237,20 @@ impl Compiler {
 }
 
 impl Objects {
-    /// True if there must be a member of which no value may be.
+    /// True if a required member can have no value.
     fn lacks_required(&self) -> bool {
         let mut never = self.named.iter().filter(|&&(_, expr)| expr == NEVER);
         never.any(|(name, _)| self.required.contains(name))
     }
 
-    /// The values of a member that it names.
+    /// Returns the values of a named member.
     pub fn named(&self, name: &str) -> Option<ExprId> {
         let named = self.named.iter().find(|(other, _)| **other == *name);
         named.map(|&(_, expr)| expr)
     }
 }
 
-/// The values of one value.
+/// Returns the shape of one value.
 pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
     let mut shape = Shape::default();
     match scalar {
@@ -1270,7 +1269,7 @@ pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
     shape
 }
 
-/// True only if there are none.
+/// True only if the set is empty.
 fn are_none(numbers: &Numbers) -> bool {
     let is_in = |list: &[Decimal], all: &[Decimal]| all.iter().all(|one| list.contains(one));
     if matches!(&numbers.only, Some(only) if is_in(&numbers.except, only)) {
@@ -1291,7 +1290,7 @@ fn are_none(numbers: &Numbers) -> bool {
     }
 }
 
-/// True only if there are none.
+/// True only if the set is empty.
 fn are_no_strings(strings: &Strings) -> bool {
     let is_contrary = |&(lang, is_in): &(LangId, bool)| strings.langs.contains(&(lang, !is_in));
     strings
@@ -1326,7 +1325,7 @@ fn and_strings(a: &Strings, b: &Strings) -> Strings {
     }
 }
 
-/// Numbers that together are all that are none of these.
+/// Returns numbers that together are all that are not in these.
 fn minus_numbers(numbers: &Numbers) -> Vec<Numbers> {
     let mut pieces = Vec::new();
     let mut add = |piece| pieces.push(piece);
@@ -1375,7 +1374,7 @@ fn minus_numbers(numbers: &Numbers) -> Vec<Numbers> {
     pieces
 }
 
-/// Strings that together are all that are none of these.
+/// Returns strings that together are all that are not in these.
 fn minus_strings(strings: &Strings) -> Vec<Strings> {
     let mut pieces = Vec::new();
     let mut add = |piece| pieces.push(piece);

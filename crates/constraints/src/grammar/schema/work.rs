@@ -1,14 +1,14 @@
-//! The work that a schema may cause.
+//! Limits the work of compiling a schema.
 
 use std::cell::Cell;
 
 use crate::grammar::limits::MAX_SCHEMA_STEPS;
 
-/// An automaton has more states than there may be, or no steps are left.
+/// An automaton has too many states, or no steps are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// The steps that are left for one schema: each is some ten nanoseconds, or ten bytes that stay.
+/// The steps left for one schema: each is some ten nanoseconds, or ten allocated bytes.
 #[derive(Debug)]
 pub struct Work(Cell<usize>);
 
@@ -19,14 +19,14 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Takes steps; an error, and nothing is left, where there are not that many.
+    /// Takes steps. Fails, and leaves none, if there are not that many.
     pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
         let left = self.0.get().checked_sub(n);
         self.0.set(left.unwrap_or(0));
         left.map(|_| ()).ok_or(TooLarge)
     }
 
-    /// True if none is left: what was found since may be wrong.
+    /// True if none is left: later results may be wrong.
     pub fn is_spent(&self) -> bool {
         self.0.get() == 0
     }

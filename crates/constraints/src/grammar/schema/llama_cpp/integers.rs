@@ -1,8 +1,8 @@
 //! Integers between bounds.
 //!
-//! Between two bounds they are what they should be, and below zero also `-0`. Where one is missing
-//! there are at most sixteen digits, and a lower bound is followed digit by digit: the zeros after
-//! its first digit are forgotten, so that some smaller numbers are allowed, too.
+//! With two bounds they are correct, and below zero also `-0`. If one is missing there are at most
+//! sixteen digits, and a lower bound is followed digit by digit: the zeros after its first digit
+//! are dropped, so that some smaller numbers are allowed, too.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::grammar::schema::numbers::integers_between;
 use crate::grammar::schema::output::Sequence;
 use crate::grammar::schema::refusal::Answer;
 
-/// The most digits of a number without a bound above.
+/// The most digits of a number without an upper bound.
 const MOST_DIGITS: u32 = 16;
 
 impl Writer<'_> {
-    /// The integers between bounds, of which there is one.
+    /// Writes the integers between bounds, at least one of which is given.
     pub(super) fn integers(&mut self, min: Option<i64>, max: Option<i64>) -> Answer<Vec<Sequence>> {
         let minus = self.output.raw("-")?;
         let mut all = Vec::new();
@@ -55,7 +55,7 @@ impl Writer<'_> {
         Ok(all)
     }
 
-    /// The integers from `min` to `max`, neither of which is below zero.
+    /// Writes the integers from `min` to `max`, neither of which is negative.
     fn between(&mut self, min: u64, max: u64) -> Answer<Element> {
         let dfa = integers_between(min, max, &self.work).map_err(|_| super::too_long())?;
         self.output.automaton(&Arc::new(dfa), false)
@@ -70,9 +70,9 @@ impl Writer<'_> {
         self.times(vec![digit], min, Some(max))
     }
 
-    /// The digits, `most` of them at most, that llama.cpp's converter takes for `least` or more;
-    /// `is_whole` if no others are in front of them. By the first digit: if it is smaller, more
-    /// have to follow; if it is greater, as many; and else digits that are at least the rest.
+    /// Writes the digits, at most `most`, that llama.cpp's converter accepts for `least` or more;
+    /// `is_whole` if no others precede them. If the first digit is smaller, more have to follow; if
+    /// it is greater, as many; otherwise digits that are at least the rest.
     fn at_least(
         &mut self,
         keyword: &str,

@@ -7,13 +7,13 @@ use crate::grammar::schema::reader::{Document, Json, JsonId};
 /// A number as llama.cpp reads it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// One without a point or an exponent, of 64 bits.
+    /// A number of 64 bits without a point or an exponent.
     Integer(i128),
-    /// Any other.
+    /// Any other number.
     Float(f64),
 }
 
-/// Reads the text of a number; `None` where it is beyond the numbers of 64 bits.
+/// Reads the text of a number; `None` if it exceeds 64 bits.
 pub fn number(text: &str) -> Option<Number> {
     let has_fraction = text.contains(['.', 'e', 'E']);
     if let (false, Ok(integer)) = (has_fraction, text.parse::<i128>())
@@ -25,7 +25,7 @@ pub fn number(text: &str) -> Option<Number> {
     float.is_finite().then_some(Number::Float(float))
 }
 
-/// The text of a value; `None` where a number in it is beyond 64 bits.
+/// Returns the text of a value; `None` if a number in it exceeds 64 bits.
 pub fn text_of(document: &Document, id: JsonId) -> Option<String> {
     let mut text = String::new();
     write_value(&mut text, document, id)?;
@@ -63,7 +63,7 @@ fn write_value(text: &mut String, document: &Document, id: JsonId) -> Option<()>
     Some(())
 }
 
-/// A string in quotation marks, with the escapes that JSON asks for and no others.
+/// Returns a string in quotation marks, with only the escapes that JSON requires.
 pub fn quoted(content: &str) -> String {
     let mut text = String::from("\"");
     for character in content.chars() {
@@ -85,8 +85,8 @@ pub fn quoted(content: &str) -> String {
     text
 }
 
-/// The fewest digits that give a number back: plain from 0.0001 up to fifteen digits before the
-/// point, else with an exponent of two digits at least.
+/// Returns the fewest digits that round-trip: plain from 0.0001 up to fifteen digits before the
+/// point, otherwise with an exponent of at least two digits.
 fn float_text(number: f64) -> String {
     const MOST_WHOLE: i32 = 15;
     const MOST_ZEROS: i32 = 3;

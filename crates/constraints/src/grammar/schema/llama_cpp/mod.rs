@@ -1,14 +1,13 @@
 //! The language of llama.cpp's own converter from JSON Schema: the grammar that its
 //! `json_schema_to_grammar` writes, as elements.
 //!
-//! - `node`: the keywords that count, and which of them wins.
-//! - `writer`: a rule for each node; `names`: how these are called; `primitives`: the rules that
-//!   are always the same; `literal`: constants; `integers`: bounds; `pattern`: regular expressions.
+//! - `node`: the keywords that count, and their precedence.
+//! - `writer`: a rule for each node; `names`: their names; `primitives`: the fixed rules;
+//!   `literal`: constants; `integers`: bounds; `pattern`: regular expressions.
 //!
-//! Its rules have names made of the schema's, and where two come to be one, a reference means
-//! another rule than the schema says. So the names are kept here, too. The language is llama.cpp's
-//! in what it lacks, as well: nothing is left out that no text can follow, and bytes need not be
-//! UTF-8.
+//! Its rules have names made from the schema's, and if two names collide, a reference means another
+//! rule than in the schema. So the names are reproduced here, too. So are the language's defects:
+//! dead ends are not removed, and bytes need not be UTF-8.
 
 mod integers;
 pub mod literal;
@@ -28,8 +27,8 @@ use crate::grammar::schema::reader::{Document, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::work::Work;
 
-/// The rules of a schema's texts as llama.cpp's converter understands it, and the patterns in whose
-/// place any string is taken.
+/// Returns the rules of a schema's texts as by llama.cpp's converter, and the patterns for which
+/// any string is accepted.
 pub fn rules_of(document: &Document, work: Rc<Work>) -> Answer<(Written, Vec<Refusal>)> {
     let nodes = node::Nodes::read(document, &work)?;
     writer::Writer::new(document, nodes, work).written()
@@ -43,12 +42,12 @@ fn refusal(document: &Document, at: JsonId, keyword: &str, why: impl Into<String
     }
 }
 
-/// Takes steps for bytes that stay.
+/// Takes steps for allocated bytes.
 fn keep(work: &Work, n_bytes: usize) -> Answer<()> {
     spend(work, n_bytes.div_ceil(4))
 }
 
-/// Takes steps of the work that is left.
+/// Takes steps of the remaining work.
 fn spend(work: &Work, n: usize) -> Answer<()> {
     work.spend(n).map_err(|_| too_long())
 }

@@ -7,7 +7,7 @@ use llama_sieve_kernels::random::{HashMap, HashSet};
 /// The name of a rule.
 pub type Name = Rc<str>;
 
-/// The rules that are always the same, and those that they refer to.
+/// The fixed rules, and those that they refer to.
 pub const PRIMITIVES: [(&str, &[&str]); 18] = [
     ("boolean", &[]),
     ("decimal-part", &[]),
@@ -35,11 +35,11 @@ pub const PRIMITIVES: [(&str, &[&str]); 18] = [
 /// Rules by name.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The rules that are mentioned.
+    /// The rules that were mentioned.
     pub rules: HashMap<Name, u32>,
-    /// Those of them that are written.
+    /// Those of them that were written.
     pub written: HashSet<u32>,
-    /// The names under which a rule that is always the same stands.
+    /// The names of the fixed rules.
     pub primitives: HashMap<&'static str, Name>,
 }
 
@@ -50,19 +50,20 @@ impl Names {
         rule.is_some_and(|rule| self.written.contains(rule))
     }
 
-    /// The rule `root`.
+    /// Returns the rule `root`.
     pub fn root(&self) -> Option<u32> {
         self.rules.get("root").copied()
     }
 
-    /// The number of a rule that is mentioned, but not written.
+    /// Returns the number of a rule that was mentioned, but not written.
     pub fn missing(&self) -> Option<u32> {
         let mut rules = self.rules.values();
         rules.find(|rule| !self.written.contains(rule)).copied()
     }
 }
 
-/// A name with what is no letter, digit or dash as a dash, several in a row as one.
+/// Returns a name with each run of characters other than letters, digits and dashes replaced by a
+/// dash.
 pub fn escaped(name: &str) -> String {
     let mut escaped = String::with_capacity(name.len());
     let mut is_replaced = false;
@@ -78,7 +79,7 @@ pub fn escaped(name: &str) -> String {
     escaped
 }
 
-/// A part's name within that of the whole.
+/// Returns a part's name within that of the whole.
 pub fn joined(name: &str, part: &str) -> Name {
     match name.is_empty() {
         true => part.into(),
@@ -86,7 +87,7 @@ pub fn joined(name: &str, part: &str) -> Name {
     }
 }
 
-/// The name of a node's own rule.
+/// Returns the name of a node's own rule.
 pub fn rule_name(name: &Name) -> Name {
     let is_primitive = PRIMITIVES
         .iter()

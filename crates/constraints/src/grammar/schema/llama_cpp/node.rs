@@ -1,9 +1,9 @@
-//! Which keywords of a schema count for llama.cpp's converter, and which of them wins.
+//! The keywords of a schema that count for llama.cpp's converter, and their precedence.
 //!
-//! Of several, the first: `$ref`; `oneOf`; `anyOf`; a list of types, which is one alternative each;
-//! `const`; `enum`; then what the type has. Without a type: `properties` and
-//! `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`, lengths and `format`.
-//! Whatever does not count is not looked at.
+//! Of several, the first counts: `$ref`; `oneOf`; `anyOf`; a list of types, each an alternative;
+//! `const`; `enum`; then the type's keywords. Without a type: `properties` and
+//! `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`, lengths and `format`. The
+//! others are not read.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -21,7 +21,7 @@ use crate::quoted::quoted;
 /// The number of a node.
 pub type NodeId = u32;
 
-/// A schema, as far as it counts.
+/// The part of a schema that counts.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// Any value.
@@ -32,7 +32,7 @@ pub enum Node {
     Boolean,
     /// A number.
     Number,
-    /// An integer between bounds, both of them allowed.
+    /// An integer between bounds, inclusive.
     Integer(Option<i64>, Option<i64>),
     /// A string.
     Text(Text),
@@ -40,7 +40,7 @@ pub enum Node {
     Const(JsonId),
     /// One of these values.
     Enum(Rc<[JsonId]>),
-    /// An array of elements that are alike.
+    /// An array of elements of one kind.
     Array {
         /// The elements.
         items: NodeId,
@@ -55,14 +55,14 @@ pub enum Node {
     Object {
         /// The members that are named, and whether they are required.
         members: Rc<[(Rc<str>, NodeId, bool)]>,
-        /// The other members, if there may be any.
+        /// The other members, if allowed.
         others: Option<NodeId>,
     },
-    /// Where a reference leads.
+    /// A reference.
     Reference(Rc<str>),
     /// One of these.
     AnyOf(Rc<[NodeId]>),
-    /// The members of these, or the values that all of them list.
+    /// The members of all of these, or their common values.
     AllOf(Rc<[NodeId]>),
 }
 
@@ -106,17 +106,17 @@ impl Nodes {
         Ok(reading.nodes)
     }
 
-    /// A node.
+    /// Returns a node.
     pub fn get(&self, id: NodeId) -> &Node {
         &self.all[id as usize]
     }
 
-    /// The schema that a node stands for.
+    /// Returns the schema of a node.
     pub fn place(&self, id: NodeId) -> JsonId {
         self.places[id as usize]
     }
 
-    /// Where a reference leads.
+    /// Returns the target of a reference.
     pub fn target(&self, reference: &str) -> Option<NodeId> {
         self.targets.get(reference).copied()
     }
@@ -131,11 +131,11 @@ struct Reading<'a> {
     document: &'a Document,
     work: &'a Work,
     nodes: Nodes,
-    /// References whose target is to be read.
+    /// References whose target must still be read.
     to_do: Vec<(Rc<str>, JsonId)>,
 }
 
-/// A schema that is being read: the value, and the type in the place of its own.
+/// A schema being read: the value, and the type that replaces its own.
 #[derive(Clone, Copy)]
 struct Schema {
     id: JsonId,
@@ -143,8 +143,8 @@ struct Schema {
 }
 
 impl Reading<'_> {
-    /// Reads the schema `id`, which the keyword `of` has, with another type in the place of its
-    /// own where one is given.
+    /// Reads the schema `id`, the value of the keyword `of`, with its type replaced if `of_type` is
+    /// given.
     fn node(&mut self, id: JsonId, of: &str, of_type: Option<JsonId>) -> Answer<NodeId> {
         const COST: usize = 32;
         spend(self.work, COST + self.document.members(id).len())?;
@@ -226,7 +226,7 @@ impl Reading<'_> {
                 );
                 return self.refused(schema, "$ref", &why);
             };
-            // No other one is read for it. What is there is replaced before it counts.
+            // It is not read twice. The placeholder is replaced before it counts.
             self.nodes.targets.insert(Rc::clone(&reference), 0);
             self.to_do.push((Rc::clone(&reference), target));
         }
@@ -259,7 +259,8 @@ impl Reading<'_> {
             .collect()
     }
 
-    /// A schema with a list of types: alternatives of each of them, with all other keywords.
+    /// Reads a schema with a list of types: an alternative for each of them, with all other
+    /// keywords.
     fn types(&mut self, schema: Schema, types: &[JsonId]) -> Answer<Node> {
         if types.is_empty() {
             return self.refused(schema, "type", "expected at least one type");
@@ -269,7 +270,7 @@ impl Reading<'_> {
         Ok(Node::AnyOf(each.collect::<Answer<_>>()?))
     }
 
-    /// True if the keywords of objects count where a type does not say so.
+    /// True if the keywords of objects count without a type.
     fn has_members(&self, schema: Schema) -> bool {
         let others = self.document.member(schema.id, "additionalProperties");
         let are_any = |id| matches!(self.document.get(id), Json::Bool(true));
@@ -391,7 +392,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// The name of the rule that a format has; `None` where it does not count.
+    /// Returns the name of a format's rule; `None` if the format does not count.
     fn format(&self, schema: Schema) -> Answer<Option<&'static str>> {
         let format = self.document.member(schema.id, "format");
         let format = match format.map(|format| self.document.get(format)) {
@@ -408,7 +409,7 @@ impl Reading<'_> {
         })
     }
 
-    /// A number of characters or elements, of which 32 bits count.
+    /// Reads a number of characters or elements, truncated to 32 bits.
     fn count(&self, schema: Schema, keyword: &str) -> Answer<Option<u32>> {
         let count = self.document.member(schema.id, keyword);
         let count = match count.map(|count| self.document.get(count)) {
@@ -422,7 +423,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A largest number; the largest of 31 bits is none.
+    /// Reads a maximum; the largest number of 31 bits means none.
     fn most(&self, schema: Schema, keyword: &str) -> Answer<Option<u32>> {
         let most = self.count(schema, keyword)?;
         Ok(most.filter(|&most| most < i32::MAX as u32))
@@ -451,7 +452,7 @@ impl Reading<'_> {
         Ok(Node::Integer(min, max))
     }
 
-    /// A bound, rounded to an integer that may be reached, and moved by so much.
+    /// Reads a bound, rounded to an integer within it, plus an offset.
     fn bound(
         &self,
         schema: Schema,
@@ -467,7 +468,7 @@ impl Reading<'_> {
         };
         let whole = match bound {
             Some(Number::Integer(integer)) => i64::try_from(integer).ok(),
-            // In 64 bits: the smallest number is one of this kind, the one after the largest, too.
+            // In 64 bits: the smallest number fits, and so does the one after the largest.
             Some(Number::Float(float))
                 if (-2_f64.powi(63)..2_f64.powi(63)).contains(&rounded(float)) =>
             {
@@ -486,7 +487,7 @@ impl Reading<'_> {
     }
 }
 
-/// The names that an object must have, as far as they are strings.
+/// Returns the names that an object requires, as far as they are strings.
 fn required(document: &Document, schema: Schema) -> HashSet<&str> {
     let names = document.member(schema.id, "required");
     let Some(Json::Array(names)) = names.map(|names| document.get(names)) else {

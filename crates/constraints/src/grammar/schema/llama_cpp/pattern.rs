@@ -1,12 +1,12 @@
 //! Regular expressions as llama.cpp's converter understands them: between `^` and `$`, with
 //! alternatives, groups, counts, classes and dots, as the content of a string without escapes.
 //!
-//! A construct that it does not know makes the whole pattern any string. Others it copies into its
-//! grammar, piece by piece, so that a repetition may come after something else than in the
-//! pattern: after all characters up to an escape, or, where `{0}` has left nothing, after what is
-//! before that. So the pieces are read first, and then put together as a grammar's text is read.
+//! An unknown construct makes the whole pattern any string. Others are copied into its grammar,
+//! piece by piece, so that a repetition may follow something else than in the pattern: all
+//! characters up to an escape, or, after `{0}`, the item before that. So the pieces are read first,
+//! and then combined as a grammar's text is read.
 
-// In bounds: places in the pattern are at most its length.
+// In bounds: offsets in the pattern are at most its length.
 
 use super::names::Name;
 use super::writer::Writer;
@@ -24,13 +24,13 @@ enum Piece {
     Text(Vec<u32>),
     /// Any character but the ends of lines.
     Dot,
-    /// A character of these; nothing where there are none.
+    /// A character of these; the empty text if there are none.
     Set(Option<Class>),
     /// Pieces in parentheses, and how deep they are nested.
     Group(Vec<Piece>, usize),
-    /// Pieces that were counted, likewise.
+    /// Counted pieces, and how deep they are nested.
     Counted(Vec<Piece>, usize),
-    /// Pieces that were counted down to none: a rule that nothing refers to.
+    /// Pieces counted zero times: a rule without references.
     Unused(Vec<Piece>, usize),
     /// The end of an alternative.
     Bar,
@@ -38,7 +38,7 @@ enum Piece {
     Times(u32, Option<u32>),
 }
 
-/// The depth of something that has these pieces.
+/// Returns the depth of an item around these pieces.
 fn depth_around(pieces: &[Piece]) -> usize {
     let depth = |piece: &Piece| match piece {
         Piece::Group(_, depth) | Piece::Counted(_, depth) | Piece::Unused(_, depth) => depth + 1,
@@ -47,12 +47,12 @@ fn depth_around(pieces: &[Piece]) -> usize {
     pieces.iter().map(depth).max().unwrap_or(0)
 }
 
-/// One item of a pattern: pieces that a repetition after them belongs to.
+/// One item of a pattern: pieces that a repetition after them applies to.
 type Item = Vec<Piece>;
 
-/// A pattern that is not followed.
+/// The reason why a pattern is not followed.
 enum Unread {
-    /// Any string is taken in its place.
+    /// Any string is accepted in its place.
     Unknown(String),
     /// The schema is refused.
     Wrong(String),
@@ -66,20 +66,20 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, Unread> {
     Err(Unread::Wrong(why.into()))
 }
 
-/// Characters that mean something.
+/// Characters with a special meaning.
 const SPECIAL: &str = "|.()[]{}*+?^$";
-/// Those that a backslash makes mean themselves.
+/// Those that a backslash makes literal.
 const ESCAPABLE: &str = "^$.[]()|{}*+?";
 
 /// The deepest nesting of groups that llama.cpp's converter follows.
 const MOST_GROUPS: usize = 100;
 
-/// A pattern that is being read, without its `^` and `$`.
+/// A pattern being read, without its `^` and `$`.
 struct Reader<'a> {
     text: &'a str,
     at: usize,
     n_open: usize,
-    /// A mistake in the grammar, which makes no difference where any string is taken.
+    /// A mistake in the grammar, which does not matter if any string is accepted.
     mistake: Option<&'static str>,
 }
 
@@ -98,7 +98,7 @@ impl Reader<'_> {
         is_there
     }
 
-    /// The pieces up to the end of a group, or of the pattern.
+    /// Reads the pieces up to the end of a group, or of the pattern.
     fn pieces(&mut self) -> Result<Vec<Piece>, Unread> {
         let mut items: Vec<Item> = Vec::new();
         while let Some(character) = self.peek() {
@@ -184,8 +184,8 @@ impl Reader<'_> {
         Ok(Piece::Set(class.unwrap_or_default()))
     }
 
-    /// Characters in a row. One before something that means something is left for itself, but for
-    /// the first, and escapes.
+    /// Reads adjacent characters. One before a special character, unless it is the first, and
+    /// escapes become pieces of their own.
     fn literal(&mut self) -> Result<Piece, Unread> {
         let mut characters = Vec::new();
         let from = self.at;
@@ -197,7 +197,7 @@ impl Reader<'_> {
             let next = self.at + character.len_utf8();
             let next = self.text.get(next..).and_then(|rest| rest.chars().next());
             let is_before_special = next.is_some_and(|next| SPECIAL.contains(next));
-            // Of several bytes the last one is left for itself, where it is not the first.
+            // Of several bytes the last becomes a piece of its own, unless it is the first.
             let is_left = !characters.is_empty() || !character.is_ascii();
             let is_counted = next.is_some_and(|next| "*+?{".contains(next));
             if character == '"' {
@@ -247,7 +247,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A count in braces: of the last item.
+    /// Reads a count in braces, which applies to the last item.
     fn count(&mut self, items: &mut [Item]) -> Result<(), Unread> {
         let Some(n) = self.rest().find('}') else {
             return unknown("a '{' without '}'");
@@ -278,7 +278,7 @@ impl Reader<'_> {
         }
         let is_used = |piece: &&Piece| !matches!(piece, Piece::Unused(..));
         if let None | Some(Piece::Bar) = last.iter().rfind(is_used) {
-            // Its rule would go on in the next line of the grammar.
+            // Its rule would continue in the next line of the grammar.
             self.mistake = Some("a count behind nothing");
         }
         let is_text = matches!(&**last, [Piece::Text(_)]);
@@ -301,8 +301,8 @@ impl Reader<'_> {
     }
 }
 
-/// A number as C reads it: after white space, with a sign, up to the first character that is no
-/// digit.
+/// Reads a number as C does: after white space, with a sign, up to the first character that is not
+/// a digit.
 fn integer(text: &str) -> Option<i32> {
     let is_space = |c: char| matches!(c, ' ' | '\t'..='\r');
     let text = text.trim_start_matches(is_space);
@@ -312,7 +312,7 @@ fn integer(text: &str) -> Option<i32> {
     number.parse().ok()
 }
 
-/// The pieces of items one after the other; characters in a row are one.
+/// Returns the pieces of items in order; adjacent characters are one piece.
 fn put_together(items: Vec<Item>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut is_text = false;
@@ -328,7 +328,7 @@ fn put_together(items: Vec<Item>) -> Vec<Piece> {
     pieces
 }
 
-/// Reads a pattern. A mistake in the grammar is one where it is not any string.
+/// Reads a pattern. A mistake in the grammar is an error unless any string is accepted.
 fn read(pattern: &str) -> Result<Vec<Piece>, Unread> {
     let inner = pattern.strip_prefix('^');
     let Some(inner) = inner.and_then(|inner| inner.strip_suffix('$')) else {
@@ -352,7 +352,7 @@ fn read(pattern: &str) -> Result<Vec<Piece>, Unread> {
 impl Writer<'_> {
     /// Writes the rule of the strings that a pattern describes.
     pub(super) fn pattern(&mut self, pattern: &str, rule: &Name) -> Answer<Name> {
-        // What is read of each character, and kept.
+        // The work and memory of each character.
         const COST: usize = 8;
         super::spend(&self.work, COST * pattern.len())?;
         let pieces = match read(pattern) {
@@ -379,8 +379,8 @@ impl Writer<'_> {
         self.named(rule, vec![string])
     }
 
-    /// The alternatives that pieces are, read as a grammar's text. `known` has what was counted so
-    /// far, and the names of its rules.
+    /// Returns the alternatives of pieces, read as a grammar's text. `known` has the counted pieces
+    /// so far, and the names of their rules.
     fn alternatives(
         &mut self,
         pieces: &[Piece],
@@ -389,7 +389,7 @@ impl Writer<'_> {
     ) -> Answer<Vec<Sequence>> {
         let mut alternatives = Vec::new();
         let mut so_far: Sequence = Vec::new();
-        // Where the last item begins.
+        // The start of the last item.
         let mut from = 0;
         for piece in pieces {
             super::spend(&self.work, 1)?;
@@ -428,7 +428,7 @@ impl Writer<'_> {
         Ok(alternatives)
     }
 
-    /// A reference to the rule of pieces that are counted.
+    /// Returns a reference to the rule of counted pieces.
     fn counted_rule(
         &mut self,
         pieces: &[Piece],

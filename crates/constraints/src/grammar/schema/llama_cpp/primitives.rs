@@ -1,4 +1,4 @@
-//! Rules with names, and those that are always the same.
+//! Named rules, and the fixed ones.
 
 // In bounds: numbers of rules are positions in a list that only grows.
 
@@ -21,11 +21,11 @@ const UUID: &str = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
 const INTEGRAL_PART: &str = "0|[1-9][0-9]{0,15}";
 const DECIMAL_PART: &str = "[0-9]{1,16}";
 
-/// The characters that a string has not as they are.
+/// The characters that a string contains only escaped.
 const ESCAPED: [(u32, u32); 4] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x7F)];
 
 impl Writer<'_> {
-    /// A reference to the rule with this name, which may come to be written later.
+    /// Returns a reference to the rule with this name, which may be written later.
     pub(super) fn rule(&mut self, name: &Name) -> Element {
         if let Some(&rule) = self.names.rules.get(name) {
             return Element::Rule(rule);
@@ -36,7 +36,8 @@ impl Writer<'_> {
         Element::Rule(rule)
     }
 
-    /// Writes a rule with this name, or with a number after it where another one has it; the name.
+    /// Writes a rule with this name, or with a number after it if the name is taken. Returns the
+    /// name.
     pub(super) fn named(&mut self, name: &str, alternatives: Vec<Sequence>) -> Answer<Name> {
         const COST: usize = 8;
         let content = alternatives.join(&Element::Alternative);
@@ -59,13 +60,13 @@ impl Writer<'_> {
         Ok(next)
     }
 
-    /// A rule of one element.
+    /// Writes a rule that is a reference to another.
     pub(super) fn alias(&mut self, name: &str, of: &Name) -> Answer<Name> {
         let rule = self.rule(of);
         self.named(name, vec![vec![rule]])
     }
 
-    /// The rule that is always the same: under its own name, or as the whole.
+    /// Writes a fixed rule, under its own name or as the whole.
     pub(super) fn primitive_in(
         &mut self,
         rule_name: &str,
@@ -80,7 +81,7 @@ impl Writer<'_> {
         Ok(name)
     }
 
-    /// The rule that is always the same.
+    /// Writes a fixed rule.
     pub(super) fn primitive(&mut self, primitive: &'static str) -> Answer<Name> {
         if let Some(name) = self.names.primitives.get(primitive) {
             return Ok(Rc::clone(name));
@@ -92,7 +93,7 @@ impl Writer<'_> {
         Ok(name)
     }
 
-    /// Writes the rules that one refers to, but where another rule has such a name.
+    /// Writes the rules that one refers to, unless another rule has such a name.
     fn parts_of(&mut self, primitive: &str) -> Answer<()> {
         let parts = PRIMITIVES.iter().find(|(name, _)| *name == primitive);
         for part in parts.map_or(&[][..], |(_, parts)| parts) {
@@ -141,7 +142,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The texts of a regular expression, which never fails.
+    /// Returns the texts of a regular expression, which never fails.
     fn expression(&mut self, expression: &str) -> Answer<Sequence> {
         let dfa = found_in(&format!("^({expression})$"), &self.work).map_err(Refusal::whole)?;
         let dfa: Shared = Arc::new(dfa);
@@ -162,7 +163,7 @@ impl Writer<'_> {
         Ok(number)
     }
 
-    /// Items between brackets, with commas between them.
+    /// Returns items in brackets, separated by commas.
     fn list(&mut self, brackets: [&str; 2], item: Sequence) -> Answer<Sequence> {
         let items = self.separated(item, 0, None)?;
         self.enclosed(brackets, items)

@@ -1,5 +1,5 @@
-//! A rule for each node of a schema, in the order in which llama.cpp's converter comes to them: on
-//! it depends which rule has a name that two would have.
+//! Writes a rule for each node of a schema, in the order of llama.cpp's converter, which decides
+//! the rule that gets a name when two compete for it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -27,19 +27,19 @@ pub struct Writer<'a> {
     pub(super) names: Names,
     /// The schemas that rules are made for.
     pub(super) places: HashMap<u32, JsonId>,
-    /// The schema at hand.
+    /// The current schema.
     pub(super) place: JsonId,
     /// White space.
     pub(super) space: Element,
-    /// Rules without a name, by what they say.
+    /// Rules without a name, by content.
     groups: HashMap<Vec<Sequence>, Element>,
     repetitions: HashMap<(Sequence, u32, Option<u32>), Sequence>,
     to_do: Vec<(NodeId, Step)>,
-    /// The names of rules that are written, of those that a step will ask for.
+    /// The names of written rules that a later step needs.
     made: Vec<Name>,
     /// References whose target is being written.
     open: HashSet<Rc<str>>,
-    /// Patterns in whose place any string is taken.
+    /// Patterns for which any string is accepted.
     pub(super) left_out: Vec<Refusal>,
 }
 
@@ -47,19 +47,19 @@ pub struct Writer<'a> {
 enum Step {
     /// Writes the rule of a node.
     Node(Name),
-    /// Writes a rule that is always the same.
+    /// Writes a fixed rule.
     Primitive(&'static str),
     /// Writes the rule of alternatives.
     AnyOf(Name, usize),
     /// Writes the rule of an array of that many elements.
     Tuple(Name, usize),
-    /// Writes the rule of an array whose elements are alike.
+    /// Writes the rule of an array with elements of one kind.
     Items(Name),
-    /// Writes the rule of a reference, whose target is written.
+    /// Writes the rule of a reference, whose target was written.
     Reference(Name, Rc<str>),
     /// Writes the rule of a member: the name of the rule, and that of the member.
     Member(Name, Rc<str>),
-    /// Writes the rule of members that are not named.
+    /// Writes the rule of unnamed members.
     Others(Name, Rc<Members>),
     /// Writes the rule of an object.
     Object(Name, Rc<Members>),
@@ -69,7 +69,7 @@ enum Step {
 struct Members {
     /// The name of the object.
     whole: Name,
-    /// The names, and whether they are required; one may come twice.
+    /// The names, and true for the required ones; a name may occur twice.
     named: Vec<(Rc<str>, bool)>,
     has_others: bool,
 }
@@ -77,18 +77,18 @@ struct Members {
 /// The members and values that the parts of `allOf` name.
 #[derive(Default)]
 struct Found {
-    /// The members, one as often as it is named.
+    /// The members, with repetitions.
     members: Vec<(Rc<str>, NodeId)>,
     required: HashSet<Rc<str>>,
-    /// The texts of values, and how often each is listed.
+    /// The texts of values, and the number of lists that have each.
     values: BTreeMap<String, usize>,
 }
 
-/// The name in place of those of members that are not named.
+/// The name that stands for unnamed members.
 const OTHERS: &str = "*";
 
 impl<'a> Writer<'a> {
-    /// Prepares for the nodes of a schema.
+    /// Returns a writer for the nodes of a schema.
     pub fn new(document: &'a Document, nodes: Nodes, work: Rc<Work>) -> Self {
         Self {
             document,
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The rules, and the patterns that were left out.
+    /// Writes the rules. Returns them and the patterns that were left out.
     pub fn written(mut self) -> Answer<(Written, Vec<Refusal>)> {
         self.write_space()?;
         self.to_do.push((self.nodes.root, Step::Node("".into())));
@@ -204,13 +204,13 @@ impl<'a> Writer<'a> {
         Ok(Some(made))
     }
 
-    /// References to the last rules that were made.
+    /// Returns references to the last rules that were made.
     fn last(&mut self, n: usize) -> Sequence {
         let parts = self.made.split_off(self.made.len().saturating_sub(n));
         parts.iter().map(|part| self.rule(part)).collect()
     }
 
-    /// Writes the rule of a node, or the first part of what is to do for it.
+    /// Writes the rule of a node, or schedules the steps for it.
     fn node(&mut self, id: NodeId, name: &Name) -> Answer<Option<Name>> {
         keep(&self.work, name.len())?;
         let rule = rule_name(name);
@@ -271,7 +271,7 @@ impl<'a> Writer<'a> {
         Ok(Some(made))
     }
 
-    /// Leaves the rules of parts to do, the first one next.
+    /// Schedules the rules of parts, the first one next.
     fn parts(&mut self, parts: &[NodeId], name: impl Fn(usize) -> Name) -> Answer<()> {
         for (i, &part) in parts.iter().enumerate().rev() {
             let name = name(i);
@@ -333,7 +333,7 @@ impl<'a> Writer<'a> {
             return Ok(Rc::clone(rule));
         };
         let item = self.last(1);
-        // Without a second element there is nothing to count.
+        // Without a second element no count is needed.
         if max.is_some_and(|max| max > 1 && max < min) {
             return self.refused("maxItems", "it is less than \"minItems\"");
         }
@@ -342,7 +342,7 @@ impl<'a> Writer<'a> {
         self.named(rule, vec![array])
     }
 
-    /// Leaves the rule of an object to do, and before it those of its members.
+    /// Schedules the rule of an object, and before it those of its members.
     fn members(
         &mut self,
         id: NodeId,
@@ -380,8 +380,8 @@ impl<'a> Writer<'a> {
         Ok(None)
     }
 
-    /// Leaves the rule of `allOf` to do: the values that all of it list, or else an object with the
-    /// members that each names, which are required but where `anyOf` names them.
+    /// Schedules the rule of `allOf`: the common values of its lists, or else an object with all
+    /// named members, which are required unless `anyOf` names them.
     fn all_of(
         &mut self,
         id: NodeId,
@@ -417,7 +417,7 @@ impl<'a> Writer<'a> {
         self.members(id, name, rule, &members, None)
     }
 
-    /// Adds what a part of `allOf` says: the members that it names, or the values that it lists.
+    /// Adds a part of `allOf`: the members that it names, or the values that it lists.
     fn find(&mut self, part: NodeId, is_required: bool, found: &mut Found) -> Answer<()> {
         let mut part = part;
         for _ in 0..=self.nodes.n_targets() {
@@ -453,7 +453,7 @@ impl<'a> Writer<'a> {
         self.refused("allOf", "a reference leads back to itself")
     }
 
-    /// Writes the rule of a member that is not named, by the name of all of them.
+    /// Writes the rule of an unnamed member, under the common name of these.
     fn others(&mut self, name: &Name, members: &Members) -> Answer<Name> {
         let value = self.last(1);
         let key = match members.named.is_empty() {
@@ -469,9 +469,9 @@ impl<'a> Writer<'a> {
         self.named(&joined(name, "kv"), vec![member])
     }
 
-    /// The names that no member has, in quotation marks, with two peculiarities: one that another
-    /// name begins with is none of them, and the character that tells a name from the named ones
-    /// may be any.
+    /// Returns the names that no member has, in quotation marks, with two peculiarities: a
+    /// beginning of a member's name is not among them, and the first differing character may be
+    /// any.
     fn other_names(&mut self, members: &Members) -> Answer<Sequence> {
         let n_bytes: usize = members.named.iter().map(|(name, _)| name.len()).sum();
         self.output.room_for(n_bytes)?;
@@ -494,12 +494,12 @@ impl<'a> Writer<'a> {
         let character = self.rule(&character);
         let more = self.times(vec![character], 0, None)?;
         let some = self.times(vec![character], 1, None)?;
-        // From the leaves on: those after a branch have higher numbers.
+        // From the leaves up: the children of a branch have higher numbers.
         let mut contents: Vec<Sequence> = vec![Vec::new(); tree.len()];
         for (at, branch) in tree.iter().enumerate().rev() {
             let mut alternatives = Vec::new();
             for (&character, &next) in &branch.next {
-                // In brackets alone, a "^" is no character.
+                // Alone in brackets, a "^" is not a character.
                 let mut alternative = match character {
                     '^' => Vec::new(),
                     _ => self.output.raw(character.encode_utf8(&mut [0; 4]))?,
@@ -536,7 +536,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The character that brackets as in a grammar's text stand for; nothing where they are empty.
+    /// Returns the character class of brackets as in a grammar's text; the empty text if they are
+    /// empty.
     pub(super) fn bracketed(&mut self, text: &str) -> Answer<Sequence> {
         match class_of(text.as_bytes()) {
             Ok(Some(class)) => Ok(vec![self.output.set(class)?]),
@@ -545,14 +546,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the rule of an object, whose members' rules are written: the required ones, and then
-    /// those of the others that there are.
+    /// Writes the rule of an object, whose members' rules were written: the required members, then
+    /// any of the others.
     fn object(&mut self, rule: &Name, members: &Members) -> Answer<Name> {
         let n_others = usize::from(members.has_others);
         let made = self.last(members.named.len() + n_others);
         let names = members.named.iter().map(|(name, _)| &**name);
         let names = names.chain(members.has_others.then_some(OTHERS));
-        // Of members with one name the last one counts, as often as there are.
+        // If members share a name the last one counts, as often as they occur.
         let by_name: HashMap<&str, Element> = names.zip(made).collect();
         let required: HashSet<&str> = members
             .named
@@ -593,7 +594,7 @@ impl<'a> Writer<'a> {
         self.named(rule, vec![object])
     }
 
-    /// One or more of the optional members of the object with this name, in their order.
+    /// Returns one or more of the optional members of the object with this name, in order.
     fn optional(&mut self, whole: &Name, members: &[(&str, Element)]) -> Answer<Sequence> {
         let comma = self.comma()?;
         let mut behind: Sequence = Vec::new();
@@ -616,7 +617,7 @@ impl<'a> Writer<'a> {
         Ok(vec![self.group(alternatives)?])
     }
 
-    /// A rule without a name, the same one for the same alternatives.
+    /// Returns a rule without a name, shared by equal alternatives.
     pub(super) fn group(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         if let Some(&known) = self.groups.get(&alternatives) {
             return Ok(known);
@@ -629,8 +630,8 @@ impl<'a> Writer<'a> {
         Ok(group)
     }
 
-    /// A sequence so many times, as llama.cpp's grammars have it where that can be seen: what may
-    /// be left out is a rule with an empty alternative.
+    /// Returns a repeated sequence, in llama.cpp's form where that is visible: an optional one is a
+    /// rule with an empty alternative.
     pub(super) fn times(&mut self, item: Sequence, min: u32, max: Option<u32>) -> Answer<Sequence> {
         let key = (item, min, max);
         if let Some(known) = self.repetitions.get(&key) {
@@ -646,7 +647,7 @@ impl<'a> Writer<'a> {
         Ok(made)
     }
 
-    /// A sequence so many times; `None` where the most is less than the least, but for none at all.
+    /// Returns a repeated sequence; `None` if the maximum is below the minimum, unless it is 0.
     pub(super) fn counted(
         &mut self,
         item: Sequence,
@@ -660,8 +661,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A sequence that many times, with commas between them. Where the most is less than the least,
-    /// it is once.
+    /// Returns a repeated sequence, separated by commas; once if the maximum is below the minimum.
     pub(super) fn separated(
         &mut self,
         item: Sequence,
@@ -704,8 +704,8 @@ struct Branches {
 }
 
 impl Branches {
-    /// Any other character, in brackets as llama.cpp's converter writes it: a dash between two is a
-    /// range.
+    /// Returns any other character, in brackets as by llama.cpp's converter: a dash between two is
+    /// a range.
     fn others(&self) -> String {
         let mut text = String::from("[^\"");
         text.extend(self.next.keys());
