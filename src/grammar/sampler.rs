@@ -142,7 +142,7 @@ struct Lazy {
 }
 
 impl Clone for Lazy {
-    /// A clone cannot take back what was accepted before it was made.
+    /// Returns a clone that cannot take back tokens accepted before it was made.
     fn clone(&self) -> Self {
         Self {
             triggers: Arc::clone(&self.triggers),

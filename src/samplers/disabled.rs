@@ -16,7 +16,8 @@ pub struct Disabled {
 }
 
 impl Disabled {
-    /// `name` is the built-in's for the disabled sampler, with a leading question mark.
+    /// Returns a filter. `name` is the built-in's for the disabled sampler, with a leading question
+    /// mark.
     pub fn new(name: &'static CStr) -> Self {
         Self { name }
     }
@@ -41,7 +42,7 @@ pub struct DisabledSelector {
 }
 
 impl DisabledSelector {
-    /// `name` is the selector's, with a leading question mark.
+    /// Returns a selector. `name` is the built-in's, with a leading question mark.
     pub fn new(name: &'static CStr) -> Self {
         Self { name }
     }

@@ -95,7 +95,7 @@ impl Factors {
         }
     }
 
-    /// The repetition penalty alone.
+    /// Returns the repetition penalty alone.
     pub fn repetition(repeat: f32) -> Self {
         Self {
             repeat,
@@ -104,7 +104,7 @@ impl Factors {
         }
     }
 
-    /// The frequency penalty alone.
+    /// Returns the frequency penalty alone.
     pub fn frequency(freq: f32) -> Self {
         Self {
             repeat: 1.0,
@@ -113,7 +113,7 @@ impl Factors {
         }
     }
 
-    /// The presence penalty alone.
+    /// Returns the presence penalty alone.
     pub fn presence(present: f32) -> Self {
         Self {
             repeat: 1.0,
@@ -330,8 +330,8 @@ impl Sampler for Penalties {
         self.penalised().narrow(pool);
     }
 
-    /// A token outside the vocabulary takes a slot in the window, as in the built-in, and matches
-    /// no candidate.
+    /// Accepts a token. One outside the vocabulary takes a slot in the window, as in the built-in,
+    /// and matches no candidate.
     fn accept(&mut self, token: Token) {
         if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) {
             self.complain(token);

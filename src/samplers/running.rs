@@ -54,7 +54,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    /// With the last of a block there may be enough.
+    /// Checks that the sum may become enough with the last of a block.
     #[test]
     fn a_block_ends_where_it_has_enough() {
         for (n, sum, expected) in [

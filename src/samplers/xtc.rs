@@ -96,7 +96,7 @@ impl Sampler for Xtc {
         }
     }
 
-    /// Most pools stay unchanged.
+    /// Leaves most pools unchanged.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if !self.acts_on(pool.len()) {
             return;

@@ -82,7 +82,7 @@ pub fn next_number() -> u64 {
 /// Writes the bytes of a token's text. Returns false if they are not known.
 pub type Pieces<'a> = &'a dyn Fn(Token, &mut Vec<u8>) -> bool;
 
-/// Stands in for the texts if there is no vocabulary.
+/// Returns false: there is no vocabulary with texts.
 pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
     false
 }

@@ -75,8 +75,8 @@ impl Breakers {
         found.into_breakers()
     }
 
-    /// Tokens that are breakers, or begin some: all, or that many of them, from the smallest to the
-    /// largest.
+    /// Returns at most `most` of the tokens that are breakers or begin some, ascending and evenly
+    /// spread.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
         let mut heads: Vec<Token> = self.heads.keys().copied().collect();
@@ -91,9 +91,9 @@ impl Breakers {
         head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
     }
 
-    /// The first place from `places` on at which a breaker begins, and how many tokens of it follow
-    /// that. `reversed` has the newest token first.
-    // In bounds: callers pass places in `reversed`, of which `i` is one.
+    /// Returns the first index of `places` at which a breaker begins, and how many more tokens it
+    /// has. `reversed` has the newest token first.
+    // In bounds: callers pass indices of `reversed`, one of which is `i`.
     pub(super) fn newest(
         &self,
         reversed: &[Token],
@@ -129,8 +129,8 @@ impl Breakers {
         longest
     }
 
-    /// The length of the longest of `tails`, without those of breakers that are `contained`, that
-    /// `following` begins with, its newest token first.
+    /// Returns the length of the longest of `tails` that `following`, newest token first, begins
+    /// with. Tails of breakers in `contained` do not count.
     // In bounds: the tails in `longer` have more than `length` tokens.
     fn longest_of<'a>(
         &self,

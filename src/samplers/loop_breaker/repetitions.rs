@@ -64,7 +64,7 @@ impl Repetitions {
         self.runs.fill(0);
     }
 
-    /// Goes on with a token.
+    /// Accepts a token.
     // In bounds: the longest period is the length of `runs`, which `known` does not exceed, and
     // there are as many tokens at least.
     pub(super) fn accept(&mut self, token: Token) -> Option<Repetition> {

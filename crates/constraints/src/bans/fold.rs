@@ -69,7 +69,7 @@ impl Pending {
         self.length == 0
     }
 
-    /// The bytes.
+    /// Returns the bytes.
     // In bounds: there are four at most.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]

@@ -65,7 +65,7 @@ impl Bench {
         }
     }
 
-    /// Bytes that the tables occupy, about.
+    /// Returns the approximate bytes that the tables occupy.
     pub fn bytes(&self) -> usize {
         let by_band = self.by_band.iter().map(States::bytes);
         self.states.bytes() + by_band.sum::<usize>()
@@ -134,7 +134,7 @@ impl Bench {
         }
     }
 
-    /// True if a token may follow the text.
+    /// Returns true if a token may follow the text.
     pub fn allows(
         &mut self,
         grammar: &Compiled,
@@ -152,7 +152,7 @@ impl Bench {
         )
     }
 
-    /// The key of a place's mask.
+    /// Returns the key of a place's mask.
     pub fn key(&mut self, grammar: &Compiled, place: Place) -> Result<MaskKey, TooMuch> {
         let Place { mut state, partial } = canonical(place);
         let Some(last) = self.by_band.last_mut() else {

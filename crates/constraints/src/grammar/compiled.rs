@@ -82,7 +82,7 @@ impl Compiled {
         self.rules.first(sequence)
     }
 
-    /// The alternatives of a rule.
+    /// Returns the alternatives of a rule.
     pub fn alternatives(&self, rule: u32) -> &[u32] {
         self.rules.alternatives.get(rule)
     }
@@ -117,7 +117,7 @@ impl Compiled {
         }
     }
 
-    /// The group of a code point.
+    /// Returns the group of a code point.
     #[inline]
     pub fn group(&self, code_point: u32) -> u32 {
         if let Some(&group) = self.groups.ascii.get(code_point as usize) {
@@ -136,7 +136,7 @@ impl Compiled {
         }
     }
 
-    /// A code point of a group.
+    /// Returns a code point of a group.
     pub fn one_of(&self, group: u32) -> u32 {
         self.groups.one_of.get(group as usize).copied().unwrap_or(0)
     }
@@ -146,17 +146,17 @@ impl Compiled {
         self.groups.one_of.len()
     }
 
-    /// The groups that have ASCII characters, and these.
+    /// Returns the groups that contain ASCII characters, each with these.
     pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
         self.groups.sets.iter().copied()
     }
 
-    /// The groups that have characters of texts in UTF-8 that are not ASCII.
+    /// Returns the groups that have characters of texts in UTF-8 that are not ASCII.
     pub fn groups_beyond_ascii(&self) -> &[u32] {
         &self.groups.beyond
     }
 
-    /// Bytes that it occupies, without the vocabulary.
+    /// Returns the bytes that it occupies, without the vocabulary.
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
             + self.covers.len() * (size_of::<CharSet>() + size_of::<Kinds>())
@@ -247,7 +247,7 @@ impl Groups {
         groups
     }
 
-    /// The group of a code point that is not ASCII.
+    /// Returns the group of a code point that is not ASCII.
     fn beyond_ascii(&self, code_point: u32) -> u32 {
         let range = self.starts.partition_point(|&start| start <= code_point);
         let range = range.saturating_sub(1);

@@ -38,7 +38,7 @@ impl Class {
         }
     }
 
-    /// Every code point.
+    /// Returns the class of every code point.
     pub fn any() -> Self {
         Self {
             negated: false,
@@ -356,7 +356,7 @@ impl Classes {
         self.numbers.reserve(n);
     }
 
-    /// The number of `class`; `None` if there are too many.
+    /// Returns the number of `class`; `None` if there are too many.
     pub fn number(&mut self, class: Class) -> Option<u32> {
         let Class {
             negated,
@@ -369,8 +369,8 @@ impl Classes {
         }
     }
 
-    /// The number of the class of these ranges, which ascend and do not overlap; `None` if there
-    /// are too many.
+    /// Returns the number of the class of these ranges, which ascend and do not overlap; `None` if
+    /// there are too many.
     pub fn number_of(&mut self, ranges: &[(u32, u32)]) -> Option<u32> {
         match self.known((false, false, ranges)) {
             Ok(number) => Some(number),
@@ -649,7 +649,7 @@ impl Rules {
         self.by_number.binary_search(&token).is_ok()
     }
 
-    /// Bytes that the rules occupy, about.
+    /// Returns the approximate bytes that the rules occupy.
     pub fn bytes(&self) -> usize {
         let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
         self.sequences.len() * size_of::<Sequence>()

@@ -46,12 +46,12 @@ impl Engine {
         self.budget
     }
 
-    /// The grammar.
+    /// Returns the grammar.
     pub fn compiled(&self) -> &Arc<Compiled> {
         &self.compiled
     }
 
-    /// The masks that were found so far.
+    /// Returns the masks that were found so far.
     pub fn masks(&self) -> &Masks {
         &self.masks
     }

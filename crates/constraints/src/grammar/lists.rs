@@ -59,7 +59,7 @@ impl Lists {
         Self { ends, all }
     }
 
-    /// The number of lists.
+    /// Returns the number of lists.
     pub fn len(&self) -> usize {
         self.ends.len() - 1
     }
@@ -79,7 +79,7 @@ impl Lists {
         }
     }
 
-    /// All lists, in order.
+    /// Returns all lists, in order.
     pub fn iter(&self) -> impl Iterator<Item = &[u32]> {
         (0..self.len() as u32).map(|list| self.get(list))
     }
@@ -100,7 +100,7 @@ impl Lists {
         self.ends.push(self.all.len() as u32);
     }
 
-    /// Bytes that they occupy.
+    /// Returns the bytes that they occupy.
     pub fn bytes(&self) -> usize {
         (self.ends.len() + self.all.len()) * size_of::<u32>()
     }

@@ -34,7 +34,7 @@ impl Mask {
         has(&self.words, token)
     }
 
-    /// The bits, the lowest of the first word for token 0.
+    /// Returns the bits, the lowest of the first word for token 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -52,7 +52,7 @@ impl Mask {
         }
     }
 
-    /// Bytes that it occupies.
+    /// Returns the bytes that it occupies.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words) + size_of::<Self>()
     }
@@ -62,7 +62,7 @@ impl Mask {
         self.count
     }
 
-    /// The mask that allows every token.
+    /// Returns the mask that allows every token.
     pub fn all(n_tokens: usize) -> Self {
         let mut words = vec![u64::MAX; n_tokens.div_ceil(64)];
         if let (Some(last), rest @ 1..) = (words.last_mut(), n_tokens % 64) {
@@ -71,12 +71,12 @@ impl Mask {
         Self::of(words)
     }
 
-    /// Gives minus infinity to the candidates that are not allowed.
+    /// Sets the logits of candidates that are not allowed to minus infinity.
     pub fn apply(&self, candidates: &mut [TokenData]) {
         mask_tokens(candidates, &self.words);
     }
 
-    /// The mask that allows only these tokens.
+    /// Returns the mask that allows only these tokens.
     pub fn only(n_tokens: usize, tokens: &[Token]) -> Self {
         Self::of(words_of(n_tokens, tokens))
     }
@@ -97,7 +97,7 @@ fn set(words: &mut [u64], token: Token) {
 pub struct Ranks(Vec<u64>);
 
 impl Ranks {
-    /// Bytes that it occupies.
+    /// Returns the bytes that it occupies.
     pub fn bytes(&self) -> usize {
         8 * self.0.capacity()
     }
@@ -136,7 +136,7 @@ impl Ranks {
     }
 }
 
-/// True if `token` is allowed in `state`, when the text so far ends with `partial`.
+/// Returns true if `token` is allowed in `state`, when the text so far ends with `partial`.
 ///
 /// A token that meets a token element is decided by its number, whatever follows; one with a
 /// character of code point 0 is read only up to that.
@@ -194,7 +194,7 @@ fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) 
     items.into_iter().any(|first| takes(first.item, token))
 }
 
-/// True if a token may end in a state, with or without a part of a character at its end.
+/// Returns true if a token may end in a state, with or without a part of a character at its end.
 pub fn may_stop(
     states: &mut States,
     grammar: &Compiled,
@@ -219,8 +219,8 @@ pub fn may_stop(
     }
 }
 
-/// The tokens of the band of this number that `state` allows, when the text so far ends with whole
-/// characters.
+/// Returns the tokens of the band of this number that `state` allows, when the text so far ends
+/// with whole characters.
 pub fn of_band(
     states: &mut States,
     grammar: &Compiled,

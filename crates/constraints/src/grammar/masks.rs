@@ -54,7 +54,7 @@ pub fn note_growth(bytes: usize) {
 }
 
 impl Masks {
-    /// Bytes that they occupy.
+    /// Returns the bytes that they occupy.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -72,7 +72,7 @@ impl Masks {
         });
     }
 
-    /// The allowed tokens of a band, if they are known.
+    /// Returns the allowed tokens of a band, if they are known.
     pub fn part(&self, key: PartKey) -> Option<Arc<Part>> {
         self.known.lock().parts.get(&key).cloned()
     }

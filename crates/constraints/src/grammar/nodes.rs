@@ -18,7 +18,7 @@ pub type CharSet = u128;
 /// The control characters.
 pub const CONTROLS: CharSet = 0xFFFF_FFFE;
 
-/// The bit of a code point. (NUL is in no tree.)
+/// Returns the bit of a code point. (NUL is in no tree.)
 pub fn char_bit(code_point: u32) -> CharSet {
     1 << label(code_point)
 }
@@ -128,7 +128,7 @@ impl Kinds {
         self.0 == 0
     }
 
-    /// All characters of these kinds.
+    /// Returns all characters of these kinds.
     pub fn characters(self) -> CharSet {
         let sets = SETS.iter().enumerate();
         let sets = sets.filter(|(kind, _)| self.0 >> kind & 1 != 0);
@@ -190,7 +190,7 @@ impl Node {
         first..first + (self.packed >> (VALUE_BITS + MISSING_BITS)) as usize
     }
 
-    /// The first rank at it or below.
+    /// Returns the first rank at it or below.
     #[inline]
     pub fn first_rank(&self) -> usize {
         self.first_rank as usize
@@ -239,7 +239,7 @@ impl Sorted<'_> {
 }
 
 impl Nodes {
-    /// The tree of `texts`.
+    /// Returns the tree of `texts`.
     pub fn new(texts: &Sorted<'_>) -> Self {
         let mut nodes = Self {
             first_rank: texts.first_rank,
@@ -385,7 +385,7 @@ impl Nodes {
         })
     }
 
-    /// The ranks of all texts.
+    /// Returns the ranks of all texts.
     pub fn ranks(&self) -> Range<usize> {
         self.first_rank..self.end
     }
@@ -395,7 +395,7 @@ impl Nodes {
         self.end
     }
 
-    /// A node by its number.
+    /// Returns a node by its number.
     #[inline]
     pub fn at(&self, node: usize) -> &Node {
         &self.all[node]
@@ -431,7 +431,7 @@ impl Nodes {
         }
     }
 
-    /// Bytes that the tree occupies.
+    /// Returns the bytes that the tree occupies.
     pub fn bytes(&self) -> usize {
         self.all.capacity() * size_of::<Node>()
             + self.labels.capacity()

@@ -403,7 +403,7 @@ fn ends_of<'a>(
 
 const NOT_UTF8: &str = "it matches bytes that are no UTF-8; texts are UTF-8: leave out (?-u) there";
 
-/// The code points of a class.
+/// Returns the code points of a class.
 fn ranges(class: &Class) -> Result<Vec<(u32, u32)>, Refused> {
     match class {
         Class::Unicode(class) => {

@@ -155,7 +155,7 @@ impl States {
         states
     }
 
-    /// Bytes that the tables occupy, about.
+    /// Returns the approximate bytes that the tables occupy.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -218,7 +218,7 @@ impl States {
         number
     }
 
-    /// The state with `sequence` on top of each stack of `below`.
+    /// Returns the state with `sequence` on top of each stack of `below`.
     fn above(&mut self, grammar: &Compiled, sequence: u32, below: StateId) -> StateId {
         if grammar.rules.is_loop(sequence)
             && let State {
@@ -238,7 +238,7 @@ impl States {
         self.all[state as usize].may_end
     }
 
-    /// The tops of a state.
+    /// Returns the tops of a state.
     pub fn edges(&self, state: StateId) -> &[Edge] {
         &self.all[state as usize].edges
     }
@@ -270,7 +270,7 @@ impl States {
         self.identities[state as usize]
     }
 
-    /// The state at the beginning of a text.
+    /// Returns the state at the beginning of a text.
     pub fn initial(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
         self.begin_closure();
         for &alternative in grammar.alternatives(grammar.rules.root) {
@@ -279,7 +279,7 @@ impl States {
         self.close(grammar)
     }
 
-    /// The closed state after a character of a group.
+    /// Returns the closed state after a character of a group.
     #[inline]
     pub fn step(
         &mut self,
@@ -391,7 +391,7 @@ impl States {
         Ok(found)
     }
 
-    /// The closed state after `token`, whose characters are `chars`: tops that are tokens
+    /// Returns the closed state after `token`, whose characters are `chars`: tops that are tokens
     /// take the token whole, the others its characters.
     pub fn accept(
         &mut self,

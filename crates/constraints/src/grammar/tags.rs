@@ -141,7 +141,7 @@ impl Tags {
         Ok(tags)
     }
 
-    /// The text of the description.
+    /// Returns the text of the description.
     pub fn json(&self) -> &[u8] {
         &self.json
     }

@@ -89,7 +89,7 @@ impl Tracker {
         &self.engine
     }
 
-    /// Bytes that its own tables occupy.
+    /// Returns the bytes that its own tables occupy.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bench.as_ref().map_or(0, Bench::bytes)
@@ -214,7 +214,7 @@ impl Tracker {
         self.kept.truncate(at);
     }
 
-    /// True if the text may go on with a token.
+    /// Returns true if a token may follow the text.
     pub fn allows(&mut self, token: Token) -> Result<bool, TooMuch> {
         self.call(|bench, grammar, place, _| bench.allows(grammar, place, token))
     }
@@ -292,7 +292,7 @@ impl Tracker {
         bench.is_some_and(|bench| bench.states.may_end(self.place.state))
     }
 
-    /// True if each of some tokens is allowed here.
+    /// Returns, for each of some tokens, true if it is allowed here.
     pub fn test(
         &mut self,
         tokens: impl Iterator<Item = Token> + Clone,
@@ -315,7 +315,7 @@ impl Tracker {
         self.call(|bench, grammar, place, _| bench.key(grammar, place))
     }
 
-    /// The tokens that are allowed here.
+    /// Returns the tokens that are allowed here.
     pub fn mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         let key = self.key()?;
         if let Some(known) = self.engine.masks().whole(key) {

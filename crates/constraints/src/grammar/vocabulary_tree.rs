@@ -114,7 +114,7 @@ impl Band {
 }
 
 impl VocabularyTree {
-    /// The tree of a vocabulary's texts.
+    /// Returns the tree of a vocabulary's texts.
     pub fn new(vocabulary: &dyn TokenTexts) -> Self {
         let n_tokens = vocabulary.n_tokens();
         let mut tree = Self {
@@ -245,14 +245,14 @@ impl VocabularyTree {
         self.kinds.get(usize::try_from(token).ok()?).copied()
     }
 
-    /// The bytes of a token before the first NUL.
+    /// Returns the bytes of a token before the first NUL.
     #[inline]
     pub fn text(&self, token: Token) -> &[u8] {
         let token = token as usize;
         &self.texts[self.offsets[token] as usize..self.offsets[token + 1] as usize]
     }
 
-    /// All bytes of a token.
+    /// Returns all bytes of a token.
     pub fn piece(&self, token: Token) -> &[u8] {
         let with_nul = &self.with_nul;
         match with_nul.binary_search_by_key(&token, |&(other, _)| other) {
@@ -261,22 +261,22 @@ impl VocabularyTree {
         }
     }
 
-    /// The tokens that end a generation.
+    /// Returns the tokens that end a generation.
     pub fn end_of_generation(&self) -> &[Token] {
         &self.end_of_generation
     }
 
-    /// The tokens that begin within a character.
+    /// Returns the tokens that begin within a character.
     pub fn continues(&self) -> &[Token] {
         &self.continues
     }
 
-    /// The tokens that can be decoded, but are not well-formed.
+    /// Returns the tokens that can be decoded, but are not well-formed.
     pub fn odd(&self) -> &[Token] {
         &self.odd
     }
 
-    /// The tokens in bands, the shortest first.
+    /// Returns the tokens in bands, the shortest first.
     pub fn bands(&self) -> &[Band] {
         &self.bands
     }
@@ -300,7 +300,7 @@ impl VocabularyTree {
         chars.len()
     }
 
-    /// Bytes that the tree occupies.
+    /// Returns the bytes that the tree occupies.
     pub fn bytes(&self) -> usize {
         self.texts.capacity()
             + self.kinds.capacity()

@@ -43,8 +43,8 @@ struct Pending {
 }
 
 impl Trie {
-    /// The trie of a payload. Descriptors without tokens get no root; equal sequences collapse and
-    /// keep the smaller name.
+    /// Returns the trie of a payload. Descriptors without tokens get no root; equal sequences
+    /// collapse and keep the smaller name.
     pub fn new(payload: &Payload) -> Self {
         let mut sorted: Vec<&Leaf> = Vec::new();
         let mut pending: Vec<Pending> = Vec::new();

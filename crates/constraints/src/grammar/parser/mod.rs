@@ -512,7 +512,7 @@ impl<'a> Parser<'a> {
         Ok(rule)
     }
 
-    /// The rule that has the name.
+    /// Returns the rule that has the name.
     fn named(&self, rule: u32) -> u32 {
         let symbol = self.symbols.get(rule as usize);
         symbol.map_or(rule, |symbol| symbol.named)

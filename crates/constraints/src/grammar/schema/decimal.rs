@@ -15,12 +15,12 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// Zero.
+    /// Returns zero.
     pub fn zero() -> Self {
         Self::of(false, Vec::new(), 0)
     }
 
-    /// The number of digits.
+    /// Returns the number of digits.
     pub fn n_digits(&self) -> usize {
         self.digits.len()
     }
@@ -90,7 +90,7 @@ impl Decimal {
         }
     }
 
-    /// The digits before the point, at least one, and those after it.
+    /// Returns the digits before the point, at least one, and those after it.
     pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
         let point = self.digits.len() as i64 + self.scale;
         let digit = |at: i64| usize::try_from(at).ok().and_then(|at| self.digits.get(at));

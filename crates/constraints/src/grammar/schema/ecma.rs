@@ -562,7 +562,7 @@ impl Nodes {
     }
 
     fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
-        // Only nodes with successors count, and the end that takes everything.
+        // Only nodes with successors count, and the end state, which accepts any rest.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
             if reached.contains(&end) {

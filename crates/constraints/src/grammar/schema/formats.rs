@@ -188,7 +188,7 @@ fn international(uri: &str) -> String {
     )
 }
 
-/// A URI with expressions in braces.
+/// Returns a URI with expressions in braces.
 fn template() -> String {
     let letter = "(?:[A-Za-z0-9_]|%[0-7][0-9A-Fa-f])";
     let name = format!("{letter}(?:\\.?{letter})*(?:\\*|:[1-9][0-9]{{0,3}})?");
@@ -196,7 +196,7 @@ fn template() -> String {
     format!("(?:{literal}|\\{{[+#./;?&]?{name}(?:,{name})*\\}})*")
 }
 
-/// A regular expression of ECMA-262 that has groups in groups to this depth.
+/// Returns a pattern of ECMA-262's regular expressions, with groups nested to this depth.
 fn regex(depth: usize) -> String {
     let ranges = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
     let escape = "\\\\(?:[dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";

@@ -79,7 +79,7 @@ impl Document {
         }
     }
 
-    /// The JSON pointer to a value.
+    /// Returns the JSON pointer to a value.
     pub fn pointer(&self, id: JsonId) -> String {
         let mut steps = Vec::new();
         let mut at = id;

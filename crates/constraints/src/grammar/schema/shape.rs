@@ -248,7 +248,7 @@ impl Objects {
 }
 
 impl Shape {
-    /// Every value.
+    /// Returns the shape of every value.
     pub fn any() -> Self {
         Self {
             null: true,
@@ -296,7 +296,7 @@ impl Shape {
         extend(&mut self.objects, other.objects);
     }
 
-    /// The number of alternatives.
+    /// Returns the number of alternatives.
     pub fn n_ways(&self) -> usize {
         self.numbers.len() + self.strings.len() + self.arrays.len() + self.objects.len()
     }

@@ -36,7 +36,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of that many steps.
+    /// Returns a budget of that many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             limit: steps as u64,
@@ -99,13 +99,13 @@ impl Budget {
         self.taken <= self.limit
     }
 
-    /// The steps that were taken so far.
+    /// Returns the steps that were taken so far.
     #[cfg(test)]
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The bound on what was done so far.
+    /// Returns the bound on what was done so far.
     pub fn bound(&self) -> u64 {
         self.bound
     }

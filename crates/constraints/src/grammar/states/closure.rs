@@ -245,7 +245,7 @@ impl States {
         self.closed.insert(of, Found { state, cost });
     }
 
-    /// The state of all tops that were found.
+    /// Returns the state of all tops that were found.
     fn gathered(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
         let closure = self.closures.innermost();
         let may_end = closure.may_end;

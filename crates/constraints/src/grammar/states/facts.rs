@@ -181,14 +181,14 @@ impl States {
         Ok(self.facts[state as usize].cover)
     }
 
-    /// True if a top is a token.
+    /// Returns true if a top is a token.
     pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> Result<bool, TooMuch> {
         self.touch(grammar, state)?;
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// True if every text with the summary `texts` is taken. It may return false for true, more
-    /// often unless it `finds_out`.
+    /// Returns true if every text with the summary `texts` is taken. It may return false for true,
+    /// more often unless it `finds_out`.
     #[inline]
     pub fn takes_all(
         &mut self,
@@ -239,8 +239,8 @@ impl States {
         Ok(all)
     }
 
-    /// True if no control character is taken after any text with the summary `texts`. It may return
-    /// false for true, more often unless it `finds_out`.
+    /// Returns true if no control character is taken after any text with the summary `texts`. It
+    /// may return false for true, more often unless it `finds_out`.
     pub fn leads_to_no_control(
         &mut self,
         grammar: &Compiled,

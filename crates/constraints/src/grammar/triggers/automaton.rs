@@ -185,7 +185,7 @@ impl Automaton {
         }
     }
 
-    /// Bytes that its states occupy.
+    /// Returns the bytes that its states occupy.
     pub fn bytes(&self) -> usize {
         self.tables.lock().bytes
     }
@@ -415,7 +415,7 @@ impl Automaton {
 }
 
 impl Tables {
-    /// The number of a state, if it has one now.
+    /// Returns the number of a state, if it has one now.
     fn number(&self, place: &Place) -> Option<u32> {
         match place.generation == self.generation {
             true => Some(place.state),
@@ -488,7 +488,7 @@ impl Scratch {
         }
     }
 
-    /// Adds what can be reached from an instruction without a byte.
+    /// Adds everything reachable from an instruction without a byte.
     fn close(&mut self, program: &Program, from: Address, left: Left, right: Right) {
         self.open.push(from);
         while let Some(address) = self.open.pop() {

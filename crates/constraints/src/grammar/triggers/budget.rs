@@ -28,7 +28,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of that many steps.
+    /// Returns a budget of that many steps.
     pub fn of(steps: usize) -> Self {
         Self {
             left: steps,

@@ -18,7 +18,7 @@ impl ByteSet {
         set
     }
 
-    /// The set of one byte.
+    /// Returns the set of one byte.
     pub fn one(byte: u8) -> Self {
         let mut set = Self::default();
         set.add(byte);
@@ -39,7 +39,7 @@ impl ByteSet {
         }
     }
 
-    /// The bytes that are not in it.
+    /// Returns the bytes that are not in it.
     pub fn complement(self) -> Self {
         Self(self.0.map(|word| !word))
     }
@@ -62,7 +62,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, 9..=13 | b' ')
 }
 
-/// The class of this name, whose case does not matter.
+/// Returns the class of this name, whose case does not matter.
 pub fn class(name: &[u8]) -> Option<ByteSet> {
     let has: fn(u8) -> bool = match &*name.to_ascii_lowercase() {
         b"d" | b"digit" => |byte| byte.is_ascii_digit(),
@@ -83,8 +83,8 @@ pub fn class(name: &[u8]) -> Option<ByteSet> {
     Some(ByteSet::of(has))
 }
 
-/// The bytes from `first` to `last` in the order of C's `char`, which has a sign on some machines;
-/// `None` if they are in the wrong order.
+/// Returns the bytes from `first` to `last` in the order of C's `char`, which has a sign on some
+/// machines; `None` if they are in the wrong order.
 pub fn range(first: u8, last: u8) -> Option<ByteSet> {
     let (first, last) = (first as c_char, last as c_char);
     (first <= last).then(|| ByteSet::of(|byte| (first..=last).contains(&(byte as c_char))))
@@ -195,7 +195,7 @@ const NAMES: [(u8, &[&str]); 5] = [
     ),
 ];
 
-/// The character that `[.name.]` names.
+/// Returns the character that `[.name.]` names.
 pub fn named(name: &[u8]) -> Option<u8> {
     if let [letter] = name
         && letter.is_ascii_alphabetic()

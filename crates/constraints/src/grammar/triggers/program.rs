@@ -218,7 +218,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The program.
+    /// Returns the program.
     pub fn finish(self) -> Program {
         let mut program = self.program;
         program.code.shrink_to_fit();

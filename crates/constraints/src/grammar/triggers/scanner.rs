@@ -104,7 +104,7 @@ impl<'a> Scanner<'a> {
         self.eat(b'?')
     }
 
-    /// The next sign.
+    /// Returns the next sign.
     pub fn sign(&mut self) -> Result<Sign, Refusal> {
         let Some(byte) = self.next() else {
             return Ok(Sign::Over);

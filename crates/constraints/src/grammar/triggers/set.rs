@@ -140,12 +140,12 @@ impl Triggers {
         self.program.patterns.len()
     }
 
-    /// Bytes that it occupies now.
+    /// Returns the bytes that it occupies now.
     pub fn bytes(&self) -> usize {
         self.own_bytes() + self.automaton.bytes()
     }
 
-    /// The most bytes that it ever occupies, whatever texts are read.
+    /// Returns the most bytes that it ever occupies, whatever texts are read.
     pub fn most_bytes(&self) -> usize {
         self.own_bytes() + self.automaton.most_bytes()
     }

@@ -94,7 +94,7 @@ struct Facts {
 }
 
 impl Tree {
-    /// The part of this number.
+    /// Returns the part of this number.
     pub fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }
@@ -297,7 +297,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A node whose states are counted by the caller.
+    /// Returns a node whose states are counted by the caller.
     fn node(&mut self, node: Node) -> u32 {
         let facts = self.tree.facts_of(&node);
         self.tree.nodes.push(node);

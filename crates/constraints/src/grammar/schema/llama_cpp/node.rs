@@ -121,7 +121,7 @@ impl Nodes {
         self.targets.get(reference).copied()
     }
 
-    /// The number of different references.
+    /// Returns the number of different references.
     pub fn n_targets(&self) -> usize {
         self.targets.len()
     }
