@@ -1805,10 +1805,16 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
  * take; one that exceeds them is refused, or ends the generation.
  * ---------------------------------------------------------------------------------------------- */
 
+/*
+ The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
+ through more never finds any again.
+ */
+#define LLAMA_SIEVE_MAX_VOCABULARIES 8
+
 /* The most bytes of a grammar's text. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TEXT 8388608
 
-/* The most elements of a grammar's rules. What a counted repetition repeats counts once. */
+/* The most elements of a grammar's rules. The content of a counted repetition counts once. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_ELEMENTS 4194304
 
 /* The most rules of a grammar, those that groups and repetitions make included. */
@@ -1816,36 +1822,36 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 
 /*
  The most repetitions of one {m,n}. llama.cpp allows 2,000, and as many rules from nested
- repetitions. A text that it accepts means the same here. A text that it refuses for that is read
- with numbers up to this limit, whatever their product.
+ repetitions. A text that it accepts means the same here. A text that it refuses for their number
+ is read here with numbers up to this limit, whatever their product.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_REPETITIONS 1000000
 
-/* The most stacks of rules that one character may lead through. */
+/* The most stacks of rules that one character may pass through. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACKS 262144
 
 /*
- The most elements that the stacks of rules may have below their tops, all together, those that
- stacks have in common counted once. A rule that goes on after a reference puts one there, so
- that this bounds how deep a text may be nested, or in how many ways.
+ The most elements that all stacks of rules together may have below their tops, shared ones
+ counted once. A rule that continues after a reference adds one, so this bounds how deep, or in
+ how many ways, a text may nest.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STACK 32768
 
 /*
- Makes a sampler that allows only tokens with which the text follows a grammar in GBNF,
- llama.cpp's notation.
+ Makes a sampler that allows only tokens that keep the text within a grammar in GBNF, llama.cpp's
+ notation.
 
  grammar_root names the rule that a whole text follows. vocab must outlive this call. An
- empty or NULL grammar_str gives a sampler that does nothing. NULL, and llama_sieve_last_error
- says in which line and column what was expected, where the grammar cannot be read or exceeds one
- of LLAMA_SIEVE_GRAMMAR_MAX_*; also where vocab or grammar_root is NULL. Which token an
- element <text> is, the host's tokenizer says; an exception that it throws passes through, and
- it may take 512 KiB of stack.
+ empty or NULL grammar_str gives a sampler that does nothing. Returns NULL if the grammar
+ cannot be read or exceeds one of LLAMA_SIEVE_GRAMMAR_MAX_*, and llama_sieve_last_error says what
+ was expected in which line and column; also if vocab or grammar_root is NULL. The host's
+ tokenizer determines the token of an element <text>; an exception that it throws passes
+ through, and it may take 512 KiB of stack.
 
  After a token that the grammar does not allow, and that is a text (UTF-8 that does not begin
  with NUL), the constraint is dead: only tokens that end the generation are allowed until
  llama_sampler_reset, and one message says so. In an array of several without one of these, one
- takes the place of the first; in an array of one the token stays, with minus infinity. See
+ replaces the first; in an array of one the token stays, with minus infinity. See
  docs/grammar.md.
 
  The caller guarantees:
@@ -1855,16 +1861,16 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
                                                const char *grammar_str,
                                                const char *grammar_root);
 
-/* The most words of a bitmap of tokens: there are no more tokens than numbers of tokens. */
+/* The most words of a bitmap of tokens: one bit for every possible token number. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
 
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
  token t is allowed. Writes the first n_words words to bits; words after the vocabulary's
- last are 0. Returns how many tokens are allowed in all; where the grammar is empty, and while a
- lazy one waits, all are. 0, with an error and nothing written, if the sampler is NULL or no
- grammar, bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS; a NULL
- bits has no words, whatever n_words says. May be called from any thread.
+ last are 0. Returns how many tokens are allowed in all; if the grammar is empty, and while a
+ lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
+ no grammar, bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If
+ bits is NULL nothing is written, whatever n_words is. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
@@ -1872,10 +1878,10 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
 size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits, size_t n_words);
 
 /*
- True if the text so far is a whole sentence of the grammar, so that the generation may end. What
- the last token leaves of a character does not count, as it does not for llama.cpp. False where
- the grammar is empty, while a lazy one waits, and, with an error, for NULL and for other
- samplers. May be called from any thread.
+ True if the text so far is a whole sentence of the grammar, so that the generation may end. An
+ unfinished character at the end of the last token does not count, as in llama.cpp. False if the
+ grammar is empty, while a lazy one waits, and, with an error, for NULL and for other samplers.
+ May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1883,9 +1889,9 @@ size_t llama_sieve_grammar_mask(const struct llama_sampler *smpl, uint32_t *bits
 bool llama_sieve_grammar_is_complete(const struct llama_sampler *smpl);
 
 /*
- Returns 0 while a grammar constrains; otherwise why it is dead: LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN,
- _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Another LLAMA_SIEVE_ERROR_* for NULL and for other
- samplers. May be called from any thread.
+ Returns 0 while a grammar constrains; otherwise the reason why it is dead:
+ LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, _END, _LIMIT, or LLAMA_SIEVE_ERROR_INTERNAL. Returns another
+ LLAMA_SIEVE_ERROR_* for NULL and for other samplers. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1906,20 +1912,13 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
- The most vocabularies of which data is kept. One more replaces the one that was added first, so
- a program that cycles through more never finds any again.
- */
-#define LLAMA_SIEVE_MAX_VOCABULARIES 8
-
-/*
- Forgets what is kept of a vocabulary, of LLAMA_SIEVE_MAX_VOCABULARIES at most: its tree, and the
- grammars that were compiled for it.
- Samplers that are in use go on, and what they make anew is not kept. To be called before a model
- is freed, so that its memory goes with it, and so that another model at the same address cannot
- be taken for it. NULL does nothing.
+ Drops the data kept for a vocabulary: its tree, and the grammars that were compiled for it.
+ Samplers in use continue, and what they compute afterwards is not kept. Call it before a model
+ is freed: it releases that memory, and another model at the same address cannot be mistaken for
+ this one. NULL does nothing.
 
  The caller guarantees:
- Nothing is asked of vocab, which may have been freed.
+ vocab is not dereferenced, and may have been freed.
  */
 void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 
@@ -1927,13 +1926,13 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 #define LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK 1024
 
 /*
- Takes back the last n_tokens tokens that a grammar has accepted, as if they had not been. That
- restores which tokens are allowed, whether the text is complete, whether the constraint is dead,
- and whether a lazy grammar still waits. Returns 0.
+ Takes back the last n_tokens tokens that a grammar has accepted. That restores which tokens
+ are allowed, whether the text is complete, whether the constraint is dead, and whether a lazy
+ grammar still waits. Returns 0.
 
  The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
- reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which those of
- no common grammar do. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
+ reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
+ grammar needs. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
  nothing changes; for NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is
  changed: the caller must rewind the other samplers of a chain and the context's memory. Does
  nothing for an empty grammar, which constrains nothing.
@@ -1944,9 +1943,9 @@ void llama_sieve_vocab_forget(const struct llama_vocab *vocab);
 int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
 
 /*
- The most steps that a grammar may take for one token, one array or one mask; for the text that
- is read when a lazy grammar begins, as for one token. Keeping 8 bytes is a step. What is known
- from earlier calls counts as if it had to be found.
+ The most steps that a grammar may take for one token, one array or one mask; the text that is
+ read when a lazy grammar begins counts as one token. Allocating 8 bytes is a step. Cached
+ results count as if they were computed.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_STEPS 8388608
 
@@ -1955,10 +1954,10 @@ int llama_sieve_grammar_rollback(struct llama_sampler *smpl, size_t n_tokens);
  the index of the first that is not allowed, or n. Changes nothing.
 
  A lazy grammar that waits allows every token until its trigger is found among them; a token that
- ends the generation is allowed where the text is complete. The whole draft may take the steps of
- one token, LLAMA_SIEVE_GRAMMAR_MAX_STEPS; tokens after them count as not allowed. 0 where the
- constraint is dead, and, with an error, for NULL, for other samplers, and where tokens cannot
- have n elements. May be called from any thread.
+ ends the generation is allowed where the text is complete. The whole draft may take
+ LLAMA_SIEVE_GRAMMAR_MAX_STEPS, as one token may; tokens beyond that count as not allowed.
+ Returns 0 if the constraint is dead, and, with an error, for NULL, for other samplers, and if
+ tokens cannot have n elements. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; tokens is NULL or has n elements.
@@ -1968,23 +1967,24 @@ size_t llama_sieve_grammar_accepts(const struct llama_sampler *smpl,
                                    size_t n);
 
 /*
- The most bytes that llama_sieve_grammar_forced returns, but for the rest of the last character.
+ The most bytes that llama_sieve_grammar_forced returns, not counting the rest of the last
+ character.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_FORCED 65536
 
 /*
  Writes the bytes that must follow the text so far, such as the next key of an object with its
  quotation marks. A caller that tokenizes them saves a forward pass for each of these tokens.
- Returns how many there are, and writes the first cap of them to bytes, without a NUL after
- them; a NULL bytes has no room, whatever cap is.
+ Returns their number, and writes the first cap of them to bytes, without a final NUL;
+ nothing if bytes is NULL.
 
  They are whole characters, or the rest of one that the last token has begun, up to the next
- choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, and no more
- than LLAMA_SIEVE_GRAMMAR_MAX_STEPS find. 0 if the text may end, if a token may follow that the
- grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if the
- constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may join
- these bytes with the text after them: to be exact, leave their last token to the model. May be
- called from any thread.
+ choice; at most LLAMA_SIEVE_GRAMMAR_MAX_FORCED and the rest of the last character, as far as
+ LLAMA_SIEVE_GRAMMAR_MAX_STEPS suffice. Returns 0 if the text may end, if a token may follow that
+ the grammar names by its number, if nothing is constrained, while a lazy grammar waits, and if
+ the constraint is dead; also, with an error, for NULL and for other samplers. A tokenizer may
+ join these bytes with the text after them: to be exact, leave their last token to the model. May
+ be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bytes is NULL or has room for cap bytes.
@@ -1995,9 +1995,9 @@ size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes,
  Makes a grammar sampler that allows everything until one of the words occurs in the text, or one
  of the tokens is accepted. The grammar then begins with that word, or with that token.
 
- It is llama.cpp's deprecated constructor, which makes one pattern of all words; see
- llama_sieve_init_grammar_lazy_patterns for what it shares with that. Where trigger_words is
- NULL there are none, whatever their number is.
+ It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
+ otherwise works as llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL there are
+ none, whatever their number is.
 
  The caller guarantees:
  As for llama_sieve_init_grammar; the words are NULL or as many C strings, the tokens NULL or
@@ -2016,7 +2016,7 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 
 /*
  The most states of all trigger patterns, repetitions written out. (std::regex allows 100000 for
- one.) There may be no more words or patterns, either.
+ one.) It is also the limit for the number of words or patterns.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES 262144
 
@@ -2024,18 +2024,18 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_DEPTH 100
 
 /*
- The most steps that one token may take while its grammar waits for a trigger, all patterns
+ The most steps that one token may take while its grammar waits for a trigger, for all patterns
  together.
  */
 #define LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS 4194304
 
 /*
- The most bytes of trigger patterns that are kept for later grammars, with the states that may be
- added to them while texts are read.
+ The most bytes of trigger patterns that are cached for later grammars, with the states that may
+ be added while texts are read.
  */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_BYTES 33554432
 
-/* The most sets of trigger patterns that are kept. */
+/* The most sets of trigger patterns that are cached. */
 #define LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_SETS 64
 
 /* The most trigger tokens of a lazy grammar. */
@@ -2049,17 +2049,17 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
  accepted text, or one of the tokens is accepted.
 
  With a token, the grammar begins with it. With a pattern, it begins at the first group that is
- not empty, or else where the match begins; it reads the text from there, which may be within a
- token. Patterns are tried in the order given, in the notation of
- std::regex (ECMAScript, on bytes, in the C locale); one that begins with ^ and ends with $ is
- first matched with the whole text.
+ not empty, or else where the match begins; it reads the text from there, even from within a
+ token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
+ bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
+ whole text.
 
- NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar gives NULL, where a
- pattern is NULL or no regular expression, where there are to be patterns or tokens and the
- pointer is NULL, and beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps
- than LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
+ Returns NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar does, if a
+ pattern is NULL or no regular expression, if a list is NULL although its number is not 0, and
+ beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps than
+ LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
  LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
- again. All is copied. Patterns are kept for the next grammar that has them, within
+ again. All arguments are copied. Patterns are cached for the next grammar that has them, within
  LLAMA_SIEVE_GRAMMAR_TRIGGER_CACHE_*.
 
  The caller guarantees:
@@ -2091,20 +2091,19 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 
 /*
  Makes a sampler that lets only tokens through with which the whole text matches a regular
- expression, or still can.
+ expression, or still can match.
 
- The syntax is that of the crate regex: Unicode classes, flags such as
- (?i), counts. What matters is which texts match, so that greedy and lazy repetitions are the
- same, and groups capture nothing. The whole text must match, with ^ and $ or without; an anchor
- elsewhere, a word boundary (\b), the beginning or end of a line ((?m)^), look-ahead, look-behind
- and back references are refused by name. Texts are UTF-8: a pattern of other bytes is refused.
- flags is 0.
+ The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
+ lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
+ with ^ and $ or without; an anchor elsewhere, a word boundary (\b), the beginning or end of a
+ line ((?m)^), look-ahead, look-behind and back references are refused by name. Texts are UTF-8:
+ a pattern of other bytes is refused. flags is 0.
 
- The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
- it, llama_sieve_grammar_mask and the like take it, and its limits are
- LLAMA_SIEVE_GRAMMAR_MAX_*. NULL, and llama_sieve_last_error says where and why, for a pattern
- that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_* or these;
- also where vocab or pattern is NULL, or a bit of flags is set. See docs/grammar.md.
+ The sampler is a grammar: except for the notation it behaves as that of
+ llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and its limits are
+ LLAMA_SIEVE_GRAMMAR_MAX_*. Returns NULL, and llama_sieve_last_error says where and why, for a
+ pattern that cannot be read, that no text matches, or that is beyond LLAMA_SIEVE_PATTERN_MAX_*
+ or these; also if vocab or pattern is NULL, or a bit of flags is set. See docs/grammar.md.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; pattern is NULL or a C string.
@@ -2120,14 +2119,14 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
  Makes a sampler that lets only tokens through with which the whole text is one of n strings,
  or still can become one. Thousands of them cost no more than a few.
 
- A string may come in any tokens that spell it, whereas a token trie
- (llama_sieve_init_trie_strings) takes the tokens that the tokenizer gives it, and knows which
- value was chosen; see docs/token-trie.md for when to take which.
+ Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) takes the
+ tokens that the tokenizer gives it, and reports which value was chosen; docs/token-trie.md
+ compares the two.
 
- The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
- names the value, where vocab, values or one of them is NULL, one is not UTF-8, n is 0 or
- beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond LLAMA_SIEVE_GRAMMAR_MAX_*. An
- empty string is a value: the generation may then end at once.
+ The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
+ llama_sieve_last_error names the value, if vocab, values or one of them is NULL, one is not
+ UTF-8, n is 0 or beyond LLAMA_SIEVE_CHOICE_MAX_VALUES, or all together are beyond
+ LLAMA_SIEVE_GRAMMAR_MAX_*. An empty string is a value: the generation may then end at once.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; values is NULL or n pointers, each NULL or a C
@@ -2138,9 +2137,9 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
                                               size_t n);
 
 /*
- The language of llama.cpp's own converter from JSON Schema, which llama-server's "json_schema"
- has: what it leaves out of a schema is left out, and what it refuses is refused. No other flag
- goes with it.
+ The language of llama.cpp's own converter from JSON Schema, which llama-server uses for
+ "json_schema": keywords that it ignores are ignored, and schemas that it refuses are refused. It
+ cannot be combined with another flag.
  */
 #define LLAMA_SIEVE_JSON_LLAMA_CPP 1
 
@@ -2148,12 +2147,12 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_COMPACT 2
 
 /*
- Objects that name properties have no others where the schema is silent about these, as if
+ Objects that name properties have no others unless the schema mentions these, as if
  "additionalProperties" were false.
  */
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
-/* Properties in any order, instead of as the schema names them; at most 10 of one object. */
+/* Properties in any order, instead of the schema's; at most 10 of one object. */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8
 
 /*
@@ -2168,27 +2167,27 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* The deepest nesting of a JSON Schema's text. */
 #define LLAMA_SIEVE_JSON_MAX_DEPTH 128
 
-/* The most values of JSON in a JSON Schema. */
+/* The most JSON values in a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
 
 /*
- The most schemas of a JSON Schema that may follow each other for one value, by "$ref", "allOf"
- and the like.
+ The most schemas of a JSON Schema that may be chained for one value, by "$ref", "allOf" and the
+ like.
  */
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
 /* The most different combinations of a JSON Schema's subschemas. */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 
-/* The most ways that the values of one place may have: what "anyOf" and the like multiply to. */
+/* The most alternatives for one value: the product of "anyOf" and the like. */
 #define LLAMA_SIEVE_JSON_MAX_WAYS 1024
 
 /* The most elements of the grammar that a JSON Schema becomes. */
 #define LLAMA_SIEVE_JSON_MAX_ELEMENTS 1048576
 
 /*
- The most steps that a JSON Schema may take to become a grammar: to find what its keywords allow
- together, and the automata of its patterns, names and numbers.
+ The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
+ building the automata of its patterns, names and numbers.
  */
 #define LLAMA_SIEVE_JSON_MAX_STEPS 33554432
 
@@ -2196,8 +2195,8 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_MAX_SPACE 64
 
 /*
- The most states of one automaton: of a pattern, of names, of a number, and of what they have in
- common.
+ The most states of one automaton: of a pattern, of names, of a number, or of an intersection of
+ these.
  */
 #define LLAMA_SIEVE_JSON_MAX_STATES 16384
 
@@ -2208,24 +2207,24 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_MAX_GROUPS 100
 
 /*
- Makes a sampler that lets only tokens through with which the text is JSON that is valid by a
- JSON Schema, or still can become so.
+ Makes a sampler that lets only tokens through with which the text is JSON valid by a JSON
+ Schema, or still can become so.
 
  Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. flags are
- LLAMA_SIEVE_JSON_*, 0 for what the standard says. Properties come in the order in which the
+ LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
  schema names them, or first the required ones in the order in which it lists these, then others;
  between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
- space. No text is accepted that the schema does not allow: what is not enforced is refused.
- LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A schema
- whose parts nest, or refer to each other in a row, or whose patterns have nested groups, may
- take 512 KiB of stack. See docs/json-schema.md for each keyword.
+ space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
+ refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A
+ schema whose parts nest, or refer to each other in a row, or whose patterns have nested groups,
+ may take 512 KiB of stack. See docs/json-schema.md for each keyword.
 
- The sampler is a grammar: everything about llama_sieve_init_grammar's but the notation holds for
- it, llama_sieve_grammar_mask and the like take it, and the LLAMA_SIEVE_GRAMMAR_MAX_* of stacks
- and steps bound it. NULL, and llama_sieve_last_error names the place in the schema, the keyword
- and what to do, where the schema is no JSON, is refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or no
- value follows it; also where vocab or schema is NULL, a bit of flags is unknown, or two do
- not go together.
+ The sampler is a grammar: except for the notation it behaves as that of
+ llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
+ LLAMA_SIEVE_GRAMMAR_MAX_* of stacks and steps bound it. Returns NULL, and llama_sieve_last_error
+ names the location in the schema, the keyword and what to do, if the schema is not JSON, is
+ refused, is beyond LLAMA_SIEVE_JSON_MAX_*, or allows no value; also if vocab or schema is
+ NULL, a bit of flags is unknown, or two exclude each other.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; schema is NULL or a C string.
@@ -2236,13 +2235,13 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
 
 /*
  Writes the grammar of a JSON Schema's texts in GBNF, with the rule root: for a host that takes a
- grammar, such as llama-server's "grammar". Returns how many bytes it has, a NUL after it
- included, and writes it to out if cap is as large; otherwise nothing, so that out may be
- NULL to ask.
+ grammar, such as llama-server's "grammar". Returns its size in bytes, with a final NUL, and
+ writes it to out if cap is at least that; otherwise writes nothing, so that out may be
+ NULL to query the size.
 
  The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's own
- grammars refuse counts above 2000, and are slow where there are many ways to go on. 0, and
- llama_sieve_last_error says why, where that function gives NULL. Needs no host.
+ grammars refuse counts above 2000, and are slow where many derivations are possible. Returns 0,
+ and llama_sieve_last_error says why, where that function returns NULL. Needs no host.
 
  The caller guarantees:
  schema is NULL or a C string; out is NULL or has room for cap bytes.
@@ -2260,7 +2259,7 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
 
 /*
  Makes a sampler that leaves a text free until a begin tag opens a span, which then follows a
- JSON Schema, a regular expression or a grammar up to its end tag: what tool calls are.
+ JSON Schema, a regular expression or a grammar up to its end tag, as in tool calls.
 
  json describes the tags:
 
@@ -2268,20 +2267,20 @@ size_t llama_sieve_json_schema_to_gbnf(const char *schema, uint32_t flags, char 
             {"begin": {"token": "<|call|>"}, "grammar": "root ::= ..."}],
    "required": false, "once": false}
 
- "begin" and "end" are texts, in whichever tokens their characters come, or tokens by number or
- text, which are never read as characters then; without "end" a span ends with its content. The
- content is one of "json_schema", as of llama_sieve_init_json_schema without flags, "regex", as
- of llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
- "required" the text may end only after a span, with "once" it ends there. Free text has no
- begin tag in it; one must not stand within another. flags is 0. See docs/grammar.md.
+ "begin" and "end" are texts, spelled by any tokens, or tokens by number or text, which are then
+ never read as characters; without "end" a span ends with its content. The content is one of
+ "json_schema", as for llama_sieve_init_json_schema without flags, "regex", as for
+ llama_sieve_init_regex, and "grammar", GBNF with the rule root and without !<...>. With
+ "required" the text may end only after a span, with "once" it ends there. Free text contains no
+ begin tag; none may contain another. flags is 0. See docs/grammar.md.
 
- The sampler is a grammar, as that of llama_sieve_init_regex is. NULL, and llama_sieve_last_error
- names the tag and what is wrong with it, where the description cannot be read, is beyond
- LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
- LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, where vocab or json is NULL, or a
- bit of flags is set. Classes of patterns and steps of schemas count for all tags together.
- The host's tokenizer is asked for tokens by their texts; its exceptions pass through, and it may
- take 512 KiB of stack.
+ The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
+ llama_sieve_last_error names the tag and what is wrong with it, if the description cannot be
+ read, is beyond LLAMA_SIEVE_TAGS_MAX, LLAMA_SIEVE_TAGS_MAX_*, LLAMA_SIEVE_JSON_MAX_*,
+ LLAMA_SIEVE_PATTERN_MAX_* or LLAMA_SIEVE_GRAMMAR_MAX_*, if vocab or json is NULL, or a bit
+ of flags is set. Classes of patterns and steps of schemas count for all tags together. The
+ host's tokenizer finds tokens by their texts; its exceptions pass through, and it may take 512
+ KiB of stack.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
