@@ -1,2 +1,2 @@
-// Loaded for what it does: addons of this process sample with ours.
+// Loaded for its effect: addons of this process use our samplers.
 export {};

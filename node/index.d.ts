@@ -2,24 +2,24 @@
  * Samplers for llama.cpp that choose the tokens of the built-in ones, and constraints on the text.
  *
  * Logits are read in place. Nothing is shared between worker threads: each has its own objects.
- * Whatever holds memory of C's has `close()`; otherwise it is freed when the object is collected, or
- * when the worker thread that made it exits. A closed object throws InvalidError.
+ * Every object that holds native memory has `close()`; otherwise it is freed when the object is
+ * collected, or when the worker thread that made it exits. A closed object throws InvalidError.
  */
 
 /** A refusal, in the library's words. */
 export class LlamaSieveError extends Error {
-    /** LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none. */
+    /** LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 if there is none. */
     readonly code: number;
 }
-/** A parameter, payload or size that cannot be. */
+/** An invalid parameter, payload or size. */
 export class InvalidError extends LlamaSieveError {}
 /** No llama.cpp was found in this process, and the call needs one. */
 export class NoHostError extends LlamaSieveError {}
 /** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
 export class NoCandidateError extends LlamaSieveError {}
-/** Saved bytes are no state, damaged, or of another kind of generator. */
+/** Saved bytes are not a state, damaged, or of another kind of generator. */
 export class StateError extends LlamaSieveError {}
-/** A name that is not there. */
+/** An unknown name. */
 export class NotFoundError extends LlamaSieveError {}
 
 /** Version of the library, "major.minor.patch". */
@@ -50,7 +50,9 @@ export interface SieveParams {
     topK?: number;
     /** Keeps the fewest most probable tokens that reach it. Default 0.95; disabled by >= 1. */
     topP?: number;
-    /** Keeps what is this times as probable as the first. Default 0.05; disabled by <= 0. */
+    /**
+     * Keeps tokens at least this times as probable as the first. Default 0.05; disabled by <= 0.
+     */
     minP?: number;
     /** Keeps the tokens whose surprisal is nearest to the entropy. Default 1; disabled by >= 1. */
     typicalP?: number;
@@ -72,13 +74,13 @@ export interface SieveParams {
     rng?: "mt19937" | "xoroshiro128plus" | "position";
     /** Draw. Default "cdf"; "gumbel": the largest of logit / temperature + Gumbel noise. */
     method?: "cdf" | "gumbel";
-    /** Place of the temperature: after all filters (default), or right after the penalties. */
+    /** Position of the temperature: after all filters (default), or right after the penalties. */
     order?: "temp-last" | "temp-first";
     /** Added to the logits of tokens; -Infinity bans one. */
     bias?: Map<number, number> | Record<number, number>;
 }
 
-/** Statistics of the last token's distribution, in nats; NaN where `measure` has not asked. */
+/** Statistics of the last token's distribution, in nats; NaN unless `measure` was set. */
 export interface SieveStats {
     /** Entropy of the raw logits. */
     modelEntropy: number;
@@ -99,7 +101,7 @@ export interface SieveStats {
     nAccepted: number;
 }
 
-/** Memory of C's. */
+/** An object that holds native memory. */
 declare abstract class Held {
     /** Frees it now. A second call does nothing. */
     close(): void;
@@ -123,7 +125,7 @@ export type Stage =
     | "adaptiveP"
     | number;
 
-/** The numbers of stages that are no parameters. What is left out switches its stage off. */
+/** The numbers of stages that are not parameters. An omitted one disables its stage. */
 export interface NumbersOfStages {
     dryMultiplier?: number;
     dryBase?: number;
@@ -144,51 +146,50 @@ export interface NumbersOfStages {
 export class Sieve extends Held {
     constructor(params?: SieveParams);
     /**
-     * Chooses a token of raw logits, without accepting it.
-     * @throws NoCandidateError where every logit is minus infinity
+     * Chooses a token of raw logits, without accepting it. @throws NoCandidateError if every logit
+     * is minus infinity
      */
     sample(logits: Logits, kind?: LogitsKind): number;
-    /** Takes note of a token that has become part of the text, chosen here or not. */
+    /** Accepts a token that has become part of the text, chosen here or not. */
     accept(token: number): void;
-    /** Goes back to the beginning: no history, the generator at its seed. */
+    /** Returns to the initial state: no history, the generator at its seed. */
     reset(): void;
     /** The parameters that were set. */
     readonly params: SieveParams;
     /** Changes some parameters from the next token on; history and generator stay. */
     update(changes: SieveParams): void;
     /**
-     * Sets the stages, in their order, from the next token on: names, and slots of samplers. What
-     * was there goes on with what it remembers. `undefined`: those of the parameters again.
+     * Sets the stages, in order, from the next token on: names, and slots of samplers. Stages that
+     * stay keep their memory. `undefined` restores those of the parameters.
      */
     setStages(order?: Iterable<Stage>, numbers?: NumbersOfStages): void;
     /**
-     * Puts a copy of a sampler, as it is now, into a slot, 0 to 15; `undefined` empties that. It
-     * runs where its slot stands among the stages, and hears of every token that is accepted. It is
+     * Copies a sampler in its present state into a slot, 0 to 15; `undefined` empties the slot. It
+     * runs at its slot's position among the stages, and accepts every accepted token. It must be
      * one of this library's that does not select: a cut, banned texts, a loop breaker, a grammar.
-     * `save` holds what bans and loop breakers remember, and refuses others that remember
-     * something.
+     * `save` includes the memory of bans and loop breakers, and refuses other samplers with memory.
      */
     setSampler(slot: number, sampler?: Sampler): void;
-    /** A second sieve that goes on as this one would. */
+    /** Returns an independent copy in the same state. */
     clone(): Sieve;
-    /** The distribution that the last token was drawn from. */
+    /** Returns the distribution that the last token was drawn from. */
     candidates(): Candidate[];
-    /** Makes `stats` have entropies and surprisals; they cost a pass over the logits. */
+    /** Includes entropies and surprisals in `stats`; they cost a pass over the logits. */
     measure(measured?: boolean): void;
     readonly stats: SieveStats;
-    /** History and generator, in a format that is the same on every machine. */
+    /** Returns history and generator, in a portable format. */
     save(): Uint8Array;
-    /** Goes on where the sieve that saved these bytes was. */
+    /** Restores a saved history and generator. */
     load(state: Uint8Array): void;
 }
 
-/** Shannon entropy of the model's distribution, from raw logits. */
+/** Returns the Shannon entropy of the model's distribution, from raw logits. */
 export function entropy(logits: Float32Array, unit?: "nats" | "bits"): number;
-/** Minus the logarithm of the token's probability; Infinity for a masked one. */
+/** Returns minus the logarithm of the token's probability; Infinity for a masked one. */
 export function surprisal(logits: Float32Array, token: number, unit?: "nats" | "bits"): number;
-/** The token with the largest logit, the first of equals. */
+/** Returns the token with the largest logit, the first of equals. */
 export function greedy(logits: Float32Array): number;
-/** The n most probable tokens in descending order; probabilities are over the whole vocabulary. */
+/** Returns the n most probable tokens, descending, with probabilities over the whole vocabulary. */
 export function topCandidates(logits: Float32Array, n: number): Candidate[];
 
 /** The exponential of the mean surprisal of a text so far. */
@@ -203,31 +204,30 @@ export class Perplexity extends Held {
 }
 
 /**
- * Binds the llama.cpp that chains, samplers and constraints belong to: a path of libllama, or, by
- * itself at the first use, the one that the process has loaded.
- * @throws NoHostError where there is none
+ * Binds the llama.cpp of chains, samplers and constraints: a path of libllama, or, automatically at
+ * the first use, the one that the process has loaded. @throws NoHostError if there is none
  */
 export function bindHost(path?: string): void;
 
 /**
- * Points what the addons of this process call of llama.cpp's sampler functions at ours, and returns
- * how many imports those are: what they make from now on is ours, with the same tokens. Loading
- * "llama-sieve/attach" does it whenever an addon is loaded.
- * @throws NoHostError where no llama.cpp is loaded yet
+ * Redirects the calls of llama.cpp's sampler functions by this process's addons to ours, and
+ * returns the number of redirected imports. New samplers are then ours, with the same tokens.
+ * Loading "llama-sieve/attach" does it whenever an addon is loaded. @throws NoHostError if no
+ * llama.cpp is loaded yet
  */
 export function attach(): number;
-/** Undoes `attach`; samplers of ours live on. Returns how many imports are as they were. */
+/** Undoes `attach`; our samplers stay usable. Returns the number of restored imports. */
 export function detach(): number;
 
-/** A pointer as koffi gives it, or an object that has one. */
+/** A koffi pointer, or an object that has one. */
 export type Vocab = bigint | { vocab: bigint } | { model: bigint };
 
 /** A llama_sampler: freed with the object, or by the chain that owns it. */
 export class Sampler extends Held {
     protected constructor();
-    /** What llama_sampler_name reports: "top-k"; "?top-k" where the parameters disable it. */
+    /** The name by llama_sampler_name: "top-k"; "?top-k" if the parameters disable it. */
     readonly name: string;
-    /** Takes note of tokens that have become part of the text. */
+    /** Accepts tokens that have become part of the text. */
     accept(...tokens: number[]): void;
     reset(): void;
 }
@@ -235,11 +235,13 @@ export class Sampler extends Held {
 /** A llama_sampler_chain, which owns its members. */
 export class Chain extends Sampler {
     constructor(...members: Sampler[]);
-    /** The token that llama.cpp's own sampling would give, without accepting it. */
+    /** Returns the token of llama.cpp's own sampling, without accepting it. */
     sample(logits: Logits, kind?: LogitsKind): number;
-    /** Selects among a context's logits, and accepts, as llama_sampler_sample. */
+    /** Selects from a context's logits, and accepts, as llama_sampler_sample. */
     sampleContext(context: bigint | { context: bigint }, index?: number): number;
-    /** The candidates that the last `sample` selected from; its logits must be unchanged. */
+    /**
+     * Returns the candidates that the last `sample` selected from; its logits must be unchanged.
+     */
     candidates(): Candidate[];
 }
 
@@ -253,15 +255,15 @@ export const samplers: {
     topK(k: number): Sampler;
     /** Keeps the fewest most probable candidates that reach p; disabled by p >= 1. */
     topP(p: number, minKeep?: number): Sampler;
-    /** Keeps what is at least p times as probable as the first; disabled by p <= 0. */
+    /** Keeps candidates at least p times as probable as the first; disabled by p <= 0. */
     minP(p: number, minKeep?: number): Sampler;
     /** Keeps the candidates whose surprisal is nearest to the entropy; disabled by p >= 1. */
     typical(p: number, minKeep?: number): Sampler;
-    /** Divides every logit by t; t <= 0: the largest logit stays alone. */
+    /** Divides every logit by t; t <= 0 keeps only the largest. */
     temp(t: number): Sampler;
-    /** A temperature between t - delta and t + delta, following the entropy. */
+    /** Divides by a temperature between t - delta and t + delta that follows the entropy. */
     tempExt(t: number, delta: number, exponent: number): Sampler;
-    /** With chance p removes the candidates of probability t or more, but the least of them. */
+    /** With chance p removes the candidates of probability t or more, except the least of them. */
     xtc(p: number, t: number, minKeep: number, seed: number): Sampler;
     /** Masks every logit more than n standard deviations below the largest. */
     topNSigma(n: number): Sampler;
@@ -271,7 +273,9 @@ export const samplers: {
     mirostatV2(seed: number, tau: number, eta: number): Sampler;
     /** Penalises the tokens among the last lastN accepted ones. */
     penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
-    /** A token that continues a repetition loses multiplier * base^(length - allowedLength). */
+    /**
+     * Subtracts multiplier * base^(length - allowedLength) from tokens that continue a repetition.
+     */
     dry(
         multiplier: number,
         options?: {
@@ -283,53 +287,56 @@ export const samplers: {
             vocab?: Vocab;
         },
     ): Sampler;
-    /** Selects near probability target, moving the aim so that the chosen tokens average it. */
+    /** Selects near probability target, and moves its aim so that the chosen tokens average it. */
     adaptiveP(target: number, decay: number, seed: number): Sampler;
     /** Adds to the logits of tokens; -Infinity bans one. */
     logitBias(bias: Map<number, number> | Record<number, number>): Sampler;
-    /** Cuts where the sorted probabilities stop bending; disabled by z >= 1. */
+    /** Cuts where the curve of sorted probabilities flattens; disabled by z >= 1. */
     tailFree(z: number, minKeep?: number): Sampler;
     /** Sorts the candidates by descending logit and writes their probabilities. */
     softmax(): Sampler;
-    /** Keeps p >= a times the square of the largest p; disabled by a <= 0. */
+    /** Keeps candidates with p >= a times the square of the largest p; disabled by a <= 0. */
     topA(a: number): Sampler;
-    /** Keeps p >= epsilon; disabled by epsilon <= 0. */
+    /** Keeps candidates with p >= epsilon; disabled by epsilon <= 0. */
     epsilonCutoff(epsilon: number): Sampler;
-    /** Keeps p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0. */
+    /** Keeps candidates with p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0. */
     etaCutoff(eta: number): Sampler;
-    /** Keeps p >= the sum of all p^2; normalised, a lower threshold. */
+    /** Keeps candidates with p >= the sum of all p^2; normalised, a lower threshold. */
     pLess(normalised?: boolean): Sampler;
-    /** Keeps the most probable that have alpha times the entropy of all; disabled by alpha >= 1. */
+    /** Keeps the most probable up to alpha times the entropy of all; disabled by alpha >= 1. */
     topH(alpha: number): Sampler;
     /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
     minK(tau?: number): Sampler;
     /** Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
-    /** Ends a repetition of the newest tokens as its third copy is complete. */
+    /** Ends a repetition of the newest tokens once its third copy is complete. */
     loopBreaker(options?: {
-        /** Bans what would go on; divides the logits; lets `tokens` follow; ends the generation. */
+        /**
+         * Bans the continuing token; divides the logits; lets `tokens` follow; ends the generation.
+         */
         action?: "ban" | "temperature" | "force" | "end";
         /** The longest period. Default 1,024. */
         maxPeriod?: number;
         /** The least number of tokens of all copies together. Default 128. */
         minTokens?: number;
-        /** What "temperature" divides by, more at each token. Default 1.5. */
+        /** The divisor of "temperature", larger at each token. Default 1.5. */
         temperature?: number;
-        /** What "force" lets follow. */
+        /** The tokens that "force" lets follow. */
         tokens?: Iterable<number>;
-        /** What "end" asks for the tokens that end a generation. */
+        /** The source of the tokens that end a generation, for "end". */
         vocab?: Vocab;
     }): Sampler;
 };
 
 /**
- * A sampler that lets no token through which would complete one of the texts: none stands in what
- * is generated, in whatever tokens. In a chain it comes before every sampler that truncates.
+ * A sampler that lets no token through that would complete one of the texts: none occurs in the
+ * generated text, whatever tokens spell it. In a chain it comes before every sampler that
+ * truncates.
  */
 export class BanStrings extends Sampler {
     /** `foldCase`: letters that differ in case alone are equal. */
     constructor(vocab: Vocab, texts: Iterable<string>, options?: { foldCase?: boolean });
-    /** How many of the newest tokens begin a text that one more would complete; 0 if none do. */
+    /** Returns how many of the newest tokens begin a text that one more would complete, or 0. */
     rewind(): number;
 }
 
@@ -341,32 +348,34 @@ export class BanStrings extends Sampler {
 export class Constraint extends Sampler {
     /** Number of tokens of the vocabulary. */
     readonly nVocab: number;
-    /** The tokens that are allowed now: bit t % 32 of word t / 32 is token t's. */
+    /** Returns a bitmap of the allowed tokens: bit t % 32 of word t / 32 is token t's. */
     mask(out?: Uint32Array): Uint32Array;
-    /** Writes -Infinity over the logits of tokens that are not allowed. */
+    /** Sets the logits of tokens that are not allowed to -Infinity. */
     maskLogits(logits: Float32Array): void;
     /** True if the text so far follows the whole grammar, so that it may end. */
     readonly complete: boolean;
-    /** Why the constraint is dead; null while it is not. */
+    /** The reason why the constraint is dead; null while it is not. */
     readonly error: string | null;
-    /** Takes the last accepted tokens back, 1,024 at most. */
+    /** Takes the last accepted tokens back, at most 1,024. */
     rollback(nTokens: number): void;
-    /** How many tokens of a draft are allowed, one after the other. Changes nothing. */
+    /** Returns how many tokens of a draft are allowed, one after the other. Changes nothing. */
     accepts(tokens: Iterable<number>): number;
-    /** The bytes that must follow, whatever tokens they come in; empty where there is a choice. */
+    /**
+     * Returns the bytes that must follow, whatever tokens spell them; empty if there is a choice.
+     */
     forced(): Uint8Array;
 }
 
 export interface JsonSchemaOptions {
     /** No white space between parts. */
     compact?: boolean;
-    /** Objects have no other properties than those that are named. */
+    /** Objects that name properties have no others, unless the schema mentions these. */
     closed?: boolean;
     /** Properties come in any order. */
     anyOrder?: boolean;
-    /** What cannot be enforced is left out, with a warning, and not refused. */
+    /** Keywords that cannot be enforced are left out, with a warning, instead of refused. */
     lenient?: boolean;
-    /** The language of llama.cpp's own converter; with none of the others. */
+    /** The language of llama.cpp's own converter; excludes the other options. */
     llamaCpp?: boolean;
 }
 
@@ -391,13 +400,13 @@ export class Tags extends Constraint {
     constructor(vocab: Vocab, description: object | string);
 }
 
-/** The grammar of a schema's texts in GBNF, for hosts that take one; needs no llama.cpp. */
+/** Returns the grammar of a schema's texts in GBNF, for hosts that take one; needs no llama.cpp. */
 export function jsonSchemaToGbnf(
     schema: object | boolean | string,
     options?: JsonSchemaOptions,
 ): string;
 
-/** Frees what is kept of a vocabulary. To be called before its model is freed. */
+/** Frees the data kept for a vocabulary. Call it before its model is freed. */
 export function forgetVocab(vocab: Vocab): void;
 
 /** A sampler that lets only the tokens of a set of values through, one after the other. */
@@ -412,24 +421,24 @@ export class TokenTrie extends Sampler {
             greedy?: boolean;
             /** Lets the array of candidates shrink instead of masking it. */
             compact?: boolean;
-            /** A reset leaves a span idle that is complete. */
+            /** A reset leaves a complete span idle. */
             resetIdle?: boolean;
-            /** Lets tokens outside of it be refused. */
+            /** Makes tokens outside of it an error. */
             vocab?: Vocab;
         },
     );
-    /** Another constraint, active from the next token on. On an error the old one stays. */
+    /** Sets another constraint, active from the next token on. On an error the old one stays. */
     set(constraint: object | string): void;
-    /** No constraint, from the next token on. */
+    /** Removes the constraint, from the next token on. */
     clear(): void;
     /** Begins the span of the descriptor with this path. */
     activate(path: string): void;
     /** True if the next token is constrained, or may continue a value. */
     readonly active: boolean;
-    /** Name of the value that was completed; null while none is. */
+    /** The name of the completed value; null while there is none. */
     readonly leaf: string | null;
-    /** The run of tokens that are the only continuation. */
+    /** Returns the tokens that are the only continuation. */
     forced(): Int32Array;
-    /** The tokens that may follow, ascending. */
+    /** Returns the tokens that may follow, ascending. */
     allowed(): Int32Array;
 }

@@ -4,7 +4,7 @@
 them; `samplers` makes samplers for a chain of llama.cpp's. `JsonSchema`, `Grammar`, `Regex`,
 `Choice`, `Tags` and `TokenTrie` constrain its text, `BanStrings` keeps texts out of it. `patch()`
 makes llama-cpp-python sample with all this. `python -m llama_sieve` runs other programs with it,
-and tells what it would do for them.
+and reports what it would replace in them.
 """
 
 from __future__ import annotations

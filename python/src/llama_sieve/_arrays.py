@@ -21,9 +21,9 @@ _SUFFIXES = {
 
 
 def vector(array: Any, what: str = "logits") -> NDArray[Any]:
-    """The array itself, or a view of what shares its memory with numpy; one contiguous row.
+    """Returns the array itself, or a numpy view of its memory: one contiguous row.
 
-    Nothing is ever copied: an array that would have to be is an error that says so.
+    Nothing is ever copied: an array that would need a copy raises an error that says so.
     """
     if isinstance(array, (list, tuple)):
         raise InvalidError(f"{what}: a {type(array).__name__} would be copied; give an array")
@@ -78,18 +78,18 @@ def _suffix(view: NDArray[Any]) -> str:
 
 
 def sample_function(view: NDArray[Any]) -> Callable[..., int]:
-    """The function by which a sieve samples from logits of this type."""
+    """Returns the function that samples for a sieve from logits of this type."""
     sample: Callable[..., int] = function("sample" + _suffix(view))
     return sample
 
 
 def chain_function(view: NDArray[Any]) -> Callable[..., int]:
-    """The function by which a chain does."""
+    """Returns the function that samples for a chain from logits of this type."""
     sample: Callable[..., int] = function("chain_sample" + (_suffix(view) or "_logits"))
     return sample
 
 
 def address(view: NDArray[Any]) -> int:
-    """Where its first element is."""
+    """Returns the address of its first element."""
     data: Tuple[int, bool] = view.__array_interface__["data"]
     return data[0]

@@ -1,7 +1,7 @@
-"""Reads what a Linux library or program says of itself, without running it.
+"""Reads the headers of a Linux library or program, without running it.
 
-Only what is needed here: the libraries it asks for, the names it exports and asks for, the versions
-of the C library that those names have, and its build id.
+Only what is needed here: the libraries it needs, the names it exports and imports, their versions
+of the C library, and its build id.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOST_WORK = 1 << 26
 
 
 class NotElf(ValueError):
-    """The file is no 64-bit little-endian ELF library or program."""
+    """The file is not a 64-bit little-endian ELF library or program."""
 
 
 @dataclass
 class Elf:
-    """What a library or program says of itself."""
+    """The headers of a library or program."""
 
     path: Path
     machine: str
@@ -56,7 +56,7 @@ class _Section:
 
 
 def read(path: Path) -> Elf:
-    """What the file says. NotElf if it is something else, OSError if it cannot be read."""
+    """Reads a file. Raises NotElf for anything else, OSError if it cannot be read."""
     return _Reader(Path(path)).read()
 
 
@@ -91,7 +91,7 @@ class _Reader:
         return elf
 
     def _spend(self, size: int) -> None:
-        """Counts what is read: tables may overlap, and follow each other in circles."""
+        """Counts the bytes read: tables may overlap, and form cycles."""
         self._left -= size
         if self._left < 0:
             raise ValueError("its tables are too large, or refer to each other in a circle")

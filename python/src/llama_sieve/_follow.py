@@ -1,8 +1,8 @@
-"""The page of a trace while it is being written: `python -m llama_sieve trace --follow FILE`.
+"""Serves the page of a trace while it is written: `python -m llama_sieve trace --follow FILE`.
 
 It is served on the loopback interface alone, to whoever knows the random word in its address. A
 request that names another host, comes from another site's page, or is anything but GET is refused:
-a trace holds what was said.
+a trace contains the conversation.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ NEXT = "Llama-Sieve-Next"
 
 
 class Emptied(Exception):
-    """The file has another record than before, or none."""
+    """The file has a different record than before, or none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A place between two lines of a record."""
+    """A position between two lines of a record."""
 
     offset: int = 0
     record: str = ""
@@ -53,10 +53,10 @@ class Place:
 
 
 def lines(path: str, place: Place) -> Tuple[bytes, Place]:
-    """Returns the whole lines of a trace from a place on, perhaps not all of them, and the place
-    behind them. A last line that is not whole waits. Without the file there is none as yet.
+    """Returns complete lines of a trace from a place on, perhaps not all, and the place after them.
 
-    Raises Emptied, NoTrace for what is no trace, and OSError."""
+    An incomplete last line is left for later. Without the file there are no lines yet. Raises
+    Emptied, NoTrace for anything but a trace, and OSError."""
     start = place.offset
     try:
         # Not to wait for the writer of a pipe.
@@ -108,7 +108,7 @@ class Server(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/{self.word}/"
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Begins a thread for a connection, unless there are too many."""
+        """Starts a thread for a connection, unless there are too many."""
         if not self._room.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -122,7 +122,7 @@ class Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request, client_address) -> None:  # type: ignore[no-untyped-def]
-        """Says nothing of a client that has gone, or sent nothing in time."""
+        """Ignores a client that has disconnected, or sent nothing in time."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -132,16 +132,16 @@ class Handler(BaseHTTPRequestHandler):
     timeout = SECONDS
 
     def version_string(self) -> str:
-        """The name that answers have."""
+        """Returns the server name in responses."""
         return "llama-sieve"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing: a line would have the random word, and what a client has sent."""
+        """Logs nothing: a line would contain the random word, and the client's request."""
 
     def send_error(
         self, code: int, message: Optional[str] = None, explain: Optional[str] = None
     ) -> None:
-        """Answers what cannot be read as a request, and all methods but GET."""
+        """Answers invalid requests, and all methods but GET."""
         self._answer(405 if code == 501 else code, b"", "text/plain")
 
     def do_GET(self) -> None:
@@ -161,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer(404, b"", "text/plain")
 
     def _is_own(self) -> bool:
-        """True of a request to this address, from this page or from nowhere."""
+        """Returns True for a request to this address, from this page or without an origin."""
         host = f"{ADDRESS}:{self.server.server_port}"
         own = {
             "Host": [host],

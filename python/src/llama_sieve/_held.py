@@ -1,4 +1,4 @@
-"""What holds an object of C: freed once, used by one thread at a time, and never after its end."""
+"""Owners of C objects: freed once, used by one thread at a time, and never after that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Self = TypeVar("_Self", bound="Held")
 
 
 class Held:
-    """An object of C at an address, freed with this one. Copies are clones; none can be pickled."""
+    """The owner of a C object, freed with this one. Copies are clones; none can be pickled."""
 
     _kind = "object"
     """What it is called in messages."""
@@ -24,7 +24,7 @@ class Held:
     _free: weakref.finalize[Any, Any]
 
     def _hold(self, address: int, free: Callable[[int], Any]) -> None:
-        """Owns what is at the address from now on; `free` is called with it, once."""
+        """Takes ownership of the object at the address; `free` is called with it, once."""
         self._address = address
         self._lock = threading.Lock()
         self._free = weakref.finalize(self, free, address)
@@ -32,7 +32,7 @@ class Held:
         self._free.atexit = False
 
     def _take(self) -> int:
-        """The address, for this thread alone until the lock is released."""
+        """Returns the address, for this thread alone until the lock is released."""
         if not self._lock.acquire(blocking=False):
             raise BusyError(
                 f"the {self._kind} is in use by another thread, or twice in one call", -10
@@ -51,14 +51,14 @@ class Held:
             self._lock.release()
 
     def _twin(self: _Self, address: int, free: Callable[[int], Any]) -> _Self:
-        """The clone that is at another address."""
+        """Returns the owner of the clone at another address."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._hold(address, free)
         return other
 
     def clone(self: _Self) -> _Self:
-        """A second one that goes on as this one would."""
+        """Returns an independent copy in the same state."""
         raise NotImplementedError
 
     def __copy__(self: _Self) -> _Self:
@@ -71,7 +71,7 @@ class Held:
         raise TypeError(f"a {type(self).__name__} cannot be pickled: {self._instead}")
 
     def close(self) -> None:
-        """Frees it now. Otherwise that happens when nothing refers to it any more."""
+        """Frees it now, rather than when nothing refers to it any more."""
         if self._free.alive:
             self._take()
             try:

@@ -1,4 +1,4 @@
-"""The shared library: where it is, what its functions take, and its errors as exceptions.
+"""The shared library: its path, the types of its functions, and its errors as exceptions.
 
 Nothing here needs numpy, so that `run`, `doctor` and `patch` work without it.
 """
@@ -20,7 +20,7 @@ PRELOAD = _HERE / "libllama_sieve_preload.so"
 
 
 class Error(RuntimeError):
-    """What the library refused, in its own words. The base of all its errors."""
+    """A refusal, in the library's words. The base of all its errors."""
 
     code: int = 0
     """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none."""
@@ -31,11 +31,11 @@ class Error(RuntimeError):
 
 
 class InvalidError(Error, ValueError):
-    """A parameter, payload or size that cannot be."""
+    """An invalid parameter, payload or size."""
 
 
 class NotFoundError(Error, LookupError):
-    """What was asked for by name is not there."""
+    """There is nothing with the requested name."""
 
 
 class NoHostError(Error):
@@ -50,7 +50,7 @@ class NoCandidateError(Error):
 
 
 class StateError(Error, ValueError):
-    """Saved bytes are none of this library's, damaged, or of another kind of generator."""
+    """Saved bytes are not this library's, damaged, or of another kind of generator."""
 
 
 class BusyError(Error):
@@ -58,11 +58,11 @@ class BusyError(Error):
 
 
 class NoLogitsError(Error):
-    """The context has no logits where they were asked for."""
+    """The context has no logits at the requested output."""
 
 
 class InternalError(Error):
-    """A fault of the library's, which was caught; or there is not enough memory."""
+    """An internal error of the library, or not enough memory."""
 
 
 class BatchError(Error):
@@ -297,43 +297,43 @@ library = _load()
 
 
 def function(name: str) -> Any:
-    """The library's function `llama_sieve_NAME`."""
+    """Returns the library's function `llama_sieve_NAME`."""
     return getattr(library, f"llama_sieve_{name}")
 
 
 def exports(name: str) -> bool:
-    """Whether the library has a function of that whole name."""
+    """Returns True if the library has a function of that full name."""
     return hasattr(library, name)
 
 
 def last_error() -> str:
-    """What went wrong last on this thread; "" if nothing did."""
+    """Returns the text of this thread's last error; "" if there was none."""
     text: bytes = library.llama_sieve_last_error()
     return text.decode("utf-8", "replace")
 
 
 def error_of(code: int) -> Error:
-    """The exception for a negative number that a function returned."""
+    """Returns the exception for a negative number that a function returned."""
     text = last_error() or f"error {code}"
     return _ERRORS.get(code, Error)(text, code)
 
 
 def check(code: int) -> int:
-    """The number, or the exception that it stands for."""
+    """Returns the number, or raises its exception if it is negative."""
     if code < 0:
         raise error_of(code)
     return code
 
 
 def made(handle: Optional[int]) -> int:
-    """The handle, or why there is none."""
+    """Returns the handle, or raises the reason why there is none."""
     if handle:
         return handle
     raise error_of(library.llama_sieve_last_error_code() or -4)
 
 
 def text_for_c(text: Union[str, bytes], what: str) -> bytes:
-    """The text as C reads it, up to a NUL: there may be none in it."""
+    """Returns the text for C, where NUL would end it: it must not contain one."""
     found = text.encode() if isinstance(text, str) else bytes(text)
     if b"\0" in found:
         raise InvalidError(f"{what}: a NUL is in the text")
@@ -341,7 +341,7 @@ def text_for_c(text: Union[str, bytes], what: str) -> bytes:
 
 
 def int32(value: int, what: str) -> int:
-    """The number, which ctypes would cut off without a word if it were too large."""
+    """Returns the number, checked since ctypes would silently truncate a larger one."""
     if not -(2**31) <= value < 2**31:
         raise InvalidError(f"{what}: {value} does not fit into 32 bits")
     return value
@@ -367,7 +367,7 @@ def set_log(receive: Optional[Callable[[int, str], None]]) -> None:
     """Sends the library's messages to `receive(level, text)`, from all threads; None: to stderr.
 
     The levels are those of ggml: 2 information, 3 warning, 4 error. An exception that `receive`
-    raises is reported as Python reports those that nobody can catch.
+    raises is reported as Python reports uncatchable ones.
     """
     global _receive
     _receive = receive
@@ -385,12 +385,12 @@ def _quiet() -> None:
 
 
 def version() -> str:
-    """Version of the library, "major.minor.patch"."""
+    """Returns the version of the library, "major.minor.patch"."""
     text: bytes = library.llama_sieve_version()
     return text.decode()
 
 
 def simd() -> str:
-    """The instruction set that is used on this machine: "avx512", "avx2", "neon" or "scalar"."""
+    """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar"."""
     text: bytes = library.llama_sieve_simd()
     return text.decode()

@@ -1,4 +1,4 @@
-"""Texts of others in what is printed."""
+"""Foreign texts in printed messages."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ _MOST_NAMES = 8
 
 
 def quoted(thing: object) -> str:
-    """What ascii() gives of the thing; of a long text, the beginning."""
+    """Returns ascii() of the object; of a long text, the beginning."""
     if isinstance(thing, (str, bytes)) and len(thing) > _MOST:
         return ascii(thing[:_MOST]) + "..."
     return ascii(thing)
 
 
 def listed(names: Sequence[object]) -> str:
-    """The names, each quoted; of many the first, and how many more there are."""
+    """Returns the names, each quoted; of many the first, and the number of the others."""
     few = ", ".join(map(quoted, names[:_MOST_NAMES]))
     more = len(names) - _MOST_NAMES
     return f"{few} and {more} more" if more > 0 else few
 
 
 def printable(text: object) -> str:
-    """The text with escapes for what is no printable character; lines stay lines."""
+    """Returns the text with escapes for characters that are not printable; lines stay lines."""
     return "".join(
         character
         if character.isprintable() or character == "\n"

@@ -23,12 +23,13 @@ PART = 1 << 18
 
 
 class NoTrace(ValueError):
-    """A file that the page cannot show, and why."""
+    """A file that the page cannot show; the text says why."""
 
 
 def page(paths: Sequence[str]) -> str:
-    """Returns the page for one trace, or for two beside each other. Raises NoTrace for what is no
-    trace, and OSError for what cannot be read."""
+    """Returns the page for one trace, or for two beside each other.
+
+    Raises NoTrace for anything but a trace, and OSError for an unreadable file."""
     blocks = [block for run, path in enumerate(paths) for block in _blocks(path, run)]
     template, _ = _template(f'data-runs="{len(paths)}"', _POLICY)
     return template.replace("<!--RECORDS-->", "\n".join(blocks), 1)
@@ -65,7 +66,7 @@ def _template(runs: str, begin: str) -> Tuple[str, str]:
 
 
 def _blocks(path: str, run: int) -> Iterator[str]:
-    """The elements that hold the lines of a trace: the page reads each as soon as it has come."""
+    """Returns the elements that hold the lines of a trace: the page reads each as it arrives."""
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         text = file.read()
     check(path, text.split("\n", 1)[0])

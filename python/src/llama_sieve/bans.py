@@ -16,9 +16,9 @@ _FOLD_CASE = 1
 
 
 class BanStrings(Sampler):
-    """A sampler that lets no token through which would complete one of the texts.
+    """A sampler that lets no token through that would complete one of the texts.
 
-    In whatever tokens it comes, no text stands in what is generated. `fold_case`: letters that
+    None of them occurs in the generated text, whatever tokens spell it. `fold_case`: letters that
     differ in case alone are equal, by Unicode's simple case folding. `vocab` is a llama_vocab, or
     what has one as `vocab`, or a llama_model as `model`: a llama_cpp.Llama. In a chain it comes
     before every sampler that truncates.
@@ -36,9 +36,9 @@ class BanStrings(Sampler):
         super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
 
     def rewind(self) -> int:
-        """How many of the newest accepted tokens begin a text that one more would complete.
+        """Returns how many of the newest accepted tokens begin a text that one more would complete.
 
-        0 if none has begun. A host that can rewind its cache takes so many back for another
+        0 if none has begun. A host that can rewind its cache takes that many back for another
         sentence.
         """
         with self._used() as pointer:

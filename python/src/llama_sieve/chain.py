@@ -35,9 +35,9 @@ class _ChainParams(ctypes.Structure):
 class Chain(Held):
     """A llama_sampler_chain: `Chain(samplers.top_k(40), samplers.temp(0.8), samplers.dist(42))`.
 
-    The token is the one that llama.cpp's own sampling would give, without an array of the whole
-    vocabulary. The chain owns its samplers. One thread at a time: a second one gets BusyError.
-    Needs a llama.cpp in the process (`bind_host`).
+    The token is that of llama.cpp's own sampling, without an array of the whole vocabulary. The
+    chain owns its samplers. One thread at a time: a second one gets BusyError. Needs a llama.cpp in
+    the process (`bind_host`).
     """
 
     _kind = "chain"
@@ -57,15 +57,15 @@ class Chain(Held):
             member.add_to(self)
 
     def _host(self, name: str, restype: Any, *argtypes: Any) -> Any:
-        """llama_sampler_NAME of the llama.cpp that this was made with."""
+        """Returns llama_sampler_NAME of the llama.cpp that this was made with."""
         return host.host_function(f"llama_sampler_{name}", restype, *argtypes, of=self._library)
 
     def sample(self, logits: Any) -> int:
-        """The token that the chain selects among raw logits, without accepting it.
+        """Returns the token that the chain selects from raw logits, without accepting it.
 
         The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
-        ml_dtypes). NoCandidateError where the chain leaves none or selects one of minus infinity,
-        InvalidError where it selects none.
+        ml_dtypes). NoCandidateError if the chain leaves none or selects one of minus infinity,
+        InvalidError if it selects none.
         """
         view = _arrays.vector(logits)
         sample = _arrays.chain_function(view)
@@ -80,7 +80,7 @@ class Chain(Held):
             self._lock.release()
 
     def sample_ctx(self, context: Any, idx: int = -1) -> int:
-        """What llama_sampler_sample does: selects among a context's logits, and accepts.
+        """Selects from a context's logits, and accepts, as llama_sampler_sample does.
 
         `context` is a llama_context pointer (of ctypes, or an address), or has one as `ctx`.
         """
@@ -94,10 +94,10 @@ class Chain(Held):
             self._lock.release()
 
     def candidates(self) -> NDArray[Any]:
-        """What the last `sample` selected from, as llama.cpp's own chain would have left it.
+        """Returns the candidates of the last `sample`, as left by llama.cpp's own chain.
 
-        A new array of `CANDIDATE`. To be asked on the thread that sampled, before another chain
-        samples on it and before the array of logits changes; InvalidError otherwise.
+        A new array of `CANDIDATE`. Call it on the thread that sampled, before another chain samples
+        on it and before the array of logits changes; InvalidError otherwise.
         """
         ask = library.llama_sieve_chain_candidates
         handle = self._take()
@@ -115,17 +115,17 @@ class Chain(Held):
             self._lock.release()
 
     def accept(self, *tokens: int) -> None:
-        """Tells every member of tokens that have become part of the text."""
+        """Lets every member accept tokens that have become part of the text."""
         take = self._host("accept", None, c_void_p, c_int32)
         for token in tokens:
             self._call(take, int32(index(token), "token"))
 
     def reset(self) -> None:
-        """Every member back to the beginning."""
+        """Resets every member."""
         self._call(self._host("reset", None, c_void_p))
 
     def clone(self) -> Chain:
-        """A second chain that goes on as this one would."""
+        """Returns an independent copy in the same state."""
         address = made(self._call(self._host("clone", c_void_p, c_void_p)))
         other = self._twin(address, self._host("free", None, c_void_p))
         other._last = None
@@ -133,7 +133,7 @@ class Chain(Held):
 
     @property
     def names(self) -> List[str]:
-        """What its members are called, in order."""
+        """The names of its members, in order."""
         count = self._host("chain_n", ctypes.c_int, c_void_p)
         get = self._host("chain_get", c_void_p, c_void_p, c_int32)
         name = self._host("name", c_char_p, c_void_p)
@@ -154,10 +154,10 @@ class Chain(Held):
 def sample_chains(
     chains: Sequence[Chain], logits: Union[NDArray[np.float32], Sequence[Any]], threads: int = 1
 ) -> NDArray[np.int32]:
-    """A token for each of several chains, each from its own row of float32, without accepting them.
+    """Returns a token for each chain, each from its own row of float32, without accepting it.
 
-    The tokens do not depend on `threads`. BatchError has what the others got where some chain has
-    no token.
+    The tokens do not depend on `threads`. If some chain has no token, BatchError has those of the
+    others.
     """
     rows = _arrays.rows(logits, len(chains))
     tokens = np.zeros(len(rows), np.int32)

@@ -1,4 +1,4 @@
-"""What ours would do in this Python's llama-cpp-python; all else `llama-sieve doctor` tells."""
+"""Reports what `patch` would replace in llama-cpp-python; `llama-sieve doctor` does the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Dict[str, Any]
 
 
 def report() -> Report:
-    """What `patch` would do in llama-cpp-python, which is imported for it."""
+    """Returns what `patch` would replace in llama-cpp-python, which is imported for it."""
     spec = util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         return _without_host(
@@ -47,7 +47,7 @@ def _without_host(remark: str) -> Report:
 
 
 def _library(path: Path) -> Dict[str, Any]:
-    """What the file of a llama.cpp tells of itself."""
+    """Returns the information in the file of a llama.cpp."""
     found: Dict[str, Any] = {}
     try:
         hosts = json.loads(launch.told(["doctor", "--json", str(path)]))["hosts"]

@@ -1,4 +1,4 @@
-"""Samplers that llama-cpp-python's `Llama` has no argument for, in each of its chains."""
+"""Adds samplers that llama-cpp-python's `Llama` has no argument for to each of its chains."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPERATURES = {"temp", "temp-ext"}
 
 
 def _made(name: str, make: Callable[..., Sampler], numbers: Numbers, **given: Any) -> Sampler:
-    """The sampler of these arguments; InvalidError for one that it does not have."""
+    """Returns the sampler of these arguments; InvalidError for an unknown one."""
     try:
         return make(**{**given, **numbers})
     except TypeError as error:
@@ -94,7 +94,7 @@ class Extras:
         return [_made("adaptive_p", make, numbers, decay=0.9, seed=self._seed(llm))]
 
     def join(self, llm: Any, wrapper: Any) -> None:
-        """Puts them into the chain that a Llama has just made, each in its place."""
+        """Adds them to the chain that a Llama has just made, each at its position."""
         chain = _Members(wrapper)
         # Made before anything is moved: what cannot be made leaves the chain as it is.
         early = self._behind_penalties(llm)
@@ -137,7 +137,7 @@ class _Members:
         return next(at for at, name in enumerate(self.names) if name in kinds)
 
     def behind(self, kinds: Any) -> int:
-        """The place behind what is fixed, and behind the kinds that follow it."""
+        """Returns the position after the fixed members, and after the kinds that follow them."""
         at = self._fixed
         while at < len(self.names) and self.names[at] in kinds:
             at += 1
@@ -148,7 +148,7 @@ class _Members:
         self.names.pop()
 
     def insert(self, at: int, made: List[Sampler]) -> None:
-        """Adds samplers at a place; what is behind it is taken out and added again."""
+        """Inserts samplers at a position; later members are removed and added again."""
         if not made:
             return
         names = [sampler.name.lstrip("?") for sampler in made]

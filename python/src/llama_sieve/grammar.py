@@ -1,7 +1,7 @@
 """Constraints on the text: GBNF, JSON Schema, regular expressions, lists of strings, tags.
 
-Each is a sampler for a chain, before every sampler that truncates. One that belongs to no chain
-serves engines that mask their logits themselves: `mask` or `mask_logits`, then `accept`.
+Each is a sampler for a chain, before every sampler that truncates. One outside a chain serves
+engines that mask their logits themselves: `mask` or `mask_logits`, then `accept`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DEAD = {
 
 
 def _json(value: Any) -> bytes:
-    """JSON in a string as it is, or that of a mapping, a bool or a model of pydantic's."""
+    """Returns JSON in a string unchanged, or that of a mapping, a bool or a pydantic model."""
     if isinstance(value, (str, bytes)):
         return text_for_c(value, "JSON")
     for name in ("model_json_schema", "json_schema"):
@@ -52,7 +52,7 @@ def _json(value: Any) -> bytes:
 
 
 def _vocabulary(vocab: Any) -> int:
-    """The llama_vocab, also of what has a llama_model as `model`, as llama_cpp.Llama does."""
+    """Returns the llama_vocab, also of an object with a `model`, as llama_cpp.Llama."""
     if not hasattr(vocab, "vocab") and hasattr(vocab, "model"):
         get = host.host_function("llama_model_get_vocab", c_void_p, c_void_p)
         return host.pointer(get(host.pointer(vocab, "model")), "vocab")
@@ -67,7 +67,7 @@ def _flags(*flags: bool) -> int:
 class Constraint(Sampler):
     """A sampler that lets only tokens through with which the text can still follow a grammar.
 
-    Compiled constraints are kept by the process, so that making one again is cheap. After a token
+    Compiled constraints are cached in the process, so that making one again is cheap. After a token
     that is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
     generation are allowed then, and `error` says why. `vocab` is a llama_vocab, or what has one as
     `vocab`, or a llama_model as `model`: a llama_cpp.Llama.
@@ -85,10 +85,10 @@ class Constraint(Sampler):
         super().__init__(made(getattr(library, f"llama_sieve_init_{name}")(pointer, *arguments)))
 
     def mask(self, out: Optional[Any] = None) -> NDArray[Any]:
-        """The tokens that are allowed now, as a bitmap: bit t % 32 of word t // 32 is token t's.
+        """Returns a bitmap of the allowed tokens: bit t % 32 of word t // 32 is token t's.
 
         Written into `out`, a contiguous row of uint32 or int32: an array, or a torch tensor in main
-        memory, of any length. Words behind the vocabulary's last become 0. None: a new array.
+        memory, of any length. Words after the vocabulary's last become 0. None: a new array.
         """
         if isinstance(out, (list, tuple)):
             raise InvalidError(f"mask: an array is needed, this is a {type(out).__name__}")
@@ -104,10 +104,10 @@ class Constraint(Sampler):
         return words
 
     def mask_logits(self, logits: Any) -> None:
-        """Writes minus infinity over the logits of the tokens that are not allowed.
+        """Sets the logits of tokens that are not allowed to minus infinity.
 
-        `logits` is a contiguous row of float32: an array, or a torch tensor in main memory. What is
-        behind the vocabulary's last token, as some models have it, is not allowed.
+        `logits` is a contiguous row of float32: an array, or a torch tensor in main memory. Logits
+        after the vocabulary's last token, which some models have, are not allowed.
         """
         view = floats(logits)
         if not view.flags.writeable:
@@ -118,20 +118,20 @@ class Constraint(Sampler):
 
     @property
     def complete(self) -> bool:
-        """Whether the text so far follows the whole grammar, so that it may end."""
+        """True if the text so far follows the whole grammar, so that it may end."""
         with self._used() as pointer:
             complete: bool = library.llama_sieve_grammar_is_complete(pointer)
         return complete
 
     @property
     def error(self) -> Optional[Error]:
-        """Why the constraint is dead; None while it is not."""
+        """The reason why the constraint is dead; None while it is not."""
         with self._used() as pointer:
             code = library.llama_sieve_grammar_error(pointer)
         return Error(_DEAD[code], code) if code in _DEAD else error_of(code) if code else None
 
     def rollback(self, n_tokens: int) -> None:
-        """Takes the last accepted tokens back, 1,024 at most: what an engine drafted in vain."""
+        """Takes the last accepted tokens back, at most 1,024: a draft that an engine rejected."""
         count = index(n_tokens)
         if not 0 <= count < 2**64:
             raise InvalidError(f"rollback: {n_tokens} tokens cannot be")
@@ -139,7 +139,7 @@ class Constraint(Sampler):
             check(library.llama_sieve_grammar_rollback(pointer, count))
 
     def accepts(self, tokens: Sequence[int]) -> int:
-        """How many tokens of a draft are allowed, one behind the other. Changes nothing."""
+        """Returns how many tokens of a draft are allowed, one after the other. Changes nothing."""
         draft = [int32(index(token), "token") for token in tokens]
         array = (c_int32 * len(draft))(*draft)
         with self._used() as pointer:
@@ -147,10 +147,10 @@ class Constraint(Sampler):
         return allowed
 
     def forced(self) -> bytes:
-        """The bytes that must follow, whatever tokens they come in; b"" where there is a choice.
+        """Returns the bytes that must follow, whatever tokens spell them; b"" if there is a choice.
 
-        A tokenizer may put them together with what comes behind them: to be exact, tokenize them
-        and leave the last token to the model.
+        A tokenizer may join them with later text: to be exact, tokenize them and leave the last
+        token to the model.
         """
         ask = library.llama_sieve_grammar_forced
         with self._used() as pointer:
@@ -183,9 +183,9 @@ class JsonSchema(Constraint):
     ) -> None:
         """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
 
-        compact: no white space. closed: no other properties where the schema is silent about them.
-        any_order: properties in any order. lenient: what cannot be enforced is left out, with a
-        warning, instead of InvalidError. llama_cpp, and none of the others: the language of
+        compact: no white space. closed: no other properties unless the schema mentions them.
+        any_order: properties in any order. lenient: keywords that cannot be enforced are left out,
+        with a warning, instead of InvalidError. llama_cpp, and none of the others: the language of
         llama.cpp's own converter, that of llama-server's `json_schema`, which enforces less.
         """
         flags = _flags(compact, closed, any_order, lenient, llama_cpp)
@@ -200,7 +200,7 @@ class Regex(Constraint):
 
 
 class Choice(Constraint):
-    """The text is one of some strings, in whatever tokens; `TokenTrie` wants given ones."""
+    """The text is one of some strings, spelled by any tokens; `TokenTrie` requires given ones."""
 
     def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
         texts = [text_for_c(value, "value") for value in values]
@@ -210,7 +210,7 @@ class Choice(Constraint):
 class Tags(Constraint):
     """Free text in which a begin tag opens a span that follows a schema, a pattern or a grammar.
 
-    What tool calls are: see docs/grammar.md.
+    This is the form of tool calls: see docs/grammar.md.
     """
 
     def __init__(self, vocab: Any, description: Any) -> None:
@@ -230,7 +230,7 @@ def json_schema_to_gbnf(
     lenient: bool = False,
     llama_cpp: bool = False,
 ) -> str:
-    """The grammar of a schema's texts in GBNF, for a server that takes one; no llama.cpp is needed.
+    """Returns the grammar of a schema's texts in GBNF, for a server; no llama.cpp is needed.
 
     The arguments are those of `JsonSchema`.
     """
@@ -245,8 +245,8 @@ def json_schema_to_gbnf(
 
 
 def forget_vocab(vocab: Any) -> None:
-    """Frees what is kept of a vocabulary. To be called before its model is freed.
+    """Frees the data kept for a vocabulary. Call it before its model is freed.
 
-    Another model at the same address could be taken for it otherwise.
+    Otherwise another model at the same address could be mistaken for it.
     """
     library.llama_sieve_vocab_forget(_vocabulary(vocab))

@@ -1,4 +1,4 @@
-"""How uncertain a model is, and how surprised by its text.
+"""Measures how uncertain a model is, and how surprised by its text.
 
 All of them read the arrays in place. NaN and minus infinity are tokens without probability; plus
 infinity takes all of it.
@@ -32,19 +32,19 @@ def _defined(value: float) -> float:
 
 
 def entropy(logits: Any, unit: Unit = "nats") -> float:
-    """Shannon entropy of the model's distribution, from its raw logits (float32).
+    """Returns the Shannon entropy of the model's distribution, from its raw logits (float32).
 
-    From 0 to the logarithm of their number; relative error below 1e-6. InvalidError where no token
-    has a probability.
+    From 0 to the logarithm of their number; relative error below 1e-6. InvalidError if no token has
+    a probability.
     """
     view = _arrays.floats(logits)
     return _defined(library.llama_sieve_entropy(_arrays.address(view), view.size, _base(unit)))
 
 
 def surprisal(logits: Any, token: int, unit: Unit = "nats") -> float:
-    """Minus the logarithm of the token's probability, from the model's raw logits (float32).
+    """Returns minus the logarithm of the token's probability, from the raw logits (float32).
 
-    Plus infinity for a token that is masked. InvalidError for one outside of the vocabulary.
+    Plus infinity for a masked token. InvalidError for one outside the vocabulary.
     """
     view = _arrays.floats(logits)
     token = int32(index(token), "token")
@@ -53,14 +53,14 @@ def surprisal(logits: Any, token: int, unit: Unit = "nats") -> float:
 
 
 def candidates_entropy(candidates: Any, unit: Unit = "nats") -> float:
-    """The entropy over candidates (`CANDIDATE`), from their logits: the draw's uncertainty."""
+    """Returns the entropy over candidates (`CANDIDATE`), from their logits."""
     view = _arrays.candidates(candidates)
     entropy_of = library.llama_sieve_candidates_entropy
     return _defined(entropy_of(_arrays.address(view), view.size, _base(unit)))
 
 
 def candidates_surprisal(candidates: Any, token: int, unit: Unit = "nats") -> float:
-    """The surprisal among candidates (`CANDIDATE`); plus infinity for a token not among them."""
+    """Returns the surprisal among candidates (`CANDIDATE`); plus infinity for any other token."""
     view = _arrays.candidates(candidates)
     token = int32(index(token), "token")
     surprise = library.llama_sieve_candidates_surprisal
@@ -96,11 +96,11 @@ class Perplexity(Held):
         return count
 
     def reset(self) -> None:
-        """Back to no tokens."""
+        """Drops all tokens."""
         self._call(library.llama_sieve_ppl_reset)
 
     def clone(self) -> Perplexity:
-        """A second one with the same tokens."""
+        """Returns an independent copy with the same tokens."""
         return self._twin(made(self._call(library.llama_sieve_ppl_clone)), function("ppl_free"))
 
     def __repr__(self) -> str:

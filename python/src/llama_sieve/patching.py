@@ -1,13 +1,13 @@
-"""Makes llama-cpp-python sample with ours, and undoes it.
+"""Makes llama-cpp-python use our samplers, and undoes it.
 
 llama-cpp-python takes llama.cpp's functions from the library's own handle, where LD_PRELOAD does
-not reach. So its Python names are given functions of ours instead: constructors that make our
-sampler where it was found to do what the host's does, and the host's own otherwise.
+not reach. So its Python names are rebound to our functions: constructors that make our sampler if
+it was found to equal the host's, and the host's own otherwise.
 
-What decides is tried, not assumed: the first time that a kind of sampler is asked for, ours and the
-host's run on small arrays and must leave the same, bit for bit. Where argument lists have changed
-over the builds (penalties, DRY), the list that llama-cpp-python itself declares says which it is;
-one that is not known here is left alone.
+That is tried, not assumed: before the first sampler of a kind, ours and the host's run on small
+arrays and must leave the same, bit for bit. Where argument lists have changed over the builds
+(penalties, DRY), the list that llama-cpp-python itself declares decides; an unknown one is left
+alone.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _old_dry(
 
 @dataclass(frozen=True)
 class Layout:
-    """An argument list that a constructor of the host's has had."""
+    """An argument list of some version of a host's constructor."""
 
     host: Types
     ours: Types
@@ -135,19 +135,19 @@ def _matches(declared: Types, known: Types) -> bool:
 
 
 def layout_of(kind: str, declared: Iterable[Any]) -> Optional[Layout]:
-    """The known argument list that a binding declares for a kind's constructor, if it is one."""
+    """Returns the argument list that a binding declares for a constructor, if it is known."""
     types = tuple(declared)
     return next((known for known in LAYOUTS[kind] if _matches(types, known.host)), None)
 
 
 def symbol_of(kind: str) -> str:
-    """What the host calls the constructor: "top-k" is llama_sampler_init_top_k."""
+    """Returns the constructor's name in the host: for "top-k", llama_sampler_init_top_k."""
     return "llama_sampler_init_" + kind.replace("-", "_")
 
 
 @dataclass(frozen=True)
 class Status:
-    """What became of one kind of sampler."""
+    """The outcome for one kind of sampler."""
 
     kind: str
     ours: bool
@@ -156,7 +156,7 @@ class Status:
 
 
 class _Constructor:
-    """Stands where a constructor of the host's stood."""
+    """Replaces a constructor of the host."""
 
     def __init__(self, kind: str, original: Any, verbose: bool) -> None:
         self.kind = kind
@@ -181,7 +181,7 @@ class _Constructor:
         return self.original.restype
 
     def status(self) -> Status:
-        """Whether ours is made: found out once."""
+        """Returns whether our sampler is made, determined once."""
         with self._lock:
             if self._status is None:
                 reason = self._reason()
@@ -213,7 +213,7 @@ class _Constructor:
         return self.original(*arguments) if reason else made
 
     def _choose(self, arguments: Types) -> Tuple[Any, str]:
-        """Our sampler, as the type that the host's constructor returns, or why there is none."""
+        """Returns our sampler, typed as by the host's constructor, or why there is none."""
         if not self.active:
             return None, "the patch was undone"
         status = self.status()
@@ -237,14 +237,14 @@ class _Constructor:
 
 
 def _function(function: Any, restype: Any, argtypes: Types) -> Any:
-    """The function with other types, apart from those that others have given it."""
+    """Returns the function with other types, independent of those set elsewhere."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
     return ctypes.CFUNCTYPE(restype, *argtypes)(address)
 
 
 def _converted(declared: Any, value: Any) -> Any:
-    """The argument as ctypes would pass it to the host: a number, or a pointer."""
+    """Returns the argument as ctypes would pass it to the host: a number, or a pointer."""
     if not _is_pointer(declared):
         return declared(value).value if not isinstance(value, ctypes._SimpleCData) else value.value
     if value is None or isinstance(value, (int, ctypes.c_void_p)):
@@ -256,7 +256,7 @@ def _converted(declared: Any, value: Any) -> Any:
 
 
 class _Forward:
-    """Stands where another function of the host's stood, until the patch is undone."""
+    """Replaces another function of the host, until the patch is undone."""
 
     def __init__(self, original: Any, ours: Any) -> None:
         self.original = original
@@ -272,7 +272,7 @@ class _Forward:
 
 
 class _Sample(_Forward):
-    """Stands where llama_sampler_sample stood, which ends the process where no token is left."""
+    """Replaces llama_sampler_sample, which ends the process if no token is left."""
 
     def __call__(self, *arguments: Any) -> Any:
         token = super().__call__(*arguments)
@@ -282,7 +282,7 @@ class _Sample(_Forward):
 
 
 def _typed_as(original: Any, name: str) -> Optional[Any]:
-    """Our function of that name, with the host's types; None where the library has none."""
+    """Returns our function of that name, with the host's types; None if the library has none."""
     if not hasattr(library, name):
         return None
     return _function(getattr(library, name), original.restype, original.argtypes)
@@ -296,7 +296,7 @@ _OTHERS = {
 
 
 def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
-    """The kinds of samplers that are asked for. InvalidError if there is none of that name."""
+    """Returns the requested kinds of samplers. InvalidError if there is none of that name."""
     wanted = set(host.KINDS if kinds is None else kinds)
     unknown = wanted - set(host.KINDS)
     if unknown:
@@ -342,17 +342,17 @@ class Patch:
                 self._stand_ins[name] = stand_in(original, typed)
 
     def status(self) -> List[Status]:
-        """What is ours and what is not, each kind tried now if it was not yet."""
+        """Returns the outcome for each kind, which is tried now if it was not yet."""
         constructors = [s for s in self._stand_ins.values() if isinstance(s, _Constructor)]
         return [constructor.status() for constructor in constructors]
 
     @property
     def fused(self) -> bool:
-        """Whether whole chains are sampled straight from the logits."""
+        """True if whole chains are sampled straight from the logits."""
         return "llama_sampler_sample" in self._stand_ins
 
     def undo(self) -> None:
-        """Puts everything back. Samplers that were made stay what they are."""
+        """Restores everything. Existing samplers stay unchanged."""
         global _current
         with _changes:
             self._undo()
@@ -381,7 +381,7 @@ class Patch:
 
 
 def _replace(module: ModuleType, name: str, old: Any, new: Any) -> None:
-    """In the package and its modules, wherever the name stands for the old function."""
+    """Rebinds the name in the package and its modules, wherever it refers to the old function."""
     prefix = module.__name__ + "."
     for path, found in list(sys.modules.items()):
         ours = path == module.__name__ or path.startswith(prefix)
@@ -394,7 +394,7 @@ _current: Optional[Patch] = None
 
 
 def _extras(*wanted: Any) -> Optional[Extras]:
-    """The further samplers that are asked for; None, and no numpy needed, where there are none."""
+    """Returns the requested further samplers; None, without numpy, if there are none."""
     if all(extra is None for extra in wanted):
         return None
     from .extras import Extras
@@ -412,14 +412,14 @@ def patch(
     adaptive_p: Optional[Numbers] = None,
     grammar: Optional[Constrain] = None,
 ) -> Patch:
-    """Makes llama-cpp-python sample with ours, from the next sampler on: the same text, sooner.
+    """Makes llama-cpp-python use our samplers, from the next one on: the same text, faster.
 
     `module` is llama_cpp (imported if it is not given), one at a time: InvalidError for another
-    than the one that is patched. `kinds` limits it to some of `KINDS`.
-    verbose says a line for each sampler that is made, on stderr; by default if the environment
-    variable LLAMA_SIEVE_VERBOSE is set. Undone by `unpatch()`, or at the end of `with patch():`;
-    patches nest, the outermost counts. What was imported by name before (`from llama_cpp import
-    llama_sampler_init_top_k`) is not reached.
+    than the one that is patched. `kinds` limits it to some of `KINDS`. verbose prints a line for
+    each new sampler on stderr; it is the default if the environment variable LLAMA_SIEVE_VERBOSE is
+    set. Undone by `unpatch()`, or at the end of `with patch():`; patches nest, the outermost
+    counts. Functions imported by name before (`from llama_cpp import llama_sampler_init_top_k`) are
+    not reached.
 
     What `Llama` has no arguments for joins each text that it begins from then on, where llama.cpp's
     own programs have it. `dry`, `xtc` and `adaptive_p` are mappings of the arguments that
@@ -429,7 +429,7 @@ def patch(
     constraint of a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost patch may have
     any of these.
 
-    ImportError without llama-cpp-python, NoHostError where its llama.cpp is older than b4662.
+    ImportError without llama-cpp-python, NoHostError if its llama.cpp is older than b4662.
     """
     global _current
     if verbose is None:
@@ -457,7 +457,7 @@ def patch(
 
 
 def unpatch() -> None:
-    """Undoes the last `patch()`. Nothing happens where there is none."""
+    """Undoes the last `patch()`. Does nothing if there is none."""
     with _changes:
         if _current is None:
             return

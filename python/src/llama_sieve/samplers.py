@@ -1,7 +1,7 @@
 """Samplers for a chain of llama.cpp's: each a drop-in for its own of that name.
 
-They need a llama.cpp in the process (`bind_host`), and belong to whoever holds the object until a
-chain takes them.
+They need a llama.cpp in the process (`bind_host`), and are freed with their object unless a chain
+takes them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Sampler = TypeVar("_Sampler", bound="Sampler")
 
 
 class _Given:
-    """Where a sampler went that was given to a chain, and whether that still has it."""
+    """The chain that a sampler was given to, and whether it still exists."""
 
     def __init__(self, owner: Any, chain: int) -> None:
         # The owner is kept, so that its chain stays as long as somebody may use the sampler.
@@ -66,19 +66,19 @@ class Sampler(Held):
     _instead = "make it anew from its arguments"
 
     def __init__(self, pointer: int) -> None:
-        """Owns the llama_sampler at that address from now on."""
+        """Takes ownership of the llama_sampler at that address."""
         self._library = host.bound_host()
         self._given: Optional[_Given] = None
         self._hold(host.pointer(pointer, "sampler"), self._function("free", None))
 
     def _function(self, name: str, restype: Any, *argtypes: Any) -> Any:
-        """llama_sampler_NAME of the llama.cpp that this was made with, which takes it first."""
+        """Returns llama_sampler_NAME of the llama.cpp that this was made with, bound to it."""
         name = f"llama_sampler_{name}"
         return host.host_function(name, restype, c_void_p, *argtypes, of=self._library)
 
     @contextmanager
     def _used(self) -> Iterator[int]:
-        """The address, for this thread alone."""
+        """Returns the address, for this thread alone."""
         if self._given is None:
             self._take()
             lock = self._lock
@@ -96,7 +96,7 @@ class Sampler(Held):
             return pointer
 
     def _check_free(self) -> None:
-        """InvalidError where it cannot be given to a chain."""
+        """Raises InvalidError if it cannot be given to a chain."""
         if self._given is not None:
             raise InvalidError("the sampler is a chain's already")
         if not self._free.alive:
@@ -142,7 +142,7 @@ class Sampler(Held):
         self._give(_Given(owner, chain), lambda pointer: add(chain, pointer))
 
     def clone(self: _Sampler) -> _Sampler:
-        """A second sampler that goes on as this one would, and belongs to no chain."""
+        """Returns an independent copy in the same state, which belongs to no chain."""
         with self._used() as pointer:
             address = made(self._function("clone", c_void_p)(pointer))
         other = self._twin(address, self._function("free", None))
@@ -151,12 +151,12 @@ class Sampler(Held):
 
     @property
     def name(self) -> str:
-        """What llama_sampler_name reports: "top-k"; "?top-k" where the parameters disable it."""
+        """The name by llama_sampler_name: "top-k"; "?top-k" if the parameters disable it."""
         with self._used() as pointer:
             return bytes(self._function("name", c_char_p)(pointer)).decode()
 
     def accept(self, *tokens: int) -> None:
-        """Takes note of tokens that have become part of the text."""
+        """Accepts tokens that have become part of the text."""
         take = self._function("accept", None, c_int32)
         numbers = [int32(index(token), "token") for token in tokens]
         with self._used() as pointer:
@@ -164,7 +164,7 @@ class Sampler(Held):
                 take(pointer, token)
 
     def reset(self) -> None:
-        """Back to the beginning."""
+        """Returns to the initial state."""
         with self._used() as pointer:
             self._function("reset", None)(pointer)
 
@@ -214,7 +214,7 @@ def top_p(p: float, min_keep: int = 1) -> Sampler:
 
 
 def min_p(p: float, min_keep: int = 1) -> Sampler:
-    """Keeps what is at least p times as probable as the first; disabled by p <= 0."""
+    """Keeps candidates at least p times as probable as the first; disabled by p <= 0."""
     return _new("min_p", [c_float, c_size_t], p, min_keep)
 
 
@@ -224,17 +224,17 @@ def typical(p: float, min_keep: int = 1) -> Sampler:
 
 
 def temp(t: float) -> Sampler:
-    """Divides every logit by t; t <= 0: the largest logit stays alone."""
+    """Divides every logit by t; t <= 0 keeps only the largest."""
     return _new("temp", [c_float], t)
 
 
 def temp_ext(t: float, delta: float, exponent: float) -> Sampler:
-    """A temperature between t - delta and t + delta, following the entropy."""
+    """Divides by a temperature between t - delta and t + delta that follows the entropy."""
     return _new("temp_ext", [c_float] * 3, t, delta, exponent)
 
 
 def xtc(p: float, t: float, min_keep: int, seed: int) -> Sampler:
-    """With chance p removes the candidates of probability t or more, but the least of them."""
+    """With chance p removes the candidates of probability t or more, except the least of them."""
     return _new("xtc", [c_float, c_float, c_size_t, c_uint32], p, t, min_keep, seed)
 
 
@@ -250,7 +250,7 @@ def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> S
 
 
 def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
-    """The same aim with a cut at a surprisal that follows the error."""
+    """Selects with that aim by a cut at a surprisal that follows the error."""
     return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
 
 
@@ -270,7 +270,7 @@ def dry(
     breakers: Iterable[str] = ("\n", ":", '"', "*"),
     vocab: Any = None,
 ) -> Sampler:
-    """A token that would continue a repetition loses multiplier * base^(length - allowed_length).
+    """Subtracts multiplier * base^(length - allowed_length) from tokens that continue a repetition.
 
     `vocab` is a llama_vocab, or what has one as `vocab`; without it there are no breakers.
     """
@@ -284,7 +284,7 @@ def dry(
 
 
 def adaptive_p(target: float, decay: float, seed: int) -> Sampler:
-    """Selects near probability target, moving the aim so that the chosen tokens average it."""
+    """Selects near probability target, and moves its aim so that the chosen tokens average it."""
     return _new("adaptive_p", [c_float, c_float, c_uint32], target, decay, seed)
 
 
@@ -297,7 +297,7 @@ def logit_bias(biases: Mapping[int, float], n_vocab: int = 0) -> Sampler:
 
 
 def tail_free(z: float, min_keep: int = 1) -> Sampler:
-    """Cuts where the sorted probabilities stop bending; disabled by z >= 1."""
+    """Cuts where the curve of sorted probabilities flattens; disabled by z >= 1."""
     return _new("tail_free", [c_float, c_size_t], z, min_keep)
 
 
@@ -307,27 +307,27 @@ def softmax() -> Sampler:
 
 
 def top_a(a: float) -> Sampler:
-    """Keeps what has p >= a times the square of the largest p; disabled by a <= 0."""
+    """Keeps candidates with p >= a times the square of the largest p; disabled by a <= 0."""
     return _new("top_a", [c_float], a)
 
 
 def epsilon_cutoff(epsilon: float) -> Sampler:
-    """Epsilon sampling: keeps what has p >= epsilon; disabled by epsilon <= 0."""
+    """Epsilon sampling: keeps candidates with p >= epsilon; disabled by epsilon <= 0."""
     return _new("epsilon_cutoff", [c_float], epsilon)
 
 
 def eta_cutoff(eta: float) -> Sampler:
-    """Eta sampling: keeps what has p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0."""
+    """Keeps candidates with p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0."""
     return _new("eta_cutoff", [c_float], eta)
 
 
 def p_less(normalised: bool = False) -> Sampler:
-    """Keeps what has p >= the sum of all p^2; normalised, a lower threshold."""
+    """Keeps candidates with p >= the sum of all p^2; normalised, a lower threshold."""
     return _new("p_less", [c_bool], normalised)
 
 
 def top_h(alpha: float) -> Sampler:
-    """Keeps the most probable that have alpha times the entropy of all; disabled by alpha >= 1."""
+    """Keeps the most probable up to alpha times the entropy of all; disabled by alpha >= 1."""
     return _new("top_h", [c_float], alpha)
 
 
@@ -357,9 +357,9 @@ def loop_breaker(
     tokens: Iterable[int] = (),
     vocab: Any = None,
 ) -> Sampler:
-    """Ends a repetition of the newest tokens as its third copy is complete.
+    """Ends a repetition of the newest tokens once its third copy is complete.
 
-    `action`: "ban" bans the token that would go on, "temperature" divides the logits by
+    `action`: "ban" bans the token that would continue it, "temperature" divides the logits by
     `temperature`, more at each token, "force" lets `tokens` follow, such as the end of thinking,
     and "end" ends the generation, for which it needs the vocabulary. 0 is the default: periods of
     up to 1,024 tokens, 128 tokens of all copies together, 1.5.

@@ -35,7 +35,7 @@ RANDOM_SEED = 0xFFFFFFFF
 
 
 class Mode(IntEnum):
-    """A mark that is kept with the parameters and changes nothing."""
+    """A value that is kept with the parameters and has no effect."""
 
     FAST = 0
     """tsampler's default."""
@@ -44,7 +44,7 @@ class Mode(IntEnum):
 
 
 class Rng(IntEnum):
-    """Which generator."""
+    """The random generator."""
 
     XOROSHIRO128PLUS = 0
     """tsampler's."""
@@ -55,7 +55,7 @@ class Rng(IntEnum):
 
 
 class Method(IntEnum):
-    """How to draw."""
+    """The method of drawing."""
 
     CDF = 0
     """The inverse of the cumulative distribution."""
@@ -64,7 +64,7 @@ class Method(IntEnum):
 
 
 class Order(IntEnum):
-    """Where the temperature comes."""
+    """The position of the temperature."""
 
     TEMP_LAST = 0
     """After all filters, as in llama.cpp's default chain."""
@@ -74,9 +74,9 @@ class Order(IntEnum):
 
 @dataclass(frozen=True)
 class Params:
-    """The parameters of a sieve. `dataclasses.replace` makes others of them.
+    """The parameters of a sieve. `dataclasses.replace` changes them.
 
-    The defaults are llama.cpp's: with one seed a sieve gives the tokens of its default chain.
+    The defaults are llama.cpp's: with the same seed a sieve gives the tokens of its default chain.
     """
 
     temperature: float = 0.8
@@ -112,7 +112,7 @@ class Params:
 
     @classmethod
     def tsampler(cls, **changes: Any) -> Params:
-        """tsampler's defaults: xoroshiro128+ and a repetition penalty of 1.1, but for changes."""
+        """Returns tsampler's defaults (xoroshiro128+, repetition penalty 1.1) with changes."""
         return dataclasses.replace(
             cls(penalty_repeat=1.1, mode=Mode.FAST, rng=Rng.XOROSHIRO128PLUS), **changes
         )
@@ -168,10 +168,10 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True)
 class Stages:
-    """Which stages a sieve has, in which order, and the numbers that `Params` does not have.
+    """The stages of a sieve, in order, and the numbers that `Params` does not have.
 
-    Each is there at most once; one that draws the token (mirostat, adaptive-p) is the last. The
-    defaults are the order of llama.cpp's programs and their numbers, which switch the others off.
+    Each occurs at most once; one that draws the token (mirostat, adaptive-p) is the last. The
+    defaults are the order of llama.cpp's programs and their numbers, which disable the others.
     """
 
     order: Sequence[int] = (
@@ -231,7 +231,7 @@ _INTEGERS_OF_STAGES = ("dry_allowed_length", "dry_penalty_last_n", "mirostat_m")
 
 @dataclass(frozen=True)
 class Stats:
-    """What the stages made of the last token's distribution.
+    """Statistics of the last token's distribution.
 
     Counts are of candidates left after each stage; entropies and surprisal are in nats, and NaN
     unless `Sieve.measure` asked for them.
@@ -271,21 +271,21 @@ class Sieve(Held):
         """Chooses the next token of raw logits, without accepting it.
 
         The array is read in place: one contiguous row of float32, float16 or bfloat16 (of
-        ml_dtypes). NaN counts as minus infinity, a banned token. NoCandidateError where no logit
-        is above minus infinity.
+        ml_dtypes). NaN counts as minus infinity, a banned token. NoCandidateError if no logit is
+        above minus infinity.
         """
         view = _arrays.vector(logits)
         return self._sample(_arrays.sample_function(view), _arrays.address(view), view.size)
 
     def sample_bf16(self, bits: Any) -> int:
-        """The same on bfloat16 logits that are held as their bits, in uint16."""
+        """Chooses the next token of bfloat16 logits that are stored as their bits, in uint16."""
         view = _arrays.vector(bits, "bits")
         if view.dtype != np.uint16:
             raise InvalidError(f"bits: uint16 is needed, this is {view.dtype}")
         return self._sample(function("sample_bf16"), _arrays.address(view), view.size)
 
     def sample_ctx(self, context: Any, idx: int = -1) -> int:
-        """Chooses a token of the logits that a llama_context has for output idx, and accepts it.
+        """Chooses a token from a llama_context's logits for output idx, and accepts it.
 
         `context` is a llama_context pointer (of ctypes, or an address), or has one as `ctx`.
         """
@@ -300,7 +300,7 @@ class Sieve(Held):
             self._lock.release()
 
     def accept(self, token: int) -> None:
-        """Takes note of a token that has become part of the text, chosen here or not."""
+        """Accepts a token that has become part of the text, chosen here or not."""
         token = int32(index(token), "token")
         if token < 0:
             raise InvalidError(f"token: {token} is negative")
@@ -311,7 +311,7 @@ class Sieve(Held):
             self._lock.release()
 
     def reset(self) -> None:
-        """Back to the beginning: no history, the generator at its seed."""
+        """Returns to the initial state: no history, the generator at its seed."""
         handle = self._take()
         try:
             library.llama_sieve_reset(handle)
@@ -320,7 +320,7 @@ class Sieve(Held):
 
     @property
     def params(self) -> Params:
-        """The parameters. Those that are assigned hold from the next token on."""
+        """The parameters. Assigned ones apply from the next token on."""
         return self._params
 
     @params.setter
@@ -338,10 +338,9 @@ class Sieve(Held):
 
     @property
     def stages(self) -> Optional[Stages]:
-        """The stages in an order of their own; None: in the order of the parameters.
+        """The stages in a custom order; None: in the order of the parameters.
 
-        Those that are assigned hold from the next token on; what was there goes on with what it
-        remembers.
+        Assigned ones apply from the next token on; stages that stay keep their memory.
         """
         return self._stages
 
@@ -359,12 +358,12 @@ class Sieve(Held):
             self._lock.release()
 
     def set_sampler(self, slot: int, sampler: Optional[samplers.Sampler]) -> None:
-        """Puts a copy of a sampler, as it is now, into a slot, 0 to 15; None empties that.
+        """Copies a sampler in its present state into a slot, 0 to 15; None empties the slot.
 
-        It runs where `Stage.SAMPLER + slot` stands in the order of `stages`, and hears of every
-        token that the sieve accepts. It is one of this library's that does not select: a cut,
-        banned texts, a loop breaker, a grammar. `save()` holds what bans and loop breakers
-        remember, and refuses others that remember something.
+        It runs at the position of `Stage.SAMPLER + slot` in `stages`, and accepts every token that
+        the sieve accepts. It must be one of this library's that does not select: a cut, banned
+        texts, a loop breaker, a grammar. `save()` includes the memory of bans and loop breakers,
+        and refuses other samplers with memory.
         """
         number = int32(index(slot), "slot")
         handle = self._take()
@@ -378,7 +377,7 @@ class Sieve(Held):
             self._lock.release()
 
     def set_dry_breakers(self, vocab: Any = None, breakers: Iterable[str] = ()) -> None:
-        """Strings across which the stage DRY does not repeat, from now on; at first there are none.
+        """Sets the strings at which a repetition ends for the stage DRY; at first there are none.
 
         `vocab` is a llama_vocab pointer (of ctypes, or an address), or has one as `vocab`; without
         breakers it is not needed.
@@ -396,7 +395,7 @@ class Sieve(Held):
             self._lock.release()
 
     def clone(self) -> Sieve:
-        """A second sieve that goes on as this one would."""
+        """Returns an independent copy in the same state."""
         handle = self._take()
         try:
             return self._twin(made(library.llama_sieve_clone(handle)), function("free"))
@@ -404,9 +403,9 @@ class Sieve(Held):
             self._lock.release()
 
     def candidates(self) -> NDArray[Any]:
-        """What the last token was drawn from: a new array of `CANDIDATE`.
+        """Returns the candidates that the last token was drawn from, as a new array of `CANDIDATE`.
 
-        Logits are those after all stages; the probabilities add up to 1.
+        Logits are those after all stages; the probabilities sum to 1.
         """
         handle = self._take()
         try:
@@ -419,7 +418,7 @@ class Sieve(Held):
             self._lock.release()
 
     def measure(self, measured: bool = True) -> None:
-        """Whether `stats` is to have entropies and surprisal; they cost a pass over the logits."""
+        """True to include entropies and surprisal in `stats`; they cost a pass over the logits."""
         handle = self._take()
         try:
             check(library.llama_sieve_measure(handle, bool(measured)))
@@ -428,7 +427,7 @@ class Sieve(Held):
 
     @property
     def stats(self) -> Stats:
-        """What the stages made of the last token's distribution."""
+        """Statistics of the last token's distribution."""
         native = SieveStats(struct_size=ctypes.sizeof(SieveStats))
         handle = self._take()
         try:
@@ -440,7 +439,7 @@ class Sieve(Held):
         )
 
     def save(self) -> bytes:
-        """History and generator (not the parameters), in a format that is the same everywhere."""
+        """Returns history and generator (not the parameters), in a portable format."""
         handle = self._take()
         try:
             size = library.llama_sieve_state_size(handle)
@@ -451,7 +450,7 @@ class Sieve(Held):
             self._lock.release()
 
     def load(self, state: bytes) -> None:
-        """Goes on where the sieve that saved these bytes was. StateError if they are none."""
+        """Restores a saved history and generator. StateError if the bytes are invalid."""
         state = bytes(state)
         handle = self._take()
         try:
@@ -475,8 +474,8 @@ def sample_batch(
     """Chooses a token for each of several independent sequences, without accepting them.
 
     `logits` is an array with a row of float32 for each, or a sequence of such rows; `threads` is
-    how many of a pool may work. The tokens do not depend on it. BatchError has what the others got
-    where some sequence has no token.
+    how many of a pool may work. The tokens do not depend on it. If some sequence has no token,
+    BatchError has those of the others.
     """
     rows = _arrays.rows(logits, len(sieves))
     tokens = np.zeros(len(rows), np.int32)
@@ -507,15 +506,15 @@ def sample_batch(
 
 
 def greedy(logits: Any) -> int:
-    """The token with the largest logit (float32), the first of equals."""
+    """Returns the token with the largest logit (float32), the first of equals."""
     view = _arrays.floats(logits)
     return check(library.llama_sieve_greedy(_arrays.address(view), view.size))
 
 
 def top_candidates(logits: Any, n: int) -> NDArray[Any]:
-    """The n most probable tokens in descending order, as a new array of `CANDIDATE`.
+    """Returns the n most probable tokens in descending order, as a new array of `CANDIDATE`.
 
-    Their probabilities are over the whole vocabulary: what log-probabilities are made of.
+    Their probabilities are over the whole vocabulary, as for log-probabilities.
     """
     view = _arrays.floats(logits)
     n = int32(index(n), "n")

@@ -20,7 +20,7 @@ _GREEDY, _SAMPLED, _COMPACT, _RESET_IDLE = 0, 1, 0x100, 0x200
 
 
 def payload(values: Mapping[str, Sequence[int]], path: str = "value") -> str:
-    """The payload of one descriptor: names of values, and their tokens."""
+    """Returns the payload of one descriptor: names of values, and their tokens."""
     leaves = [{"name": name, "tokens": list(tokens)} for name, tokens in values.items()]
     return json.dumps({"descriptors": [{"path": path, "leaves": leaves}]})
 
@@ -32,10 +32,10 @@ def _bytes(text: Payload) -> bytes:
 
 
 class TokenTrie(Sampler):
-    """A constraint that lives in a chain of llama.cpp's: see docs/token-trie.md.
+    """A constraint for a chain of llama.cpp's: see docs/token-trie.md.
 
     Put it before every sampler that truncates. A chain that it is added to owns it from then on,
-    and frees it: afterwards this object answers with InvalidError. Needs a llama.cpp in the process
+    and frees it: afterwards this object raises InvalidError. Needs a llama.cpp in the process
     (`bind_host`).
     """
 
@@ -52,8 +52,8 @@ class TokenTrie(Sampler):
 
         greedy: the most probable of the values' tokens is selected; otherwise temperature, top-p
         and the draw of later samplers run over the values' tokens. compact: the array of candidates
-        shrinks instead of being masked. reset_idle: a reset leaves a span idle that is complete.
-        `vocab` (a llama_vocab, or what has one as `vocab`) lets tokens outside of it be refused.
+        shrinks instead of being masked. reset_idle: a reset leaves a complete span idle. `vocab` (a
+        llama_vocab, or what has one as `vocab`) makes tokens outside of it an error.
         """
         flags = (_COMPACT if compact else 0) | (_RESET_IDLE if reset_idle else 0)
         self._mode = (_GREEDY if greedy else _SAMPLED) | flags
@@ -64,31 +64,31 @@ class TokenTrie(Sampler):
             self.set(constraint)
 
     def set(self, constraint: Payload) -> None:
-        """Another constraint, active from the next token on. On an error the old one stays."""
+        """Sets another constraint, active from the next token on. On an error the old one stays."""
         text = _bytes(constraint)
         with self._used() as pointer:
             check(library.llama_sieve_trie_set(pointer, text, len(text), self._mode))
 
     def clear(self) -> None:
-        """No constraint, from the next token on."""
+        """Removes the constraint, from the next token on."""
         with self._used() as pointer:
             library.llama_sieve_trie_clear(pointer)
 
     def activate(self, path: str) -> None:
-        """Begins the span of the descriptor with this path. NotFoundError where there is none."""
+        """Begins the span of the descriptor with this path. NotFoundError if there is none."""
         with self._used() as pointer:
             check(library.llama_sieve_trie_activate(pointer, text_for_c(path, "path")))
 
     @property
     def active(self) -> bool:
-        """Whether the next token is constrained, or may continue a value."""
+        """True if the next token is constrained, or may continue a value."""
         with self._used() as pointer:
             active: bool = library.llama_sieve_trie_is_active(pointer)
         return active
 
     @property
     def leaf(self) -> Optional[str]:
-        """Name of the value that was completed; None while none is."""
+        """The name of the completed value; None while there is none."""
         with self._used() as pointer:
             name: Optional[bytes] = library.llama_sieve_trie_leaf(pointer)
         return None if name is None else name.decode("utf-8", "replace")
@@ -100,11 +100,11 @@ class TokenTrie(Sampler):
         return found[:number]
 
     def forced(self) -> NDArray[np.int32]:
-        """The run of tokens that are the only continuation: they need no sampling."""
+        """Returns the tokens that are the only continuation: they need no sampling."""
         return self._tokens(library.llama_sieve_trie_forced)
 
     def allowed(self) -> NDArray[np.int32]:
-        """The tokens that may follow, ascending."""
+        """Returns the tokens that may follow, ascending."""
         return self._tokens(library.llama_sieve_trie_allowed)
 
 
@@ -120,7 +120,7 @@ class TrieCache:
 
 
 def trie_cache() -> TrieCache:
-    """What the cache of tries has done so far."""
+    """Returns the counters of the cache of tries."""
     native = CacheStats()
     library.llama_sieve_trie_cache_stats(native)
     return TrieCache(**{field.name: getattr(native, field.name) for field in fields(TrieCache)})
