@@ -1,11 +1,11 @@
 //! Top-H: keeps the most probable candidates while their entropy, after normalisation, is at most
 //! alpha times that of all (Potraghloo et al. 2025).
 //!
-//! With x the descending logits, m the largest, Z = sum of exp(x - m) and S = sum of (m - x) exp(x
-//! - m) over the first k, their entropy is `ln Z + S / Z`, which rises with k. It is compared in
-//!   `double`. Masked candidates are never kept. The kept ones are sorted, with their probabilities
-//!   among all. On an array that takes a sort of all candidates; straight from the logits only the
-//!   largest are read, and the order of the kept ones is left open.
+//! With x the descending logits, m the largest, `Z = sum(exp(x - m))` and
+//! `S = sum((m - x) * exp(x - m))` over the first k, their entropy is `ln Z + S / Z`, which rises
+//! with k. It is compared in `double`. Masked candidates are never kept. The kept ones are sorted,
+//! with their probabilities among all. On an array that takes a sort of all candidates; straight
+//! from the logits only the largest are read, and the order of the kept ones is left open.
 
 use std::ffi::CStr;
 
