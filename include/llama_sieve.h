@@ -1462,10 +1462,10 @@ int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size
 #define LLAMA_SIEVE_STATE_PARAMS 1
 
 /*
- Restores a saved state: goes on where the sieve that saved bytes was: same parameters, same
- logits, same tokens. size is exactly what llama_sieve_state_size said when they were saved.
- The state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back
- to that. Stages of its own are not saved: set them first.
+ Restores a saved state, so that the sieve continues as the one that saved bytes: same
+ parameters, same logits, same tokens. size is exactly what llama_sieve_state_size said when
+ they were saved. The state carries the random stream, whatever the parameters' seed;
+ llama_sieve_reset goes back to that. Stages of its own are not saved: set them first.
 
  With options 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
  newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and
@@ -2530,8 +2530,8 @@ int llama_sieve_certify(const char *sampler_name);
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
- Compares ours with the host's own sampler of that name, as llama_sampler_name tells it
- ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
+ Compares our sampler with the host's own of that name, as by llama_sampler_name ("top-k"), on
+ small arrays. The result holds as long as the host stays loaded.
 
  Arguments of constructors depend on the host's build. build is its number, which is believed
  unless the host's exports rule it out, or 0 or less where it is not known: then it is found out

@@ -29,7 +29,7 @@ use crate::write_signals::without_signals;
 pub enum Level {
     /// Worth knowing, not a fault.
     Info = 2,
-    /// The library goes on, but something was not as it should be.
+    /// The library continues, but something was wrong.
     Warn = 3,
     /// Something asked for was not done.
     Error = 4,
@@ -133,7 +133,7 @@ pub fn sink() -> Option<Sink> {
     SINKS.lock().current.clone()
 }
 
-/// Gives `text` (no line end) to the sink, now or when this thread leaves the library.
+/// Passes `text` (no line end) to the sink, now or when this thread leaves the library.
 pub fn log(level: Level, text: &str) {
     if DELIVERS.get() {
         return;

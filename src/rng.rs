@@ -161,7 +161,7 @@ impl Mt19937 {
         weights.choose(sum, draw, exactly)
     }
 
-    /// Returns the place of the only candidate.
+    /// Returns the index of the only candidate.
     fn only(&mut self) -> usize {
         if HostProfile::current().one_candidate_draw.discrete {
             self.uniform();
@@ -239,7 +239,7 @@ impl SeededMt19937 {
         self.stream.reseed(seed);
     }
 
-    /// Goes on where another is, but keeps its seed for a restart.
+    /// Continues the stream of another, but keeps its seed for a restart.
     pub fn take_stream_of(&mut self, other: &Self) {
         let seed = self.seed;
         self.clone_from(other);

@@ -1,7 +1,7 @@
 //! A value for one thread at a time, for which a second thread polls.
 //!
-//! Cheaper than a mutex, since nobody is woken: entering is one atomic exchange, leaving a plain
-//! store, where a mutex exchanges twice to see whether it must wake somebody.
+//! Cheaper than a mutex, since no thread is woken: entering is one atomic exchange, leaving a plain
+//! store, where a mutex exchanges twice to see whether it must wake a thread.
 
 use std::cell::UnsafeCell;
 use std::hint;

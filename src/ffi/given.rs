@@ -129,7 +129,7 @@ impl Argument {
     /// Returns the caller's elements; empty if `n` is 0, wherever they lie.
     ///
     /// # Safety
-    /// `elements` is NULL or has `n` elements, which nobody writes during `'a`.
+    /// `elements` is NULL or has `n` elements, which are not written during `'a`.
     #[inline]
     pub(super) unsafe fn slice<'a, T>(
         &self,

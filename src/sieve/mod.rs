@@ -67,8 +67,9 @@ use stages::Stages;
 /// A sampler of one sequence: parameters, history of accepted tokens, random numbers, and the
 /// pipeline of the exact samplers.
 ///
-/// A clone goes on as the original would. Used from one thread at a time, may move between threads.
-/// After the first tokens neither [`sample`](Self::sample) nor [`accept`](Self::accept) allocates.
+/// A clone continues as the original would. Used from one thread at a time, may move between
+/// threads. After the first tokens neither [`sample`](Self::sample) nor [`accept`](Self::accept)
+/// allocates.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     params: Params,

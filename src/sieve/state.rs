@@ -377,9 +377,10 @@ impl Sieve {
         }
     }
 
-    /// Restores a saved state: goes on where the sieve that wrote `bytes` was; the parameters stay.
-    /// A smaller window keeps the newest tokens. Fails, and changes nothing, if the bytes are no
-    /// state, damaged, of another version, or of another generator than `rng` says.
+    /// Restores a saved state, so that the sieve continues as the one that wrote `bytes`; the
+    /// parameters stay. A smaller window keeps the newest tokens. Fails, and changes nothing, if
+    /// the bytes are no state, damaged, of another version, or of another generator than `rng`
+    /// says.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let ours = self.generator.kind();

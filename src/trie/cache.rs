@@ -59,7 +59,7 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(json: &'a [u8]) -> Self {
-        // With another key in each process, so that nobody can make payloads that evict each other.
+        // With another key in each process, so that payloads cannot be made to evict each other.
         let hash = ProcessState::default().hash_one(json);
         Self { hash, json }
     }

@@ -36,8 +36,8 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Looks for the children: one step each while nobody has reordered the array, else one pass
-    /// over it.
+    /// Finds the children: one step each while the array has not been reordered, else one pass over
+    /// it.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();

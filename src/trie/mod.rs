@@ -11,8 +11,8 @@
 //!   other threads.
 //!
 //! Cost per token: `accept` a binary search among the children of one node; `apply` one write per
-//! candidate, or, in compact mode while nobody has reordered the array, one step per child. Nothing
-//! while no span is active.
+//! candidate, or, in compact mode while the array has not been reordered, one step per child.
+//! Nothing while no span is active.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -84,7 +84,7 @@ struct Constraint {
     warned_of_ban: bool,
 }
 
-/// The place that a constraint is set in; nothing is constrained while it is empty.
+/// The slot that a constraint is set in; nothing is constrained while it is empty.
 #[derive(Debug, Default)]
 pub struct Slot {
     constraint: Mutex<Option<Constraint>>,
@@ -328,7 +328,7 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Lets only tokens through that may follow. Says why, if none of it was possible.
+    /// Lets only tokens through that may follow. Returns the reason if that was impossible.
     // In bounds: `find` gives an index of the candidates.
     fn apply(
         &mut self,

@@ -1,8 +1,8 @@
 //! How the llama.cpp of this process computes, as far as its builds differ.
 //!
-//! Which of them there is nobody can be asked: the certificate finds it out by trial, and tells it
-//! here. Until then, and without a host, it is that of a build with libstdc++ whose compiler fuses
-//! nothing. It is asked once for each array or less, not for each candidate.
+//! No function of the host returns it: the certificate determines it by trial, and sets it here.
+//! Until then, and without a host, it is that of a build with libstdc++ whose compiler fuses
+//! nothing. It is read at most once per array, not for each candidate.
 
 use std::cell::Cell;
 use std::fmt;
@@ -270,8 +270,8 @@ impl fmt::Display for HostProfile {
     }
 }
 
-/// The properties that are told, in any order; the others are those of [`HostProfile::UNFUSED`].
-/// An error says what there is.
+/// Reads the listed properties, in any order; the others are those of [`HostProfile::UNFUSED`]. An
+/// error lists the known ones.
 impl FromStr for HostProfile {
     type Err = String;
 

@@ -48,7 +48,7 @@ pub struct Mutex<T>(parking_lot::Mutex<T>);
 pub type MutexGuard<'a, T> = Held<parking_lot::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
-    /// Makes a lock that nobody holds.
+    /// Makes an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(parking_lot::Mutex::new(value))
     }
@@ -75,7 +75,7 @@ impl<T> Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Gives the lock to the thread that has waited longest, if one waits.
+    /// Hands the lock to the thread that has waited longest, if one waits.
     pub fn unlock_fair(held: Self) {
         parking_lot::MutexGuard::unlock_fair(held.guard);
     }
@@ -86,7 +86,7 @@ impl<'a, T> MutexGuard<'a, T> {
 pub struct RwLock<T>(parking_lot::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// Makes a lock that nobody holds.
+    /// Makes an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self(parking_lot::RwLock::new(value))
     }

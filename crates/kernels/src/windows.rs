@@ -38,7 +38,7 @@ unsafe extern "system" {
     fn VirtualQuery(at: *const c_void, region: *mut Region, bytes: usize) -> usize;
 }
 
-/// Pages with the same access, as Windows tells of them.
+/// Pages with the same access, as Windows reports them.
 #[repr(C)]
 struct Region {
     start: Handle,
@@ -111,8 +111,8 @@ pub fn load(path: &Path) -> io::Result<Module> {
         .ok_or_else(io::Error::last_os_error)
 }
 
-/// Returns the return addresses of the calls that this thread is in, the innermost first, so many
-/// at most.
+/// Returns the return addresses of the calls that this thread is in, the innermost first, at most
+/// `MOST`.
 pub fn return_addresses<const MOST: usize>() -> impl Iterator<Item = *mut c_void> {
     let mut all = [null_mut(); MOST];
     // SAFETY: there is room for that many, and no hash is asked for.
@@ -123,7 +123,7 @@ pub fn return_addresses<const MOST: usize>() -> impl Iterator<Item = *mut c_void
 /// Fills `bytes` with what lies at `address`. False if some of it cannot be read.
 pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     let mut read = 0;
-    // SAFETY: there is room for so many, and an address that cannot be read is an error.
+    // SAFETY: there is room for that many, and an address that cannot be read is an error.
     let done = unsafe {
         ReadProcessMemory(
             GetCurrentProcess(),

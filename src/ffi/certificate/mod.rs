@@ -1,4 +1,4 @@
-//! Checks by trial that the host's own samplers do what ours do.
+//! Checks by trial that the host's own samplers equal ours.
 //!
 //! Built-ins have changed: other random streams for the same seed, other orders, other rounding
 //! where a compiler fuses multiplications and additions. So before ours stands in for one of them,
@@ -49,8 +49,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// Compares ours with the host's own sampler of that name, as llama_sampler_name tells it
-/// ("top-k"), on small arrays. What is found holds as long as the host stays loaded.
+/// Compares our sampler with the host's own of that name, as by llama_sampler_name ("top-k"), on
+/// small arrays. The result holds as long as the host stays loaded.
 ///
 /// Arguments of constructors depend on the host's build. `build` is its number, which is believed
 /// unless the host's exports rule it out, or 0 or less where it is not known: then it is found out

@@ -226,8 +226,8 @@ pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
 /// records it, while there is a record. False: nothing was done, the host's own is to be called.
 ///
 /// # Safety
-/// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; both are used by
-/// nobody else during the call.
+/// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; no other thread
+/// uses them during the call.
 pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_array) -> bool {
     // SAFETY: the caller guarantees both.
     trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()

@@ -222,8 +222,8 @@ thread_local! {
 /// logits of a vocabulary; nothing was done.
 ///
 /// # Safety
-/// `chain` is NULL or a live sampler of the bound host, `array` NULL or a valid array; both are
-/// used by nobody else during the call.
+/// `chain` is NULL or a live sampler of the bound host, `array` NULL or a valid array; no other
+/// thread uses them during the call.
 #[cold]
 pub(super) unsafe fn apply(
     chain: *mut llama_sampler,

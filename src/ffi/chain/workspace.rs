@@ -142,7 +142,7 @@ impl<T: Lent> DerefMut for Taken<T> {
     }
 }
 
-/// Forgets the last token, so that nobody can ask for its candidates any more.
+/// Forgets the last token, whose candidates are then no longer available.
 pub(super) fn forget() {
     Taken::<Workspace>::new().last = None;
 }

@@ -102,8 +102,8 @@ static TOP_K: Trial = Trial {
     sorted: false,
 };
 
-/// Where ties are left by `std::sort` of numbers that runs out of levels, which tells two versions
-/// of libc++ apart: on arrays that are wrongly said to be in order.
+/// Where ties are left by `std::sort` of numbers that runs out of levels, which distinguishes two
+/// versions of libc++: on arrays that are wrongly marked as sorted.
 static TYPICAL: Trial = Trial {
     name: "typical",
     make: |host, _| make!(host, c"llama_sampler_init_typical", 0.9999 => f32, 64 => usize),

@@ -222,8 +222,8 @@ impl Tokenizer {
     }
 
     /// Writes the tokens of `text`, none of them special, to `out`, if its capacity is enough: so
-    /// that nothing is allocated outside the guard. Gives how many there are, also where they have
-    /// no room; `None` where the host cannot say.
+    /// that nothing is allocated outside the guard. Returns their number, also if they do not fit;
+    /// `None` if the host cannot say.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.

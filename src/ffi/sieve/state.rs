@@ -97,10 +97,10 @@ pub unsafe extern "C" fn llama_sieve_state_load(
     })
 }
 
-/// Restores a saved state: goes on where the sieve that saved `bytes` was: same parameters, same
-/// logits, same tokens. `size` is exactly what llama_sieve_state_size said when they were saved.
-/// The state carries the random stream, whatever the parameters' seed; llama_sieve_reset goes back
-/// to that. Stages of its own are not saved: set them first.
+/// Restores a saved state, so that the sieve continues as the one that saved `bytes`: same
+/// parameters, same logits, same tokens. `size` is exactly what llama_sieve_state_size said when
+/// they were saved. The state carries the random stream, whatever the parameters' seed;
+/// llama_sieve_reset goes back to that. Stages of its own are not saved: set them first.
 ///
 /// With `options` 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
 /// newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and

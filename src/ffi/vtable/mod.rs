@@ -54,7 +54,7 @@ pub struct Vtable {
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
     /// Returns the number that the sampler, as a member of a chain, gives it in a trace.
     sequence: unsafe fn(*const llama_sampler) -> Option<u64>,
-    /// Tells the numbers that a trace asks for.
+    /// Reports the numbers for a trace.
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
     /// Names what a constraint lets through next.
     expected: unsafe fn(*const llama_sampler) -> Option<String>,
@@ -138,8 +138,8 @@ impl Vtable {
         unsafe { (self.twin)(smpl) }
     }
 
-    /// Returns a sampler without a shell of the host's, which goes on as this one does; `None`,
-    /// with the reason as last error, where there can be none.
+    /// Returns a clone without a `llama_sampler` of the host's; `None`, with the reason as last
+    /// error, if that is impossible.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -188,7 +188,7 @@ impl Vtable {
         unsafe { (self.sequence)(smpl) }
     }
 
-    /// Tells the numbers that a trace asks for.
+    /// Reports the numbers for a trace.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -250,8 +250,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
     }
 }
 
-/// Gives the host a sampler: a shell of the host's around `sampler`. NULL, with an error, without a
-/// host.
+/// Returns a `llama_sampler` of the host's around `sampler`; NULL, with an error, without a host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),

@@ -1,4 +1,4 @@
-//! The object that a shell of ours points to: the sampler behind its lock.
+//! The object that our `llama_sampler` points to: the sampler behind its lock.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};

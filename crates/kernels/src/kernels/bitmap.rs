@@ -5,11 +5,11 @@ use crate::simd::{Vector, dispatched};
 use crate::token::TokenData;
 
 dispatched! {
-    /// Gives minus infinity to the candidates whose tokens are not in `allowed`. Reads 12 bytes per
-    /// candidate, and writes where something changes.
+    /// Sets the logits of candidates whose tokens are not in `allowed` to minus infinity. Reads 12
+    /// bytes per candidate, and writes only changes.
     pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) => mask_tokens_on;
-    /// Gives minus infinity to the logits of the tokens that are not in `allowed`. The first logit
-    /// is that of token 0. Reads and writes 4 bytes per logit if a word has bits of both kinds.
+    /// Sets the logits of tokens that are not in `allowed` to minus infinity. The first logit is
+    /// that of token 0. Reads and writes 4 bytes per logit if a word has bits of both kinds.
     pub fn mask_column(column: &mut [f32], allowed: &[u64]) => mask_column_on;
     /// Returns the number of bits set.
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
@@ -58,7 +58,7 @@ fn mask_each(data: &mut [TokenData], allowed: &[u64]) {
     }
 }
 
-/// Gives minus infinity to the candidates whose bits are set.
+/// Sets the logits of candidates whose bits are set to minus infinity.
 #[inline(always)]
 fn mask_block<V: Vector>(v: V, block: &mut [TokenData; BLOCK], banned: u64) {
     for (i, chunk) in block.chunks_exact_mut(V::LANES).enumerate() {

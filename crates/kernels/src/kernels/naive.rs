@@ -368,7 +368,7 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Writes the entropy term of each probability: -p ln p, and 0 for 0. Gives the smallest
+/// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
 /// probability, at most 1.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());

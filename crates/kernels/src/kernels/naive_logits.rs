@@ -28,8 +28,8 @@ pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     largest(maxima)
 }
 
-/// Gives the largest of all logits and the number of them above minus infinity; leaves the largest
-/// of each block in `maxima`.
+/// Returns the largest of all logits and the number of them above minus infinity; writes the
+/// largest of each block to `maxima`.
 pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize) {
     let max = block_maxima(xs, maxima);
     let unmasked = each!(xs, xs => xs.iter().filter(|x| x.to_f32() > f32::NEG_INFINITY).count());
@@ -75,7 +75,7 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
     }
 }
 
-/// Gives the number of values at or above `threshold`.
+/// Returns the number of values at or above `threshold`.
 pub fn count_from(xs: &[f32], threshold: f32) -> usize {
     xs.iter().filter(|&&x| x >= threshold).count()
 }

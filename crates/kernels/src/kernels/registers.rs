@@ -25,7 +25,7 @@ pub(super) trait LastChunk {
     /// `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
 
-    /// Gives the last elements, as many as a register has lanes, to rewrite; `None` if there are
+    /// Returns the last elements, as many as a register has lanes, to rewrite; `None` if there are
     /// too few.
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self>;
 }

@@ -123,7 +123,7 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
 }
 
-/// Adds a group to the lanes. Gives which terms are half-way between two units, and which add an
+/// Adds a group to the lanes. Returns which terms are half-way between two units, and which add an
 /// odd number of these, or half a unit more. `scale` gives half of their number.
 #[inline(always)]
 fn take_down<V: Vector>(

@@ -151,7 +151,7 @@ fn choose() -> Isa {
     isa
 }
 
-/// The name that stands for no instruction set, until somebody takes it.
+/// An unknown name of an instruction set, until it is taken.
 static UNKNOWN: Mutex<Option<String>> = Mutex::new(None);
 static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 

@@ -215,7 +215,7 @@ type Found = Option<(Outcome, Option<Owned>)>;
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This sampler of ours does the same as the host's, which is to be [freed](free).
+    /// Our sampler, which equals the host's; the host's must be [freed](free).
     Ours(*mut llama_sampler),
     /// Nothing: the host's is to be used for this call.
     Undecided,

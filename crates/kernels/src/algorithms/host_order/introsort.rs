@@ -112,8 +112,8 @@ fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
 }
 
 /// Sorts a range of different keys that is in order, or in the opposite one, but for its first and
-/// its last, as parts of sorted arrays are: there is but one order of these. Says whether it was
-/// such a range. Looks at all only where the first few are.
+/// its last, as parts of sorted arrays are: there is but one order of these. Returns whether it was
+/// such a range. Reads all only if the first few are.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items, of which `at` and `from` are places.
 fn settle_run(range: &mut [Item]) -> bool {
