@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 
 use crate::naive::*;
 use crate::support::{Array, HostSampler, Rng, fresh_rng, replay, trained_model};
+use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy_patterns;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::samplers::*;
@@ -83,6 +84,63 @@ impl World {
             }
         };
         HostSampler::new(made)
+    }
+
+    fn bans(&self, texts: &[&str]) -> HostSampler {
+        let texts = texts.iter().map(|&text| CString::new(text));
+        let texts: Vec<CString> = texts.map(|text| text.expect("no NUL")).collect();
+        let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+        let vocab = self.model.vocab().cast();
+        // SAFETY: a vocabulary that outlives the call, and as many C strings as is said.
+        HostSampler::new(unsafe {
+            llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), 0)
+        })
+    }
+
+    /// Returns the value that a chain of a trie and of bans writes, or `None` where all that the
+    /// trie lets through is banned.
+    fn write_one(
+        &self,
+        chain: &HostSampler,
+        banned: &[&str],
+        mode: i32,
+        rng: &mut Rng,
+        at: &str,
+    ) -> Option<&'static str> {
+        let mut prefix: Vec<i32> = Vec::new();
+        loop {
+            let value = self.tokens.iter().position(|tokens| *tokens == prefix);
+            if let Some(value) = value {
+                return Some(VALUES[value]);
+            }
+            let completes = |token: i32| {
+                let tokens = prefix.iter().copied().chain([token]);
+                let text: Vec<u8> = tokens.flat_map(|token| self.model.piece(token)).collect();
+                let text = String::from_utf8(text).expect("ASCII");
+                banned.iter().any(|banned| text.contains(banned))
+            };
+            let children = self.follow(&prefix, &VALUES);
+            let mut allowed = children.clone();
+            allowed.retain(|&token| !completes(token));
+            let mut array = self.logits(rng);
+            chain.apply(&mut array);
+            let left = left(&array);
+            if allowed.is_empty() {
+                assert_eq!(left, [] as [i32; 0], "{at}: {prefix:?}");
+                // A compact trie keeps its own tokens, which are banned.
+                let n = array.data.len();
+                let is_whole = n == self.model.n_vocab();
+                assert!(is_whole || n == children.len(), "{at}: {prefix:?}: {n}");
+                return None;
+            }
+            match mode == MODES[2] {
+                true => assert!(left.len() == 1 && allowed.contains(&left[0]), "{at}"),
+                false => assert_eq!(left, allowed, "{at}: {prefix:?}"),
+            }
+            let token = left[rng.below(left.len())];
+            chain.accept(token);
+            prefix.push(token);
+        }
     }
 
     /// A token that no value has.
@@ -369,6 +427,46 @@ fn beside_a_reasoning_budget_what_both_let_through_is_left() {
             }
         }
     }
+}
+
+/// Bans in front of the trie or after it: the values' tokens that complete no banned text are left.
+/// Where there are none the array does not become empty, but all of it is masked.
+#[test]
+fn with_banned_texts_a_value_without_them_is_written() {
+    quiet();
+    let world = World::new();
+    let mut rng = fresh_rng("composition");
+    let (mut written, mut dead_ends) = (0, 0);
+    for texts in [
+        &["the LORD"][..],
+        &["ron", "Mos"],
+        &["LORD", "ren of Is"],
+        &["e childre", "LOR"],
+        &[" M", " A", "e L", "ildren"],
+        &["Pharaoh"],
+    ] {
+        for round in 0..10 {
+            for mode in MODES {
+                for first in [true, false] {
+                    // Greedy and compact leaves a ban after it no choice.
+                    if mode == MODES[2] && !first {
+                        continue;
+                    }
+                    let chain = chain(first, world.trie(mode), world.bans(texts));
+                    let at = format!("{}: mode {mode:#x}, {first}, {round}, {texts:?}", replay());
+                    match world.write_one(&chain, texts, mode, &mut rng, &at) {
+                        Some(value) => {
+                            let has = |text: &&str| value.contains(*text);
+                            assert!(!texts.iter().any(has), "{at}: {value}");
+                            written += 1;
+                        }
+                        None => dead_ends += 1,
+                    }
+                }
+            }
+        }
+    }
+    assert!(written > 100 && dead_ends > 50, "{written}, {dead_ends}");
 }
 
 /// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
