@@ -443,6 +443,16 @@ mod tests {
             extras,
             [Extra::BanStrings(texts, true), Extra::LoopBreaker(30)]
         );
+        let text = "top_a=.2; epsilon_cutoff=3e-4;eta-cutoff = 2e-4;p_less=normalised;quadratic=.2";
+        let (extras, _) = parse(text, read);
+        let expected = [
+            Extra::TopA(0.2),
+            Extra::EpsilonCutoff(3e-4),
+            Extra::EtaCutoff(2e-4),
+            Extra::PLess(true),
+            Extra::Quadratic(0.2, 1.0),
+        ];
+        assert_eq!(extras, expected);
     }
 
     #[test]

@@ -75,6 +75,41 @@ fn every_chain_has_bans_first_and_the_rest_in_front_of_its_last_member() {
     assert!(!usual.err.contains("LLAMA_SIEVE_EXTRA"), "{}", usual.err);
 }
 
+/// Every member that documentation and messages name, with the name that its sampler reports.
+#[test]
+fn each_member_can_be_named() {
+    let file = empty_folder("extra-all").join("texts");
+    std::fs::write(&file, "lord").expect("it can be written");
+    let extra = format!(
+        "ban_strings_any_case={};top_a=0.1;epsilon_cutoff=1e-5;eta_cutoff=1e-5;p_less=normalised;\
+         top_h=0.9;min_k;quadratic=0.1,1.5;loop-breaker",
+        file.display()
+    );
+    let usual = run(preloaded(program()));
+    let ours = run(preloaded(program()).env("LLAMA_SIEVE_EXTRA", extra));
+    let middle = [
+        "top-a",
+        "epsilon-cutoff",
+        "eta-cutoff",
+        "p-less",
+        "top-h",
+        "min-k",
+        "quadratic",
+        "loop-breaker",
+    ];
+    for (before, after) in chains(&usual).iter().zip(&chains(&ours)) {
+        let mut expected = before.clone();
+        let last = expected.len() - 1;
+        expected.splice(last..last, middle);
+        expected.insert(0, "ban-strings");
+        assert_eq!(after, &expected);
+    }
+    assert!(!chains(&ours).is_empty(), "{}", ours.err);
+    for text in texts(&ours) {
+        assert!(!text.to_lowercase().contains("lord"), "{text}");
+    }
+}
+
 #[test]
 fn what_is_wrong_is_told_and_left_out() {
     let usual = run(preloaded(program()));
