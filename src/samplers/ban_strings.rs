@@ -232,6 +232,10 @@ impl Sampler for BanStrings {
             self.each(|token| whole.edit(token, |_| f32::NEG_INFINITY));
             return true;
         }
+        // A bitmap masks what lies past its end, as if it were banned.
+        if whole.n_vocab() > 64 * self.bans.others().len() {
+            return false;
+        }
         if self.cursor.count(&self.bans) == 0 {
             whole.mask(self.bans.others());
             return true;

@@ -65,8 +65,10 @@ fn logits_are_masked_as_arrays_are() {
     let (mut few, mut many) = (0, 0);
     for texts in [&["abc", "xyz"][..], &["a", "be"], &["ab", "zb", "cc"]] {
         let mut sampler = bans(texts, &words);
-        for _ in 0..40 {
-            let logits: Vec<f32> = (0..n).map(|_| lcg.unit()).collect();
+        for round in 0..40 {
+            // As many as the vocabulary has, or more.
+            let n_logits = n + [0, 70][round % 2];
+            let logits: Vec<f32> = (0..n_logits).map(|_| lcg.unit()).collect();
             let mut array = array_of(&logits);
             let mut whole = Candidates::new(&mut array, true);
             sampler.apply(&mut whole);
