@@ -9,12 +9,19 @@
 mod support;
 
 use std::collections::HashSet;
+use std::ffi::CString;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
-use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
+use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
+use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::loops::{
+    LLAMA_SIEVE_LOOP_BAN, LLAMA_SIEVE_LOOP_END, LLAMA_SIEVE_LOOP_FORCE,
+    LLAMA_SIEVE_LOOP_TEMPERATURE, llama_sieve_init_loop_breaker, llama_sieve_loop_params,
+};
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve_fuzz::logits::{Logit, Number, Whole};
 use support::arrays::{Grid, Ids, Recipe, Rng, Shape};
@@ -66,6 +73,33 @@ enum Spec {
     TopH(Number),
     Quadratic(Number, Number),
     MinK(Number),
+    BanStrings(Vec<Banned>, bool),
+    LoopBreaker(Loop),
+}
+
+/// A text that some token of the vocabulary has, that several make up, or none.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+enum Banned {
+    Letter(u8),
+    The,
+    TheLord,
+    Half,
+    Nowhere,
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+struct Loop {
+    action: LoopAction,
+    max_period: u8,
+    min_tokens: u8,
+}
+
+#[derive(Arbitrary, Clone, Debug)]
+enum LoopAction {
+    Ban,
+    Temperature(u8),
+    Force(u16, Vec<u16>),
+    End,
 }
 
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -156,7 +190,7 @@ impl Spec {
             spec: self.clone(),
             ours: HostSampler::new(ours),
             theirs: theirs.map(HostSampler::new),
-            replaces: name == "infill",
+            replaces: matches!(name, "infill" | "loop_breaker"),
             selects,
             accept_always: row.is_some_and(|row| row.accept_always),
         }
@@ -283,18 +317,20 @@ impl Spec {
                 let ours = sieve::llama_sieve_init_epsilon_cutoff(epsilon.0);
                 ("epsilon_cutoff", ours, None)
             }
-            Spec::EtaCutoff(eta) => {
-                ("eta_cutoff", sieve::llama_sieve_init_eta_cutoff(eta.0), None)
-            }
-            Spec::PLess(normalised) => {
-                ("p_less", sieve::llama_sieve_init_p_less(normalised), None)
-            }
+            Spec::EtaCutoff(eta) => (
+                "eta_cutoff",
+                sieve::llama_sieve_init_eta_cutoff(eta.0),
+                None,
+            ),
+            Spec::PLess(normalised) => ("p_less", sieve::llama_sieve_init_p_less(normalised), None),
             Spec::TopH(alpha) => ("top_h", sieve::llama_sieve_init_top_h(alpha.0), None),
             Spec::MinK(tau) => ("min_k", sieve::llama_sieve_init_min_k(tau.0), None),
             Spec::Quadratic(factor, curve) => {
                 let ours = sieve::llama_sieve_init_quadratic(factor.0, curve.0);
                 ("quadratic", ours, None)
             }
+            Spec::BanStrings(ref texts, folds) => ("ban_strings", ban_strings(texts, folds), None),
+            Spec::LoopBreaker(ref params) => ("loop_breaker", params.make(), None),
             Spec::Infill => {
                 let vocab = vocabulary();
                 // SAFETY: the vocabulary lives as long as the process.
@@ -316,9 +352,58 @@ impl Spec {
 
 type Both = (
     &'static str,
-    *mut llama_sieve::ffi::host::llama_h::llama_sampler,
+    *mut llama_sampler,
     Option<*mut sys::llama_sampler>,
 );
+
+fn ban_strings(texts: &[Banned], folds: bool) -> *mut llama_sampler {
+    let text = |text: &Banned| match text {
+        Banned::Letter(letter) => vec![b'a' + letter % 26],
+        Banned::The => b" the".to_vec(),
+        Banned::TheLord => b"he LORD said".to_vec(),
+        // No character, which is refused where case is folded.
+        Banned::Half if !folds => vec![0xC3],
+        Banned::Half => "\u{C9}".into(),
+        Banned::Nowhere => b"#+#+#+".to_vec(),
+    };
+    let texts = texts.iter().take(8).map(text);
+    let texts: Vec<CString> = texts
+        .map(|text| CString::new(text).expect("no NUL"))
+        .collect();
+    let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let vocab = vocabulary().cast();
+    // SAFETY: the vocabulary lives as long as the process, the texts during the call.
+    unsafe { llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), folds.into()) }
+}
+
+impl Loop {
+    fn make(&self) -> *mut llama_sampler {
+        let mut forced = Vec::new();
+        let (action, temperature) = match &self.action {
+            LoopAction::Ban => (LLAMA_SIEVE_LOOP_BAN, 0.0),
+            LoopAction::Temperature(by) => (LLAMA_SIEVE_LOOP_TEMPERATURE, 1.1 + f32::from(*by)),
+            LoopAction::Force(first, others) => {
+                forced.push(i32::from(*first));
+                forced.extend(others.iter().take(8).map(|&token| i32::from(token)));
+                (LLAMA_SIEVE_LOOP_FORCE, 0.0)
+            }
+            LoopAction::End => (LLAMA_SIEVE_LOOP_END, 0.0),
+        };
+        let params = llama_sieve_loop_params {
+            struct_size: size_of::<llama_sieve_loop_params>(),
+            action,
+            max_period: self.max_period.into(),
+            // A step accepts one token, and some accept more: few must do.
+            min_tokens: i32::from(self.min_tokens % 8),
+            temperature,
+            tokens: forced.as_ptr(),
+            n_tokens: forced.len(),
+            vocab: vocabulary().cast(),
+        };
+        // SAFETY: a struct of its size; the tokens live during the call, the vocabulary longer.
+        unsafe { llama_sieve_init_loop_breaker(&params) }
+    }
+}
 
 fn logit_bias(biases: &[(i16, Logit)]) -> Both {
     let biases: Vec<_> = biases
