@@ -251,8 +251,9 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
  * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
  * had, and nine that it never had. Each makes a sampler for the host's chain; that of a built-in
  * leaves what the built-in leaves.
- * "Disabled" names the arguments with which it does nothing. NULL: there is no llama.cpp in the
- * process, or no memory.
+ * "Disabled" names the arguments with which it does nothing. With an argument of type float that
+ * is not finite, and one warning, a filter does nothing either, and a selector takes the largest
+ * logit. NULL: there is no llama.cpp in the process, or no memory.
  * ---------------------------------------------------------------------------------------------- */
 
 /* Selects the candidate with the largest logit, the first of equals. */
