@@ -206,7 +206,13 @@ def test_it_listens_on_loopback_alone(server):
 
 def test_the_command_prints_the_address_and_ends_when_interrupted(path, capsys):
     command = [sys.executable, "-m", "llama_sieve", "trace", "--follow", str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # Tests that run in the background have it ignored, and so would the command.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         address = process.stdout.readline().strip()
         assert address.startswith("http://127.0.0.1:") and address.endswith("/")
         process.send_signal(signal.SIGINT)
