@@ -271,15 +271,16 @@ test("what nobody closes is freed with its object", async () => {
 
 test("what a worker has not closed is freed when it exits", async () => {
     const program = `
-        const { Sieve } = require("llama-sieve");
+        const { Sieve } = require(require("node:worker_threads").workerData);
         const logits = new Float32Array(1 << 20).map((_, i) => Math.sin(i));
         // Each keeps some megabytes, and no object is collected before the end.
         const kept = Array.from({ length: 10 }, () => new Sieve({ topK: 0, topP: 1, minP: 0 }));
         kept.forEach((sieve) => sieve.sample(logits));
         kept[0].close();`;
+    const library = createRequire(import.meta.url).resolve("llama-sieve");
     const afterWorkers = async (n) => {
         for (let i = 0; i < n; i++) {
-            const worker = new Worker(program, { eval: true });
+            const worker = new Worker(program, { eval: true, workerData: library });
             await new Promise((ended, failed) => worker.on("error", failed).on("exit", ended));
         }
         return process.memoryUsage().rss;
