@@ -273,6 +273,16 @@ fn top_p_of_0_or_less_is_greedy_by_probability_not_by_index() {
     );
 }
 
+/// Returns the entropy as llama.cpp adds it up, in `float`s, which is off by 1e-4 for 30,000 terms.
+fn entropy_in_floats(logits: &[f32]) -> f32 {
+    let mut sorted = logits.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let terms: Vec<f32> = sorted.iter().map(|x| (x - sorted[0]).exp()).collect();
+    let sum = terms.iter().fold(0.0, |sum, term| sum + term);
+    let ps = terms.iter().map(|term| term / sum);
+    ps.fold(0.0, |sum, p| sum - p * p.ln())
+}
+
 /// tsampler takes 512 candidates for the entropy; here it is that of all of them, which is more
 /// stable still.
 #[test]
@@ -285,7 +295,12 @@ fn typical_p_takes_the_entropy_of_every_candidate() {
             ..open()
         };
         let ids = kept(&params, &logits);
-        let entropy = f64::from(metrics::entropy(&logits, metrics::Base::Nats).expect("defined"));
+        let entropy = f64::from(entropy_in_floats(&logits));
+        let exact = metrics::entropy(&logits, metrics::Base::Nats).expect("defined");
+        assert!(
+            (entropy - f64::from(exact)).abs() < 1e-3,
+            "{entropy} {exact}"
+        );
         let distance = |id: i32| {
             let surprisal = metrics::surprisal(&logits, id, metrics::Base::Nats).expect("defined");
             (f64::from(surprisal) - entropy).abs()
@@ -305,7 +320,8 @@ fn typical_p_takes_the_entropy_of_every_candidate() {
             .map(|&id| logits[id as usize])
             .fold(-INF, f32::max);
         let last = (f64::from(last) - lse).exp();
-        assert!(mass > 0.5 - 1e-5 && mass < 0.5 + 1e-5 + last, "{mass}");
+        // Added up as `float`s, 15,000 probabilities are off by some 1e-5.
+        assert!(mass > 0.5 - 1e-4 && mass < 0.5 + 1e-4 + last, "{mass}");
     }
 }
 
