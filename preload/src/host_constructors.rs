@@ -20,9 +20,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use llama_sieve::ffi::host::libraries::{
-    self, Address, Library, containing, permanent, scope, with_all,
-};
+use llama_sieve::ffi::host::libraries::{self, Address, Library, with_all};
+use llama_sieve::ffi::host::scope::{containing, permanent, scope};
 use llama_sieve::sync::OnceLock;
 #[cfg(not(windows))]
 use llama_sieve::sync::Section;

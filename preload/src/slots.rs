@@ -20,7 +20,8 @@ use llama_sieve::errors::{
 use llama_sieve::ffi::attach::NO_LIBRARY;
 use llama_sieve::ffi::failure::Failure;
 use llama_sieve::ffi::host::libraries::imports::Import;
-use llama_sieve::ffi::host::libraries::{Address, Library, permanent, scope, with_all};
+use llama_sieve::ffi::host::libraries::{Address, Library, with_all};
+use llama_sieve::ffi::host::scope::{permanent, scope};
 use llama_sieve::log;
 use llama_sieve::quoted::listed;
 

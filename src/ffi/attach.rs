@@ -8,16 +8,10 @@ use std::ffi::c_int;
 use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, answer};
 
-#[cfg(any(
-    all(windows, target_arch = "x86_64"),
-    all(
-        target_os = "linux",
-        any(target_env = "gnu", target_env = "musl"),
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        not(miri)
-    )
-))]
-pub use door::NO_LIBRARY;
+/// The answer where there is nothing to attach to, and what to do.
+pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load it first, or \
+    what brings it (an addon, a package, a plugin). One that is linked into the program itself \
+    is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
 
 /// Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
 /// sampler functions of llama.cpp that the program and its libraries import are redirected to the
@@ -97,11 +91,6 @@ mod door {
     use crate::last_error;
     use crate::quoted::escaped;
 
-    /// The answer where there is nothing to attach to, and what to do.
-    pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load it first, or \
-        what brings it (an addon, a package, a plugin). One that is linked into the program itself \
-        is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
-
     /// The preload library's file, and what it exports for this one.
     const FILE: &str = if cfg!(windows) {
         "llama_sieve_preload.dll"
@@ -119,7 +108,7 @@ mod door {
         match call {
             Some(call) => called(call),
             None if has_host => called(load(&beside()?)?),
-            None => Err(Failure::no_host(NO_LIBRARY.to_owned())),
+            None => Err(Failure::no_host(super::NO_LIBRARY.to_owned())),
         }
     }
 

@@ -57,38 +57,6 @@ pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     found
 }
 
-/// The one that `address` is in.
-pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'l Library<'a>> {
-    all.iter().find(|library| library.contains(address))
-}
-
-/// Returns the library and those that it needs, whatever these need and so on, each once, the
-/// nearest first: where a symbol is looked for.
-pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
-    let mut scope = vec![library];
-    let mut at = 0;
-    while let Some(&library) = scope.get(at) {
-        for name in library.needed() {
-            let found = all.iter().find(|library| library.is_called(name));
-            scope.extend(found.filter(|found| !scope.iter().any(|known| known.is(found))));
-        }
-        at += 1;
-    }
-    scope
-}
-
-/// Returns the libraries that stay until the process ends: the first ones, up to the last that the
-/// program needs. Whatever comes by `dlopen` comes after these.
-pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
-    let needed = all
-        .first()
-        .map_or(Vec::new(), |program| scope(all, program));
-    let last = all
-        .iter()
-        .rposition(|library| needed.iter().any(|needed| needed.is(library)));
-    last.and_then(|last| all.get(..=last)).unwrap_or_default()
-}
-
 impl Library<'_> {
     /// True if both are the same library.
     pub fn is(&self, other: &Self) -> bool {
@@ -156,14 +124,14 @@ impl Library<'_> {
     }
 
     /// True if a library that needs `name` means this one.
-    fn is_called(&self, name: &CStr) -> bool {
+    pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|&byte| byte == b'/').next();
         let own = || self.texts(DT_SONAME).next();
         path == name.to_bytes() || file == Some(name.to_bytes()) || own() == Some(name)
     }
 
-    fn needed(&self) -> impl Iterator<Item = &CStr> {
+    pub(super) fn needed(&self) -> impl Iterator<Item = &CStr> {
         self.texts(DT_NEEDED)
     }
 

@@ -37,6 +37,11 @@ pub mod mappings;
 pub mod modules;
 pub(super) mod per_host;
 pub mod profile;
+#[cfg(any(
+    all(windows, target_pointer_width = "64"),
+    all(target_os = "linux", not(miri))
+))]
+pub mod scope;
 mod search;
 pub mod vocabulary;
 

@@ -36,32 +36,6 @@ pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     look(&all)
 }
 
-/// The one that `address` is in.
-pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'l Library<'a>> {
-    all.iter().find(|library| library.contains(address))
-}
-
-/// Returns the library and those that it needs, whatever these need and so on, each once, the
-/// nearest first.
-pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
-    let mut scope = vec![library];
-    let mut at = 0;
-    while let Some(&library) = scope.get(at) {
-        for name in library.needed() {
-            let found = all.iter().find(|library| library.is_called(name));
-            scope.extend(found.filter(|found| !scope.iter().any(|known| known.is(found))));
-        }
-        at += 1;
-    }
-    scope
-}
-
-/// Returns the libraries that stay until the process ends: all, since whatever is found in one
-/// [keeps](Library::keep) it.
-pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
-    all
-}
-
 /// Returns the number of times that a library was loaded or unloaded, of which Windows tells
 /// nothing: those that are found stay.
 pub fn changes() -> u64 {
@@ -178,7 +152,7 @@ impl<'a> Library<'a> {
     }
 
     /// True if a library that needs `name` means this one.
-    fn is_called(&self, name: &CStr) -> bool {
+    pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path.to_bytes();
         let file = path.rsplit(|&byte| byte == b'\\' || byte == b'/').next();
         file.is_some_and(|file| file.eq_ignore_ascii_case(name.to_bytes()))

@@ -59,8 +59,9 @@ fn has_libcxx(look: impl Fn(&CStr) -> Option<Address>) -> bool {
 mod by_reading {
     use std::ffi::CStr;
 
-    use crate::ffi::host::libraries::{Library, containing, permanent, scope, with_all};
+    use crate::ffi::host::libraries::{Library, with_all};
     use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, linked};
+    use crate::ffi::host::scope::{containing, permanent, scope};
     use crate::ffi::host::search::{Seen, functions, has_libcxx, linked_one};
 
     pub(in super::super) use crate::ffi::host::libraries::changes;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ffi::host::scope::{permanent, scope};
 
 fn named<'a, 'b>(all: &'a [Library<'b>], part: &str) -> &'a Library<'b> {
     let found = all.iter().find(|library| path(library).contains(part));

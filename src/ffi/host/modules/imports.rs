@@ -60,7 +60,7 @@ impl Library<'_> {
     }
 
     /// The names of the modules that it needs.
-    pub(super) fn needed(&self) -> impl Iterator<Item = &CStr> {
+    pub(in crate::ffi::host) fn needed(&self) -> impl Iterator<Item = &CStr> {
         let all = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         all.filter_map(|table| self.text(table.library))
     }

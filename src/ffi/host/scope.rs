@@ -1,0 +1,43 @@
+//! Which of the loaded libraries an address is in, which of them a library needs, and which stay.
+
+use super::libraries::{Address, Library};
+
+/// The one that `address` is in.
+pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'l Library<'a>> {
+    all.iter().find(|library| library.contains(address))
+}
+
+/// Returns the library and those that it needs, whatever these need and so on, each once, the
+/// nearest first: where a symbol is looked for.
+pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
+    let mut scope = vec![library];
+    let mut at = 0;
+    while let Some(&library) = scope.get(at) {
+        for name in library.needed() {
+            let found = all.iter().find(|library| library.is_called(name));
+            scope.extend(found.filter(|found| !scope.iter().any(|known| known.is(found))));
+        }
+        at += 1;
+    }
+    scope
+}
+
+/// Returns the libraries that stay until the process ends: the first ones, up to the last that the
+/// program needs. Whatever comes by `dlopen` comes after these.
+#[cfg(not(windows))]
+pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
+    let needed = all
+        .first()
+        .map_or(Vec::new(), |program| scope(all, program));
+    let last = all
+        .iter()
+        .rposition(|library| needed.iter().any(|needed| needed.is(library)));
+    last.and_then(|last| all.get(..=last)).unwrap_or_default()
+}
+
+/// Returns the libraries that stay until the process ends: all, since whatever is found in one
+/// [keeps](Library::keep) it.
+#[cfg(windows)]
+pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
+    all
+}
