@@ -211,12 +211,20 @@ fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize
     Ok(removed)
 }
 
-#[test]
-fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
+/// Records random chains over random logits, and holds each record against the built-ins.
+///
+/// `run` is recorded; it gets the number of the step. `check` gets its result, and the place for
+/// messages. It returns the candidates between the built-ins and the token that the record must
+/// name, or `None` where a chain ends.
+fn hold_records<T>(
+    name: &str,
+    run: impl Fn(&Chains, &[f32], usize) -> T,
+    check: impl Fn(&Chains, &[f32], T, &str) -> Option<(Vec<(String, Left)>, i32)>,
+) {
     let _alone = alone();
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
     let schema = Schema::new();
-    let mut rng = fresh_rng("replayed");
+    let mut rng = fresh_rng(name);
     let (mut compared, mut removed) = (0, 0);
     for i in 0..number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400) {
         let chains = Chains::new(&mut rng);
@@ -225,28 +233,20 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
             let n = rng.pick(&[3, 40, 200, 2048]);
             let scale = rng.pick(&[1.0, 4.0]);
             let logits: Vec<f32> = (0..n).map(|_| grid.round(scale * rng.normal())).collect();
+            let at = format!("{}, chain {i}, step {step}{}", replay(), chains.label);
             let lines = Lines::begin(&format!("n={FOLLOWED}"));
-            let token = sample(&chains.traced, &logits);
+            let ran = run(&chains, &logits, step);
             llama_sieve::trace::stop();
             let lines = lines.take();
             lines.iter().for_each(|line| schema.check(line));
-            let at = || format!("{}, chain {i}, step {step}{}", replay(), chains.label);
-            assert_eq!(token, sample(&chains.plain, &logits), "{}", at());
-            if token < 0 {
-                // None is left, or the one that is selected is banned.
-                break;
-            }
-            let expected = by_built_ins(&chains, Array::of_logits(logits.iter().copied()));
-            // Where a built-in was not asked, its stream is not where ours is.
-            let Some((all, left)) = &expected else {
+            let Some((all, token)) = check(&chains, &logits, ran, &at) else {
                 break;
             };
-            assert_eq!(Some(token), chosen(left), "{}", at());
             let line = lines.last().expect("a line");
-            assert_eq!(line["token"]["id"], token, "{}", at());
-            match compare(line, all, &logits) {
+            assert_eq!(line["token"]["id"], token, "{at}");
+            match compare(line, &all, &logits) {
                 Ok(n) => removed += n,
-                Err(text) => panic!("{}\n{text}\n{line}", at()),
+                Err(text) => panic!("{at}\n{text}\n{line}"),
             }
             compared += 1;
             chains.accept(token);
@@ -254,6 +254,22 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
     }
     println!("{compared} tokens, {removed} candidates removed");
     assert!(compared > 100 && removed > 100, "{compared}, {removed}");
+}
+
+#[test]
+fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
+    let run = |chains: &Chains, logits: &[f32], _| sample(&chains.traced, logits);
+    hold_records("replayed", run, |chains, logits, token, at| {
+        assert_eq!(token, sample(&chains.plain, logits), "{at}");
+        if token < 0 {
+            // None is left, or the one that is selected is banned.
+            return None;
+        }
+        // Where a built-in was not asked, its stream is not where ours is.
+        let (all, left) = by_built_ins(chains, Array::of_logits(logits.iter().copied()))?;
+        assert_eq!(Some(token), chosen(&left), "{at}");
+        Some((all, token))
+    });
 }
 
 /// Applies the chain to an array as a host does, and records it.
@@ -282,47 +298,31 @@ fn bits(array: &Array) -> Bits {
 
 #[test]
 fn an_array_that_a_host_fills_is_left_as_by_built_ins_and_recorded() {
-    let _alone = alone();
-    llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
-    let schema = Schema::new();
-    let mut rng = fresh_rng("arrays");
-    let (mut compared, mut removed) = (0, 0);
-    for i in 0..number_from_env("LLAMA_SIEVE_TEST_CHAINS", 400) {
-        let chains = Chains::new(&mut rng);
-        let grid = rng.pick(&Grid::ALL);
-        for step in 0..STEPS {
-            let n = rng.pick(&[3, 40, 200, 2048]);
-            let scale = rng.pick(&[1.0, 4.0]);
-            let logits: Vec<f32> = (0..n).map(|_| grid.round(scale * rng.normal())).collect();
-            let mut array = Array::of_logits(logits.iter().copied());
-            if step % 3 == 2 {
-                // Not in the order of the ids.
-                array.data.rotate_left(n / 2);
-            }
-            let at = || format!("{}, chain {i}, step {step}{}", replay(), chains.label);
-            let mut left = array.clone();
-            let lines = Lines::begin(&format!("n={FOLLOWED}"));
-            assert!(record(&chains.traced, &mut left), "{}", at());
-            llama_sieve::trace::stop();
-            let lines = lines.take();
-            lines.iter().for_each(|line| schema.check(line));
-            let Some((all, expected)) = by_built_ins(&chains, array) else {
-                break;
-            };
-            assert_eq!(bits(&left), bits(&expected), "{}", at());
-            let token = chosen(&expected).expect("there is one");
-            let line = lines.last().expect("a line");
-            assert_eq!(line["token"]["id"], token, "{}", at());
-            match compare(line, &all, &logits) {
-                Ok(n) => removed += n,
-                Err(text) => panic!("{}\n{text}\n{line}", at()),
-            }
-            compared += 1;
-            chains.accept(token);
+    let filled = |logits: &[f32], step: usize| {
+        let mut array = Array::of_logits(logits.iter().copied());
+        if step % 3 == 2 {
+            // Not in the order of the ids.
+            array.data.rotate_left(logits.len() / 2);
         }
-    }
-    println!("{compared} arrays, {removed} candidates removed");
-    assert!(compared > 100 && removed > 100, "{compared}, {removed}");
+        array
+    };
+    let run = |chains: &Chains, logits: &[f32], step| {
+        let array = filled(logits, step);
+        let mut left = array.clone();
+        let is_recorded = record(&chains.traced, &mut left);
+        (array, left, is_recorded)
+    };
+    hold_records(
+        "arrays",
+        run,
+        |chains, _, (array, left, is_recorded), at| {
+            assert!(is_recorded, "{at}");
+            let (all, expected) = by_built_ins(chains, array)?;
+            assert_eq!(bits(&left), bits(&expected), "{at}");
+            let token = chosen(&expected).expect("there is one");
+            Some((all, token))
+        },
+    );
 }
 
 /// As a host does that looks with its grammar at the one token first.
