@@ -11,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 use llama_sieve::Token;
 use llama_sieve::grammar::{Grammar, TokenTexts, VocabularyTree};
 use llama_sieve::sampler::Sampler;
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 fuzz_target!(init: prepare(), |data: &[u8]| run(data));
 
@@ -98,7 +98,9 @@ fn run(data: &[u8]) {
             let pattern = pattern(spelt);
             let made = Grammar::regex(&pattern, &TREE);
             // Whole texts: \A and \z cannot be part of what stands between them.
-            let regex = Regex::new(&format!("\\A(?:{pattern})\\z"));
+            let regex = RegexBuilder::new(&format!("\\A(?:{pattern})\\z"))
+                .size_limit(MOST_MODEL_BYTES)
+                .build();
             let Ok(made) = made else {
                 let what = made.expect_err("refused").what;
                 assert!(!what.is_empty());
@@ -124,6 +126,11 @@ fn run(data: &[u8]) {
     };
     walk(&made, &model, steps);
 }
+
+/// The crate `regex` writes counted repetitions out: this many, each inside the other, are at most
+/// 27 copies of 24 Unicode classes, which stay within the bytes that it is given.
+const MOST_COUNTS: usize = 3;
+const MOST_MODEL_BYTES: usize = 64 << 20;
 
 /// A pattern of parts that are each a pattern, or open and close groups.
 fn pattern(spelt: &[u8]) -> String {
@@ -161,8 +168,15 @@ fn pattern(spelt: &[u8]) -> String {
         "[[:alpha:]]",
         "\\b",
     ];
-    let parts = spelt.iter().take(24);
-    let mut pattern: String = parts.map(|&byte| PARTS[usize::from(byte % 32)]).collect();
+    let mut counts = 0;
+    let mut pattern = String::new();
+    for &byte in spelt.iter().take(24) {
+        let part = PARTS[usize::from(byte % 32)];
+        counts += usize::from(part.starts_with('{'));
+        if !part.starts_with('{') || counts <= MOST_COUNTS {
+            pattern.push_str(part);
+        }
+    }
     // Not all that is open is closed: the others are refused.
     for _ in pattern.matches(")").count()..pattern.matches('(').count() {
         pattern.push(')');

@@ -11,8 +11,8 @@ use llama_sieve_fuzz::stages::SLOTS;
 use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason, last_error};
 use crate::calls::Call;
-use crate::support::sizes::absurd;
 use crate::stages::set_stages;
+use crate::support::sizes::absurd;
 
 impl World {
     /// # Safety
