@@ -9,7 +9,6 @@
 //! first has all new calls step aside, and waits for those that run.
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -21,22 +20,13 @@ use llama_sieve::last_error;
 
 use crate::budget;
 use crate::calls;
-use crate::choice::say;
 use crate::host_constructors::comes_first;
+use crate::settings::say;
 use crate::slots::{self, Bent};
 use crate::vocabularies;
 
 /// The time that is waited for other threads.
-pub const PATIENCE: Duration = Duration::from_secs(2);
-
-/// True while ours step aside: from detaching until attaching again.
-static IS_OVER: AtomicBool = AtomicBool::new(false);
-
-/// True if ours are to step aside.
-#[inline]
-pub fn is_over() -> bool {
-    IS_OVER.load(Ordering::SeqCst)
-}
+const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Attached {
     is_attached: bool,
@@ -76,19 +66,19 @@ fn attach() -> Result<usize, Failure> {
         return Ok(0);
     }
     let mut attached = attached()?;
-    let was_over = is_over();
+    let were_aside = slots::are_aside();
     if !attached.is_attached {
         // Until all are pointed here none is ours.
-        IS_OVER.store(true, Ordering::SeqCst);
+        slots::step_aside(true);
     }
     let count = slots::bend(&mut attached.bent);
     match count {
         Ok(count) => {
             attached.is_attached = true;
-            IS_OVER.store(false, Ordering::SeqCst);
+            slots::step_aside(false);
             say(format_args!("attach(): {count} imports"));
         }
-        Err(_) => IS_OVER.store(was_over, Ordering::SeqCst),
+        Err(_) => slots::step_aside(were_aside),
     }
     count
 }
@@ -102,8 +92,8 @@ fn detach() -> Result<usize, Failure> {
     if calls::is_inside() {
         return Err(busy("this thread is inside a call that samples"));
     }
-    IS_OVER.store(true, Ordering::SeqCst);
-    let unbent = match calls::all_are_over() {
+    slots::step_aside(true);
+    let unbent = match calls::all_are_over(PATIENCE) {
         true => slots::unbend(&mut attached.bent),
         false => Err(busy(
             "a thread is inside a call that samples and does not come out of it, or was so in the \
@@ -117,7 +107,7 @@ fn detach() -> Result<usize, Failure> {
             vocabularies::forget_all();
             say(format_args!("detach(): {count} imports"));
         }
-        Err(_) => IS_OVER.store(false, Ordering::SeqCst),
+        Err(_) => slots::step_aside(false),
     }
     unbent
 }

@@ -26,7 +26,8 @@ use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use llama_sieve::memory;
 
-use crate::routes::{Function, Route};
+use crate::host_constructors::Route;
+use crate::routes::Function;
 
 /// The name that `llama_sampler_name` reports for one.
 const NAME: &CStr = c"reasoning-budget";

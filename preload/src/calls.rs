@@ -40,11 +40,11 @@ use llama_sieve::ffi::chain::in_front::{self, Before, Candidates, First};
 use llama_sieve::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use llama_sieve::per_thread::PerThread;
 
-use crate::attach;
 use crate::budget::{self, Listed};
 use crate::columns::Columns;
+use crate::host_constructors::Route;
 use crate::proof::{self, Difference, Entry};
-use crate::routes::Route;
+use crate::slots;
 use crate::watch::{self, Question, Seen, Verdict};
 
 /// Notes of a chain: nothing precedes it where the grammar does not come first.
@@ -134,13 +134,13 @@ pub fn is_inside() -> bool {
     with_call(|_| Some(())).is_some()
 }
 
-/// Waits until no thread is in a call. New ones [step aside](attach::is_over). False if one does
-/// not come out of it.
-pub fn all_are_over() -> bool {
+/// Waits until no thread is in a call. New ones [step aside](slots::are_aside). False if one does
+/// not come out of it in time.
+pub fn all_are_over(patience: Duration) -> bool {
     let started = Instant::now();
     // As the calls: either they see that they are to step aside, or this sees them.
     while RUNNING.load(Ordering::SeqCst) != 0 {
-        if started.elapsed() > attach::PATIENCE {
+        if started.elapsed() > patience {
             return false;
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -223,7 +223,7 @@ impl Entered {
         BEGUN.store(true, Ordering::Relaxed);
         RUNNING.fetch_add(1, Ordering::SeqCst);
         let before = exchange(Some(call));
-        if before.is_some() || attach::is_over() {
+        if before.is_some() || slots::are_aside() {
             with_call(|call| {
                 call.stage = Stage::Done;
                 Some(())

@@ -34,20 +34,20 @@ use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::host::profile;
 use llama_sieve::last_error;
 use llama_sieve::log;
-use llama_sieve::sync::{Mutex, OnceLock};
+use llama_sieve::sync::OnceLock;
 
-use crate::attach;
 use crate::callers::Functions;
 use crate::constructors::{ALL, Constructor};
 use crate::host_constructors::{
-    MARK, caller, functions_at, is_ours, library_at, own_of, own_of_any,
+    MARK, Route, caller, functions_at, is_ours, library_at, own_of, own_of_any,
 };
-use crate::presence;
 use crate::proof::{self, Entry};
-use crate::routes::{Function, Route};
-use crate::settings::settings;
+use crate::routes::Function;
+use crate::settings::{say, settings};
+use crate::slots;
 use crate::stubs::{Answer, Saved};
 use crate::vocabularies;
+use crate::watch::SAMPLED_PROBS;
 
 /// The llama.cpp that our samplers are made for.
 ///
@@ -125,7 +125,8 @@ impl Served {
 
 /// The llama.cpp that a call from `caller` was meant for, if it takes samplers of ours.
 fn served(caller: Option<Address>) -> Result<&'static Served, String> {
-    let way = MARK.route_from(caller);
+    static CHAIN_INIT: Function = Function::new(MARK);
+    let way = CHAIN_INIT.route_from(caller);
     let way = way.ok_or("no llama.cpp was found in this process")?;
     let served = Served::get().unwrap_or_else(|| serve(way.base));
     if served.base != way.base {
@@ -174,24 +175,16 @@ pub fn serves(way: Route, entry: Entry) -> bool {
     // On Windows the host's own calls, by which it is watched, stay in its library.
     !cfg!(windows)
         && settings().samples()
-        && !attach::is_over()
+        && !slots::are_aside()
         && proof::may(entry)
         && served_at(way.base).is_some_and(takes_ours)
-}
-
-/// The first question of a host that samples.
-pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
-
-/// True if the host can tell what a backend has sampled.
-pub fn tells_of_backends() -> bool {
-    SAMPLED_PROBS.route().is_some()
 }
 
 /// Returns the function that leads from the common library's sampler to its chain, for a call of
 /// `common_sampler_sample` that takes this route; `None` where that is not to be looked at.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
-    if Served::last().is_none() || attach::is_over() {
+    if Served::last().is_none() || slots::are_aside() {
         return None;
     }
     if !settings().samples() || !proof::may(Entry::Common) {
@@ -275,7 +268,7 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     if TRYING.get() {
         return Err(Reason::OfATrial);
     }
-    if attach::is_over() {
+    if slots::are_aside() {
         return Err(Reason::Wanted("llama_sieve_detach was called"));
     }
     if !settings().selects(constructor) {
@@ -549,13 +542,21 @@ pub struct Call<'a> {
     pub are_finite: bool,
 }
 
+/// True once a constructor was called.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// True once a constructor was called, whosever sampler it has made.
+pub fn was_asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
 /// A sampler that `ours` makes by the list of a number, or of dist, as older builds have it (1); or
 /// the host's function, which is to get the call; or what that has given already.
 pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
     if let Some(host) = call.constructor.aside() {
         return Answer::theirs(host);
     }
-    presence::asked();
+    ASKED.store(true, Ordering::Relaxed);
     let what = call.constructor.name;
     let from = call.saved.caller();
     // What returns to this library, which calls none, is the end of a function of the host's that
@@ -719,32 +720,6 @@ impl Call<'_> {
     fn report(&self, outcome: &dyn fmt::Display) {
         say(format_args!("{self}: {outcome}"));
     }
-}
-
-/// A line for `LLAMA_SIEVE_VERBOSE`.
-pub fn say(what: fmt::Arguments<'_>) {
-    if settings().verbose {
-        log::write_to_stderr(format_args!("llama-sieve: preload: {what}"));
-    }
-}
-
-/// Tells of the first token that was sampled in place of this function of the host's.
-pub fn report_once(function: &'static str) {
-    static REPORTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
-    if !settings().verbose {
-        return;
-    }
-    guard(
-        function,
-        || (),
-        || {
-            let mut reported = REPORTED.lock();
-            if !reported.contains(&function) {
-                reported.push(function);
-                say(format_args!("{function}(): ours"));
-            }
-        },
-    );
 }
 
 impl fmt::Display for Call<'_> {

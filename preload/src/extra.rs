@@ -27,8 +27,9 @@ use llama_sieve::log;
 use llama_sieve::quoted::quoted;
 use llama_sieve::sync::OnceLock;
 
-use crate::choice::{self, say};
+use crate::choice;
 use crate::routes::Function;
+use crate::settings::say;
 use crate::vocabularies;
 
 /// The variable that names them.

@@ -12,7 +12,8 @@ use llama_sieve::ffi::host::vocabulary::llama_vocab;
 
 use crate::choice::{self, Call, Named, Ours, choose};
 use crate::constructors::{Constructor, GRAMMAR, GRAMMAR_LAZY, GRAMMAR_LAZY_PATTERNS};
-use crate::routes::{Function, Route};
+use crate::host_constructors::Route;
+use crate::routes::Function;
 use crate::settings::settings;
 use crate::stubs::{self, Answer, Saved, stand_in};
 use crate::vocabularies;

@@ -29,13 +29,29 @@ use llama_sieve::sync::Section;
 use llama_sieve::windows;
 
 use crate::callers::Functions;
-use crate::routes::{Function, Route};
 
 /// The symbol that identifies a llama.cpp: every build with samplers exports it, and we do not.
-pub static MARK: Function = Function::new(c"llama_sampler_chain_init");
+pub const MARK: &CStr = c"llama_sampler_chain_init";
 
 /// The symbol that identifies a copy of this library, which is never what we stand in front of.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
+
+/// A function of the host's, and the library that it is in.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub address: Address,
+    /// The address that the library is loaded to.
+    pub base: usize,
+    /// True if that library is a llama.cpp.
+    pub to_llama_cpp: bool,
+}
+
+impl Route {
+    /// Returns the address to call.
+    pub fn address(&self) -> *mut c_void {
+        self.address.as_ptr()
+    }
+}
 
 /// The destination of a name's calls that pass us by.
 #[derive(Debug)]
@@ -199,7 +215,7 @@ pub fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>
 }
 
 fn is_llama_cpp(library: &Library<'_>) -> bool {
-    foreign(library, MARK.symbol).is_some()
+    foreign(library, MARK).is_some()
 }
 
 /// The library's own `symbol`, if it is a library, and no copy of this one.
@@ -307,7 +323,7 @@ mod tests {
     #[test]
     fn what_no_library_has_is_not_found() {
         let nowhere = |symbol| matches!(way_of(symbol), Way::Nowhere);
-        assert!(nowhere(c"llama_sieve_preload_has_no_such_name") && nowhere(MARK.symbol));
+        assert!(nowhere(c"llama_sieve_preload_has_no_such_name") && nowhere(MARK));
         // A name that only we define: not a way back to ourselves.
         assert!(nowhere(c"llama_sampler_init_greedy"));
         assert!(asked(c"llama_sampler_init_greedy", None).is_none());

@@ -32,9 +32,11 @@
 //! - `extra`: members that the user wants in every chain.
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: those that the host has given out.
-//! - `presence`: what is told of the library itself.
+//! - `presence`: reports of the library itself, and of its first tokens.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
+//!
+//! They are in layers, which `tests/rules/layers.rs` names: none imports from above.
 
 // Where the interposition is known to work; elsewhere the library is empty.
 #![cfg(any(
@@ -46,9 +48,9 @@
     )
 ))]
 
-/// Calls the host's function that a [`choice::Theirs`] or a [`routes::Route`] leads to, with these
-/// arguments: outside any guard, so that what it throws passes through. Where there may be no way,
-/// the last argument is what there is then.
+/// Calls the host's function that a [`choice::Theirs`] or a [`host_constructors::Route`] leads to,
+/// with these arguments: outside any guard, so that what it throws passes through. Where there may
+/// be no way, the last argument is what there is then.
 macro_rules! call_host {
     ($way:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {
         match $way {

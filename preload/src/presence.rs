@@ -7,22 +7,21 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::process;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};
 use llama_sieve::log;
 use llama_sieve::quoted::escaped;
+use llama_sieve::sync::Mutex;
 
+use crate::choice::was_asked;
 use crate::extra::announce;
 use crate::host_constructors::path_of_any;
-use crate::settings::{settings, verbose};
+use crate::settings::{say, settings, verbose};
 
 /// The name of a function in llama.cpp's messages, which any program has that it is linked into.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
-
-/// True once a constructor was called.
-static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// Tokens that were sampled, and those of them that were sampled straight from the logits; counted
 /// where that is reported.
@@ -42,11 +41,6 @@ static AT_LOAD: extern "C" fn() = at_load;
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// A constructor was called, whosever sampler it makes.
-pub fn asked() {
-    ASKED.store(true, Ordering::Relaxed);
-}
-
 /// A program samples a token.
 #[inline]
 pub fn sampling() {
@@ -57,6 +51,25 @@ pub fn sampling() {
 #[inline]
 pub fn directly() {
     count(&DIRECT);
+}
+
+/// Tells of the first token that was sampled in place of this function of the host's.
+pub fn report_once(function: &'static str) {
+    static REPORTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
+    if !settings().verbose {
+        return;
+    }
+    guard(
+        function,
+        || (),
+        || {
+            let mut reported = REPORTED.lock();
+            if !reported.contains(&function) {
+                reported.push(function);
+                say(format_args!("{function}(): ours"));
+            }
+        },
+    );
 }
 
 #[inline]
@@ -84,7 +97,7 @@ extern "C" fn at_load() {
             // SAFETY: both are C strings that are never freed.
             let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
                 .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-            say(format_args!(
+            report(format_args!(
                 " {version} ({simd}) is loaded into {}",
                 escaped(&program())
             ));
@@ -102,12 +115,12 @@ extern "C" fn at_exit() {
             }
             let [direct, sampled] = [&DIRECT, &SAMPLED].map(|n| n.load(Ordering::Relaxed));
             if sampled > 0 {
-                say(format_args!(
+                report(format_args!(
                     ": {direct} of {sampled} tokens were sampled straight from the logits"
                 ));
             }
-            if !ASKED.load(Ordering::Relaxed) {
-                say(format_args!(
+            if !was_asked() {
+                report(format_args!(
                     ": no sampler was made in {}: {}",
                     escaped(&program()),
                     likely_reason()
@@ -156,7 +169,7 @@ fn program() -> String {
     program.map_or_else(|_| "the program".into(), |path| path.display().to_string())
 }
 
-fn say(what: fmt::Arguments<'_>) {
+fn report(what: fmt::Arguments<'_>) {
     log::write_to_stderr(format_args!("llama-sieve: preload library{what}"));
 }
 

@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::log;
 
-use crate::choice;
-use crate::settings::settings;
+use crate::settings::{say, settings};
 
 /// A function of the host's that samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +126,7 @@ pub fn refuse(entry: Entry, difference: Difference) {
         name,
         || (),
         || {
-            choice::say(format_args!("{name}(): llama.cpp's own: it {difference}"));
+            say(format_args!("{name}(): llama.cpp's own: it {difference}"));
             if is_told {
                 log::warn(&format!(
                     "preload: no token is sampled straight from the logits any more: \

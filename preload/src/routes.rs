@@ -17,24 +17,7 @@ use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::libraries::{Address, changes};
 use llama_sieve::per_thread::PerThread;
 
-use crate::host_constructors::{Way, asked, caller, way_of};
-
-/// A function of the host's, and the library that it is in.
-#[derive(Clone, Copy, Debug)]
-pub struct Route {
-    pub address: Address,
-    /// The address that the library is loaded to.
-    pub base: usize,
-    /// True if that library is a llama.cpp.
-    pub to_llama_cpp: bool,
-}
-
-impl Route {
-    /// Returns the address to call.
-    pub fn address(&self) -> *mut c_void {
-        self.address.as_ptr()
-    }
-}
+use crate::host_constructors::{Route, Way, asked, caller, way_of};
 
 /// A function of the host's that this library stands in for.
 #[derive(Debug)]

@@ -13,9 +13,11 @@ use llama_sieve::trace;
 use crate::budget;
 use crate::calls::{self, Apply, Entered, Run};
 use crate::choice;
+use crate::host_constructors::Route;
 use crate::presence;
 use crate::proof::{self, Entry};
-use crate::routes::{Function, Route};
+use crate::routes::Function;
+use crate::watch;
 
 /// The common library's `common_sampler`.
 #[allow(non_camel_case_types)]
@@ -47,7 +49,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
             Some(Sampled::Token(token)) => {
                 proof::used(Entry::Sampler);
                 presence::directly();
-                choice::report_once("llama_sampler_sample");
+                presence::report_once("llama_sampler_sample");
                 return token;
             }
             Some(Sampled::Nothing(note)) => {
@@ -211,7 +213,7 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
             if before.grammar.is_none() {
                 presence::directly();
             }
-            choice::report_once(match (before.grammar, before.first) {
+            presence::report_once(match (before.grammar, before.first) {
                 (None, None) => "common_sampler_sample",
                 (Some(_), _) => "common_sampler_sample after a grammar",
                 (None, Some(_)) => "common_sampler_sample after a budget",
@@ -222,7 +224,7 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
         return probs;
     }
     call_host!(
-        choice::SAMPLED_PROBS.route(),
+        watch::SAMPLED_PROBS.route(),
         (*mut llama_context, i32) -> *mut f32,
         (ctx, idx),
         null_mut()

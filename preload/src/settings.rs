@@ -7,6 +7,7 @@
 //! | `LLAMA_SIEVE_EXTRA` | members that every chain gets, with semicolons between: see `extra` |
 //! | `LLAMA_SIEVE_VERBOSE` | set and neither empty nor `0`: a line on stderr when the library is loaded, for each sampler made, and at the end for the tokens, or if there was no sampler |
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use llama_sieve::environment;
@@ -163,6 +164,13 @@ pub fn settings() -> &'static Settings {
         }
     }
     settings
+}
+
+/// A line for `LLAMA_SIEVE_VERBOSE`.
+pub fn say(what: fmt::Arguments<'_>) {
+    if settings().verbose {
+        log::write_to_stderr(format_args!("llama-sieve: preload: {what}"));
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 use std::ffi::{CStr, c_void};
 use std::io;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 mod memory;
 
@@ -27,6 +28,20 @@ use llama_sieve::quoted::listed;
 
 use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
 use memory::Memory;
+
+/// True while ours step aside: from detaching until attaching again.
+static ARE_ASIDE: AtomicBool = AtomicBool::new(false);
+
+/// True if the stand-ins are to pass every call on, whatever still leads to them.
+#[inline]
+pub fn are_aside() -> bool {
+    ARE_ASIDE.load(Ordering::SeqCst)
+}
+
+/// Lets the stand-ins step aside, or not.
+pub fn step_aside(aside: bool) {
+    ARE_ASIDE.store(aside, Ordering::SeqCst);
+}
 
 /// A word that was pointed at a stand-in.
 #[derive(Debug)]

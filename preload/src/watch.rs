@@ -8,9 +8,9 @@ use llama_sieve::ffi::chain::in_front::Candidates;
 use llama_sieve::ffi::host::llama_h::llama_token_data_array;
 use llama_sieve::per_thread::PerThread;
 
-use crate::choice;
 use crate::columns::{Columns, are_logits_in, selected_in};
 use crate::proof::{Difference, Entry};
+use crate::routes::Function;
 
 /// A question of a sampling host about a backend's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,14 @@ impl Question {
             Entry::Sampler => [Self::Token, Self::Probs, Self::Logits, Self::Candidates],
         }
     }
+}
+
+/// The first question of a host that samples.
+pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
+
+/// True if the host can tell what a backend has sampled.
+fn tells_of_backends() -> bool {
+    SAMPLED_PROBS.route().is_some()
 }
 
 /// The result of ours on the logits, before the host did the same.
@@ -199,7 +207,7 @@ impl Seen {
         if is_chain {
             // Hosts of before backends sampled ask nothing.
             let all = match entry {
-                Entry::Sampler if !choice::tells_of_backends() => 0,
+                Entry::Sampler if !tells_of_backends() => 0,
                 Entry::Common | Entry::Sampler => Question::asked_by(entry).len(),
             };
             self.odd |= self.asked != all;

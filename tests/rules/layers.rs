@@ -1,5 +1,5 @@
-//! Layers within a crate, read off its `use` lines: nobody imports from above, and no circle of
-//! modules.
+//! Layers within a crate, read off its paths from the root: nobody imports from above, and no
+//! circle of modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::sources::{read, root, rust_files};
 
 /// The crates that have layers: the folder of each, and its modules from below. A module may import
 /// from its own layer and from those before it. Which crate uses which is Cargo's to enforce.
-const CRATES: [(&str, &[&[&str]]); 3] = [
+const CRATES: [(&str, &[&[&str]]); 4] = [
     (
         "crates/kernels/src",
         &[
@@ -53,6 +53,22 @@ const CRATES: [(&str, &[&[&str]]); 3] = [
             &["chain"],
             &["sieve"],
             &["ffi"],
+        ],
+    ),
+    (
+        "preload/src",
+        &[
+            &["callers", "columns", "stubs", "thread_end"],
+            &["host_constructors"],
+            &["routes", "slots"],
+            &["budget", "constructors", "vocabularies"],
+            &["settings"],
+            &["proof"],
+            &["watch"],
+            &["calls", "choice"],
+            &["attach", "extra", "grammars"],
+            &["presence"],
+            &["sampling"],
         ],
     ),
 ];
@@ -103,7 +119,8 @@ fn module(file: &Path) -> String {
     name.strip_suffix("::mod").unwrap_or(&name).to_owned()
 }
 
-/// The paths of all `use` declarations but those of inline test modules.
+/// The paths of all `use` declarations, and those in code that begin with `crate::`, but for inline
+/// test modules.
 fn used(source: &str) -> Vec<String> {
     let mut paths = Vec::new();
     let source = source
@@ -120,7 +137,10 @@ fn used(source: &str) -> Vec<String> {
         let begins = begin.iter().find_map(|begin| line.strip_prefix(begin));
         match (&mut declaration, begins) {
             (None, Some(rest)) => declaration = Some(rest.to_owned()),
-            (None, None) => continue,
+            (None, None) => {
+                paths.extend(in_code(line));
+                continue;
+            }
             (Some(so_far), _) => so_far.push_str(line),
         }
         if let Some(whole) = declaration.take_if(|so_far| so_far.ends_with(';')) {
@@ -128,6 +148,19 @@ fn used(source: &str) -> Vec<String> {
         }
     }
     paths
+}
+
+/// The paths in a line of code that begin with `crate::`; a macro's `$crate` is where it is used,
+/// and `pub(in crate::a)` is no import.
+fn in_code(line: &str) -> impl Iterator<Item = String> {
+    let code = if line.starts_with("//") { "" } else { line };
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    code.match_indices("crate::").filter_map(move |(i, _)| {
+        let (before, path) = code.split_at(i);
+        let is_other = before.ends_with(|c| is_part(c) || c == '$') || before.ends_with("(in ");
+        let end = path.find(|c| !is_part(c)).unwrap_or(path.len());
+        (!is_other).then(|| path.split_at(end).0.to_owned())
+    })
 }
 
 /// `a::{b, c::{d, e}}` as `a::b`, `a::c::d` and `a::c::e`.
@@ -233,7 +266,8 @@ fn no_module_imports_itself_through_others() {
 #[test]
 fn imports_are_read_as_the_compiler_reads_them() {
     let source = "use std::fmt;\nuse crate::a::{\n    b, c::{d,\n    e},\n};\npub use super::x::*;\n\
-                  #[cfg(test)]\nmod tests {\n    use crate::never;\n}\n";
+                  fn f(x: &crate::f::F) { $crate::g::g!() }\npub(in crate::h) fn g() {}\n\
+                  // crate::i\n#[cfg(test)]\nmod tests {\n    use crate::never;\n}\n";
     let paths = used(source);
     assert_eq!(
         paths,
@@ -242,7 +276,8 @@ fn imports_are_read_as_the_compiler_reads_them() {
             "crate::a::b",
             "crate::a::c::d",
             "crate::a::c::e",
-            "super::x::*"
+            "super::x::*",
+            "crate::f::F"
         ]
     );
     assert_eq!(absolute("m::n", "super::x::*").as_deref(), Some("m::x::*"));
