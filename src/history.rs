@@ -9,7 +9,7 @@
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 
-use crate::memory::{claim, exhausted, table_bytes};
+use crate::memory::exhausted;
 use crate::rng::process_key;
 use crate::token::Token;
 
@@ -100,21 +100,10 @@ impl History {
         history
     }
 
-    /// Returns true if there is room for a window of `capacity` tokens. The table has room if the
-    /// others have, whose capacities no removal changes.
-    pub fn has_room_for(&self, capacity: usize) -> bool {
-        let reserved = capacity.min(RESERVED);
-        self.window.capacity() >= reserved && self.counts.capacity() > reserved
-    }
-
     /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
     pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         let reserved = capacity.min(RESERVED);
         let entries = 2 * reserved;
-        if !self.has_room_for(capacity) {
-            let counted = reserved * (size_of::<Token>() + size_of::<(Token, u32)>());
-            claim(counted + table_bytes::<(Token, usize)>(entries))?;
-        }
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
         // And one: a token is counted before the oldest is discounted.

@@ -28,7 +28,6 @@ pub(super) unsafe fn breakers_for(
     otherwise: impl FnOnce(String) -> Result<(), Failure>,
 ) -> Result<Option<Breakers>, c_int> {
     let prepared = part(call, || {
-        memory::room(0)?;
         // SAFETY: the caller guarantees the arguments.
         let texts = unsafe { breaker_texts(breakers, n) }?;
         if texts.is_empty() {

@@ -19,7 +19,6 @@ use crate::errors::{
 };
 use crate::ffi::guard::guard;
 use crate::last_error;
-use crate::memory;
 use crate::sieve::Error;
 
 /// The reason why a call gives no result.
@@ -233,13 +232,11 @@ pub fn begin(call: impl Display) -> Result<(), c_int> {
     })
 }
 
-/// Runs `body` inside the guard, and returns the object that it makes, NULL on failure. Fails at
-/// once without [memory for what does not grow](memory::HEAD_ROOM).
+/// Runs `body` inside the guard, and returns the object that it makes, NULL on failure.
 pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(&call, null_mut, || {
         last_error::clear();
-        let room = memory::room(0).map_err(Failure::from);
-        room.and_then(|()| body()).unwrap_or_else(|failure| {
+        body().unwrap_or_else(|failure| {
             failure.keep(&call);
             null_mut()
         })

@@ -91,7 +91,6 @@ pub unsafe extern "C" fn llama_sieve_init_loop_breaker(
             // SAFETY: not NULL, and the caller guarantees the parameters.
             false => unsafe { params_of(params) }?,
         };
-        memory::room(32 * MAX_PERIOD)?;
         let breaker = LoopBreaker::new(params);
         let breaker = breaker.map_err(|text| Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))?;
         Ok(into_host(&LOOP_BREAKER, breaker))

@@ -379,7 +379,6 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
     });
     let made = breakers.and_then(|breakers| {
         part(Constructor(NAME), || {
-            memory::room(0)?;
             Ok(filter(&DRY, NAME, &[multiplier, base], || {
                 let mut dry = Dry::new(params)?;
                 if let Some(breakers) = breakers {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::candidates::Candidates;
 use crate::history::TokenMap;
-use crate::memory::{claim, exhausted, table_bytes};
+use crate::memory::exhausted;
 use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 use crate::simd::libm::{ln, pow_f64};
@@ -122,8 +122,6 @@ impl Dry {
     }
 
     fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
-        let columns = n * (2 * size_of::<Token>() + size_of::<usize>());
-        claim(columns + table_bytes::<(Token, i32)>(2 * n))?;
         self.window.try_reserve_exact(n)?;
         self.reversed.try_reserve_exact(n)?;
         self.reach.try_reserve_exact(n)?;

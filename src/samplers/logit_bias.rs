@@ -32,8 +32,8 @@ impl LogitBias {
             return None;
         }
         let mut first = TokenMap::default();
-        memory::claim(memory::table_bytes::<(Token, f32)>(biases.len()))
-            .and_then(|()| first.try_reserve(biases.len()))
+        first
+            .try_reserve(biases.len())
             .unwrap_or_else(memory::exhausted);
         for &(token, bias) in biases {
             first.entry(token).or_insert(bias);

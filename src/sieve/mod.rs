@@ -97,7 +97,6 @@ impl Sieve {
     /// Makes a sieve without history. Fails if a parameter is not finite or out of its range.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
-        memory::room(0)?;
         let mut biases = Biases::default();
         biases.try_reserve(params.bias.len())?;
         Ok(Self::with(params, biases))
@@ -160,13 +159,6 @@ impl Sieve {
     /// changed.
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
-        // Where nothing grows, nothing is allocated, either, so that parameters can change at every
-        // token.
-        let another = params.rng != self.generator.kind() && params.rng == RngKind::Mt19937;
-        let biased = n > self.params.bias.capacity();
-        if biased || another || !self.history.has_room_for(params.window()) {
-            memory::room(0)?;
-        }
         let ours = &mut self.params.bias;
         memory::reserve_exact(ours, n.saturating_sub(ours.len()))?;
         self.biases.try_reserve(n)?;

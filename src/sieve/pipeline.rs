@@ -258,7 +258,6 @@ impl Sieve {
     /// ```
     pub fn set_stages(&mut self, stages: Option<&[Stage]>) -> Result<(), Error> {
         check(stages.unwrap_or_default())?;
-        memory::room(0)?;
         let seed = self.generator.seed();
         self.pipeline.set(stages, &self.params, seed)
     }
@@ -271,7 +270,6 @@ impl Sieve {
     /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry): it counts no repetition that
     /// goes across one. At first there are none.
     pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
-        memory::room(0)?;
         self.pipeline.members.set_breakers(Arc::new(breakers));
         Ok(())
     }
@@ -296,7 +294,6 @@ impl Sieve {
     /// # Ok::<(), llama_sieve::sieve::Error>(())
     /// ```
     pub fn set_sampler(&mut self, slot: usize, sampler: Option<impl Sampler>) -> Result<(), Error> {
-        memory::room(0)?;
         let boxed = sampler.map(|sampler| Box::new(sampler) as Box<dyn Member>);
         self.set_member(slot, boxed)
     }

@@ -16,7 +16,6 @@ use crate::grammar::elements::About;
 use crate::grammar::parser::{Repetitions, token_texts};
 use crate::grammar::triggers::Triggers;
 use crate::grammar::{Grammar, Refused};
-use crate::memory;
 use crate::random::HashMap;
 use crate::token::Token;
 
@@ -139,7 +138,6 @@ unsafe fn prepared<'a>(
     root: *const c_char,
     making: &Making<'_>,
 ) -> Result<Prepared<'a>, Failure> {
-    memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
     let text = match text.is_null() {
         true => &[],

@@ -6,7 +6,7 @@ use crate::errors::{LLAMA_SIEVE_ERROR_PARAMS, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, struct_size};
 use crate::ffi::given::argument;
 use crate::ffi::host::llama_h::llama_logit_bias;
-use crate::memory::{reserve_exact, room, with_room};
+use crate::memory::{reserve_exact, with_room};
 use crate::sieve::{Method, Mode, Order, Params, RngKind};
 use crate::token::Token;
 
@@ -207,7 +207,6 @@ pub(super) unsafe fn biases(
     if n == 0 {
         return Ok(Vec::new());
     }
-    room(0)?;
     let mut pairs = with_room(n)?;
     pairs.extend(biases.iter().map(|b| (b.token, b.bias)));
     Ok(pairs)

@@ -204,7 +204,6 @@ unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Fai
     }
     // SAFETY: the caller guarantees the numbers.
     let numbers = unsafe { STAGES.slice(c.stages, c.n_stages) }?;
-    memory::room(0)?;
     memory::reserve_exact(&mut found, numbers.len())?;
     for number in numbers {
         found.push(stage_of(*number, &c)?);
@@ -344,7 +343,6 @@ pub unsafe extern "C" fn llama_sieve_set_sampler(
 /// `smpl` is a live sampler.
 unsafe fn member_of(smpl: *const llama_sampler) -> Result<Box<dyn Member>, Failure> {
     usable("the sampler", smpl)?;
-    memory::room(0)?;
     // SAFETY: the caller guarantees the sampler.
     let Some(own) = (unsafe { own_of(smpl) }).filter(|&own| !std::ptr::eq(own, &HOSTED)) else {
         let text = "the sampler is none of this library's: make it with llama_sieve_init_*";

@@ -5,7 +5,6 @@ use std::ffi::c_int;
 use crate::errors::{LLAMA_SIEVE_ERROR_STATE, LLAMA_SIEVE_OK};
 use crate::ffi::failure::{Failure, answer, value};
 use crate::ffi::given::{Argument, argument};
-use crate::memory::room;
 use crate::sieve::Sieve;
 
 use super::handle::*;
@@ -152,7 +151,6 @@ unsafe fn load(
     }
     // SAFETY: the caller guarantees the bytes.
     let bytes = unsafe { STATE.slice(bytes, size) }?;
-    room(0)?;
     let load = |sieve: &mut Sieve| {
         match with_params {
             true => sieve.load_with_params(bytes)?,

@@ -9,9 +9,16 @@ struct Counting;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
-    /// The number of bytes that this thread may still allocate; `None` while there is no limit.
-    static LEFT: Cell<Option<isize>> = const { Cell::new(None) };
+    static LIMIT: Cell<Option<Limit>> = const { Cell::new(None) };
     static FAILING: Cell<Failing> = const { Cell::new(Failing { at_least: usize::MAX, passed: 0 }) };
+}
+
+/// The limit of what a thread may allocate.
+#[derive(Clone, Copy)]
+struct Limit {
+    /// Smaller allocations are counted, and never fail.
+    at_least: usize,
+    left: isize,
 }
 
 /// Which allocation fails: of those with `at_least` so many bytes the one after the first `passed`.
@@ -23,12 +30,16 @@ struct Failing {
 
 fn note(bytes: isize) {
     let _ = HELD.try_with(|held| held.set(held.get() + bytes));
-    let _ = LEFT.try_with(|left| left.set(left.get().map(|left| left - bytes)));
+    let taken = |limit: Limit| Limit {
+        left: limit.left - bytes,
+        ..limit
+    };
+    let _ = LIMIT.try_with(|limit| limit.set(limit.get().map(taken)));
 }
 
 fn is_too_much(size: usize) -> bool {
-    let left = LEFT.try_with(Cell::get).ok().flatten();
-    left.is_some_and(|left| size as isize > left)
+    let limit = LIMIT.try_with(Cell::get).ok().flatten();
+    limit.is_some_and(|limit| size >= limit.at_least && size as isize > limit.left)
 }
 
 fn fails(size: usize) -> bool {
@@ -97,30 +108,32 @@ pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (
     (result, FAILING.replace(nothing).at_least == usize::MAX)
 }
 
-/// Runs `body`, in which every allocation fails for which fewer than these bytes are left. What is
-/// freed can be had again.
-pub fn limited<T>(bytes: usize, body: impl FnOnce() -> T) -> T {
-    LEFT.set(Some(bytes as isize));
+/// Runs `body`, in which every allocation of `at_least` that many bytes fails for which fewer than
+/// `bytes` are left. What is freed can be had again.
+pub fn limited<T>(at_least: usize, bytes: usize, body: impl FnOnce() -> T) -> T {
+    let left = bytes as isize;
+    LIMIT.set(Some(Limit { at_least, left }));
     let result = body();
-    LEFT.set(None);
+    LIMIT.set(None);
     result
 }
 
 /// Runs what the test itself does within `limited`, without the limit.
 pub fn unlimited<T>(body: impl FnOnce() -> T) -> T {
-    let left = LEFT.take();
+    let limit = LIMIT.take();
     let result = body();
-    LEFT.set(left);
+    LIMIT.set(limit);
     result
 }
 
 #[test]
 fn the_allocator_limits() {
     let mut text: Vec<u8> = Vec::new();
-    limited(100, || {
+    limited(11, 100, || {
         assert!(text.try_reserve_exact(101).is_err());
         assert!(text.try_reserve_exact(90).is_ok());
         assert!(Vec::<u8>::new().try_reserve_exact(11).is_err());
+        assert!(Vec::<u8>::new().try_reserve_exact(10).is_ok());
         // As if it moved: the old one is freed afterwards.
         assert!(text.try_reserve_exact(95).is_err());
         unlimited(|| assert!(Vec::<u8>::new().try_reserve_exact(11).is_ok()));
@@ -145,5 +158,5 @@ fn the_allocator_counts_and_fails() {
 
 /// True if a limit is set on this thread.
 pub fn is_limited() -> bool {
-    LEFT.get().is_some()
+    LIMIT.get().is_some()
 }

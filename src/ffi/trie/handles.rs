@@ -15,7 +15,6 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::trie::{bytes, set, slot_of};
 use crate::last_error;
 use crate::log;
-use crate::memory;
 use crate::sync::Mutex;
 use crate::trie::Slot;
 
@@ -134,7 +133,6 @@ unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Fail
     }
     // SAFETY: the caller guarantees the sampler.
     let slot = unsafe { slot_of(slot) }?;
-    memory::room(0)?;
     SLOTS.bind(handle, &slot);
     Ok(())
 }

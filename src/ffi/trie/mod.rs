@@ -15,7 +15,6 @@ use crate::ffi::host::vocabulary::llama_vocab;
 use crate::ffi::host::{Host, host_function};
 use crate::ffi::library::{Shown, show};
 use crate::ffi::vtable::{Vtable, into_host, vtable};
-use crate::memory;
 use crate::token::Token;
 use crate::trie::Trie;
 use crate::trie::cache::{self, CacheStats};
@@ -388,7 +387,6 @@ pub(in crate::ffi) unsafe fn bytes<'a>(
 
 /// Sets the constraint of a slot. On error nothing changes.
 pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int, Failure> {
-    memory::room(0)?;
     let mode = Mode::from_number(mode)?;
     let trie: Arc<Trie> = cache::trie_of(json, slot.n_vocab())?;
     slot.set(trie, mode);

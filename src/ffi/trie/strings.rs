@@ -162,7 +162,6 @@ unsafe fn prepared<'a>(
     // SAFETY: the caller guarantees `n` pointers.
     let strings = unsafe { STRINGS.slice(strings, n) }?;
     let mode = Mode::from_number(mode)?;
-    memory::room(0)?;
     let host = Host::get().map_err(Failure::no_host)?;
     // SAFETY: the caller guarantees the vocabulary.
     let tokenizer = unsafe { Tokenizer::of(&host, vocab) }.map_err(Failure::no_host)?;

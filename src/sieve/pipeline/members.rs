@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Stage;
 use super::slots::Slots;
-use crate::memory;
 use crate::pool::Pool;
 use crate::rng::{SeededMt19937, mix};
 use crate::sampler::{About, Sampler, Tell};
@@ -127,7 +126,6 @@ impl Members {
     pub(super) fn try_reserve(&mut self, stages: &[Stage]) -> Result<(), Error> {
         for stage in stages {
             if let (Stage::Dry(params), None) = (stage, &self.dry) {
-                memory::room(0)?;
                 self.dry = Some(Dry::try_new(*params)?);
             }
         }

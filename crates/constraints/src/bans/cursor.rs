@@ -6,7 +6,7 @@ use super::Bans;
 use super::automaton::{ROOT, State};
 use super::fold::Pending;
 use crate::kernels::bitmap::has;
-use crate::memory::{claim, exhausted};
+use crate::memory::exhausted;
 use crate::token::Token;
 
 /// The number of units that begin in a token, and how many tokens it counts for: itself and those
@@ -53,9 +53,7 @@ impl Cursor {
 
     fn with_room(room: usize) -> Self {
         let mut taken = VecDeque::new();
-        claim(room * size_of::<Taken>())
-            .and_then(|()| taken.try_reserve_exact(room))
-            .unwrap_or_else(exhausted);
+        taken.try_reserve_exact(room).unwrap_or_else(exhausted);
         Self {
             state: ROOT,
             pending: Pending::default(),

@@ -16,8 +16,8 @@ use crate::ffi::trie::handles::*;
 use crate::ffi::trie::*;
 use crate::last_error;
 
-/// From this size on any single allocation may fail without ending the process: below it are those
-/// that do not grow with the arguments, which are not begun without head room for them all.
+/// From this size on any allocation may fail without ending the process: below it are those that do
+/// not grow with the arguments.
 pub(super) const LARGE: usize = 6144;
 
 #[test]
@@ -98,25 +98,26 @@ fn without_memory_constructors_and_setters_fail_and_change_nothing() {
 pub(super) type Setter<'a> = (&'a str, &'a dyn Fn(&World) -> String);
 
 #[test]
-fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothing() {
+fn where_memory_ends_constructors_and_setters_fail_and_change_nothing() {
     let _turn = TURN.lock();
     mock_host::install();
     quiet();
     let number = |number: c_int| memory::unlimited(|| number.to_string());
-    let bias: Vec<llama_logit_bias> = (0..300)
+    let n = if cfg!(miri) { 800 } else { 3000 };
+    let bias: Vec<llama_logit_bias> = (0..n)
         .map(|token| llama_logit_bias { token, bias: 1.0 })
         .collect();
     let biased = llama_sieve_params {
         bias: bias.as_ptr(),
         n_bias: bias.len(),
-        penalty_last_n: 2000,
+        penalty_last_n: 4000,
         ..params()
     };
     let mersenne = llama_sieve_params {
         rng: LLAMA_SIEVE_RNG_MT19937,
         ..params()
     };
-    let leaves: Vec<String> = (0..if cfg!(miri) { 30 } else { 300 })
+    let leaves: Vec<String> = (0..n)
         .map(|n| format!("{{\"name\":\"{n}\",\"tokens\":[{n},{}]}}", n % 7))
         .collect();
     let payload = RefCell::new(format!(
@@ -136,7 +137,7 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
                 w.keep(llama_sieve_ppl_clone(w.ppl), Made::Ppl)
             }),
             ("logit_bias", &|w| {
-                w.sampler(llama_sieve_init_logit_bias(16, 300, bias.as_ptr()))
+                w.sampler(llama_sieve_init_logit_bias(16, n, bias.as_ptr()))
             }),
             ("set_params", &|w| {
                 number(llama_sieve_set_params(w.sieve, &biased))
@@ -196,35 +197,38 @@ fn where_memory_ends_at_any_byte_constructors_and_setters_fail_and_change_nothin
         .iter()
         .map(|(name, make, _)| (*name, make as &dyn Fn(&World) -> String))
         .collect();
-    // The first few within the head room; then to where it suffices.
-    let head_room = crate::memory::HEAD_ROOM;
-    let within = [0, head_room - 1, 1, 40, 1000];
-    let (within, step) = match cfg!(miri) {
-        true => (&within[..2], 7919),
-        false => (&within[..], 61),
-    };
-    let mut runs = 0;
+    let step = if cfg!(miri) { 79_190 } else { 997 };
+    let (mut runs, mut failed) = (0, Vec::new());
     for (name, set) in setters.into_iter().chain(constructors) {
-        let steps = (0..).map(|n| head_room + step * n);
-        for bytes in within.iter().copied().chain(steps) {
+        for bytes in (0..).map(|n| step * n) {
             let world = World::new();
             // Another text each time, so that it is parsed.
             payload.borrow_mut().push(' ');
             let before = world.seen();
             last_error::clear();
-            let answer = memory::limited(bytes, || set(&world));
+            let answer = memory::limited(LARGE, bytes, || set(&world));
             let at = format!("{name} with {bytes} bytes: {}", last_error::get());
             runs += 1;
             if answer == "an object" || answer == "0" {
-                assert!(bytes >= head_room, "{at}");
                 break;
             }
             assert!(answer == "NULL" || answer == "-3", "{at}: {answer}");
             assert!(last_error::get().contains("not enough memory"), "{at}");
             assert_eq!(world.seen(), before, "{at}");
+            failed.push(name);
         }
     }
-    eprintln!("{runs} calls with too little memory, or just enough");
+    failed.dedup();
+    for name in [
+        "new",
+        "logit_bias",
+        "set_params",
+        "trie_set",
+        "set_token_trie",
+    ] {
+        assert!(failed.contains(&name), "{name} takes nothing large");
+    }
+    eprintln!("{runs} calls with too little memory, or just enough: {failed:?} failed");
 }
 
 /// A state of stages is tried with a copy, which may be far longer than the state.
@@ -233,20 +237,25 @@ fn where_memory_ends_a_state_of_stages_is_refused() {
     let _turn = TURN.lock();
     mock_host::install();
     quiet();
-    let step = if cfg!(miri) { 7919 } else { 61 };
-    for bytes in (0..).map(|n| crate::memory::HEAD_ROOM + step * n) {
+    let step = if cfg!(miri) { 7919 } else { 997 };
+    for bytes in (0..).map(|n| step * n) {
         let world = World::new();
         // SAFETY: the objects live, and there is room.
         unsafe {
-            assert_eq!(llama_sieve_set_stages(world.sieve, &world.stages), 0);
+            let stages = llama_sieve_stages {
+                dry_penalty_last_n: 1000,
+                ..world.stages
+            };
+            assert_eq!(llama_sieve_set_stages(world.sieve, &stages), 0);
             let mut state = vec![0; llama_sieve_state_size(world.sieve)];
             llama_sieve_state_save(world.sieve, state.as_mut_ptr(), state.len());
             (0..900).for_each(|token| llama_sieve_accept(world.sieve, token % 7));
             llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n());
             let before = world.seen();
             let load = || llama_sieve_state_load(world.sieve, state.as_ptr(), state.len());
-            let answer = memory::limited(bytes, load);
+            let answer = memory::limited(LARGE, bytes, load);
             if answer == 0 {
+                assert!(bytes > 0, "it takes nothing large");
                 return;
             }
             assert_eq!(answer, LLAMA_SIEVE_ERROR_INTERNAL);
