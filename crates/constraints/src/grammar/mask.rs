@@ -102,22 +102,6 @@ impl Ranks {
         8 * self.0.capacity()
     }
 
-    /// Returns the words that hold a range of ranks: for each, the rank of its lowest bit, the set
-    /// bits in the range, and all bits of the range.
-    fn within(&self, ranks: Range<usize>) -> impl Iterator<Item = (usize, u64, u64)> {
-        let words = match ranks.is_empty() {
-            true => 0..0,
-            false => ranks.start / 64..ranks.end.div_ceil(64),
-        };
-        words.map(move |word| {
-            let first_rank = 64 * word;
-            let from = ranks.start.saturating_sub(first_rank);
-            let behind = (first_rank + 64).saturating_sub(ranks.end);
-            let all = (u64::MAX << from) & (u64::MAX >> behind);
-            (first_rank, self.0[word] & all, all)
-        })
-    }
-
     #[inline]
     fn insert(&mut self, from: usize, to: usize) {
         if from >= to {
@@ -313,18 +297,24 @@ impl<'a> MaskWriter<'a> {
 /// others.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
-        let of_tree = || ranks.within(nodes.ranks());
         let Range { start, end } = nodes.ranks();
+        let held_by = start / 64..end.div_ceil(64);
+        let of_tree = &ranks.0[held_by.clone()];
         // Nearly: a few of its neighbours are in the first and last words.
-        let n_set = count_bits(&ranks.0[start / 64..end.div_ceil(64)]);
-        let most = n_set > (end - start) / 2;
+        let most = count_bits(of_tree) > (end - start) / 2;
         if most {
             for (word, all) in words.iter_mut().zip(has) {
                 *word |= all;
             }
         }
-        for (first_rank, bits, all) in of_tree() {
-            let mut bits = if most { bits ^ all } else { bits };
+        for (held, &set) in held_by.zip(of_tree) {
+            let mut bits = if most { !set } else { set };
+            if bits == 0 {
+                continue;
+            }
+            let first_rank = 64 * held;
+            bits &= u64::MAX << start.saturating_sub(first_rank);
+            bits &= u64::MAX >> (first_rank + 64).saturating_sub(end);
             while bits != 0 {
                 let rank = first_rank + bits.trailing_zeros() as usize;
                 let token = band.ranked[rank] as usize;
