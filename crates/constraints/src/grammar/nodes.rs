@@ -116,11 +116,14 @@ pub struct Kinds(u32);
 impl Kinds {
     /// Returns the kinds whose characters are all in `set`.
     pub fn within(set: CharSet) -> Self {
-        let kinds = SETS
-            .iter()
-            .enumerate()
-            .map(|(kind, all)| u32::from(all & !set == 0) << kind);
-        Self(kinds.sum())
+        let (mut kinds, mut left) = (0, set);
+        while left != 0 {
+            let kind = KIND_OF[left.trailing_zeros() as usize];
+            let all = SETS[usize::from(kind)];
+            kinds |= u32::from(all & !set == 0) << kind;
+            left &= !all;
+        }
+        Self(kinds)
     }
 
     /// True if there is none.
