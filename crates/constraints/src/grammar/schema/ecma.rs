@@ -92,7 +92,7 @@ pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
 
 /// Returns the characters in both.
 pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
-    let mut both = Vec::new();
+    let mut both = Vec::with_capacity(a.len() + b.len());
     let (mut i, mut j) = (0, 0);
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
         let (first, last) = (x.0.max(y.0), x.1.min(y.1));

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use llama_sieve_kernels::random::{HashMap, HashSet};
 
 use crate::grammar::elements::{ENDLESS, Element, Written, left_recursive};
+use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_ELEMENTS, MAX_SCHEMA_SPACE};
 use crate::grammar::schema::automaton::{Dfa, Shared};
 use crate::grammar::schema::output::{Output, Sequence};
@@ -32,7 +33,7 @@ pub struct Emitter {
     /// The schema.
     pub compiler: Compiler,
     output: Output,
-    rules: HashMap<ExprId, u32>,
+    rules: Map<ExprId, u32>,
     to_do: Vec<(ExprId, u32)>,
     space: Sequence,
     /// The rules of unrestricted numbers, and of unrestricted integers.
@@ -94,7 +95,7 @@ impl Emitter {
         let mut emitter = Self {
             compiler,
             output: Output::new(),
-            rules: HashMap::default(),
+            rules: Map::default(),
             to_do: Vec::new(),
             space: Vec::new(),
             free_numbers: Default::default(),
@@ -888,8 +889,9 @@ impl Emitter {
     fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
         let name = self.output.quoted(name)?;
         let colon = self.output.raw(":")?;
-        let value = self.spaced(value)?;
-        Ok([&*name, &*self.space, &*colon, &*self.space, &*value].concat())
+        let value = self.value(value)?;
+        let space = &*self.space;
+        Ok([&*name, space, &*colon, space, &[value], space].concat())
     }
 
     /// Returns unnamed members, after `n` others.

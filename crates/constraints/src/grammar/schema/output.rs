@@ -81,43 +81,29 @@ const LETTERS: [(char, u32); 8] = [
     ('r', 13),
     ('t', 9),
 ];
-/// The digits of hexadecimal numbers, ascending, and their values.
-const DIGITS: [(char, u32); 22] = [
-    ('0', 0),
-    ('1', 1),
-    ('2', 2),
-    ('3', 3),
-    ('4', 4),
-    ('5', 5),
-    ('6', 6),
-    ('7', 7),
-    ('8', 8),
-    ('9', 9),
-    ('A', 10),
-    ('B', 11),
-    ('C', 12),
-    ('D', 13),
-    ('E', 14),
-    ('F', 15),
-    ('a', 10),
-    ('b', 11),
-    ('c', 12),
-    ('d', 13),
-    ('e', 14),
-    ('f', 15),
-];
+/// Runs of hexadecimal digits, ascending: the first, its value, and how many there are.
+const DIGITS: [(char, u32, u32); 3] = [('0', 0, 10), ('A', 10, 6), ('a', 10, 6)];
 
-/// Returns the characters of ascending pairs that are selected by their indices or values.
-fn chosen(pairs: &[(char, u32)], is_wanted: impl Fn(usize, u32) -> bool) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::with_capacity(pairs.len());
-    for (place, &(character, value)) in pairs.iter().enumerate() {
-        if !is_wanted(place, value) {
-            continue;
-        }
-        let code_point = u32::from(character);
-        match spans.last_mut() {
-            Some(span) if span.1 + 1 == code_point => span.1 = code_point,
-            _ => spans.push((code_point, code_point)),
+/// Returns the letters of the escapes whose bits are set.
+fn letters(escapes: u8) -> Vec<Span> {
+    let letters = LETTERS.iter().enumerate();
+    let letters = letters.filter(|(place, _)| escapes >> place & 1 == 1);
+    let letters = letters.map(|(_, &(letter, _))| u32::from(letter));
+    merged(letters.map(|letter| (letter, letter)).collect())
+}
+
+/// Returns the hexadecimal digits with a value whose bit is set.
+fn digits(values: u16) -> Vec<Span> {
+    let mut spans = Vec::with_capacity(8);
+    for (first, value, n) in DIGITS {
+        let (mut left, mut from) = (u32::from(values) >> value & ((1 << n) - 1), first.into());
+        while left != 0 {
+            from += left.trailing_zeros();
+            left >>= left.trailing_zeros();
+            let n = left.trailing_ones();
+            spans.push((from, from + n - 1));
+            from += n;
+            left >>= n;
         }
     }
     spans
@@ -147,6 +133,7 @@ impl Output {
         let mut new = Self::default();
         new.classes.reserve(MOST);
         new.spellings.reserve(MOST / 2);
+        new.digits.reserve(MOST / 4);
         new
     }
 
@@ -241,9 +228,12 @@ impl Output {
         }
         if (min, max) == (0, None) {
             let rule = self.reserve();
-            let mut round = item;
-            round.push(Element::Rule(rule));
-            self.define(rule, vec![round, Vec::new()])?;
+            let mut rounds = std::mem::take(&mut self.elements);
+            rounds.clear();
+            rounds.extend(item);
+            rounds.extend([Element::Rule(rule), Element::Alternative]);
+            self.define_as(rule, &rounds)?;
+            self.elements = rounds;
             return Ok(vec![Element::Rule(rule)]);
         }
         // No text has that many characters.
@@ -266,18 +256,24 @@ impl Output {
 
     /// Returns characters, unescaped.
     pub fn raw(&mut self, text: &str) -> Answer<Sequence> {
-        text.chars().map(|character| self.one(character)).collect()
+        let mut raw = Vec::with_capacity(text.len());
+        for character in text.chars() {
+            raw.push(self.one(character)?);
+        }
+        Ok(raw)
     }
 
     /// Returns the content of a string, each character in its common spellings.
     pub fn content(&mut self, text: &str) -> Answer<Sequence> {
-        text.chars()
-            .map(|character| match character {
+        let mut content = Vec::with_capacity(text.len());
+        for character in text.chars() {
+            content.push(match character {
                 '"' | '\\' | '/' => self.character(only(character)),
                 ' '..='~' => self.one(character),
                 _ => self.character(only(character)),
-            })
-            .collect()
+            }?);
+        }
+        Ok(content)
     }
 
     /// Returns a string with this content, in quotation marks.
@@ -365,18 +361,16 @@ impl Output {
         // And those before, by the last ones.
         let mut elements = std::mem::take(&mut self.elements);
         elements.clear();
-        for at in 0..last.len() {
-            let last_digits = std::mem::take(&mut last[at]);
-            if last_digits == 0 {
+        let mut done = 0_u16;
+        for (at, &last_digits) in last.iter().enumerate() {
+            if last_digits == 0 || done >> at & 1 == 1 {
                 continue;
             }
-            let mut first = 1 << at;
-            for (other, digits) in last.iter_mut().enumerate().skip(at + 1) {
-                if *digits == last_digits {
-                    *digits = 0;
-                    first |= 1 << other;
-                }
-            }
+            let same = last.iter().rev();
+            let first = same.fold(0, |bits, &other| {
+                bits << 1 | u16::from(other == last_digits)
+            });
+            done |= first;
             begin_alternative(&mut elements);
             elements.extend([self.digit(first)?, self.digit(last_digits)?]);
         }
@@ -416,8 +410,7 @@ impl Output {
         if let Some(&known) = self.letters.get(&escapes) {
             return Ok(known);
         }
-        let letters = chosen(&LETTERS, |place, _| escapes >> place & 1 == 1);
-        let element = self.class(&letters)?;
+        let element = self.class(&letters(escapes))?;
         self.letters.insert(escapes, element);
         Ok(element)
     }
@@ -427,8 +420,7 @@ impl Output {
         if let Some(&known) = self.digits.get(&values) {
             return Ok(known);
         }
-        let digits = chosen(&DIGITS, |_, value| values >> value & 1 == 1);
-        let element = self.class(&digits)?;
+        let element = self.class(&digits(values))?;
         self.digits.insert(values, element);
         Ok(element)
     }
@@ -592,4 +584,27 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
         }
     }
     merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::digits;
+
+    #[test]
+    fn hexadecimal_digits_are_those_of_the_standard_library() {
+        for values in 0..=u16::MAX {
+            let digits = digits(values);
+            let is_ascending = digits.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0);
+            assert!(is_ascending, "{values:#x}: {digits:?}");
+            for character in '\0'..='\x7F' {
+                let value = character.to_digit(16);
+                let is_wanted = value.is_some_and(|value| values >> value & 1 == 1);
+                let code_point = u32::from(character);
+                let is_there = digits
+                    .iter()
+                    .any(|span| (span.0..=span.1).contains(&code_point));
+                assert_eq!(is_there, is_wanted, "{values:#x}: {character:?}");
+            }
+        }
+    }
 }

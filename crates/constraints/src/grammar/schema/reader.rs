@@ -49,6 +49,17 @@ pub struct Document {
 }
 
 impl Document {
+    /// Returns no values, with memory for as many as most texts of this length have.
+    fn with_room_for(text: &str) -> Self {
+        const BYTES_PER_VALUE: usize = 16;
+        let n = (text.len() / BYTES_PER_VALUE).min(MAX_SCHEMA_VALUES);
+        Self {
+            values: Vec::with_capacity(n),
+            parents: Vec::with_capacity(n),
+            root: 0,
+        }
+    }
+
     /// Returns a value.
     pub fn get(&self, id: JsonId) -> &Json {
         &self.values[id as usize]
@@ -162,7 +173,7 @@ pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
         text,
         at: 0,
         repeated,
-        document: Document::default(),
+        document: Document::with_room_for(text),
     };
     reader.space();
     let root = reader.value(0, None)?;

@@ -2,6 +2,7 @@
 
 use llama_sieve_kernels::random::HashMap;
 
+use crate::grammar::hash::Map;
 use crate::grammar::schema::reader::{Document, Json, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::quoted::quoted;
@@ -29,7 +30,7 @@ pub struct References {
     /// True if the text declares it.
     pub is_said: bool,
     /// The base of each schema that was seen.
-    bases: HashMap<JsonId, String>,
+    bases: Map<JsonId, String>,
     /// Schemas by their identifiers; `None` if several share one.
     resources: HashMap<String, Option<JsonId>>,
     /// Schemas by base and anchor.
@@ -74,7 +75,7 @@ impl References {
         let mut references = Self {
             draft,
             is_said,
-            bases: HashMap::default(),
+            bases: Map::default(),
             resources: HashMap::default(),
             anchors: HashMap::default(),
             dynamic: HashMap::default(),

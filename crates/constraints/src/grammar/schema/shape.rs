@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use llama_sieve_kernels::random::{HashMap, HashSet};
 
+use crate::grammar::hash::Map;
 use crate::grammar::limits::{MAX_SCHEMA_COMBINATIONS, MAX_SCHEMA_STEPS, MAX_SCHEMA_WAYS};
 use crate::grammar::schema::automaton::{Dfa, Shared};
 use crate::grammar::schema::decimal::Decimal;
@@ -315,14 +316,14 @@ pub struct Compiler {
     pub left_out: Vec<Refusal>,
     exprs: Vec<Expr>,
     numbers: HashMap<Expr, ExprId>,
-    shapes: HashMap<ExprId, Rc<Shape>>,
+    shapes: Map<ExprId, Rc<Shape>>,
     /// The expressions whose shapes are being computed.
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
     /// The expressions that are known to have no value (`None`), or the number of levels with which
     /// that was not found.
-    empty: HashMap<ExprId, Option<usize>>,
+    empty: Map<ExprId, Option<usize>>,
     /// The automata of strings so far.
     pub string_automata: HashMap<Strings, Shared>,
     /// The automata of numbers so far.
@@ -398,11 +399,11 @@ impl Compiler {
             left_out: Vec::new(),
             exprs: Vec::new(),
             numbers: HashMap::default(),
-            shapes: HashMap::default(),
+            shapes: Map::default(),
             open: Vec::new(),
             langs: Vec::new(),
             lang_numbers: HashMap::default(),
-            empty: HashMap::default(),
+            empty: Map::default(),
             string_automata: HashMap::default(),
             number_automata: HashMap::default(),
             work,
