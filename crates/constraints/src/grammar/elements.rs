@@ -204,9 +204,11 @@ impl Written {
         };
         let items = self.repeats.iter_mut();
         let items = items.flat_map(|repeat| &mut repeat.item);
-        for element in self.rules.elements.iter_mut().chain(items) {
-            *element = replaced(*element);
-        }
+        let is_reference = |element: &&mut Element| matches!(element, Element::Rule(_));
+        let elements = self.rules.elements.iter_mut().chain(items);
+        elements
+            .filter(is_reference)
+            .for_each(|element| *element = replaced(*element));
     }
 }
 
@@ -310,7 +312,7 @@ pub struct Rules {
     pub repeats: Vec<Repeat<u32>>,
     /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
-    /// For each sequence, true if it only repeats something without bound.
+    /// For each rule, true if it only repeats something without bound.
     is_loop: Vec<bool>,
     /// The start rule.
     pub root: u32,
@@ -511,28 +513,28 @@ impl Rules {
         Ok(linked)
     }
 
-    /// Finds the references to rules that are written as `rule ::= item rule |`.
+    /// Finds the rules that are written as `rule ::= item rule |`.
     fn find_loops(&mut self) {
-        let is_loop = |sequence: &Sequence| {
-            let Sequence {
-                item: Element::Rule(rule),
-                rest: EMPTY,
-            } = *sequence
-            else {
-                return false;
-            };
-            let (&[head, EMPTY] | &[EMPTY, head]) = self.alternatives.get(rule) else {
+        let is_loop = |(rule, heads): (u32, &[u32])| {
+            let (&[head, EMPTY] | &[EMPTY, head]) = heads else {
                 return false;
             };
             let ends = std::iter::successors(self.first(head), |first| self.first(first.rest));
-            ends.last().is_some_and(|last| last.item == sequence.item)
+            ends.last()
+                .is_some_and(|last| last.item == Element::Rule(rule))
         };
-        self.is_loop = self.sequences.iter().map(is_loop).collect();
+        self.is_loop = (0..).zip(self.alternatives.iter()).map(is_loop).collect();
     }
 
     /// True if a sequence only repeats something without bound. Twice the same one equals once.
     pub fn is_loop(&self, sequence: u32) -> bool {
-        self.is_loop.get(sequence as usize) == Some(&true)
+        match self.first(sequence) {
+            Some(Sequence {
+                item: Element::Rule(rule),
+                rest: EMPTY,
+            }) => self.is_loop.get(rule as usize) == Some(&true),
+            _ => false,
+        }
     }
 
     /// Finds the sequences that match the empty text, beginning with the empty one, and propagates

@@ -89,6 +89,22 @@ impl Productive {
             .all(|&is_found| is_found)
     }
 
+    /// True if a text follows one of a rule's alternatives.
+    fn has_alternative(&self, rule: &[Element], classes: &[Class]) -> bool {
+        let mut leads_on = true;
+        for element in rule {
+            if is_end(element) {
+                if leads_on {
+                    return true;
+                }
+                leads_on = true;
+            } else {
+                leads_on = leads_on && self.leads_on(element, classes);
+            }
+        }
+        leads_on
+    }
+
     /// Marks the rule or repetition of this number, and returns true, if a text follows it by the
     /// marks so far.
     fn find(&mut self, written: &Written, at: usize) -> bool {
@@ -99,8 +115,7 @@ impl Productive {
         match at.checked_sub(self.rules.len()) {
             None => {
                 let rule = written.rules.get(at).unwrap_or_default();
-                let mut alternatives = rule.split(is_end);
-                let is_found = alternatives.any(lead_on);
+                let is_found = self.has_alternative(rule, &written.classes);
                 self.rules[at] = is_found;
                 is_found
             }
