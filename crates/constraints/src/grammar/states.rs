@@ -34,7 +34,7 @@ use facts::{Facts, NO_ROW};
 
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{ENDLESS, Element};
-use crate::grammar::hash::{Identity, Map, Set};
+use crate::grammar::hash::{Identity, Keys, Map, Set};
 use crate::token::Token;
 
 pub use budget::TooMuch;
@@ -80,6 +80,8 @@ const UNKNOWN: u32 = u32::MAX;
 const MOST_IN_ROW: usize = 1 << 10;
 /// The most edges that are searched one by one; more are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
+/// The number of states for which new tables have memory: most first masks need no more.
+const FEW_STATES: usize = 14;
 /// Marks sequences that begin with several groups; sorts after all groups.
 const SEVERAL: u32 = u32::MAX;
 
@@ -127,11 +129,11 @@ impl States {
     /// as unbounded.
     pub fn new(most_rounds: u32) -> Self {
         let mut states = Self {
-            all: Vec::new(),
-            identities: Vec::new(),
+            all: Vec::with_capacity(FEW_STATES),
+            identities: Vec::with_capacity(FEW_STATES),
             n_edges: 0,
-            facts: Vec::new(),
-            numbers: Map::default(),
+            facts: Vec::with_capacity(FEW_STATES),
+            numbers: Map::with_capacity_and_hasher(FEW_STATES, Keys::default()),
             counted: Counted::default(),
             most_rounds,
             unions: Map::default(),

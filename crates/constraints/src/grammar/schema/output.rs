@@ -134,6 +134,7 @@ impl Output {
         new.classes.reserve(MOST);
         new.spellings.reserve(MOST / 2);
         new.digits.reserve(MOST / 4);
+        new.hexadecimal.reserve(MOST / 8);
         new
     }
 
