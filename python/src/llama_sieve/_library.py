@@ -391,6 +391,10 @@ def version() -> str:
 
 
 def simd() -> str:
-    """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar"."""
+    """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar".
+
+    After it ", scalar" and those of expf, exp and logf for which the C library is called, because
+    its bits are not the instruction set's: "avx512, scalar exp" on musl.
+    """
     text: bytes = library.llama_sieve_simd()
     return text.decode()

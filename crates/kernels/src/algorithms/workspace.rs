@@ -15,7 +15,7 @@ use crate::kernels::softmax::{
     exp_double, exp_double_by, exp_sum, exp_sum_by, exp_sum_double, exp_sum_double_by, isa_for,
 };
 use crate::per_thread::lent_per_thread;
-use crate::simd::{Isa, libm, prefetch};
+use crate::simd::{Function, Isa, libm, prefetch};
 use crate::token::TokenData;
 
 /// One `float` per candidate, and sums of them, in buffers that are reused.
@@ -251,7 +251,7 @@ impl Workspace {
         let isa = if largest > max {
             Isa::SCALAR
         } else {
-            Isa::current()
+            Isa::exact(Function::ExpF64)
         };
         exp_double_by(isa, 0.0, &mut self.values[..self.len], max)
     }

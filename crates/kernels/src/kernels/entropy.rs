@@ -8,20 +8,20 @@ use crate::simd::{Vector, dispatched};
 
 dispatched! {
     /// The natural logarithms. Reads and writes 4 bytes per element.
-    pub fn lns(xs: &[f32], to: &mut [f32]) => lns_on;
+    pub fn lns(xs: &[f32], to: &mut [f32]) => lns_on with Ln;
     /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
     /// probability, at most 1. Reads and writes 4 bytes per element.
-    pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on;
+    pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on with Ln;
     /// Returns `start` plus the entropy terms of probabilities, at most 1 each, as if added one by
     /// one where the host's compiler fuses product and addition. What is not above 0 adds nothing.
     /// Reads 4 bytes per element.
-    pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 => fused_entropy_on;
+    pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 => fused_entropy_on with Ln;
     /// Computes from exponentials and their sum the probabilities, the logarithms of these, and
     /// their terms of the entropy; returns the sum of these in `double`, with last bits that depend
     /// on the instruction set. Reads 4 bytes per element and writes 12.
     pub fn surprisals(
         es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32],
-    ) -> f64 => surprisals_on;
+    ) -> f64 => surprisals_on with Ln;
     /// Writes the negative distance of each surprisal, of which `lns` are the negatives, from the
     /// entropy. Reads and writes 4 bytes per element.
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;

@@ -73,12 +73,12 @@ impl Rounded {
 }
 
 dispatched! {
-    fn softmax_sum_of_finite(xs: &[f32], max: f32) -> f32 => softmax_sum_on;
+    fn softmax_sum_of_finite(xs: &[f32], max: f32) -> f32 => softmax_sum_on with Exp;
     /// Returns the sum of the rounded terms, exactly, but for those of which it is in doubt how
     /// they round: their indices are appended to `doubtful`. Which these are depends on the
     /// instruction set; those half-way are among them. Reads 4 bytes per element; those of a block
     /// with a term in doubt again.
-    pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on;
+    pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on with Exp;
 }
 
 /// Returns the sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above

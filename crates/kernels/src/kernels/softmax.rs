@@ -11,7 +11,7 @@ use super::sequential_sum::add_block;
 use super::sequential_sum_f64::{add_floats_in_order, add_in_order};
 use crate::simd::exp::{HIGHEST, LOWEST};
 use crate::simd::libm;
-use crate::simd::{Isa, MAX_LANES, Vector, dispatched};
+use crate::simd::{Function, Isa, MAX_LANES, Vector, dispatched};
 use crate::token::{TokenData, comparable};
 
 dispatched! {
@@ -20,20 +20,21 @@ dispatched! {
     /// bytes per element.
     pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_sum_by`] does, on the instruction set in use.
-    pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on;
+    pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on with Exp;
     /// As [`exp_sum_by`] from 0 with a sum in `double`; `sums` takes the sum up to the end of each
     /// block of [`SUM_BLOCK`].
     pub fn exp_sum_double_by(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
         => exp_sum_double_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_sum_double_by`] does, on the instruction set in
     /// use.
-    pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 => exp_sum_double_on;
+    pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
+        => exp_sum_double_on with Exp;
     /// Replaces every x by e^(x - max) with the host's `exp`, and returns the sum as if added one
     /// by one to `start`, in the operations of the built-in. Only [`Isa::SCALAR`] takes an x above
     /// `max`.
     pub fn exp_double_by(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_double_by`] does, on the instruction set in use.
-    pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on;
+    pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on with ExpF64;
     /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum
     /// as [`exp_sum_double_by`] does. `sums` has one for each block, no more; `values` is scratch.
     /// Reads and writes 12 bytes per candidate.
@@ -55,7 +56,7 @@ pub fn isa_for(largest: f32, max: f32) -> Isa {
     if largest - max >= HIGHEST {
         return Isa::SCALAR;
     }
-    Isa::current()
+    Isa::exact(Function::Exp)
 }
 
 /// Replaces every x, of a block at most, by e^(x - max).

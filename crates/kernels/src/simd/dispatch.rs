@@ -6,6 +6,9 @@
 //!
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
 //! avx512, neon) names another; [`take_unknown_name`] gives a name that stands for none.
+//!
+//! Passes whose results hold a [`Function`] of the C library run with what was chosen for that
+//! function: the scalar instructions, which call it, where the others have other bits.
 
 use crate::sync::Mutex;
 use std::ffi::CStr;
@@ -39,8 +42,52 @@ enum Kind {
     Neon = 4,
 }
 
+/// The name of an instruction set, alone and with each set of functions that are not its own.
+macro_rules! names {
+    ($name:literal) => {
+        const {
+            [
+                text(concat!($name, "\0")),
+                text(concat!($name, ", scalar expf\0")),
+                text(concat!($name, ", scalar exp\0")),
+                text(concat!($name, ", scalar expf exp\0")),
+                text(concat!($name, ", scalar logf\0")),
+                text(concat!($name, ", scalar expf logf\0")),
+                text(concat!($name, ", scalar exp logf\0")),
+                text(concat!($name, ", scalar expf exp logf\0")),
+            ]
+        }
+    };
+}
+
+/// The text of a literal up to its NUL.
+const fn text(of: &'static str) -> &'static CStr {
+    match CStr::from_bytes_until_nul(of.as_bytes()) {
+        Ok(text) => text,
+        Err(_) => c"",
+    }
+}
+
+/// A function of the C library that the instruction sets have forms of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// `expf`.
+    Exp,
+    /// `exp`.
+    ExpF64,
+    /// `logf`.
+    Ln,
+}
+
+impl Function {
+    const ALL: [Self; 3] = [Self::Exp, Self::ExpF64, Self::Ln];
+}
+
 /// The one in use, 0 before the first choice.
 static CURRENT: AtomicU8 = AtomicU8::new(0);
+
+/// The one in use for each function, 0 before the first choice.
+static BY_FUNCTION: [AtomicU8; Function::ALL.len()] = [const { AtomicU8::new(0) }; 3];
 
 impl Isa {
     /// Plain Rust, with the C library's exponentials and logarithms.
@@ -79,7 +126,24 @@ impl Isa {
         if let Some(forced) = tests::FORCED.get() {
             return forced;
         }
-        match CURRENT.load(Ordering::Relaxed) {
+        Self::chosen(&CURRENT)
+    }
+
+    /// The one in use where results hold that function: its form there is the C library's, bit for
+    /// bit.
+    #[inline]
+    // In bounds: there is one for each function.
+    pub fn exact(function: Function) -> Self {
+        #[cfg(test)]
+        if let Some(forced) = tests::FORCED.get() {
+            return tests::exact(forced, function);
+        }
+        Self::chosen(&BY_FUNCTION[function as usize])
+    }
+
+    #[inline]
+    fn chosen(kind: &AtomicU8) -> Self {
+        match kind.load(Ordering::Relaxed) {
             #[cfg(target_arch = "x86_64")]
             3 => Self(Kind::Avx512),
             #[cfg(target_arch = "x86_64")]
@@ -87,7 +151,15 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             4 => Self(Kind::Neon),
             1 => Self::SCALAR,
-            _ => choose(),
+            _ => choose(kind),
+        }
+    }
+
+    /// Itself, or the scalar one, which calls the function, if its own form is another.
+    fn if_agrees(self, function: Function) -> Self {
+        match self == Self::SCALAR || agrees(self, function) {
+            true => self,
+            false => Self::SCALAR,
         }
     }
 
@@ -110,36 +182,54 @@ impl Isa {
 
     /// The name that LLAMA_SIEVE_SIMD has for it.
     pub fn name(self) -> &'static CStr {
+        self.names()[0]
+    }
+
+    /// Its name, then with the functions that others run: `expf` is bit 0, `exp` 1, `logf` 2.
+    fn names(self) -> &'static [&'static CStr; 8] {
         match self.0 {
-            Kind::Scalar => c"scalar",
+            Kind::Scalar => &names!("scalar"),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => c"avx2",
+            Kind::Avx2 => &names!("avx2"),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512 => c"avx512",
+            Kind::Avx512 => &names!("avx512"),
             #[cfg(target_arch = "aarch64")]
-            Kind::Neon => c"neon",
+            Kind::Neon => &names!("neon"),
         }
     }
 }
 
-/// The name of the instruction set in use.
+/// The name of the instruction set in use; after it ", scalar" and the functions of the C library
+/// whose forms there are others.
 pub fn instruction_set() -> &'static CStr {
-    Isa::current().name()
+    let isa = Isa::current();
+    let others = Function::ALL.map(|function| Isa::exact(function) != isa);
+    let [exp, exp_f64, ln] = others.map(usize::from);
+    // In bounds: a bit for each function.
+    isa.names()[exp | exp_f64 << 1 | ln << 2]
 }
 
-/// The best, or the one that LLAMA_SIEVE_SIMD names, if its functions are those of the C library.
+/// Returns what is chosen for `kind`, now that all are.
 #[cold]
-fn choose() -> Isa {
+fn choose(kind: &AtomicU8) -> Isa {
+    choose_all();
+    Isa::chosen(kind)
+}
+
+/// Chooses the best, or the one that LLAMA_SIEVE_SIMD names, and for each function that one if its
+/// form is the C library's.
+// In bounds: there is one for each function.
+fn choose_all() {
     let supported = Isa::supported();
     let best = supported.last().copied().unwrap_or(Isa::SCALAR);
     let name = environment::variable("LLAMA_SIEVE_SIMD");
     let named = name
         .as_deref()
         .and_then(|name| supported.iter().find(|isa| isa.name().to_str() == Ok(name)));
-    let mut isa = named.copied().unwrap_or(best);
-    // The scalar one calls the functions that the others are compared with.
-    if isa != Isa::SCALAR && !agrees(isa) {
-        isa = Isa::SCALAR;
+    let isa = named.copied().unwrap_or(best);
+    for function in Function::ALL {
+        let exact = isa.if_agrees(function);
+        BY_FUNCTION[function as usize].store(exact.0 as u8, Ordering::Relaxed);
     }
     let first = CURRENT
         .compare_exchange(0, isa.0 as u8, Ordering::Relaxed, Ordering::Relaxed)
@@ -148,7 +238,6 @@ fn choose() -> Isa {
         *UNKNOWN.lock() = Some(name);
         IS_UNKNOWN.store(true, Ordering::Relaxed);
     }
-    isa
 }
 
 /// An unknown name of an instruction set, until it is taken.
@@ -171,9 +260,13 @@ fn unknown_name() -> Option<String> {
     UNKNOWN.lock().take()
 }
 
-/// True if its exponentials and logarithms are those of the C library, bit for bit.
-fn agrees(isa: Isa) -> bool {
-    isa.run(self_check::Exp) && isa.run(self_check::ExpF64) && isa.run(self_check::Ln)
+/// True if its form of a function is the C library's, bit for bit.
+fn agrees(isa: Isa, function: Function) -> bool {
+    match function {
+        Function::Exp => isa.run(self_check::Exp),
+        Function::ExpF64 => isa.run(self_check::ExpF64),
+        Function::Ln => isa.run(self_check::Ln),
+    }
 }
 
 /// Declares functions that run a kernel with the instruction set in use.
@@ -181,12 +274,13 @@ fn agrees(isa: Isa) -> bool {
 /// The kernel is a function over any [`Vector`](super::Vector), whose arguments are those of the
 /// declared one after the vector:
 /// `dispatched! { pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on; }`. With
-/// `=> sum_on by isa` the declared function takes the instruction set first.
+/// `=> sum_on by isa` the declared function takes the instruction set first; `=> exp_on with Exp`
+/// runs with the one in use for that [`Function`].
 macro_rules! dispatched {
     ($(
         $(#[$attribute:meta])*
         $visible:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?
-            => $on:ident $(by $isa:ident)?;
+            => $on:ident $(by $isa:ident)? $(with $function:ident)?;
     )*) => {$(
         $(#[$attribute])*
         $visible fn $name($($isa: $crate::simd::Isa,)? $($argument: $type),*) $(-> $result)? {
@@ -199,7 +293,7 @@ macro_rules! dispatched {
                     $on(v, $($argument),*)
                 }
             }
-            $crate::simd::dispatch::isa!($($isa)?).run(Arguments(($($argument,)*)))
+            $crate::simd::dispatch::isa!($($isa)? $(with $function)?).run(Arguments(($($argument,)*)))
         }
     )*};
 }
@@ -216,10 +310,13 @@ macro_rules! result {
 }
 pub(crate) use result;
 
-/// The instruction set that was named, or the one in use.
+/// The instruction set that was named, or the one in use, for a function.
 macro_rules! isa {
     () => {
         $crate::simd::Isa::current()
+    };
+    (with $function:ident) => {
+        $crate::simd::Isa::exact($crate::simd::Function::$function)
     };
     ($isa:ident) => {
         $isa
@@ -228,4 +325,4 @@ macro_rules! isa {
 pub(crate) use isa;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

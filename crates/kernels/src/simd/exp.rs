@@ -2,8 +2,9 @@
 //!
 //! With k the integer nearest to x * 32 / ln 2 and r what remains, e^x = 2^(k/32) * 2^(r/32): the
 //! first from a table of 32, the second a polynomial of degree 3, all in `double`, rounded once to
-//! `float`. That is what the GNU C library computes since 2.27, bit for bit where r is formed by a
-//! fused multiplication; the results for all negative floats were compared.
+//! `float`. That is what the GNU C library computes since 2.27, bit for bit where each product is
+//! fused with the sum that follows it, and what musl computes where none is. The results for all
+//! negative floats were compared with both.
 
 use super::exp_f64::BITS;
 

@@ -23,7 +23,7 @@ pub mod vector;
 mod x86_64;
 
 pub(crate) use dispatch::dispatched;
-pub use dispatch::{Isa, dispatch, instruction_set, take_unknown_name};
+pub use dispatch::{Function, Isa, dispatch, instruction_set, take_unknown_name};
 pub use kernel::Kernel;
 pub use vector::{MAX_LANES, Vector};
 

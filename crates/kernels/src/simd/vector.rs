@@ -395,18 +395,23 @@ pub trait Vector: Copy {
     /// e^x of doubles from -120 to 0: the host's `exp`, bit for bit.
     #[inline(always)]
     fn exp_d(self, x: Self::D) -> Self::D {
-        let shifted = self.fma_d(x, self.splat_d(exp_f64::SCALE), self.splat_d(exp::ROUND));
+        let shifted = fma_of_host(
+            self,
+            x,
+            self.splat_d(exp_f64::SCALE),
+            self.splat_d(exp::ROUND),
+        );
         let k = self.sub_d(shifted, self.splat_d(exp::ROUND));
-        let r = self.fma_d(k, self.splat_d(exp_f64::STEP[0]), x);
-        let r = self.fma_d(k, self.splat_d(exp_f64::STEP[1]), r);
+        let r = fma_of_host(self, k, self.splat_d(exp_f64::STEP[0]), x);
+        let r = fma_of_host(self, k, self.splat_d(exp_f64::STEP[1]), r);
         let [left_out, scale] = exp2_128ths(self, shifted);
         let r2 = self.mul_d(r, r);
         let [a, b, c, d] = exp_f64::C;
-        let low = self.fma_d(self.splat_d(b), r, self.splat_d(a));
-        let high = self.fma_d(self.splat_d(d), r, self.splat_d(c));
-        let e = self.fma_d(r2, low, self.add_d(left_out, r));
-        let e = self.fma_d(self.mul_d(r2, r2), high, e);
-        self.fma_d(scale, e, scale)
+        let low = fma_of_host(self, self.splat_d(b), r, self.splat_d(a));
+        let high = fma_of_host(self, self.splat_d(d), r, self.splat_d(c));
+        let e = fma_of_host(self, r2, low, self.add_d(left_out, r));
+        let e = fma_of_host(self, self.mul_d(r2, r2), high, e);
+        fma_of_host(self, scale, e, scale)
     }
     /// ln x of positive normal floats: the host's `logf`, bit for bit.
     #[inline(always)]
@@ -527,10 +532,28 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     // Fused or not, k is the same for every float from LOWEST to HIGHEST.
     let shifted = v.fma_d(x, scale, round);
     let k = v.sub_d(shifted, round);
-    let r = v.fms_d(x, scale, k);
-    let high = v.fma_d(v.splat_d(exp::C[0]), r, v.splat_d(exp::C[1]));
-    let low = v.fma_d(v.splat_d(exp::C[2]), r, v.splat_d(1.0));
-    (v.fma_d(high, v.mul_d(r, r), low), shifted)
+    let r = if HOST_FUSES {
+        v.fms_d(x, scale, k)
+    } else {
+        v.sub_d(v.mul_d(x, scale), k)
+    };
+    let high = fma_of_host(v, v.splat_d(exp::C[0]), r, v.splat_d(exp::C[1]));
+    let low = fma_of_host(v, v.splat_d(exp::C[2]), r, v.splat_d(1.0));
+    (fma_of_host(v, high, v.mul_d(r, r), low), shifted)
+}
+
+/// True if the functions of this target's C library fuse products and sums: glibc's do on all
+/// processors with vectors, musl's do where the compiler may assume such an instruction.
+const HOST_FUSES: bool = !cfg!(all(target_env = "musl", target_arch = "x86_64"));
+
+/// a * b + c as the C library's functions compute it.
+#[inline(always)]
+fn fma_of_host<V: Vector>(v: V, a: V::D, b: V::D, c: V::D) -> V::D {
+    if HOST_FUSES {
+        v.fma_d(a, b, c)
+    } else {
+        v.add_d(v.mul_d(a, b), c)
+    }
 }
 
 /// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for

@@ -33,7 +33,7 @@ mod msvc;
 mod replay;
 pub mod sort;
 // Beside what llama.cpp's compiler brings.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests;
 mod ties;
 mod wanted;
