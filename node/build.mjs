@@ -1,4 +1,4 @@
-// Compiles the libraries from the sources of the repository, and puts them where the package looks.
+// Compiles the library from the sources of the repository, and puts it where the package looks.
 import { execFileSync } from "node:child_process";
 import { copyFileSync } from "node:fs";
 import path from "node:path";
@@ -7,11 +7,9 @@ import { fileURLToPath } from "node:url";
 const here = path.dirname(fileURLToPath(import.meta.url));
 const root = path.dirname(here);
 const target = path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target");
-const packages = ["-p", "llama-sieve", "-p", "llama-sieve-preload"];
-execFileSync("cargo", ["build", "--release", "--locked", ...packages], {
+execFileSync("cargo", ["build", "--release", "--locked", "-p", "llama-sieve-preload"], {
     cwd: root,
     stdio: "inherit",
 });
-for (const library of ["libllama_sieve.so", "libllama_sieve_preload.so"]) {
-    copyFileSync(path.join(target, "release", library), path.join(here, "lib", library));
-}
+const library = "libllama_sieve_preload.so";
+copyFileSync(path.join(target, "release", library), path.join(here, "lib", library));

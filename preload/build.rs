@@ -1,7 +1,14 @@
-//! How the library is linked.
+//! How the library is linked, and which functions of llama-sieve's it gives by name.
+
+use std::fmt::Write;
+use std::path::Path;
+
+/// The list of llama-sieve's C functions.
+const FUNCTIONS: &str = "../tests/exports.txt";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    write_functions();
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os != "linux" {
         return;
@@ -28,4 +35,24 @@ fn inside() -> String {
         Ok(script) => format!("--version-script={script}"),
         Err(_) => "--exclude-libs,ALL".to_owned(),
     }
+}
+
+/// Writes the table that `src/functions.rs` includes, in the order of the names.
+fn write_functions() {
+    println!("cargo::rerun-if-changed={FUNCTIONS}");
+    let list = std::fs::read_to_string(FUNCTIONS).expect("tests/exports.txt is there");
+    let mut names: Vec<&str> = list.split_whitespace().collect();
+    names.sort_unstable();
+    let (mut declared, mut table) = (String::new(), String::new());
+    for name in &names {
+        writeln!(declared, "    fn {name}();").expect("a string takes all");
+        writeln!(table, "    (c\"{name}\", {name}),").expect("a string takes all");
+    }
+    let code = format!(
+        "unsafe extern \"C\" {{\n{declared}}}\n\n\
+         static FUNCTIONS: [(&CStr, Function); {}] = [\n{table}];\n",
+        names.len()
+    );
+    let folder = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&folder).join("functions.rs"), code).expect("cargo's own folder");
 }

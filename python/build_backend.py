@@ -1,7 +1,9 @@
-"""Builds the wheel: the Python files, the two shared libraries and the program, which cargo makes.
+"""Builds the wheel: the Python files, the shared library and the program, which cargo makes.
+
+The library is the one to preload, which holds all functions: a second one would have the same code.
 
 A build backend as PEP 517 asks for, of the standard library alone. The wheel's tag is read from
-them: the newest glibc that their symbols ask for, and `linux` where they need what a
+both: the newest glibc that their symbols ask for, and `linux` where they need what a
 manylinux wheel may not.
 """
 
@@ -24,7 +26,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "src" / "llama_sieve"
-BUILT = ("libllama_sieve.so", "libllama_sieve_preload.so", "llama-sieve")
+BUILT = ("libllama_sieve_preload.so", "llama-sieve")
 
 LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
@@ -43,6 +45,7 @@ SOURCES = (
     "preload",
     "src",
     "tests/crates",
+    "tests/exports.txt",
     "vendor-llama-cpp",
 )
 
@@ -83,15 +86,15 @@ def _build(settings: Settings) -> List[Path]:
             "llama-sieve: building the wheel needs Rust (https://rustup.rs); installing it does not"
         )
     command = ["cargo", "build", "--release", "--locked", "--message-format=json"]
-    command += ["-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload"]
-    command += ["-p", "llama-sieve-cli", "--bin", "llama-sieve"]
+    command += ["-p", "llama-sieve-preload", "--lib", "-p", "llama-sieve-cli", "--bin"]
+    command += ["llama-sieve"]
     command += str((settings or {}).get("cargo", "")).split()
     made = subprocess.run(command, cwd=_repository(), stdout=subprocess.PIPE, check=False)
     if made.returncode != 0:
         for line in made.stdout.splitlines():
             rendered = (json.loads(line).get("message") or {}).get("rendered")
             sys.stderr.write(rendered or "")
-        raise SystemExit("llama-sieve: cargo could not build the libraries and the program")
+        raise SystemExit("llama-sieve: cargo could not build the library and the program")
     found: Dict[str, Path] = {}
     for line in made.stdout.splitlines():
         for name in json.loads(line).get("filenames") or ():
@@ -201,7 +204,7 @@ def _python_files() -> Iterator[Tuple[str, bytes]]:
 def prepare_metadata_for_build_wheel(
     metadata_directory: str, config_settings: Settings = None
 ) -> str:
-    """PEP 517. The tag is not known before the libraries are; nobody reads it here."""
+    """PEP 517. The tag is not known before the library is; nobody reads it here."""
     folder = Path(metadata_directory)
     for name, content in _dist_info("py3-none-any"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,9 @@ from common import ROOT, TARGET, WORK, epoch, fail, fresh, run, said, tool
 LIBRARY = "libllama_sieve.so"
 PRELOAD = "libllama_sieve_preload.so"
 PROGRAM = "llama-sieve"
+# Of Cargo.toml.
+PROFILE = "packages"
+PROGRAM_PROFILE = "packages-program"
 LIBRARIES = ("-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload")
 PROGRAMS = ("-p", "llama-sieve-cli", "--bin", PROGRAM)
 
@@ -83,8 +86,12 @@ class Built:
 
     @property
     def files(self) -> List[Path]:
-        """Both libraries, and the program, which looks for them beside itself."""
-        return [self.library, self.preload, self.program]
+        """The library that has all functions, and the program, which looks for it beside itself.
+
+        Python and Node get by name what only the other library exports, and so need no second copy
+        of the code.
+        """
+        return [self.preload, self.program]
 
 
 def build(target: Target) -> Built:
@@ -92,11 +99,12 @@ def build(target: Target) -> Built:
     environment = _environment(target)
     # One for each target: cargo runs once at a time in a folder, and keeps one core busy mostly.
     folder = WORK / "cargo" / target.triple
-    command = [tool("cargo-zigbuild"), "build", "--locked", "--profile", "packages"]
-    command += ["--target", target.zig, "--target-dir", folder]
-    run([*command, *LIBRARIES], ROOT, environment)
-    run([*command, *PROGRAMS], ROOT, environment)
-    return _built(target, folder / target.triple / "packages")
+    command = [tool("cargo-zigbuild"), "build", "--locked", "--target", target.zig]
+    command += ["--target-dir", folder]
+    run([*command, "--profile", PROFILE, *LIBRARIES], ROOT, environment)
+    run([*command, "--profile", PROGRAM_PROFILE, *PROGRAMS], ROOT, environment)
+    made = folder / target.triple
+    return _built(target, made / PROFILE, made / PROGRAM_PROFILE)
 
 
 def build_ordinary(target: Target) -> Built:
@@ -105,11 +113,11 @@ def build_ordinary(target: Target) -> Built:
     command = ["cargo", "build", "--release", "--locked", "-p", "test-crates"]
     run([*command, *LIBRARIES])
     run(["cargo", "build", "--release", "--locked", *PROGRAMS])
-    return _built(target, TARGET / "release")
+    return _built(target, TARGET / "release", TARGET / "release")
 
 
-def _built(target: Target, folder: Path) -> Built:
-    return Built(target, folder / LIBRARY, folder / PRELOAD, folder / PROGRAM)
+def _built(target: Target, libraries: Path, programs: Path) -> Built:
+    return Built(target, libraries / LIBRARY, libraries / PRELOAD, programs / PROGRAM)
 
 
 def _environment(target: Target) -> Dict[str, str]:

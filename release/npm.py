@@ -1,4 +1,4 @@
-"""Packs the npm packages: llama-sieve, and one per platform, which has the libraries."""
+"""Packs the npm packages: llama-sieve, and one per platform, which has the library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def platform_package(target_name: str) -> str:
 
 
 def pack_platform(built: Built, licences: str) -> None:
-    """Makes the package that has one platform's libraries."""
+    """Makes the package that has one platform's library and program."""
     target = built.target
     system, processor = target.npm.split("-")[:2]
     name = platform_package(target.npm)
@@ -29,14 +29,14 @@ def pack_platform(built: Built, licences: str) -> None:
         shutil.copy(file, folder / file.name)
     described = _package() | {
         "name": name,
-        "description": f"The libraries and the program of llama-sieve for {target.triple}",
+        "description": f"The library and the program of llama-sieve for {target.triple}",
         "os": [system],
         "cpu": [processor],
         "libc": ["musl" if target.is_musl else "glibc"],
         "files": [file.name for file in built.files] + ["THIRD-PARTY-LICENSES.txt"],
     }
     (folder / "README.md").write_text(
-        f"# {name}\n\nThe libraries of [llama-sieve](https://www.npmjs.com/package/llama-sieve) "
+        f"# {name}\n\nThe library of [llama-sieve](https://www.npmjs.com/package/llama-sieve) "
         f"for {target.triple}. npm installs this package with llama-sieve, where it fits.\n"
     )
     (folder / "THIRD-PARTY-LICENSES.txt").write_text(licences)

@@ -174,15 +174,36 @@ fn of_process(number: &str) -> Result<Report, String> {
     let program = std::fs::read_link(folder.join("exe")).map_err(told)?;
     let maps = std::fs::read(folder.join("maps")).map_err(told)?;
     let elves = read_all(&code_of(&String::from_utf8_lossy(&maps)));
-    let ours = elves.iter().any(|elf| elf.exports.contains(PRELOAD_MARK));
+    let mut ours = elves
+        .iter()
+        .filter(|elf| elf.exports.contains(PRELOAD_MARK))
+        .peekable();
+    let is_there = ours.peek().is_some();
+    // It may be nobody's to read.
+    let variables = std::fs::read(folder.join("environ")).unwrap_or_default();
     let mut report = Report::of(format!("process {number} ({})", program.display()));
-    report.remarks.push(if ours {
-        "The preload library is in the process.".to_owned()
-    } else {
-        "The preload library is not in it.".to_owned()
-    });
+    let remark = match is_there {
+        true if ours.any(|elf| is_preloaded(&elf.path, &variables)) => {
+            "The preload library is in the process."
+        }
+        true => {
+            "The preload library is in the process, but not by its LD_PRELOAD: it replaces samplers \
+             only after llama_sieve_attach, which a package that has loaded it may have called."
+        }
+        false => "The preload library is not in it.",
+    };
+    report.remarks.push(remark.to_owned());
     report.describe(&elves, &program);
     Ok(report)
+}
+
+/// True if LD_PRELOAD, among the variables of a process, names a file as this one is called.
+fn is_preloaded(path: &Path, variables: &[u8]) -> bool {
+    let own = path.file_name().map(OsStr::as_encoded_bytes);
+    let lists = variables.split(|&byte| byte == 0);
+    let lists = lists.filter_map(|variable| variable.strip_prefix(b"LD_PRELOAD="));
+    let mut files = lists.flat_map(|list| list.split(|byte| b" :\t\n".contains(byte)));
+    files.any(|file| file.rsplit(|&byte| byte == b'/').next() == own)
 }
 
 /// The files that a process has mapped as code, each once, in the order of /proc/PID/maps.
@@ -401,4 +422,26 @@ fn lines_of(found: &Found) -> Vec<String> {
         lines.push(format!("  its own: {kind}: {reason}"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_found_in_the_list_of_those_that_are_preloaded() {
+        let ours = Path::new("/a/libours.so");
+        for (variables, expected) in [
+            ("LD_PRELOAD=/a/libours.so\0A=1\0", true),
+            ("A=1\0LD_PRELOAD=/b/x.so:/b/libours.so\0", true),
+            ("LD_PRELOAD=x.so libours.so", true),
+            ("", false),
+            ("LD_PRELOAD=\0", false),
+            ("LD_PRELOAD=/a/libours.so.1\0", false),
+            ("NOT_LD_PRELOAD=/a/libours.so\0", false),
+        ] {
+            let found = is_preloaded(ours, variables.as_bytes());
+            assert_eq!(found, expected, "{variables:?}");
+        }
+    }
 }

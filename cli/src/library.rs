@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
 
 use libloading::Library;
 
@@ -20,7 +21,14 @@ const SONAME: &str = if cfg!(all(unix, not(target_os = "macos"))) {
     FILE
 };
 
-const PRELOAD: &str = "libllama_sieve_preload.so";
+const PRELOAD: &str = if cfg!(windows) {
+    "llama_sieve_preload.dll"
+} else {
+    "libllama_sieve_preload.so"
+};
+
+/// The function of the preload library's by which it gives those of the other.
+const GIVE: &[u8] = b"llama_sieve_preload_function";
 
 /// Names another library than the one beside this program, as for Python and Node.
 const VARIABLE: &str = "LLAMA_SIEVE_LIBRARY";
@@ -74,6 +82,7 @@ impl Sieve {
         let path = named
             .map(PathBuf::from)
             .or_else(|| find(FILE))
+            .or_else(|| find(PRELOAD))
             .unwrap_or_else(|| SONAME.into());
         // SAFETY: the library's initialisers are ours, or those of what the user has named.
         let library = unsafe { Library::new(&path) }.map_err(|error| {
@@ -93,12 +102,31 @@ impl Sieve {
     unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, String> {
         // SAFETY: the caller knows the type.
         let found = unsafe { self.library.get::<T>(name.as_bytes()) };
-        found.map(|function| *function).map_err(|_| {
+        let found = found.ok().map(|function| *function);
+        // SAFETY: as above.
+        let found = found.or_else(|| unsafe { self.given(name) });
+        found.ok_or_else(|| {
             format!(
                 "{} has no {name}: it is another library, or older than this program",
                 self.path.display()
             )
         })
+    }
+
+    /// The function of that name where the preload library gives it, which exports none of them.
+    ///
+    /// # Safety
+    /// `T` is the type that the header gives it.
+    unsafe fn given<T: Copy>(&self, name: &str) -> Option<T> {
+        type Give = unsafe extern "C" fn(*const c_char) -> *const c_void;
+        // SAFETY: the type that it has there.
+        let give = unsafe { self.library.get::<Give>(GIVE) }.ok()?;
+        let name = CString::new(name).ok()?;
+        // SAFETY: a C string.
+        let address = NonNull::new(unsafe { give(name.as_ptr()) }.cast_mut())?;
+        const { assert!(size_of::<T>() == size_of::<NonNull<c_void>>()) };
+        // SAFETY: a function's address, and the caller knows its type.
+        Some(unsafe { std::mem::transmute_copy(&address) })
     }
 
     fn text_of(&self, name: &str) -> Result<String, String> {

@@ -9,26 +9,32 @@ const koffi = require("koffi");
 
 const { errorOf, invalid } = require("./errors.cjs");
 
+/**
+ * The library that packages have: preloaded, it exports llama.cpp's names; loaded here, it gives
+ * ours by `llama_sieve_preload_function`.
+ */
+const FILE = "libllama_sieve_preload.so";
+
 /** The file of the library: LLAMA_SIEVE_LIBRARY, the one that was built here, or a package's. */
 function file() {
     const named = process.env.LLAMA_SIEVE_LIBRARY;
     if (named) {
         return path.resolve(named);
     }
-    const built = path.join(__dirname, "libllama_sieve.so");
+    const built = path.join(__dirname, FILE);
     if (fs.existsSync(built)) {
         return built;
     }
     const name = packageOfThisMachine();
     try {
-        return require.resolve(`${name}/libllama_sieve.so`);
+        return require.resolve(`${name}/${FILE}`);
     } catch {
         throw new Error(
             `llama-sieve: the package ${name} is missing, an optional dependency that has the ` +
                 "library: install it, if there is one of that name (npm leaves it out with " +
                 "--omit=optional), or build the library from the repository: " +
                 `"npm run build" in its folder node makes ${built}. Or let LLAMA_SIEVE_LIBRARY ` +
-                "name a libllama_sieve.so",
+                `name a ${FILE} or libllama_sieve.so`,
         );
     }
 }
@@ -49,9 +55,28 @@ function usesMusl() {
 
 const loaded = koffi.load(file());
 
+/** Gives the address of a function by its name; undefined where the library exports all itself. */
+const addressOf = givenByName();
+
+function givenByName() {
+    try {
+        return loaded.func("llama_sieve_preload_function", "void *", ["str"]);
+    } catch {
+        return undefined;
+    }
+}
+
 /** The library's function `llama_sieve_NAME`. Arrays and objects are passed by address. */
 function declare(name, result, ...types) {
-    return loaded.func(`llama_sieve_${name}`, result, types);
+    const full = `llama_sieve_${name}`;
+    if (addressOf === undefined) {
+        return loaded.func(full, result, types);
+    }
+    const address = addressOf(full);
+    if (!address) {
+        throw new Error(`llama-sieve: ${file()} has no function ${full}: it is older than this package`);
+    }
+    return koffi.decode(address, koffi.proto(result, types));
 }
 
 const lastError = declare("last_error", "str");

@@ -21,6 +21,7 @@ use llama_sieve::last_error;
 use crate::budget;
 use crate::calls;
 use crate::host_constructors::comes_first;
+use crate::presence::introduce;
 use crate::settings::say;
 use crate::slots::{self, Bent};
 use crate::vocabularies;
@@ -59,6 +60,7 @@ fn attached() -> Result<MutexGuard<'static, Attached>, Failure> {
 }
 
 fn attach() -> Result<usize, Failure> {
+    introduce();
     if comes_first() {
         say(format_args!(
             "attach(): nothing, as by LD_PRELOAD all is bound to ours"

@@ -137,6 +137,12 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
             "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
         );
     }
+    // By a package whose only library this is.
+    if served.host.is_some_and(|host| host.gives_way()) {
+        return Err(
+            "llama_sieve_bind_host has named another llama.cpp, and ours serve that one".into(),
+        );
+    }
     Ok(served)
 }
 

@@ -244,6 +244,11 @@ impl Extra {
     }
 }
 
+/// True if the environment names any.
+pub fn is_named() -> bool {
+    environment::variable(VARIABLE).is_some()
+}
+
 /// Says, when the library is loaded, what every chain gets.
 pub fn announce() {
     let (extras, warnings) = from_environment();

@@ -86,6 +86,12 @@ pub fn comes_first() -> bool {
         })
 }
 
+/// True if the program was started with this library, as under LD_PRELOAD.
+pub fn is_preloaded() -> bool {
+    // On Windows nothing is preloaded.
+    !cfg!(windows) && with_all(|all| permanent(all).iter().any(contains_us))
+}
+
 /// The function of that name that calls to this llama.cpp lead to: its own, or where that has none,
 /// as of the common library's names, one of a library that uses it.
 pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Option<Route> {

@@ -33,6 +33,7 @@
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: those that the host has given out.
 //! - `presence`: reports of the library itself, and of its first tokens.
+//! - `functions`: llama-sieve's own, for who has no other library.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 //!
@@ -74,6 +75,7 @@ mod choice;
 mod columns;
 mod constructors;
 mod extra;
+mod functions;
 mod grammars;
 mod host_constructors;
 mod presence;

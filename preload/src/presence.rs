@@ -16,8 +16,8 @@ use llama_sieve::quoted::escaped;
 use llama_sieve::sync::Mutex;
 
 use crate::choice::was_asked;
-use crate::extra::announce;
-use crate::host_constructors::path_of_any;
+use crate::extra::{announce, is_named};
+use crate::host_constructors::{is_preloaded, path_of_any};
 use crate::settings::{say, settings, verbose};
 
 /// The name of a function in llama.cpp's messages, which any program has that it is linked into.
@@ -84,25 +84,37 @@ extern "C" fn at_load() {
         "at_load",
         || (),
         || {
-            announce();
-            if !verbose() {
-                return;
+            if (verbose() || is_named()) && is_preloaded() {
+                introduce();
             }
-            PROCESS.store(process::id(), Ordering::Relaxed);
-            // SAFETY: this library stays until the process ends.
-            #[cfg(windows)]
-            unsafe {
-                libc::atexit(at_exit);
-            }
-            // SAFETY: both are C strings that are never freed.
-            let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
-                .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
-            report(format_args!(
-                " {version} ({simd}) is loaded into {}",
-                escaped(&program())
-            ));
         },
     );
+}
+
+/// Tells, once, that the library is there and what it adds to chains. One that only serves as
+/// Python's or Node's libllama_sieve says nothing until it is attached.
+pub fn introduce() {
+    static IS_DONE: AtomicBool = AtomicBool::new(false);
+    if IS_DONE.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    announce();
+    if !verbose() {
+        return;
+    }
+    PROCESS.store(process::id(), Ordering::Relaxed);
+    // SAFETY: this library stays until the process ends.
+    #[cfg(windows)]
+    unsafe {
+        libc::atexit(at_exit);
+    }
+    // SAFETY: both are C strings that are never freed.
+    let [version, simd] = [llama_sieve_version(), llama_sieve_simd()]
+        .map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+    report(format_args!(
+        " {version} ({simd}) is loaded into {}",
+        escaped(&program())
+    ));
 }
 
 extern "C" fn at_exit() {

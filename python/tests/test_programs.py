@@ -80,6 +80,63 @@ def test_the_process_is_attached_to_and_detached(preload, llama_cpp):
     assert ran.returncode == 0 and ran.stdout == "attached\n", ran.stderr
 
 
+def test_a_library_that_only_serves_python_is_silent(preload):
+    """It is the one for LD_PRELOAD; a process that only imports the package has nothing of ours in
+    the place of llama.cpp's, and is told nothing of itself."""
+    program = "import llama_sieve, ctypes; llama_sieve.version(); print(ctypes.CDLL(None).{})"
+    for name in ("llama_sampler_init_top_k", "llama_sieve_version"):
+        for start in ([], [sys.executable, "-m", "llama_sieve", "run", "--"]):
+            ran = subprocess.run(
+                [*start, sys.executable, "-c", program.format(name)],
+                env={**os.environ, "LLAMA_SIEVE_VERBOSE": "1"},
+                capture_output=True,
+                text=True,
+            )
+            is_found = bool(start) and name.startswith("llama_sampler")
+            assert (ran.returncode == 0) == is_found, ran.stderr
+            assert ("undefined symbol" in ran.stderr) != is_found, ran.stderr
+            assert ("preload library" in ran.stderr) == bool(start), ran.stderr
+
+
+def test_the_doctor_tells_a_package_from_a_preloaded_library(preload):
+    program = (
+        "import llama_sieve, sys; llama_sieve.version(); print('ready', flush=True); "
+        "sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"ready\n"
+    report, _ = reported(process.pid)
+    process.communicate()
+    assert "but not by its LD_PRELOAD" in report["remarks"][0]
+
+
+TWO = """
+import ctypes, shutil, sys
+import llama_sieve, llama_cpp
+other = sys.argv[1]
+b = llama_cpp.llama_cpp
+shutil.copy(b._lib._name, other)
+ctypes.CDLL(other)
+llama_sieve.bind_host(other)
+# As a program's call does, by the linker.
+make = ctypes.CDLL(None).llama_sampler_init_top_k
+make.restype = ctypes.c_void_p
+assert make(40)
+"""
+
+
+def test_a_host_that_python_has_named_stays_so(preload, llama_cpp, tmp_path):
+    """The preloaded library is the one that Python uses: samplers of another llama.cpp stay its
+    own, and what Python has bound is not taken away."""
+    arguments = ["run", "--verbose", "--", sys.executable, "-c", TWO, str(tmp_path / "other.so")]
+    ran = command(*arguments)
+    assert ran.returncode == 0, ran.stderr
+    expected = "top-k(k=40): llama.cpp's own: llama_sieve_bind_host has named another llama.cpp"
+    assert expected in ran.stderr
+
+
 def test_the_environment_keeps_what_was_there(preload):
     after = launch.environment({"PYTHONPATH": "x", "HOME": "h"})
     assert after["PYTHONPATH"].endswith(os.pathsep + "x") and after["HOME"] == "h"
@@ -319,7 +376,7 @@ def test_the_doctor_looks_at_a_process(preload, llama_cpp):
 
 
 def test_the_doctor_says_what_cannot_be_reached(preload):
-    for path in (sys.executable, HERE / "libllama_sieve.so"):
+    for path in (sys.executable, _library.PRELOAD):
         report, code = reported(path)
         assert code == 1 and "No llama.cpp here" in report["remarks"][-1]
 
@@ -399,7 +456,7 @@ def test_the_wheels_tag_is_honest(preload):
     (wheel,) = HERE.parent.glob("llama_sieve-*.dist-info/WHEEL")
     tag = re.search(r"Tag: py3-none-(\S+)", wheel.read_text()).group(1)
     newest = 0
-    for name in ("libllama_sieve.so", "libllama_sieve_preload.so"):
+    for name in ("libllama_sieve_preload.so", "llama-sieve"):
         listed = subprocess.run(["readelf", "-WV", HERE / name], capture_output=True, text=True)
         newest = max([newest, *map(int, re.findall(r"GLIBC_2\.(\d+)", listed.stdout))])
         listed = subprocess.run(["readelf", "-Wd", HERE / name], capture_output=True, text=True)
@@ -414,8 +471,8 @@ def test_the_wheels_tag_is_honest(preload):
 
 def test_an_unwinder_that_is_missing_is_named(tmp_path):
     """As on Alpine, where nothing has brought it yet."""
-    library = tmp_path / "libllama_sieve.so"
-    content = (HERE / "libllama_sieve.so").read_bytes()
+    library = tmp_path / _library.PRELOAD.name
+    content = _library.PRELOAD.read_bytes()
     library.write_bytes(content.replace(b"libgcc_s.so.1\0", b"libgcc_s.so.9\0"))
     variables = {**os.environ, "LLAMA_SIEVE_LIBRARY": str(library)}
     command = [sys.executable, "-c", "import llama_sieve; llama_sieve.version()"]

@@ -166,6 +166,34 @@ fn versions_of_program_and_library() {
     assert!(code == 0 && out.starts_with(&begin), "{out}");
 }
 
+/// As in a wheel, and in a package of npm's.
+#[test]
+fn the_preload_library_alone_has_all_that_is_needed() {
+    let alone = empty_folder("cli_with_preload").join("llama-sieve");
+    fs::copy(installed(), &alone).expect("the folder was just made");
+    let library = alone.with_file_name("libllama_sieve_preload.so");
+    fs::copy(preload_library(), &library).expect("the folder was just made");
+    let mut versions = call_of(&alone, &["--version"]);
+    versions.env("LLAMA_SIEVE_VERBOSE", "1");
+    let (code, out, err) = answer(versions);
+    let version = env!("CARGO_PKG_VERSION");
+    assert!(
+        code == 0 && out.contains(&format!("; library {version} (")),
+        "{out}"
+    );
+    assert!(out.contains("cli_with_preload"), "{out}");
+    // It says nothing of itself where it was not preloaded.
+    assert_eq!(err, "");
+    for arguments in [
+        ["schema", "examples/json.schema.json"].as_slice(),
+        &["run", "true"],
+    ] {
+        let expected = answer(call(arguments));
+        assert_eq!(expected.0, 0, "{}", expected.2);
+        assert_eq!(answer(call_of(&alone, arguments)), expected);
+    }
+}
+
 /// As in a package that was taken apart.
 #[test]
 fn without_the_libraries_it_says_where_they_belong() {

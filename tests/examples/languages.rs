@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use crate::toolchain::{Build, Link, Program, our_library, root, said, skipped};
+use crate::toolchain::{Build, Link, Program, our_library, preload_library, root, said, skipped};
 use serde_json::Value;
 use vendor_llama_cpp::paths;
 
@@ -296,13 +296,16 @@ fn the_package_for_node() {
         interpreter: "node".into(),
         script: "--test".into(),
     };
-    for (file, n) in [("sieve", 13), ("host", 11)] {
-        let mut tests = package.command();
-        tests.env("LLAMA_SIEVE_LIBRARY", our_library(Link::Shared));
-        tests.arg(folder.join(format!("test/{file}.test.mjs")));
-        let text = said(&tests.output().expect("node runs"));
-        let passed = format!("pass {n}");
-        assert!(text.contains(&passed) && text.contains("fail 0"), "{text}");
+    // With what a build makes, and with the one library of packages.
+    for library in [our_library(Link::Shared).as_path(), preload_library()] {
+        for (file, n) in [("sieve", 13), ("host", 11)] {
+            let mut tests = package.command();
+            tests.env("LLAMA_SIEVE_LIBRARY", library);
+            tests.arg(folder.join(format!("test/{file}.test.mjs")));
+            let text = said(&tests.output().expect("node runs"));
+            let passed = format!("pass {n}");
+            assert!(text.contains(&passed) && text.contains("fail 0"), "{text}");
+        }
     }
     if installed("node", "typescript").is_some() {
         let mut check = Command::new(folder.join("node_modules/.bin/tsc"));

@@ -58,7 +58,7 @@ const CRATES: [(&str, &[&[&str]]); 4] = [
     (
         "preload/src",
         &[
-            &["callers", "columns", "stubs", "thread_end"],
+            &["callers", "columns", "functions", "stubs", "thread_end"],
             &["host_constructors"],
             &["routes", "slots"],
             &["budget", "constructors", "vocabularies"],
@@ -66,9 +66,9 @@ const CRATES: [(&str, &[&[&str]]); 4] = [
             &["proof"],
             &["watch"],
             &["calls", "choice"],
-            &["attach", "extra", "grammars"],
+            &["extra", "grammars"],
             &["presence"],
-            &["sampling"],
+            &["attach", "sampling"],
         ],
     ),
 ];

@@ -275,10 +275,30 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 }
 
 
-def _load() -> ctypes.CDLL:
-    path = Path(os.environ.get("LLAMA_SIEVE_LIBRARY") or _HERE / "libllama_sieve.so")
+class _Functions(ctypes.CDLL):
+    """The functions of a library: those that it exports, and those that it gives by name.
+
+    The preload library, the only one that the wheel has on Linux, exports none of ours: preloaded
+    as well, it would come before a program's own libllama_sieve.
+    """
+
+    def __getitem__(self, name: Any) -> Any:
+        try:
+            return super().__getitem__(name)
+        except AttributeError:
+            give = super().__getitem__("llama_sieve_preload_function")
+        give.restype = c_void_p
+        give.argtypes = [c_char_p]
+        address = give(name.encode())
+        if not address:
+            raise AttributeError(f"{self._name} has no function {name}")
+        return self._FuncPtr(address)
+
+
+def _load() -> _Functions:
+    path = Path(os.environ.get("LLAMA_SIEVE_LIBRARY") or PRELOAD)
     try:
-        library = ctypes.CDLL(str(path))
+        library = _Functions(str(path))
     except OSError as error:
         text = f"llama_sieve: the library could not be loaded: {error}"
         if "libgcc_s" in text:

@@ -50,7 +50,7 @@ pub use modules as libraries;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(test)]
 use crate::ffi::host::linker::NAMES;
@@ -95,6 +95,9 @@ unsafe impl Sync for Known {}
 
 /// The host of the process, once it is known.
 static BOUND: AtomicPtr<Known> = AtomicPtr::new(null_mut());
+
+/// True once `llama_sieve_bind_host` has named a host, which only that replaces.
+static IS_NAMED: AtomicBool = AtomicBool::new(false);
 
 /// Every host that was ever bound: one that comes back is the same.
 static ALL: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
@@ -147,14 +150,37 @@ impl Host {
             "the library exports no llama_sampler_init (it is not libllama, or older than b4662)",
         )?;
         Self::of(search::kept(sampler_init, found)).keep();
+        IS_NAMED.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Makes the llama.cpp the host that has this `llama_sampler_init`.
+    /// The host that `llama_sieve_bind_host` has named.
+    pub fn named() -> Option<Self> {
+        let named = IS_NAMED.load(Ordering::Acquire).then(Self::bound);
+        named.flatten().filter(Self::is_there)
+    }
+
+    /// Makes the llama.cpp the host that has this `llama_sampler_init`, unless another was named.
     pub fn bind_at(sampler_init: Address) -> Self {
+        let named = Self::named();
+        if let Some(same) = named.filter(|named| named.is_at(sampler_init)) {
+            return same;
+        }
         let host = Self::of(search::at(sampler_init));
-        host.keep();
+        if named.is_none() {
+            host.keep();
+        }
         host
+    }
+
+    /// True if this is its `llama_sampler_init`.
+    fn is_at(&self, sampler_init: Address) -> bool {
+        self.known.seen.sampler_init == sampler_init
+    }
+
+    /// True if another llama.cpp was named by `llama_sieve_bind_host`.
+    pub fn gives_way(&self) -> bool {
+        Self::named().is_some_and(|named| !named.is_at(self.known.seen.sampler_init))
     }
 
     fn keep(self) {

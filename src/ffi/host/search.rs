@@ -58,6 +58,7 @@ fn has_libcxx(look: impl Fn(&CStr) -> Option<Address>) -> bool {
 #[cfg(all(target_os = "linux", not(miri)))]
 mod by_reading {
     use std::ffi::CStr;
+    use std::ptr::NonNull;
 
     use crate::ffi::host::libraries::{Library, with_all};
     use crate::ffi::host::linker::{Address, NAMES, SAMPLER_INIT, linked};
@@ -65,6 +66,9 @@ mod by_reading {
     use crate::ffi::host::search::{Seen, functions, has_libcxx, linked_one};
 
     pub(in super::super) use crate::ffi::host::libraries::changes;
+
+    /// A byte in this library, for its address.
+    static HERE: u8 = 0;
 
     /// The llama.cpp of the process.
     pub(in super::super) fn find() -> Option<Seen> {
@@ -106,9 +110,13 @@ mod by_reading {
         let own = |name: &CStr| scope.iter().find_map(|library| library.symbol(name));
         let mut functions = functions(own);
         if program.is_some_and(|program| library.is(program)) {
-            // What a program does not export is only known to the linker.
+            // What a program does not export is only known to the linker. In the preload library
+            // that has found stand-ins of the same names, which are no host's.
+            let ours = containing(all, NonNull::from(&HERE).cast());
+            let ours = ours.filter(|ours| !ours.is(library));
+            let is_ours = |address: &Address| ours.is_some_and(|ours| ours.contains(*address));
             for (function, linked) in functions.iter_mut().zip(linked()) {
-                *function = linked.or(*function);
+                *function = linked.filter(|linked| !is_ours(linked)).or(*function);
             }
         }
         Seen {
