@@ -12,6 +12,12 @@ fn main() {
         // live.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
+    if os == "macos" {
+        // A program finds it by its own list of folders.
+        // Two words, which compilers and linkers take alike.
+        println!("cargo::rustc-cdylib-link-arg=-install_name");
+        println!("cargo::rustc-cdylib-link-arg=@rpath/libllama_sieve.dylib");
+    }
     link_under_soname();
 }
 

@@ -28,6 +28,9 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "src" / "llama_sieve"
 BUILT = ("libllama_sieve_preload.so", "llama-sieve")
 
+# The same in a release for other systems.
+ELSEWHERE = ("llama_sieve_preload.dll", "llama-sieve.exe", "libllama_sieve.dylib")
+
 LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
 # What an sdist holds besides this folder: what cargo needs to build the libraries.
@@ -184,7 +187,7 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
             entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             # pip asks for a regular file before it lets it be run.
-            mode = 0o755 if Path(path).name in BUILT else 0o644
+            mode = 0o755 if Path(path).name in (*BUILT, *ELSEWHERE) else 0o644
             entry.external_attr = (stat.S_IFREG | mode) << 16
             wheel.writestr(entry, content, compresslevel=9)
             digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
@@ -220,10 +223,16 @@ def build_wheel(
 
 
 def wheel_of(
-    built: List[Path], wheel_directory: str, licenses: Tuple[Tuple[str, bytes], ...] = ()
+    built: List[Path],
+    wheel_directory: str,
+    licenses: Tuple[Tuple[str, bytes], ...] = (),
+    platform: Optional[str] = None,
 ) -> str:
-    """Writes the wheel that has what is built, and further licences by name. Returns its name."""
-    tag = f"py3-none-{_platform_tag(built)}"
+    """Writes the wheel that has what is built, and further licences by name. Returns its name.
+
+    Of files for Linux the platform is found out.
+    """
+    tag = f"py3-none-{platform or _platform_tag(built)}"
     files = list(_python_files())
     files += [(f"llama_sieve/{file.name}", file.read_bytes()) for file in built]
     files += list(_dist_info(tag, licenses))

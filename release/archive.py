@@ -6,10 +6,12 @@ import gzip
 import io
 import shutil
 import tarfile
+import time
+import zipfile
 from pathlib import Path
 from typing import Callable, List
 
-from build import LIBRARY, PRELOAD, Built
+from build import IMPORTS, LIBRARY, PRELOAD, Built, Target
 from common import DIST, ROOT, WORK, epoch, fresh, said, soname, tool, version
 
 HERE = Path(__file__).resolve().parent
@@ -20,6 +22,7 @@ def installed(built: Built, prefix: str, lib: str) -> Path:
 
     CMake would build the libraries; those that are built lie where it would put its own.
     """
+    assert built.preload is not None
     folder = fresh(WORK / "installed" / built.target.triple)
     staged = folder / "build" / "lib" / "release"
     staged.mkdir(parents=True)
@@ -38,22 +41,75 @@ def installed(built: Built, prefix: str, lib: str) -> Path:
     return below / prefix.lstrip("/")
 
 
+def laid_out(built: Built) -> Path:
+    """A folder with libraries, program and headers where they are not CMake's to install."""
+    tree = fresh(WORK / "installed" / built.target.triple)
+    for name in ("bin", "include", "lib"):
+        (tree / name).mkdir()
+    for header in sorted((ROOT / "include").glob("*.h")):
+        shutil.copy(header, tree / "include")
+    # Windows looks for a library beside the program.
+    libraries = tree / ("bin" if built.target.is_windows else "lib")
+    for path in [built.library, built.preload]:
+        if path is not None:
+            shutil.copy(path, libraries)
+    if built.target.is_windows:
+        shutil.copy(built.library.with_name(IMPORTS), tree / "lib")
+    return tree
+
+
+def name_of(target: Target) -> str:
+    """The name of a target's archive, without its ending, and of the folder in it."""
+    return f"llama-sieve-{version()}-{target.triple}"
+
+
+def path_of(target: Target) -> Path:
+    """The archive of a target."""
+    return DIST / (name_of(target) + (".zip" if target.is_windows else ".tar.gz"))
+
+
 def pack(built: Built, licences: str) -> Path:
     """Makes the archive of one target."""
-    name = f"llama-sieve-{version()}-{built.target.triple}"
-    tree = installed(built, f"/{name}", "lib")
-    # The documents are in the repository; here, one page is for who has the archive alone.
-    shutil.rmtree(tree / "share")
-    text = (HERE / "README.md.in").read_text("utf-8")
-    (tree / "README.md").write_text(text.replace("@VERSION@", version()).replace("@NAME@", name))
+    name = name_of(built.target)
+    if built.target.is_linux:
+        tree = installed(built, f"/{name}", "lib")
+        # The documents are in the repository; here, one page is for who has the archive alone.
+        shutil.rmtree(tree / "share")
+        (tree / "bin").mkdir()
+    else:
+        tree = laid_out(built)
+    text = (HERE / f"README{_system(built.target)}.md.in").read_text("utf-8")
+    (tree / "README.md").write_text(text.replace("@VERSION@", version()))
     for file in ("LICENSE-APACHE", "LICENSE-MIT"):
         shutil.copy(ROOT / file, tree / file)
     (tree / "THIRD-PARTY-LICENSES.txt").write_text(licences)
-    (tree / "bin").mkdir()
     shutil.copy(built.program, tree / "bin" / built.program.name)
-    archive = DIST / f"{name}.tar.gz"
-    archive.write_bytes(compressed(tar(tree, name)))
+    archive = path_of(built.target)
+    if built.target.is_windows:
+        archive.write_bytes(zipped(tree, name))
+    else:
+        archive.write_bytes(compressed(tar(tree, name)))
     return archive
+
+
+def _system(target: Target) -> str:
+    if target.is_linux:
+        return ""
+    return "-windows" if target.is_windows else "-macos"
+
+
+def zipped(tree: Path, name: str) -> bytes:
+    """A zip file of a folder, under another name, with the dates of a release."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
+        for path in entries(tree):
+            if path.is_file():
+                inside = f"{name}/{path.relative_to(tree).as_posix()}"
+                entry = zipfile.ZipInfo(inside, time.gmtime(epoch())[:6])
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                entry.external_attr = mode_of(path) << 16
+                made.writestr(entry, path.read_bytes(), compresslevel=9)
+    return content.getvalue()
 
 
 def entries(tree: Path) -> List[Path]:

@@ -1,8 +1,12 @@
-"""Compiles the libraries for one target, with cargo and, as the linker, zig."""
+"""Compiles the libraries for one target, with cargo and, as the linker, zig.
+
+For Windows MinGW links, and for macOS LLVM's linker, which comes with Rust: zig's exports all.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
@@ -12,11 +16,14 @@ from common import ROOT, TARGET, WORK, epoch, fail, fresh, run, said, tool
 LIBRARY = "libllama_sieve.so"
 PRELOAD = "libllama_sieve_preload.so"
 PROGRAM = "llama-sieve"
+IMPORTS = "libllama_sieve.dll.a"
 # Of Cargo.toml.
 PROFILE = "packages"
 PROGRAM_PROFILE = "packages-program"
 LIBRARIES = ("-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload")
 PROGRAMS = ("-p", "llama-sieve-cli", "--bin", PROGRAM)
+MINGW = "x86_64-w64-mingw32"
+OLDEST_MACOS = "13.0"
 
 # gcc's unwinder, as far as Rust's standard library asks for it, and the versions of its names: what
 # GCC's manual calls its ABI, and the same on every architecture.
@@ -46,13 +53,54 @@ class Target:
     triple: str
     machine: str
     npm: str
-    debian: Optional[str]
+    debian: Optional[str] = None
     """Debian's name of the architecture, where there are packages for Debian."""
+    wheel: Optional[str] = None
+    """The platform in the wheel's name, where its libraries do not tell it."""
+
+    @property
+    def is_linux(self) -> bool:
+        """True on Linux, whose packages have all that there is."""
+        return "-linux-" in self.triple
+
+    @property
+    def is_windows(self) -> bool:
+        """True on Windows."""
+        return "-windows-" in self.triple
+
+    @property
+    def is_macos(self) -> bool:
+        """True on macOS."""
+        return self.triple.endswith("-apple-darwin")
+
+    @property
+    def library(self) -> str:
+        """The file name of the library."""
+        if self.is_windows:
+            return "llama_sieve.dll"
+        return LIBRARY if self.is_linux else "libllama_sieve.dylib"
+
+    @property
+    def preload(self) -> Optional[str]:
+        """The file name of the preload library, where there is one."""
+        if self.is_windows:
+            return "llama_sieve_preload.dll"
+        return PRELOAD if self.is_linux else None
+
+    @property
+    def program(self) -> str:
+        """The file name of the program."""
+        return f"{PROGRAM}.exe" if self.is_windows else PROGRAM
+
+    @property
+    def packed(self) -> str:
+        """The file name of the library that the wheel and the npm package have."""
+        return self.preload or self.library
 
     @property
     def zig(self) -> str:
         """The triple with the version of glibc that is linked with, as cargo-zigbuild has it."""
-        return self.triple if self.is_musl else f"{self.triple}.2.17"
+        return f"{self.triple}.2.17" if self.triple.endswith("-gnu") else self.triple
 
     @property
     def is_musl(self) -> bool:
@@ -65,8 +113,11 @@ TARGETS = {
     for target in (
         Target("x86_64-unknown-linux-gnu", "x86_64", "linux-x64", "amd64"),
         Target("aarch64-unknown-linux-gnu", "aarch64", "linux-arm64", "arm64"),
-        Target("x86_64-unknown-linux-musl", "x86_64", "linux-x64-musl", None),
-        Target("aarch64-unknown-linux-musl", "aarch64", "linux-arm64-musl", None),
+        Target("x86_64-unknown-linux-musl", "x86_64", "linux-x64-musl"),
+        Target("aarch64-unknown-linux-musl", "aarch64", "linux-arm64-musl"),
+        Target("x86_64-pc-windows-gnu", "x86_64", "win32-x64", wheel="win_amd64"),
+        Target("x86_64-apple-darwin", "x86_64", "darwin-x64", wheel="macosx_13_0_x86_64"),
+        Target("aarch64-apple-darwin", "aarch64", "darwin-arm64", wheel="macosx_13_0_arm64"),
     )
 }
 
@@ -81,7 +132,7 @@ class Built:
 
     target: Target
     library: Path
-    preload: Path
+    preload: Optional[Path]
     program: Path
 
     @property
@@ -91,7 +142,7 @@ class Built:
         Python and Node get by name what only the other library exports, and so need no second copy
         of the code.
         """
-        return [self.preload, self.program]
+        return [self.preload or self.library, self.program]
 
 
 def build(target: Target) -> Built:
@@ -99,8 +150,9 @@ def build(target: Target) -> Built:
     environment = _environment(target)
     # One for each target: cargo runs once at a time in a folder, and keeps one core busy mostly.
     folder = WORK / "cargo" / target.triple
-    command = [tool("cargo-zigbuild"), "build", "--locked", "--target", target.zig]
-    command += ["--target-dir", folder]
+    builder: object = tool("cargo-zigbuild") if target.is_linux else "cargo"
+    triple = target.zig if target.is_linux else target.triple
+    command = [builder, "build", "--locked", "--target", triple, "--target-dir", folder]
     run([*command, "--profile", PROFILE, *LIBRARIES], ROOT, environment)
     run([*command, "--profile", PROGRAM_PROFILE, *PROGRAMS], ROOT, environment)
     made = folder / target.triple
@@ -117,7 +169,8 @@ def build_ordinary(target: Target) -> Built:
 
 
 def _built(target: Target, libraries: Path, programs: Path) -> Built:
-    return Built(target, libraries / LIBRARY, libraries / PRELOAD, programs / PROGRAM)
+    preload = libraries / target.preload if target.preload else None
+    return Built(target, libraries / target.library, preload, programs / target.program)
 
 
 def _environment(target: Target) -> Dict[str, str]:
@@ -131,11 +184,18 @@ def _environment(target: Target) -> Dict[str, str]:
     environment["SOURCE_DATE_EPOCH"] = str(epoch())
     # cargo-zigbuild asks for the python that has zig.
     environment["PATH"] = f"{tool('python').parent}:{os.environ.get('PATH', '')}"
-    script = fresh(WORK / "exports" / target.triple) / "preload.map"
-    script.write_text(_version_script())
-    environment["LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT"] = str(script)
-    # A relative path: cargo makes the names of symbols from these flags, too.
-    flags.append(f"-Clink-arg={os.path.relpath(_unwinder(target), ROOT)}")
+    if target.is_linux:
+        script = fresh(WORK / "exports" / target.triple) / "preload.map"
+        script.write_text(_version_script())
+        environment["LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT"] = str(script)
+        # A relative path: cargo makes the names of symbols from these flags, too.
+        flags.append(f"-Clink-arg={os.path.relpath(_unwinder(target), ROOT)}")
+    elif target.is_windows:
+        flags.append("-Clink-arg=-Wl,--no-insert-timestamp")
+    else:
+        flags += ["-Clinker=rust-lld", "-Clinker-flavor=ld64.lld"]
+        environment["SDKROOT"] = str(_macos(target))
+        environment["MACOSX_DEPLOYMENT_TARGET"] = OLDEST_MACOS
     environment["CARGO_ENCODED_RUSTFLAGS"] = "\x1f".join(flags)
     return environment
 
@@ -173,6 +233,17 @@ def _unwinder(target: Target) -> Path:
     command += [f"-Wl,--version-script={script}", "-o", library, code]
     run(command)
     return library
+
+
+def _macos(target: Target) -> Path:
+    """A folder that stands for macOS while linking: the list of its names that zig has."""
+    folder = fresh(WORK / "macos" / target.triple) / "usr" / "lib"
+    folder.mkdir(parents=True)
+    where = "import os, ziglang; print(os.path.dirname(ziglang.__file__))"
+    zig = Path(said([tool("python"), "-c", where]).strip())
+    for name in ("System", "c", "m"):
+        shutil.copy(zig / "lib" / "libc" / "darwin" / "libSystem.tbd", folder / f"lib{name}.tbd")
+    return folder.parent.parent
 
 
 def zig_target(target: Target) -> str:

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 import again
+import archive
 import crates
+import formats
 import musl
-from build import LIBRARY, ORDINARY, PRELOAD, PROGRAM, TARGETS, Target, zig_target
+from build import LIBRARY, MINGW, ORDINARY, PRELOAD, TARGETS, Target, zig_target
 from common import (
     DIST,
     FETCH,
@@ -40,9 +42,18 @@ import _elf  # noqa: E402
 HERE = Path(__file__).resolve().parent
 # What users of npm and PyPI are asked to download at most: one library and the program.
 MOST = 3_000_000
+# Its tables for unwinding are longer.
+MOST_ON_WINDOWS = 3_500_000
 TARGET_ROOTS = WORK.parent / "roots"
+# Whoever calls a function there names its library: nobody finds one of these for another's.
+ALSO_ON_WINDOWS = {"llama_sieve_preload_pass_on"}
 TOKENS = "739 240 529 330 589 405 499 450"
 OLDEST_GLIBC = (2, 17)
+OF_MACOS = ("/usr/lib/lib", "/System/Library/")
+OF_WINDOWS = (
+    r"(kernel32|ntdll|msvcrt|ucrtbase|bcrypt|bcryptprimitives|advapi32|userenv|ws2_32|"
+    r"api-ms-win-[a-z0-9-]+)\.dll"
+)
 # npm has Node for glibc alone.
 BUN_FOR_MUSL = "@oven/bun-linux-x64-musl"
 BUN = f"{BUN_FOR_MUSL}@1.4.5"
@@ -67,7 +78,7 @@ def main() -> None:
     if not (DIST / "SHA256SUMS").is_file():
         fail("dist/ is empty, or not complete: ci/release fills it")
     sums()
-    targets = [target for target in TARGETS.values() if archive_of(target).is_file()]
+    targets = [target for target in TARGETS.values() if archive.path_of(target).is_file()]
     if not targets:
         fail("dist/ has no archive: ci/release makes it")
     for target in targets:
@@ -89,8 +100,12 @@ def main() -> None:
         if target.triple == ORDINARY:
             for root in given.root or [""]:
                 Installation(target, root, given.ordinary).check()
-        else:
+        elif target.is_windows:
+            Windows(target).check()
+        elif target.is_linux:
             Elsewhere(target).check()
+        else:
+            print(f"{target.triple}: compiled, and not run")
 
 
 # What is in them
@@ -110,11 +125,6 @@ def sums() -> None:
             fail(f"{name} has another SHA-256 than SHA256SUMS says")
 
 
-def archive_of(target: Target) -> Path:
-    """The archive of a target."""
-    return DIST / f"llama-sieve-{version()}-{target.triple}.tar.gz"
-
-
 def npm_of(name: str) -> Path:
     """An npm package, as `npm pack` names its file."""
     return DIST / f"{name}-{version()}.tgz"
@@ -128,7 +138,8 @@ def npm_platform(target: Target) -> Path:
 def wheel_of(target: Target) -> Path:
     """The wheel of a target, which its tag tells."""
     system = "musllinux_1_2" if target.is_musl else "manylinux_2_*"
-    found = list(DIST.glob(f"llama_sieve-{version()}-py3-none-{system}_{target.machine}.whl"))
+    platform = target.wheel or f"{system}_{target.machine}"
+    found = list(DIST.glob(f"llama_sieve-{version()}-py3-none-{platform}.whl"))
     if len(found) != 1:
         fail(f"{target.triple}: one wheel was expected, and there is {found or 'none'}")
     return found[0]
@@ -136,7 +147,7 @@ def wheel_of(target: Target) -> Path:
 
 def files_in(package: Path) -> Iterator[Tuple[str, bytes]]:
     """Name and content of each file and link of an archive, a wheel or an npm package."""
-    if package.suffix == ".whl":
+    if package.suffix in (".whl", ".zip"):
         with zipfile.ZipFile(package) as wheel:
             for name in wheel.namelist():
                 yield name, wheel.read(name)
@@ -144,28 +155,30 @@ def files_in(package: Path) -> Iterator[Tuple[str, bytes]]:
     content = package.read_bytes()
     if package.suffix == ".deb":
         content = subprocess.check_output(["dpkg-deb", "--fsys-tarfile", str(package)])
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        for entry in archive:
+    with tarfile.open(fileobj=io.BytesIO(content)) as packed:
+        for entry in packed:
             if entry.issym():
                 yield f"{entry.name} -> {entry.linkname}", b""
             elif entry.isfile():
-                file = archive.extractfile(entry)
+                file = packed.extractfile(entry)
                 assert file is not None
                 yield entry.name, file.read()
 
 
 def contents(target: Target) -> None:
     """All packages of a target have the files that are listed."""
-    contents_of("archive", archive_of(target), target)
+    system = "" if target.is_linux else "-windows" if target.is_windows else "-macos"
+    contents_of(f"archive{system}", archive.path_of(target), target)
     for kind, package in (("wheel", wheel_of(target)), ("npm-platform", npm_platform(target))):
         contents_of(kind, package, target)
 
 
 def sizes(target: Target) -> None:
     """The wheel and the npm package of a target have no more bytes than allowed."""
+    most = MOST_ON_WINDOWS if target.is_windows else MOST
     for package in (wheel_of(target), npm_platform(target)):
-        if package.stat().st_size > MOST:
-            fail(f"{package.name} has {package.stat().st_size} bytes, more than {MOST}")
+        if package.stat().st_size > most:
+            fail(f"{package.name} has {package.stat().st_size} bytes, more than {most}")
 
 
 def contents_of(kind: str, package: Path, target: Optional[Target]) -> None:
@@ -180,6 +193,7 @@ def _listed(kind: str, target: Optional[Target]) -> Set[str]:
     text = text.replace("VERSION", version()).replace("SONAME", soname())
     if target is not None:
         text = text.replace("TARGET", target.triple).replace("MACHINE", target.machine)
+        text = text.replace("LIBRARY", target.packed).replace("PROGRAM", target.program)
     return set(text.split("\n")) - {""}
 
 
@@ -191,7 +205,7 @@ def _same(what: str, found: Set[str], expected: Set[str]) -> None:
 
 def no_paths(target: Target) -> None:
     """No file in a target's packages names a folder of the machine that made it."""
-    packages = [archive_of(target), wheel_of(target), npm_platform(target)]
+    packages = [archive.path_of(target), wheel_of(target), npm_platform(target)]
     for package in packages + debian_packages(target):
         for name, content in files_in(package):
             for path in (str(ROOT), str(Path.home()), ".cargo/"):
@@ -219,21 +233,34 @@ def libraries(target: Target, ordinary: bool) -> None:
     """Libraries and program are the same in all packages of a target, and as they should be."""
     folder = fresh(WORK / "check" / "libraries")
     seen: Dict[str, Set[bytes]] = {}
-    for package in (archive_of(target), wheel_of(target), npm_platform(target)):
+    for package in (archive.path_of(target), wheel_of(target), npm_platform(target)):
         for name, content in files_in(package):
             base = Path(name).name.replace(f".so.{version()}", ".so")
-            if base in (LIBRARY, PRELOAD, PROGRAM) and content:
+            if base in (target.library, target.preload, target.program) and content:
                 seen.setdefault(base, set()).add(content)
-    for name, exports in ((LIBRARY, "tests/exports.txt"), (PRELOAD, "preload/exports.txt")):
+    for name in filter(None, (target.library, target.preload, target.program)):
         (content,) = seen[name]
-        path = folder / name
-        path.write_bytes(content)
-        library(path, target, set((ROOT / exports).read_text("utf-8").split()))
-    (content,) = seen[PROGRAM]
-    (folder / PROGRAM).write_bytes(content)
-    if not ordinary:
-        for name in (LIBRARY, PRELOAD, PROGRAM):
+        (folder / name).write_bytes(content)
+    for name, exports in (
+        (target.library, "tests/exports.txt"),
+        (target.preload, "preload/exports.txt"),
+    ):
+        if name is not None:
+            expected = set((ROOT / exports).read_text("utf-8").split())
+            if name == target.preload and target.is_windows:
+                expected |= ALSO_ON_WINDOWS
+                expected |= set((ROOT / "tests" / "exports.txt").read_text("utf-8").split())
+            if target.is_linux:
+                library(folder / name, target, expected)
+            else:
+                foreign_library(folder / name, target, expected)
+    if target.is_linux and not ordinary:
+        for name in (LIBRARY, PRELOAD, target.program):
             old_enough(folder / name)
+    elif target.is_windows:
+        windows_alone(folder / target.program)
+    elif target.is_macos and not formats.read_mach_o(folder / target.program).is_signed:
+        fail(f"{target.program} has no signature, or that of other bytes")
 
 
 def library(path: Path, target: Target, exports: Set[str]) -> None:
@@ -253,6 +280,36 @@ def library(path: Path, target: Target, exports: Set[str]) -> None:
         fail(f"{path.name} can be unloaded: -z nodelete is missing")
 
 
+def foreign_library(path: Path, target: Target, exports: Set[str]) -> None:
+    """A library of Windows or macOS: processor, exports, name, and what it needs."""
+    read = formats.read_pe if target.is_windows else formats.read_mach_o
+    found = read(path)
+    if found.machine != target.machine:
+        fail(f"{path.name} is for {found.machine}, not {target.machine}")
+    if found.exports != exports:
+        fail(f"{path.name}: exports differ in {sorted(found.exports ^ exports)}")
+    if target.is_windows:
+        windows_alone(path)
+        return
+    if not found.is_signed:
+        fail(f"{path.name} has no signature, or that of other bytes: macOS would not load it")
+    if found.name != f"@rpath/{path.name}":
+        fail(f"{path.name} calls itself {found.name}")
+    if any(not name.startswith(OF_MACOS) for name in found.needed):
+        fail(f"{path.name} needs {found.needed}, and was to need macOS alone")
+    oldest = f"macosx_{(found.oldest or '').replace('.', '_')}_"
+    if not (target.wheel or "").startswith(oldest):
+        fail(f"{path.name} needs macOS {found.oldest}, and the wheel is {target.wheel}")
+
+
+def windows_alone(path: Path) -> None:
+    """A library or program asks for nothing but what Windows has."""
+    needed = formats.read_pe(path).needed
+    others = [name for name in needed if not re.fullmatch(OF_WINDOWS, name)]
+    if others:
+        fail(f"{path.name} needs {others}, which Windows does not have")
+
+
 def old_enough(path: Path) -> None:
     """A library or program asks for no symbol that the oldest glibc lacks."""
     for name in sorted(set().union(*_elf.read(path).versions.values())):
@@ -268,7 +325,7 @@ def wheel_is_accepted(target: Target, ordinary: bool) -> None:
     llama.cpp's goes through frames of ours, and the process has one unwinder for both.
     """
     wheel = wheel_of(target)
-    if ordinary or target.is_musl:
+    if ordinary or target.is_musl or not target.is_linux:
         return
     text = said([tool("auditwheel"), "show", wheel])
     if f"manylinux_2_17_{target.machine}" not in text or "manylinux_2_17" not in wheel.name:
@@ -337,10 +394,10 @@ class Installation:
 
     def _archive(self) -> None:
         """A program that was compiled elsewhere with the archive's header finds the library."""
-        archive = archive_of(self._target)
-        shutil.copy(archive, self._folder)
-        inside = archive.name[: -len(".tar.gz")]
-        self._run(f"tar -xzf {archive.name} && mv {inside} unpacked")
+        packed = archive.path_of(self._target)
+        shutil.copy(packed, self._folder)
+        inside = archive.name_of(self._target)
+        self._run(f"tar -xzf {packed.name} && mv {inside} unpacked")
         unpacked = self._folder / "unpacked"
         compile_minimal(["cc"] if self._ordinary else zig_cc(self._target), unpacked)
         expect(self._run("./minimal"), TOKENS)
@@ -407,10 +464,9 @@ class Elsewhere:
 
     def check(self) -> None:
         """A program that was compiled with the archive samples, and loads the preload library."""
-        archive = archive_of(self._target)
-        run(["tar", "-xzf", archive], self._folder)
+        run(["tar", "-xzf", archive.path_of(self._target)], self._folder)
         unpacked = self._folder / "unpacked"
-        (self._folder / archive.name[: -len(".tar.gz")]).rename(unpacked)
+        (self._folder / archive.name_of(self._target)).rename(unpacked)
         compile_minimal(zig_cc(self._target), unpacked)
         command = [*self._runner(), self._folder / "minimal"]
         expect(self._said(command), TOKENS)
@@ -457,6 +513,48 @@ class Elsewhere:
         if made.returncode != 0:
             fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
         return made.stdout.decode()
+
+
+class Windows:
+    """Windows, whose programs Wine runs."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._folder = fresh(WORK / "check" / "elsewhere" / target.triple)
+        self._wine = [ROOT / "ci" / "wine", WORK / "wine"]
+
+    def check(self) -> None:
+        """A program that was linked with the archive samples, and one that has the wheel's DLL."""
+        if shutil.which("wine") is None or shutil.which(f"{MINGW}-gcc-posix") is None:
+            run([ROOT / "ci" / "packages", "g++-mingw-w64-x86-64-posix", "wine64", "wine"])
+        with zipfile.ZipFile(archive.path_of(self._target)) as packed:
+            packed.extractall(self._folder)
+        unpacked = self._folder / archive.name_of(self._target)
+        program = unpacked / "bin" / "minimal.exe"
+        command = [f"{MINGW}-gcc-posix", ROOT / "examples" / "minimal.c", "-o", program]
+        run([*command, f"-I{unpacked}/include", f"-L{unpacked}/lib", "-lllama_sieve"])
+        expect(self._said(program), TOKENS)
+        expect(self._said(unpacked / "bin" / self._target.program, "--version"), "; library 0")
+        print(f"{self._target.triple}: a program with the archive, in Wine")
+        by_name = self._folder / "by_name.exe"
+        source = ROOT / "c-tests" / "windows" / "by_name.c"
+        run([f"{MINGW}-gcc-posix", "-Wall", "-Wextra", source, "-o", by_name])
+        for package in (wheel_of(self._target), npm_platform(self._target)):
+            folder = fresh(self._folder / package.stem)
+            for name, content in files_in(package):
+                if Path(name).name in (self._target.packed, self._target.program):
+                    (folder / Path(name).name).write_bytes(content)
+            library = folder / self._target.packed
+            expect(self._said(by_name, f"Z:{library}"), f"{version()} by name")
+            expect(self._said(folder / self._target.program, "--version"), "; library 0")
+        print(f"{self._target.triple}: the library of wheel and npm package, in Wine")
+
+    def _said(self, *command: object) -> str:
+        words = [str(word) for word in [*self._wine, *command]]
+        made = subprocess.run(words, stdout=-1, stderr=-2, check=False)
+        if made.returncode != 0:
+            fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
+        return made.stdout.decode().replace("\r\n", "\n")
 
 
 def compile_minimal(compiler: List[object], unpacked: Path) -> None:

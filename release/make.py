@@ -59,7 +59,7 @@ def wheel(built: Built, licences: str) -> None:
     import build_backend
 
     third_party = ("THIRD-PARTY-LICENSES.txt", licences.encode())
-    build_backend.wheel_of(built.files, str(DIST), (third_party,))
+    build_backend.wheel_of(built.files, str(DIST), (third_party,), built.target.wheel)
 
 
 def write_bill(targets: List[Target]) -> None:

@@ -32,7 +32,7 @@ def pack_platform(built: Built, licences: str) -> None:
         "description": f"The library and the program of llama-sieve for {target.triple}",
         "os": [system],
         "cpu": [processor],
-        "libc": ["musl" if target.is_musl else "glibc"],
+        **({"libc": ["musl" if target.is_musl else "glibc"]} if target.is_linux else {}),
         "files": [file.name for file in built.files] + ["THIRD-PARTY-LICENSES.txt"],
     }
     (folder / "README.md").write_text(
@@ -49,7 +49,7 @@ def pack_main() -> None:
     described = json.loads((NODE / "package.json").read_text("utf-8"))
     for name in described["files"]:
         for path in [NODE / name] if (NODE / name).is_file() else sorted((NODE / name).iterdir()):
-            if path.suffix != ".so":
+            if path.suffix not in (".so", ".dll", ".dylib"):
                 copied = folder / path.relative_to(NODE)
                 copied.parent.mkdir(exist_ok=True)
                 shutil.copy(path, copied)

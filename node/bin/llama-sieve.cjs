@@ -8,24 +8,27 @@ const fs = require("node:fs");
 const os = require("node:os");
 const path = require("node:path");
 
-/** The folder of the libraries: the one where they were built, or a package's for this machine. */
+const isWindows = process.platform === "win32";
+
+/** The folder of the library: the one where it was built, or a package's for this machine. */
 function folder() {
     const built = path.join(__dirname, "..", "lib");
     const machine = `@llama-sieve/${process.platform}-${process.arch}`;
     const header = process.report.getReport().header;
-    const name = header.glibcVersionRuntime === undefined ? `${machine}-musl` : machine;
+    const isMusl = process.platform === "linux" && header.glibcVersionRuntime === undefined;
+    const name = isMusl ? `${machine}-musl` : machine;
     if (fs.existsSync(path.join(built, "libllama_sieve_preload.so"))) {
         return built;
     }
     try {
-        return path.dirname(require.resolve(`${name}/libllama_sieve_preload.so`));
+        return path.dirname(require.resolve(`${name}/package.json`));
     } catch {
         return built;
     }
 }
 
 const lib = folder();
-const PROGRAM = path.join(lib, "llama-sieve");
+const PROGRAM = path.join(lib, isWindows ? "llama-sieve.exe" : "llama-sieve");
 const PRELOAD = path.join(lib, "libllama_sieve_preload.so");
 
 const USAGE = 2;

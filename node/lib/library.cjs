@@ -10,10 +10,12 @@ const koffi = require("koffi");
 const { errorOf, invalid } = require("./errors.cjs");
 
 /**
- * The library that packages have: preloaded, it exports llama.cpp's names; loaded here, it gives
- * ours by `llama_sieve_preload_function`.
+ * The library that packages have. Preloaded, it exports llama.cpp's names; loaded here, it gives
+ * ours by `llama_sieve_preload_function`. macOS has none of these, and so the one that exports ours.
  */
-const FILE = "libllama_sieve_preload.so";
+const FILE =
+    { darwin: "libllama_sieve.dylib", win32: "llama_sieve_preload.dll" }[process.platform] ??
+    "libllama_sieve_preload.so";
 
 /** The file of the library: LLAMA_SIEVE_LIBRARY, the one that was built here, or a package's. */
 function file() {
@@ -34,7 +36,7 @@ function file() {
                 "library: install it, if there is one of that name (npm leaves it out with " +
                 "--omit=optional), or build the library from the repository: " +
                 `"npm run build" in its folder node makes ${built}. Or let LLAMA_SIEVE_LIBRARY ` +
-                `name a ${FILE} or libllama_sieve.so`,
+                `name a ${FILE}`,
         );
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::process;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::library::{llama_sieve_simd, llama_sieve_version};

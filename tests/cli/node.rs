@@ -86,6 +86,7 @@ fn the_libraries_of_a_package_for_the_machine_are_found() {
     fs::create_dir_all(&folder).expect("the folder was just made");
     let library = folder.join("libllama_sieve_preload.so");
     fs::copy(preload_library(), library).expect("the folder was just made");
+    fs::write(folder.join("package.json"), "{}").expect("the folder was just made");
     let (code, out, err) = npx(&script, &["run", "sh", "-c", "echo $LD_PRELOAD"]);
     assert_eq!(code, 0, "{err}");
     assert!(out.contains("/node_modules/@llama-sieve/linux-"), "{out}");

@@ -18,6 +18,9 @@ _HERE = Path(__file__).resolve().parent
 PRELOAD = _HERE / "libllama_sieve_preload.so"
 """The library for LD_PRELOAD."""
 
+_ELSEWHERE = {"win32": "llama_sieve_preload.dll", "darwin": "libllama_sieve.dylib"}
+_FILE = _HERE / _ELSEWHERE[sys.platform] if sys.platform in _ELSEWHERE else PRELOAD
+
 
 class Error(RuntimeError):
     """A refusal, in the library's words. The base of all its errors."""
@@ -278,8 +281,8 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 class _Functions(ctypes.CDLL):
     """The functions of a library: those that it exports, and those that it gives by name.
 
-    The preload library, the only one that the wheel has on Linux, exports none of ours: preloaded
-    as well, it would come before a program's own libllama_sieve.
+    The preload library, the only one that the wheel has where there is one, exports none of ours:
+    preloaded, it would come before a program's own libllama_sieve.
     """
 
     def __getitem__(self, name: Any) -> Any:
@@ -296,7 +299,7 @@ class _Functions(ctypes.CDLL):
 
 
 def _load() -> _Functions:
-    path = Path(os.environ.get("LLAMA_SIEVE_LIBRARY") or PRELOAD)
+    path = Path(os.environ.get("LLAMA_SIEVE_LIBRARY") or _FILE)
     try:
         library = _Functions(str(path))
     except OSError as error:

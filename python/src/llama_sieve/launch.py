@@ -11,7 +11,7 @@ from typing import Dict, List, Mapping, NoReturn, Optional
 _HERE = Path(__file__).resolve().parent
 _SITE = _HERE / "_site"
 
-PROGRAM = _HERE / "llama-sieve"
+PROGRAM = _HERE / ("llama-sieve.exe" if sys.platform == "win32" else "llama-sieve")
 
 USAGE = 2
 OWN_FAULT = 125
@@ -34,6 +34,9 @@ def become(arguments: List[str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     try:
+        if sys.platform == "win32":
+            # What takes a process's place there is not waited for.
+            raise SystemExit(subprocess.run([PROGRAM, *arguments], env=variables).returncode)
         os.execve(PROGRAM, ["llama-sieve", *arguments], variables)
     except OSError as error:
         _cannot_run(error, OWN_FAULT if running else USAGE)
