@@ -187,8 +187,8 @@ fn of_process(number: &str) -> Result<Report, String> {
             "The preload library is in the process."
         }
         true => {
-            "The preload library is in the process, but not by its LD_PRELOAD: it replaces samplers \
-             only after llama_sieve_attach, which a package that has loaded it may have called."
+            "The preload library is in the process, but not by its LD_PRELOAD: it replaces \
+             samplers only after llama_sieve_attach, which a package may have called."
         }
         false => "The preload library is not in it.",
     };

@@ -11,7 +11,7 @@ const { errorOf, invalid } = require("./errors.cjs");
 
 /**
  * The library that packages have. Preloaded, it exports llama.cpp's names; loaded here, it gives
- * ours by `llama_sieve_preload_function`. macOS has none of these, and so the one that exports ours.
+ * ours by `llama_sieve_preload_function`. macOS has none of these, but the one that exports ours.
  */
 const FILE =
     { darwin: "libllama_sieve.dylib", win32: "llama_sieve_preload.dll" }[process.platform] ??
@@ -76,7 +76,9 @@ function declare(name, result, ...types) {
     }
     const address = addressOf(full);
     if (!address) {
-        throw new Error(`llama-sieve: ${file()} has no function ${full}: it is older than this package`);
+        throw new Error(
+            `llama-sieve: ${file()} has no function ${full}: it is older than this package`,
+        );
     }
     return koffi.decode(address, koffi.proto(result, types));
 }
