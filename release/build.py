@@ -243,6 +243,11 @@ def _macos(target: Target) -> Path:
     zig = Path(said([tool("python"), "-c", where]).strip())
     for name in ("System", "c", "m"):
         shutil.copy(zig / "lib" / "libc" / "darwin" / "libSystem.tbd", folder / f"lib{name}.tbd")
+    # The crate libc asks for it, and nothing of ours calls it.
+    (folder / "libiconv.tbd").write_text(
+        "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n"
+        "install-name: /usr/lib/libiconv.2.dylib\n...\n"
+    )
     return folder.parent.parent
 
 
