@@ -1,5 +1,6 @@
 //! Instruction counts of every drop-in, and of the sieve on raw logits, as a check against
-//! regressions: the same on a busy machine and on an idle one, where times are not.
+//! regressions: the same on a busy machine and on an idle one, where times are not. Two rows of the
+//! sieve are recorded, and one row is all that a token pays for a record that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
@@ -12,9 +13,10 @@ use std::ffi::OsStr;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use llama_sieve::sieve::{Params, Sieve};
-use llama_sieve::simd;
+use llama_sieve::sieve::{Logits, Params, Sieve};
+use llama_sieve::{simd, trace};
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::sys;
 
@@ -84,10 +86,18 @@ fn sieves() -> [(&'static str, Params); 6] {
     ]
 }
 
+/// The row of a record that is off.
+const OFF: &str = "trace, off";
+
+/// The names of the sieves that are recorded, too.
+const TRACED: [&str; 2] = ["sieve, default parameters", "sieve, penalty_repeat(1.1)"];
+
 fn labels() -> Vec<String> {
     let of_shape = |shape| {
-        let rows = ROWS.iter().map(|row| row.name);
-        let names = rows.chain(sieves().map(|(name, _)| name));
+        let rows = ROWS.iter().map(|row| row.name.to_owned());
+        let sieves = sieves().map(|(name, _)| name.to_owned());
+        let traced = TRACED.map(|name| format!("{name}, traced"));
+        let names = rows.chain(sieves).chain([OFF.to_owned()]).chain(traced);
         names.map(move |name| format!("{name}, {shape}"))
     };
     ["peaked", "flat"].into_iter().flat_map(of_shape).collect()
@@ -108,18 +118,34 @@ pub fn apply_once() {
         }
         let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
         for (_, params) in sieves() {
-            let mut sieve = Sieve::new(&params).expect("valid parameters");
-            for i in 0..64 {
-                sieve.accept(i * 997 % N as i32);
-            }
-            for _ in 0..3 {
-                sieve.sample(&logits).expect("there is a candidate");
-            }
-            measured(&mut || {
-                black_box(sieve.sample(&logits).is_ok());
-            });
+            sample_once(&params, &logits);
         }
+        measured(&mut || {
+            black_box(trace::begin(black_box(Logits::from(&logits))).is_some());
+        });
+        let sink = Arc::new(|line: &[u8]| {
+            black_box(line);
+        });
+        trace::to_function(sink, trace::Options::default()).expect("a function takes all lines");
+        for (_, params) in sieves().iter().filter(|(name, _)| TRACED.contains(name)) {
+            sample_once(params, &logits);
+        }
+        trace::stop();
     }
+}
+
+/// Measures a token of a sieve, after others that are not counted.
+fn sample_once(params: &Params, logits: &[f32]) {
+    let mut sieve = Sieve::new(params).expect("valid parameters");
+    for i in 0..64 {
+        sieve.accept(i * 997 % N as i32);
+    }
+    for _ in 0..3 {
+        sieve.sample(logits).expect("there is a candidate");
+    }
+    measured(&mut || {
+        black_box(sieve.sample(logits).is_ok());
+    });
 }
 
 fn apply(sampler: &HostSampler, array: &mut Array) {

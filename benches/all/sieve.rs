@@ -20,12 +20,15 @@
 
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::path::Path;
 use std::sync::Barrier;
 use std::time::Instant;
+use std::{fs, process};
 
 use half::{bf16, f16};
 use llama_sieve::metrics::{self, Base, Summary};
 use llama_sieve::sieve::{self, Job, Logits, Params, Sieve};
+use llama_sieve::trace;
 use vendor_llama_cpp::sys;
 
 use crate::Options;
@@ -223,6 +226,8 @@ impl Bench<'_> {
             ..default.clone()
         };
         self.sampling("sieve, penalty_repeat(1.1)", &penalties);
+        self.traced("sieve, default parameters", &default);
+        self.traced("sieve, penalty_repeat(1.1)", &penalties);
         self.metrics();
         self.top_candidates();
         let halves: Vec<f16> = self.logits.iter().map(|&x| f16::from_f32(x)).collect();
@@ -334,6 +339,40 @@ impl Bench<'_> {
             black_box(sieve.sample(black_box(halves)).is_ok());
         };
         self.beside(name, halves, ours, &mut theirs);
+    }
+
+    /// Measures sampling while it is recorded into a file, and the same without a record.
+    fn traced(&mut self, name: &str, params: &Params) {
+        let (name, without) = (format!("{name}, traced"), format!("{name}, untraced"));
+        if !self.wanted(&name) {
+            return;
+        }
+        let logits = self.logits;
+        let mut sieve = warm(params, logits.len());
+        let mut recorded = sieve.clone();
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced-%p.jsonl");
+        let file = file.to_string_lossy();
+        trace::to_file(&file, trace::Options::default()).expect("the file can be written");
+        // As within a function that receives the lines: nothing is recorded.
+        let token = trace::delivering(true, || sieve.sample(logits));
+        assert_eq!(token, recorded.sample(logits), "{name}");
+        let mut ours = || {
+            black_box(recorded.sample(black_box(logits)).is_ok());
+        };
+        let mut untraced = || {
+            trace::delivering(true, || black_box(sieve.sample(black_box(logits)).is_ok()));
+        };
+        let mut floor = || floor(logits);
+        let times = alternate(
+            self.options.budget(),
+            thread_time,
+            &|| self::floor(logits),
+            &mut [&mut ours, &mut floor, &mut untraced],
+        );
+        trace::stop();
+        let _ = fs::remove_file(file.replace("%p", &process::id().to_string()));
+        self.push(&name, times[0], None, times[1], 1);
+        self.push(&without, times[2], None, times[1], 1);
     }
 
     fn top_candidates(&mut self) {
