@@ -19,6 +19,7 @@ import json
 import os
 import re
 import socket
+import statistics
 import subprocess
 import sys
 import tarfile
@@ -171,6 +172,8 @@ class Run:
     """Tokens per second of all streams together."""
     sampling: Optional[float]
     """Microseconds to sample a token, as the server tells."""
+    spent: float
+    """Microseconds of processor time for a token, of all of the server."""
     report: str
 
 
@@ -227,9 +230,9 @@ def run(
     streams, tokens = numbers(options, name)
     try:
         wait_for(port, process)
-        begin = time.monotonic()
+        begin, ran = time.monotonic(), processor_time(process.pid)
         answers = ask(port, streams, tokens, setting.request)
-        took = time.monotonic() - begin
+        took, ran = time.monotonic() - begin, processor_time(process.pid) - ran
         # Its means are told at most every five seconds, at the next token.
         time.sleep(5.1)
         ask(port, 1, 2, {})
@@ -238,12 +241,20 @@ def run(
         process.wait(60)
     report = log.read_text(errors="replace")
     told = re.findall(r"avg t_sampl\s*=\s*([0-9.]+) ms", report)
+    count = sum(count for _, count in answers)
     return Run(
         texts=[text for text, _ in answers],
-        rate=sum(count for _, count in answers) / took,
+        rate=count / took,
         sampling=1000 * float(told[-1]) if told and setting.is_timed else None,
+        spent=1e6 * ran / count,
         report=report,
     )
+
+
+def processor_time(pid: int) -> float:
+    """Seconds that the threads of a process have run: what others take does not count."""
+    threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def numbers(options: argparse.Namespace, name: str) -> Tuple[int, int]:
@@ -294,6 +305,14 @@ class Compared:
         return all(
             one.texts == first for runs in (*self.runs.values(), self.traced) for one in runs
         )
+
+    def cost(self) -> str:
+        """What a token takes with ours, and while it is recorded: the medians."""
+        usual, traced = (
+            statistics.median(one.spent for one in runs) for runs in (self.runs[True], self.traced)
+        )
+        more = f"{100 * (traced / usual - 1):+.1f} %"
+        return f"{self.name}: {usual:.0f} µs of processor time a token, {traced:.0f} recorded, {more}"
 
     def best(self, ours: bool) -> Tuple[float, Optional[float]]:
         runs = self.runs[ours]
@@ -364,8 +383,7 @@ def main() -> int:
         for compared in rows(folder, options):
             print(compared.row(), flush=True)
             if compared.traced:
-                rate = max(one.rate for one in compared.traced)
-                print(f"{compared.name}: {rate:.0f} tokens/s while recorded", file=sys.stderr)
+                print(compared.cost(), file=sys.stderr)
             report = compared.runs[True][-1].report
             served = "common_sampler_sample(): ours" in report or compared.in_graph
             served &= "own: " not in "".join(re.findall("preload: grammar.*", report))
