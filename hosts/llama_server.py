@@ -311,8 +311,8 @@ class Compared:
         usual, traced = (
             statistics.median(one.spent for one in runs) for runs in (self.runs[True], self.traced)
         )
-        more = f"{100 * (traced / usual - 1):+.1f} %"
-        return f"{self.name}: {usual:.0f} µs of processor time a token, {traced:.0f} recorded, {more}"
+        of_both = f"{usual:.0f} µs of processor time a token, {traced:.0f} recorded"
+        return f"{self.name}: {of_both}, {100 * (traced / usual - 1):+.1f} %"
 
     def best(self, ours: bool) -> Tuple[float, Optional[float]]:
         runs = self.runs[ours]
