@@ -11,6 +11,8 @@ more. That last run is the control: where it gives another text than the first, 
 not repeat itself, and nothing can be said of ours. Several answers at once belong to one request
 (`n`), so that batches are the same: a model's last bits differ by what else is in a batch.
 
+`--trace` lets ours answer once more, recorded: the texts must be the same.
+
 `--quick` looks at texts alone: each template once, with few tokens and the shortest list of tools,
 and without the control, which is run where texts differ. `--templates` takes names, or `all` for
 every template there is.
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import re
@@ -483,10 +486,13 @@ class Row:
     ours: Answers
     control: Optional[Answers]
     large: Optional[Answers]
+    traced: Optional[Answers] = None
+    """Ours, while it was recorded."""
 
     @property
     def different(self) -> List[str]:
-        return _different(self.host, self.ours)
+        of_trace = _different(self.host, self.traced) if self.traced is not None else []
+        return list(dict.fromkeys([*_different(self.host, self.ours), *of_trace]))
 
     @property
     def unsteady(self) -> List[str]:
@@ -562,13 +568,17 @@ def row(
         return found
 
     host, ours = arm("host", None), arm("ours", options.preload)
+    traced = None
+    if common.recording is not None:
+        with common.recording():
+            traced = arm("traced", options.preload)
     control = None
-    if not options.quick or _different(host, ours):
+    if not options.quick or any(_different(host, one) for one in (ours, traced or ours)):
         control = arm("control", None)
     large = None
     if host.refused:
         large = arm("large", options.preload, LLAMA_SIEVE_PRELOAD="large-grammars")
-    return Row(made.name, requests, slots, host, ours, control, large)
+    return Row(made.name, requests, slots, host, ours, control, large, traced)
 
 
 HEADER = """\
@@ -598,6 +608,7 @@ def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
 
 def main() -> int:
     parser = common.options(__doc__)
+    common.may_trace(parser)
     parser.add_argument("--quick", action="store_true", help="texts alone, few tokens")
     parser.add_argument("--templates", nargs="*", default=list(TEMPLATES), help="names, or all")
     parser.add_argument("--requests", nargs="*", help="names of requests (default all)")
@@ -610,7 +621,7 @@ def main() -> int:
     options.slots = options.slots or ([1] if options.quick else list(SLOTS))
     options.tokens = options.tokens or (80 if options.quick else 200)
     good = True
-    with common.folder(options.folder) as folder:
+    with common.folder(options.folder) as folder, common.tracing(folder, options) as hold:
         options.logs = folder
         options.server = options.server or llama_server.built(folder, "llama-server")
         options.preload = options.preload or common.preload()
@@ -639,18 +650,20 @@ def main() -> int:
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"| {template} | {str(error).replace('|', '/')[:300]} |", flush=True)
                 good = False
+        good &= hold()
     return 0 if good else 1
 
 
 def _show_difference(found: Row) -> None:
     """On stderr: where two texts part."""
-    for name in found.different:
-        for a, b in zip(found.host.texts[name], found.ours.texts.get(name, [])):
+    arms = {"ours": found.ours, "recorded": found.traced or found.ours}
+    for name, (arm, other) in itertools.product(found.different, arms.items()):
+        for a, b in zip(found.host.texts[name], other.texts.get(name, [])):
             if a != b:
                 at = len(os.path.commonprefix([a, b]))
                 begin = max(0, at - 60)
                 print(f"{found.template}, {name}: host {a[begin : at + 80]!r}", file=sys.stderr)
-                print(f"{found.template}, {name}: ours {b[begin : at + 80]!r}", file=sys.stderr)
+                print(f"{found.template}, {name}: {arm} {b[begin : at + 80]!r}", file=sys.stderr)
 
 
 if __name__ == "__main__":
