@@ -586,6 +586,8 @@ impl Call {
             // SAFETY: the caller guarantees sampler and array.
             Stage::Checked if unsafe { is_check(smpl, array) } => {
                 self.applied = Applied::Check(smpl);
+                // SAFETY: the caller guarantees the sampler.
+                unsafe { in_front::checks(smpl) };
             }
             Stage::Waiting | Stage::Checked | Stage::Rejected | Stage::Done | Stage::Failed => {}
         }

@@ -184,6 +184,9 @@ struct Line<'a> {
     top: Vec<Candidate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Piece>,
+    /// The grammar that has checked the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grammar: Option<&'a str>,
     /// The line before, of the same sequence and position, does not count.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaces: bool,
@@ -291,6 +294,9 @@ pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> 
             .map(|f| candidate(f, of, &piece))
             .collect(),
         refused: place.refused.map(piece),
+        grammar: of
+            .checked
+            .map(|waits| if waits { "waits" } else { "checks" }),
         replaces: of.replaces,
     })
 }

@@ -99,6 +99,8 @@ pub struct Observer {
     pub(super) chosen: Option<Chosen>,
     /// True if its line replaces the one before it.
     pub(super) replaces: bool,
+    /// True if the grammar that has checked the token waits for its trigger.
+    pub(super) checked: Option<bool>,
 }
 
 /// A stage of the chain.
@@ -182,6 +184,7 @@ impl Observer {
             expected: None,
             chosen: None,
             replaces: false,
+            checked: None,
         }
     }
 
@@ -189,6 +192,12 @@ impl Observer {
     /// sequence.
     pub fn replace(&mut self) {
         self.replaces = true;
+    }
+
+    /// Notes that a grammar outside the chain has checked the token; `waits` if it allows all until
+    /// its trigger is complete.
+    pub fn check(&mut self, waits: bool) {
+        self.checked = Some(waits);
     }
 
     /// Returns the chosen token.

@@ -1,5 +1,6 @@
 //! A program whose tokens are recorded.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -7,7 +8,8 @@ use std::sync::OnceLock;
 use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};
 
-use crate::preloaded::preloaded;
+use crate::common;
+use crate::preloaded::{preloaded, preloaded_of_known_build};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, Link, Program, empty_folder};
 
@@ -111,4 +113,52 @@ fn the_example_in_c_says_the_same_while_it_is_recorded() {
         );
         assert!(!recorded.is_empty(), "{more}");
     }
+}
+
+/// The text of a token's line; nothing for an incomplete character.
+fn text(line: &Value) -> &str {
+    line["token"]["text"].as_str().unwrap_or_default()
+}
+
+/// True if the token, or the last of these texts with it, is what a grammar of the program waits
+/// for.
+fn is_trigger(before: &[&Value], token: &Value) -> bool {
+    let id = token["token"]["id"].as_i64();
+    let texts = before[before.len().saturating_sub(3)..].iter();
+    let texts: String = texts.map(|line| text(line)).chain([text(token)]).collect();
+    matches!(id, Some(7 | 260 | 400)) || texts.contains("the")
+}
+
+/// Where a grammar outside the chain begins to check, the token before was what it waited for.
+#[test]
+fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
+    let record = empty_folder("traced_common").join("record.jsonl");
+    let program = common::program();
+    let asked = |run: Run<'_>| run.arg(model()).arg(1).arg(4).said();
+    let usual = asked(Run::of(program));
+    let run = preloaded_of_known_build(program);
+    let traced = asked(run.env("LLAMA_SIEVE_TRACE", record.display()));
+    assert_eq!(usual.out, traced.out);
+    let lines = lines(&record);
+    let tokens = lines.iter().filter(|line| line["kind"] == "token");
+    let mut sequences: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
+    for line in tokens {
+        let of = sequences.entry(line["sequence"].as_u64().expect("a number"));
+        of.or_default().push(line);
+    }
+    let (mut begun, mut others, mut waited) = (0, 0, 0);
+    for of in sequences.values() {
+        for (i, pair) in of.windows(2).enumerate() {
+            match (pair[0]["grammar"].as_str(), pair[1]["grammar"].as_str()) {
+                (Some("waits"), Some("waits")) => waited += 1,
+                (Some("waits"), Some("checks")) if is_trigger(&of[..i], pair[0]) => begun += 1,
+                // The trigger was among drafts that were accepted unsampled: they have no lines.
+                (Some("waits"), Some("checks")) => others += 1,
+                (Some("checks"), Some("waits")) => panic!("it waits again: {}", pair[1]),
+                _ => {}
+            }
+        }
+    }
+    assert!(begun >= 3 && others < begun, "{begun}, {others}");
+    assert!(waited >= 20, "{waited}");
 }

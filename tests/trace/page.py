@@ -181,6 +181,21 @@ def questions(browser, folder):
     tokens_shown.nth(7).click()
     check("and what holds then", "the grammar holds from here on" in text(page, "#why"))
     page.close()
+    # As in llama-server, whose grammar is outside the chain, and checks nothing while it thinks.
+    states = [None, "waits", "waits", "checks"]
+    tokens = [LINES["token"](t, i) for i, t in enumerate([" hm", "\n", "<call>", "{"])]
+    tokens = [{**of, "grammar": state} if state else of for of, state in zip(tokens, states)]
+    page = opened(browser, page_of(folder, "checked", write(folder, "checked", tokens)))
+    wait(page)
+    for at, words in [
+        (2, "with this token the trigger of the grammar"),
+        (3, "the grammar holds from here on"),
+    ]:
+        page.locator(".t").nth(at).click()
+        check(f"a grammar outside the chain, too: {words}", words in text(page, "#why"))
+    page.locator(".t").nth(1).click()
+    check("before, there is nothing to say of it", "grammar" not in text(page, "#why"))
+    page.close()
 
 
 def hostile(browser, folder):

@@ -222,6 +222,19 @@ pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
     unsafe { traced::deliver(ctx, token) };
 }
 
+/// Notes, while there is a record, that the host checks with this sampler what [`narrow`] or
+/// [`rehearse`] has selected, if it [is a grammar](is_grammar).
+///
+/// # Safety
+/// `smpl` is NULL or a live sampler of any kind.
+pub unsafe fn checks(smpl: *const llama_sampler) {
+    // SAFETY: the caller guarantees the sampler.
+    if trace::is_on() && unsafe { is_grammar(smpl) } {
+        // SAFETY: it is one.
+        unsafe { traced::checks(smpl) };
+    }
+}
+
 /// Does what llama_sampler_apply does with a chain of ours alone, outside of the calls above, and
 /// records it, while there is a record. False: nothing was done, the host's own is to be called.
 ///

@@ -13,6 +13,7 @@ use super::host::Functions;
 use super::{Member, members_of, prepare, run_members, selected_of_array};
 use crate::ffi::failure::part;
 use crate::ffi::given::{Argument, argument};
+use crate::ffi::grammar::hosted::HOSTED;
 use crate::ffi::guard::guard;
 use crate::ffi::host::llama_h::{llama_context, llama_sampler, llama_token_data_array};
 use crate::ffi::host::per_host::PerHost;
@@ -23,6 +24,7 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::per_thread::PerThread;
 use crate::pool::Pool;
+use crate::sampler::About;
 use crate::token::{Token, TokenData};
 use crate::trace::{self, Ask, Name, Observer, Watch};
 
@@ -160,6 +162,30 @@ pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: boo
         Some(refused) if behind_grammar => refused.before.or(refused.token),
         _ => None,
     };
+    put(waiting);
+}
+
+/// Notes of the token that waits for its line that a grammar checks it.
+///
+/// # Safety
+/// `grammar` is a live sampler that a host was given in the place of its own grammar.
+pub(super) unsafe fn checks(grammar: *const llama_sampler) {
+    let Some(mut waiting) = take() else {
+        return;
+    };
+    let asked = || {
+        let mut waits = false;
+        // SAFETY: the caller guarantees the grammar.
+        unsafe {
+            HOSTED.tell(grammar, About::Next, &mut |name, _| {
+                waits |= name == "waits"
+            })
+        };
+        waits
+    };
+    if let Some(waits) = guard(CALL, || None, || Some(asked())) {
+        waiting.observer.check(waits);
+    }
     put(waiting);
 }
 
