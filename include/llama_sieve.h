@@ -482,21 +482,34 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 /* The most bytes of all banned texts together. */
 #define LLAMA_SIEVE_BAN_MAX_BYTES 262144
 
+/* The most states of the automaton of banned regular expressions. */
+#define LLAMA_SIEVE_BAN_MAX_STATES 16384
+
 /*
  A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
  Unicode's simple case folding.
  */
 #define LLAMA_SIEVE_BAN_FOLD_CASE 1
 
+/* A flag of llama_sieve_init_ban_strings: the texts are regular expressions. */
+#define LLAMA_SIEVE_BAN_REGEX 2
+
 /*
  Makes a sampler that bans every token which would complete one of n texts, however the text is
  tokenized: none of them occurs in what is generated.
 
  The text is that of the accepted tokens as hosts show it: those that control, and those that end
- a generation, have none. flags is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
- regular expressions, and biases in place of a ban, are not supported. A token that only begins a
- text is not banned; llama_sieve_ban_rewind returns how far a host must go back for another
- sentence.
+ a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
+ returns how far a host must go back for another sentence.
+
+ flags is 0 or a sum of
+ - LLAMA_SIEVE_BAN_FOLD_CASE;
+ - LLAMA_SIEVE_BAN_REGEX: the texts are regular expressions in the syntax of the crate regex, and
+   none of them matches anywhere in what is generated. With LLAMA_SIEVE_BAN_FOLD_CASE each is read
+   as if it began with (?i). ^ is the beginning of all accepted text, (?m)^ that of a line. What
+   asks for what follows ($, \b) is refused, since a ban decides before that is known; so are
+   look-around, back references, and one that matches the empty text. Together they may have
+   LLAMA_SIEVE_BAN_MAX_STATES states.
 
  Put the sampler before those that truncate, so that other tokens are left to choose. It never
  removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
@@ -505,7 +518,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  vocab is asked within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
  which text and why, where vocab, texts or one of them is NULL, one is empty or beyond
  LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
- LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded, and for other flags.
+ LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded or it is an expression,
+ where an expression is refused, and for other flags.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; texts is NULL or n pointers, each NULL or a C
@@ -519,6 +533,8 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
 /*
  Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
  one more token would complete; 0 if there is none.
+
+ With regular expressions that is the longest beginning of any match, at most 1024 tokens.
 
  It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
  that many tokens back, which removes the beginning of the text, and go on with another token.

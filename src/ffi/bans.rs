@@ -26,9 +26,16 @@ const _: () = assert!(LLAMA_SIEVE_BAN_MAX_TEXT_BYTES == bans::MAX_TEXT_BYTES);
 pub const LLAMA_SIEVE_BAN_MAX_BYTES: usize = 262_144;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_BYTES == bans::MAX_BYTES);
 
+/// The most states of the automaton of banned regular expressions.
+pub const LLAMA_SIEVE_BAN_MAX_STATES: usize = 16_384;
+const _: () = assert!(LLAMA_SIEVE_BAN_MAX_STATES == bans::MAX_STATES);
+
 /// A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
 /// Unicode's simple case folding.
 pub const LLAMA_SIEVE_BAN_FOLD_CASE: u32 = 1;
+
+/// A flag of llama_sieve_init_ban_strings: the texts are regular expressions.
+pub const LLAMA_SIEVE_BAN_REGEX: u32 = 2;
 
 pub(super) static BANS: Vtable = vtable::<BanStrings>();
 
@@ -39,15 +46,24 @@ const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 
 /// Bytes that are taken for each byte of a text, about, and for each text.
 const PER_BYTE: usize = 128;
+/// Bytes that are taken for each byte of a regular expression, about.
+const PER_BYTE_OF_PATTERN: usize = 1024;
 
 /// Makes a sampler that bans every token which would complete one of `n` texts, however the text is
 /// tokenized: none of them occurs in what is generated.
 ///
 /// The text is that of the accepted tokens as hosts show it: those that control, and those that end
-/// a generation, have none. `flags` is 0 or LLAMA_SIEVE_BAN_FOLD_CASE. Other bits are errors:
-/// regular expressions, and biases in place of a ban, are not supported. A token that only begins a
-/// text is not banned; llama_sieve_ban_rewind returns how far a host must go back for another
-/// sentence.
+/// a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
+/// returns how far a host must go back for another sentence.
+///
+/// `flags` is 0 or a sum of
+/// - LLAMA_SIEVE_BAN_FOLD_CASE;
+/// - LLAMA_SIEVE_BAN_REGEX: the texts are regular expressions in the syntax of the crate regex, and
+///   none of them matches anywhere in what is generated. With LLAMA_SIEVE_BAN_FOLD_CASE each is read
+///   as if it began with (?i). ^ is the beginning of all accepted text, (?m)^ that of a line. What
+///   asks for what follows ($, \b) is refused, since a ban decides before that is known; so are
+///   look-around, back references, and one that matches the empty text. Together they may have
+///   LLAMA_SIEVE_BAN_MAX_STATES states.
 ///
 /// Put the sampler before those that truncate, so that other tokens are left to choose. It never
 /// removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
@@ -56,7 +72,8 @@ const PER_BYTE: usize = 128;
 /// `vocab` is asked within this call only. Disabled: `n` 0. NULL, and llama_sieve_last_error says
 /// which text and why, where `vocab`, `texts` or one of them is NULL, one is empty or beyond
 /// LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
-/// LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded, and for other `flags`.
+/// LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded or it is an expression,
+/// where an expression is refused, and for other `flags`.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `texts` is NULL or `n` pointers, each NULL or a C
@@ -69,10 +86,10 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
     flags: u32,
 ) -> *mut llama_sampler {
     made("llama_sieve_init_ban_strings", || {
-        if flags & !LLAMA_SIEVE_BAN_FOLD_CASE != 0 {
+        if flags & !(LLAMA_SIEVE_BAN_FOLD_CASE | LLAMA_SIEVE_BAN_REGEX) != 0 {
             let text = format!(
-                "flags is {flags:#x}; the only flag is {LLAMA_SIEVE_BAN_FOLD_CASE} \
-                 (LLAMA_SIEVE_BAN_FOLD_CASE)"
+                "flags is {flags:#x}; the flags are {LLAMA_SIEVE_BAN_FOLD_CASE} \
+                 (LLAMA_SIEVE_BAN_FOLD_CASE) and {LLAMA_SIEVE_BAN_REGEX} (LLAMA_SIEVE_BAN_REGEX)"
             );
             return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
         }
@@ -85,9 +102,19 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
         // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
         let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
         let folds = flags & LLAMA_SIEVE_BAN_FOLD_CASE != 0;
+        let are_patterns = flags & LLAMA_SIEVE_BAN_REGEX != 0;
         // SAFETY: as above.
-        let vocabulary = unsafe { known.for_bans(vocab, folds) }.map_err(Failure::no_host)?;
-        match BanStrings::new(&texts, &vocabulary)? {
+        let vocabulary = unsafe { known.for_bans(vocab, folds && !are_patterns) };
+        let vocabulary = vocabulary.map_err(Failure::no_host)?;
+        let made = match are_patterns {
+            true => {
+                let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
+                memory::room(PER_BYTE_OF_PATTERN * bytes.min(2 * LLAMA_SIEVE_BAN_MAX_BYTES))?;
+                BanStrings::patterns(&texts, folds, &vocabulary)?
+            }
+            false => BanStrings::new(&texts, &vocabulary)?,
+        };
+        match made {
             Some(bans) => Ok(into_host(&BANS, bans)),
             None => Ok(into_host(&DISABLED, Disabled::new(OFF))),
         }
@@ -116,6 +143,8 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 
 /// Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
 /// one more token would complete; 0 if there is none.
+///
+/// With regular expressions that is the longest beginning of any match, at most 1024 tokens.
 ///
 /// It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
 /// that many tokens back, which removes the beginning of the text, and go on with another token.

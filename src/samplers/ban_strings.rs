@@ -1,4 +1,5 @@
-//! Banned texts: no token is chosen that would complete one, whatever tokens spell it.
+//! Banned texts, or regular expressions: no token is chosen that would complete one, whatever tokens
+//! spell it.
 //!
 //! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with a part
 //! of one, only tokens that contain a whole banned text are banned.
@@ -8,6 +9,8 @@ use std::sync::Arc;
 
 use llama_sieve_constraints::bans::cursor::Cursor;
 use llama_sieve_constraints::bans::order::{Order, ShownTexts};
+use llama_sieve_constraints::bans::patterns::{self, Patterns};
+use llama_sieve_constraints::bans::search::Search;
 use llama_sieve_constraints::bans::{Bans, MAX_BYTES, MAX_TEXT_BYTES, MAX_TEXTS, clear};
 
 use crate::algorithms::Scratch;
@@ -25,18 +28,16 @@ use crate::vocabulary::Vocabulary;
 /// Bans texts.
 #[derive(Debug)]
 pub struct BanStrings {
-    bans: Arc<Bans>,
+    search: Search,
     ends: Arc<[Token]>,
-    cursor: Cursor,
     /// False once a call has failed: the position is then undefined, and only the end is allowed.
     is_sound: bool,
     words: Scratch<Words>,
 }
 
 clone_by_field!(BanStrings {
-    bans,
+    search,
     ends,
-    cursor,
     is_sound,
     words
 });
@@ -141,25 +142,57 @@ impl BanStrings {
             return Ok(None);
         }
         let bans = Bans::new(texts, &vocabulary.order);
-        Ok(Some(Self {
-            cursor: Cursor::new(&bans),
-            bans: Arc::new(bans),
+        let cursor = Cursor::new(&bans);
+        let search = Search::Texts(Arc::new(bans), cursor);
+        Ok(Some(Self::of(search, vocabulary)))
+    }
+
+    /// Returns a sampler that bans every text in which one of these regular expressions matches, in
+    /// the syntax of the crate `regex`. `None` if there are none. `ignores_case`: as if each began
+    /// with `(?i)`.
+    ///
+    /// # Errors
+    /// With a text for the caller, as for [`new`](Self::new); also if one cannot be read, matches
+    /// the empty text or asks for what follows, or their automaton is too large. The vocabulary is
+    /// one that does not fold.
+    pub fn patterns(
+        texts: &[&[u8]],
+        ignores_case: bool,
+        vocabulary: &BanVocabulary,
+    ) -> Result<Option<Self>, String> {
+        if vocabulary.order.folds() {
+            return Err("the vocabulary folds letters, which patterns do not need".into());
+        }
+        if let Some(why) = refused(texts, false) {
+            return Err(why);
+        }
+        if texts.is_empty() {
+            return Ok(None);
+        }
+        let patterns = Patterns::new(texts, ignores_case, &vocabulary.order)?;
+        let search = Search::Patterns(Arc::new(patterns), patterns::Cursor::new());
+        Ok(Some(Self::of(search, vocabulary)))
+    }
+
+    fn of(search: Search, vocabulary: &BanVocabulary) -> Self {
+        Self {
+            search,
             ends: Arc::clone(&vocabulary.ends),
             is_sound: true,
             words: Scratch::default(),
-        }))
+        }
     }
 
     /// Returns the number of accepted tokens since the start of the longest banned text that one
     /// more token would complete; 0 if none has begun.
     pub fn rewind(&self) -> usize {
-        self.cursor.rewind(&self.bans)
+        self.search.rewind()
     }
 
     /// True if a token may follow.
     fn allows(&self, token: Token) -> bool {
         match self.is_sound {
-            true => !self.cursor.bans(&self.bans, token),
+            true => !self.search.bans(token),
             false => self.ends.binary_search(&token).is_ok(),
         }
     }
@@ -179,8 +212,8 @@ impl BanStrings {
 
     /// Calls `ban` with each token that is banned here, some perhaps twice.
     fn each(&self, mut ban: impl FnMut(Token)) {
-        self.bans.whole().iter().for_each(|&token| ban(token));
-        self.cursor.each(&self.bans, ban);
+        self.search.whole().iter().for_each(|&token| ban(token));
+        self.search.each(ban);
     }
 }
 
@@ -199,7 +232,7 @@ impl Sampler for BanStrings {
     // In bounds: `index_in_place` returns indices of the array.
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
         fault::point();
-        let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);
+        let n_banned = self.search.whole().len() + self.search.count();
         if n_banned == 0 && self.is_sound {
             return;
         }
@@ -226,47 +259,47 @@ impl Sampler for BanStrings {
         if !self.is_sound {
             return false;
         }
-        let n_banned = self.bans.whole().len() + self.cursor.count(&self.bans);
+        let n_banned = self.search.whole().len() + self.search.count();
         if n_banned <= FEW {
             self.each(|token| whole.expect(token));
             self.each(|token| whole.edit(token, |_| f32::NEG_INFINITY));
             return true;
         }
         // A bitmap masks what lies past its end, as if it were banned.
-        if whole.n_vocab() > 64 * self.bans.others().len() {
+        if whole.n_vocab() > 64 * self.search.others().len() {
             return false;
         }
-        if self.cursor.count(&self.bans) == 0 {
-            whole.mask(self.bans.others());
+        if self.search.count() == 0 {
+            whole.mask(self.search.others());
             return true;
         }
         let allowed = &mut self.words.allowed;
         allowed.clear();
-        allowed.extend_from_slice(self.bans.others());
-        self.cursor.each(&self.bans, |token| clear(allowed, token));
+        allowed.extend_from_slice(self.search.others());
+        self.search.each(|token| clear(allowed, token));
         whole.mask(allowed);
         true
     }
 
     fn accept(&mut self, token: Token) {
         self.is_sound = false;
-        self.cursor.accept(&self.bans, token);
+        self.search.accept(token);
         fault::point();
         self.is_sound = true;
     }
 
     fn reset(&mut self) {
-        self.cursor.reset();
+        self.search.reset();
         self.is_sound = true;
     }
 
     fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
-        self.is_sound.then(|| self.cursor.save(&self.bans, put))
+        self.is_sound.then(|| self.search.save(put))
     }
 
     fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
         self.is_sound = false;
-        self.cursor.load(&self.bans, bytes)?;
+        self.search.load(bytes)?;
         self.is_sound = true;
         Some(())
     }

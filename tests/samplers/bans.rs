@@ -3,11 +3,13 @@
 use std::ffi::{CString, c_char};
 
 use llama_sieve::ffi::bans::{
-    LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_ban_rewind, llama_sieve_init_ban_strings,
+    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_ban_rewind,
+    llama_sieve_init_ban_strings,
 };
 use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::samplers::llama_sieve_init_dist;
 use llama_sieve::last_error;
+use test_crates::regex;
 use vendor_llama_cpp::test_vocabulary::Kind;
 use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
@@ -55,7 +57,9 @@ impl Vocabulary {
             }
         }
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let path = path.join(format!("bans-{}.gguf", std::process::id()));
+        // Another test of the process may write its own.
+        let own = rng.next();
+        let path = path.join(format!("bans-{}-{own}.gguf", std::process::id()));
         let loaded = TestVocabulary { tokens, eos: 0 }.load(&path);
         std::fs::remove_file(&path).expect("it was written");
         Self::new(loaded.expect("a vocabulary"))
@@ -238,18 +242,102 @@ fn no_banned_text_appears_and_nothing_else_is_banned() {
     }
 }
 
+/// Generates with 40 regular expressions banned, some of which have begun at most tokens: the crate
+/// `regex` finds none of them in what is written, and at some tokens exactly the masked ones would
+/// complete one.
+fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool, rng: &mut Rng) {
+    let mut texts = vec![
+        "e[^a-z]*t.e",
+        "(?m)^ *[te]",
+        "\\x{e9}{2,}",
+        "(t|a)e{1,3} ",
+        "[aeiou]{4}",
+    ];
+    let drawn: Vec<String> = (0..35)
+        .map(|_| {
+            let text = String::from_utf8_lossy(&vocabulary.text(rng, true)).into_owned();
+            let cut = text.char_indices().nth(1).map_or(0, |(at, _)| at);
+            let [first, rest] = [&text[..cut], &text[cut..]].map(regex::escape);
+            format!("{first}.?{rest}")
+        })
+        .collect();
+    texts.extend(drawn.iter().map(String::as_str));
+    let regexes = texts.iter().map(|text| {
+        let mut builder = regex::bytes::RegexBuilder::new(text);
+        builder
+            .case_insensitive(folds)
+            .build()
+            .expect("it is a pattern")
+    });
+    let regexes: Vec<regex::bytes::Regex> = regexes.collect();
+    let matches = |text: &[u8]| regexes.iter().any(|regex| regex.is_match(text));
+    let bytes: Vec<Vec<u8>> = texts.iter().map(|text| text.as_bytes().to_vec()).collect();
+    let flags = LLAMA_SIEVE_BAN_REGEX | if folds { LLAMA_SIEVE_BAN_FOLD_CASE } else { 0 };
+    let ours = sampler(vocabulary, &bytes, flags);
+    assert_eq!(ours.name(), "ban-strings");
+    let dist = HostSampler::new(llama_sieve_init_dist(rng.next() as u32));
+    let chain = HostSampler::chain(vec![ours.clone(), dist]);
+    let n = vocabulary.pieces.len();
+    let (mut written, mut begun): (Vec<u8>, usize) = (Vec::new(), 0);
+    for step in 0..n_tokens {
+        if step % 50 == 0 {
+            // Each text is short, since all of it is searched.
+            written.clear();
+            ours.reset();
+            chain.reset();
+        }
+        if step % 17 == 0 {
+            for (token, is_masked) in masked(&ours, n).into_iter().enumerate() {
+                let piece = &vocabulary.pieces[token];
+                if !piece.is_empty() && (is_masked || rng.chance(200.0 / n as f64)) {
+                    let with = [&written[..], piece].concat();
+                    assert_eq!(is_masked, matches(&with), "{token} after {written:x?}");
+                }
+            }
+        }
+        let logits: Vec<f32> = (0..n).map(|_| rng.range(-1.0, 1.0)).collect();
+        // SAFETY: a live chain, and as many logits as is said.
+        let token = unsafe {
+            llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
+        };
+        assert!(token >= 0, "{}", last_error::get());
+        written.extend_from_slice(&vocabulary.pieces[token as usize]);
+        assert!(!matches(&written), "{written:x?}");
+        for sampler in [&ours, &chain] {
+            sampler.accept(token);
+        }
+        // SAFETY: a live sampler.
+        begun += usize::from(unsafe { llama_sieve_ban_rewind(ours.as_ptr().cast()) } > 0);
+    }
+    assert!(begun * 4 > n_tokens, "{begun}");
+}
+
+#[test]
+fn no_banned_pattern_matches_and_nothing_else_is_banned() {
+    let mut rng = fresh_rng("banned patterns");
+    let trained = || Model::load_vocabulary(trained_model()).expect("the model loads");
+    for vocabulary in [Vocabulary::of_bytes(&mut rng), Vocabulary::new(trained())] {
+        for folds in [false, true] {
+            generate_with_patterns(&vocabulary, 1000, folds, &mut rng);
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_refused_by_name() {
     let model = Model::load_vocabulary(trained_model()).expect("the model loads");
     let vocab = model.vocab().cast();
     let text = |text: &std::ffi::CStr| text.as_ptr();
     let long = CString::new(vec![b'a'; 1025]).expect("no NUL");
-    let cases: [(&[*const c_char], u32, &str); 7] = [
+    let cases: [(&[*const c_char], u32, &str); 10] = [
         (&[text(c"a"), std::ptr::null()], 0, "text 1 is NULL"),
         (&[text(c"a"), text(c"")], 0, "text 1 is empty"),
         (&[long.as_ptr()], 0, "more than 1024 bytes"),
         (&[text(c"\xFF")], 1, "not UTF-8"),
-        (&[text(c"a")], 2, "flags is 0x2"),
+        (&[text(c"a")], 4, "flags is 0x4"),
+        (&[text(c"a"), text(c"b(")], 2, "text 1, \"b(\": byte 1"),
+        (&[text(c"\\bb")], 3, "a word boundary"),
+        (&[text(c"\xFF")], 2, "not UTF-8"),
         (&[text(c"a")], 0x8000_0001, "flags is 0x80000001"),
         (&[text(c"a")], 0, ""),
     ];

@@ -64,10 +64,22 @@ pub struct Automaton {
     digest: [u8; 8],
 }
 
-/// Returns the beginning of a digest of texts and of `are_folded`.
-fn digest_of(keys: &[Vec<u8>], are_folded: bool) -> [u8; 8] {
+/// The meaning of a list of texts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reading {
+    /// Texts, perhaps folded.
+    Text { is_folded: bool },
+    /// Regular expressions.
+    Pattern { ignores_case: bool },
+}
+
+/// Returns the beginning of a digest of texts and of how they are read.
+pub(super) fn digest_of(keys: &[Vec<u8>], reading: Reading) -> [u8; 8] {
     let mut digest = Sha256::new();
-    digest.update([u8::from(are_folded)]);
+    digest.update([match reading {
+        Reading::Text { is_folded } => u8::from(is_folded),
+        Reading::Pattern { ignores_case } => 2 + u8::from(ignores_case),
+    }]);
     for key in keys {
         digest.update((key.len() as u32).to_le_bytes());
         digest.update(key);
@@ -90,7 +102,12 @@ impl Automaton {
             ranges: Vec::new(),
             longest: 0,
             counts_characters: order.folds(),
-            digest: digest_of(&keys, order.folds()),
+            digest: digest_of(
+                &keys,
+                Reading::Text {
+                    is_folded: order.folds(),
+                },
+            ),
         };
         automaton.grow(&keys, order);
         automaton.link();

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use super::Bans;
 use super::automaton::{ROOT, State};
 use super::fold::Pending;
+use super::{Bans, counted};
 use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
@@ -37,12 +37,6 @@ impl Clone for Cursor {
         (self.state, self.pending) = (source.state, source.pending);
         self.taken.clone_from(&source.taken);
     }
-}
-
-/// Splits off bytes that are preceded by their number.
-fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let (n, rest) = bytes.split_first_chunk()?;
-    rest.split_at_checked(u32::from_le_bytes(*n) as usize)
 }
 
 impl Cursor {

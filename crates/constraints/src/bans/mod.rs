@@ -4,7 +4,9 @@
 //! - [`fold`]: case folding;
 //! - [`order`]: the texts of a vocabulary in the order of their bytes, once per vocabulary;
 //! - [`automaton`]: the banned texts;
-//! - [`cursor`]: the parts of banned texts that the text ends with.
+//! - [`cursor`]: the parts of banned texts that the text ends with;
+//! - [`patterns`]: regular expressions in place of texts;
+//! - [`search`]: either, with the position in a text.
 //!
 //! A token completes a banned text in one of two ways. Either the text lies within the token: such
 //! tokens are found once. Or the text so far ends with a part of it, and the token begins with the
@@ -17,6 +19,8 @@ pub mod automaton;
 pub mod cursor;
 pub mod fold;
 pub mod order;
+pub mod patterns;
+pub mod search;
 
 use std::sync::Arc;
 
@@ -32,6 +36,9 @@ pub const MAX_TEXTS: usize = 16_384;
 pub const MAX_TEXT_BYTES: usize = 1024;
 /// The most bytes of all texts together.
 pub const MAX_BYTES: usize = 262_144;
+
+/// The most states of the automaton of banned patterns.
+pub const MAX_STATES: usize = 16_384;
 
 /// Banned texts for a vocabulary.
 #[derive(Debug)]
@@ -50,8 +57,7 @@ impl Bans {
     pub fn new(texts: &[&[u8]], order: &Arc<Order>) -> Self {
         let automaton = Automaton::new(texts, order);
         let n = order.n_tokens();
-        let mut others = with_room(n.div_ceil(64)).unwrap_or_else(exhausted);
-        others.resize(n.div_ceil(64), u64::MAX);
+        let mut others = every(n);
         let mut whole = Vec::new();
         for token in 0..n as Token {
             if automaton.has_match(order.key(token)) {
@@ -86,6 +92,19 @@ impl Bans {
     pub fn others(&self) -> &[u64] {
         &self.others
     }
+}
+
+/// Returns a bitmap of `n` tokens.
+fn every(n: usize) -> Vec<u64> {
+    let mut words = with_room(n.div_ceil(64)).unwrap_or_else(exhausted);
+    words.resize(n.div_ceil(64), u64::MAX);
+    words
+}
+
+/// Splits off bytes that are preceded by their number.
+fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (n, rest) = bytes.split_first_chunk()?;
+    rest.split_at_checked(u32::from_le_bytes(*n) as usize)
 }
 
 /// Removes a token from a bitmap.

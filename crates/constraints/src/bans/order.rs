@@ -169,6 +169,16 @@ impl Order {
         first as u32..(first + n) as u32
     }
 
+    /// Returns the number of tokens that have a text.
+    pub fn n_ranks(&self) -> u32 {
+        self.by_key.len() as u32
+    }
+
+    /// Returns the bytes of the longest key.
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
     /// Returns the tokens of these ranks.
     pub fn tokens(&self, ranks: Range<u32>) -> &[Token] {
         &self.by_key[ranks.start as usize..ranks.end as usize]

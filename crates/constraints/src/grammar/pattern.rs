@@ -97,6 +97,16 @@ pub fn parse(pattern: &str) -> Result<Hir, Refused> {
 
 /// Reads one of several patterns that together may name `classes_left` classes.
 pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refused> {
+    parse_with(pattern, classes_left, false)
+}
+
+/// Reads one of several patterns as [`parse_within`] does. `ignores_case`: as if it began with
+/// `(?i)`.
+pub fn parse_with(
+    pattern: &str,
+    classes_left: &mut usize,
+    ignores_case: bool,
+) -> Result<Hir, Refused> {
     if pattern.len() > MAX_PATTERN_TEXT {
         return refused(format!(
             "it has {} bytes, more than {MAX_PATTERN_TEXT} (LLAMA_SIEVE_PATTERN_MAX_TEXT)",
@@ -118,7 +128,9 @@ pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refu
         ));
     };
     *classes_left = left;
-    let translated = TranslatorBuilder::new().build().translate(pattern, &ast);
+    let mut translator = TranslatorBuilder::new();
+    translator.case_insensitive(ignores_case);
+    let translated = translator.build().translate(pattern, &ast);
     translated.map_err(|error| at(pattern, error.span(), error.kind()))
 }
 
@@ -429,6 +441,18 @@ fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
         Look::End if after != End::Inside => return Ok(Some(Vec::new())),
         Look::Start => "the beginning of the text (^ or \\A) behind something else",
         Look::End => "the end of the text ($ or \\z) before something else",
+        look => name_of(look),
+    };
+    refused(format!(
+        "it asks for {name}, which is not supported: say with classes what may stand there"
+    ))
+}
+
+/// Returns a description of an anchor.
+pub fn name_of(look: Look) -> &'static str {
+    match look {
+        Look::Start => "the beginning of the text (^ or \\A)",
+        Look::End => "the end of the text ($ or \\z)",
         Look::StartLF | Look::StartCRLF => "the beginning of a line (^ with the flag m)",
         Look::EndLF | Look::EndCRLF => "the end of a line ($ with the flag m)",
         Look::WordAscii | Look::WordUnicode => "a word boundary (\\b)",
@@ -441,10 +465,7 @@ fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
         Look::WordEndHalfAscii | Look::WordEndHalfUnicode => {
             "half the end of a word (\\b{end-half})"
         }
-    };
-    refused(format!(
-        "it asks for {name}, which is not supported: say with classes what may stand there"
-    ))
+    }
 }
 
 #[cfg(all(test, not(miri)))]

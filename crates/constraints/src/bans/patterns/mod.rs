@@ -1,0 +1,313 @@
+//! Regular expressions that must not match anywhere in a text: finds the tokens with which one
+//! would.
+//!
+//! - `program`: the patterns as instructions over bytes;
+//! - `automaton`: their deterministic automaton, of a bounded number of states, made once.
+//!
+//! The tokens that complete a match in a state are found by a walk through the vocabulary in the
+//! order of its bytes, in which tokens share the steps of a common beginning: once per state that a
+//! text comes to, within a bound of bytes.
+
+// In bounds: tokens, ranks and states are positions in arrays that never change.
+
+mod automaton;
+mod program;
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use llama_sieve_kernels::sync::OnceLock;
+
+use self::automaton::{Automaton, START, State};
+use self::program::Program;
+use super::automaton::{Reading, digest_of};
+use super::order::Order;
+use super::{clear, counted, every};
+use crate::kernels::bitmap::has;
+use crate::memory::{claim, copied, exhausted, push, with_room};
+use crate::token::Token;
+
+/// The most bytes of the tokens that are kept for all states, beyond which they are found anew.
+const MAX_KEPT_BYTES: usize = 32 << 20;
+
+/// The most of the newest tokens that are remembered, for [`Cursor::rewind`].
+pub const MAX_BACK: usize = 1024;
+
+/// Banned patterns for a vocabulary.
+#[derive(Debug)]
+pub struct Patterns {
+    order: Arc<Order>,
+    automaton: Automaton,
+    /// The tokens that contain a match, ascending.
+    whole: Vec<Token>,
+    /// The bitmap of all other tokens of the vocabulary.
+    others: Vec<u64>,
+    /// For each rank the bytes that its text has in common with the one before.
+    common: Vec<u16>,
+    /// For each state the ranks of the other tokens that complete a match, once they are known.
+    kept: Vec<OnceLock<Box<[Range<u32>]>>>,
+    kept_bytes: AtomicUsize,
+    digest: [u8; 8],
+}
+
+impl Patterns {
+    /// Returns the bans of these patterns, in the syntax of the crate `regex`, for tokens in this
+    /// order, which is not folded. `ignores_case`: as if each began with `(?i)`.
+    ///
+    /// # Errors
+    /// With a text for the caller: one cannot be read or asks for what cannot be banned, or they
+    /// are too large.
+    pub fn new(texts: &[&[u8]], ignores_case: bool, order: &Arc<Order>) -> Result<Self, String> {
+        let automaton = Automaton::new(&Program::new(texts, ignores_case)?)?;
+        let mut keys = with_room(texts.len()).unwrap_or_else(exhausted);
+        keys.extend(texts.iter().map(|text| copied(text)));
+        let mut kept = with_room(automaton.n_states()).unwrap_or_else(exhausted);
+        kept.resize_with(automaton.n_states(), OnceLock::default);
+        let mut patterns = Self {
+            order: Arc::clone(order),
+            automaton,
+            whole: Vec::new(),
+            others: every(order.n_tokens()),
+            common: common(order),
+            kept,
+            kept_bytes: AtomicUsize::new(0),
+            digest: digest_of(&keys, Reading::Pattern { ignores_case }),
+        };
+        let mut whole = Vec::new();
+        patterns.walk(patterns.automaton.idle(), |token, _| {
+            push(&mut whole, token)
+        });
+        whole.sort_unstable();
+        whole
+            .iter()
+            .for_each(|&token| clear(&mut patterns.others, token));
+        patterns.whole = whole;
+        Ok(patterns)
+    }
+
+    /// Returns the tokens that contain a match, ascending: they are always banned.
+    pub fn whole(&self) -> &[Token] {
+        &self.whole
+    }
+
+    /// Returns the bitmap of the tokens that contain none.
+    pub fn others(&self) -> &[u64] {
+        &self.others
+    }
+
+    /// Calls `each` with the tokens that complete a match in a state, and their ranks, ascending.
+    fn walk(&self, state: State, mut each: impl FnMut(Token, u32)) {
+        // After each byte of the text at hand, up to the end of a match.
+        let mut states = with_room(self.order.longest() + 1).unwrap_or_else(exhausted);
+        states.push(state);
+        let mut matched = None;
+        let tokens = self.order.tokens(0..self.order.n_ranks());
+        for ((rank, &token), &common) in (0..).zip(tokens).zip(&self.common) {
+            let common = usize::from(common);
+            if matched.is_none_or(|matched| matched > common) {
+                matched = None;
+                states.truncate(common + 1);
+                let mut state = states[common];
+                for &byte in &self.order.key(token)[common..] {
+                    state = self.automaton.step(state, byte);
+                    states.push(state);
+                    if self.automaton.is_match(state) {
+                        matched = Some(states.len() - 1);
+                        break;
+                    }
+                }
+            }
+            if matched.is_some() {
+                each(token, rank);
+            }
+        }
+    }
+
+    /// Returns the ranks of the tokens that complete a match in a state, without those that contain
+    /// one.
+    fn ranges(&self, state: State) -> Cow<'_, [Range<u32>]> {
+        let kept = &self.kept[state as usize];
+        if let Some(known) = kept.get() {
+            return Cow::Borrowed(known);
+        }
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        self.walk(state, |token, rank| {
+            if !has(&self.others, token) {
+                return;
+            }
+            match ranges.last_mut() {
+                Some(last) if last.end == rank => last.end += 1,
+                _ => push(&mut ranges, rank..rank + 1),
+            }
+        });
+        let bytes = size_of_val(&ranges[..]);
+        if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_KEPT_BYTES {
+            self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Cow::Owned(ranges);
+        }
+        Cow::Borrowed(kept.get_or_init(|| ranges.into()))
+    }
+}
+
+/// Returns for each rank the bytes that its text has in common with the one before.
+fn common(order: &Order) -> Vec<u16> {
+    let tokens = order.tokens(0..order.n_ranks());
+    let mut common = with_room(tokens.len()).unwrap_or_else(exhausted);
+    let mut before: &[u8] = &[];
+    for &token in tokens {
+        let key = order.key(token);
+        let n = key.iter().zip(before).take_while(|(a, b)| a == b).count();
+        common.push(u16::try_from(n).unwrap_or(u16::MAX));
+        before = key;
+    }
+    common
+}
+
+/// The matches that a text has begun.
+#[derive(Debug)]
+pub struct Cursor {
+    state: State,
+    /// The newest tokens.
+    newest: VecDeque<Token>,
+    /// True if there are older ones.
+    has_older: bool,
+}
+
+impl Clone for Cursor {
+    fn clone(&self) -> Self {
+        let mut copy = Self::new();
+        copy.clone_from(self);
+        copy
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        (self.state, self.has_older) = (source.state, source.has_older);
+        self.newest.clone_from(&source.newest);
+    }
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Cursor {
+    /// Returns the state of an empty text.
+    pub fn new() -> Self {
+        let mut newest = VecDeque::new();
+        claim(MAX_BACK * size_of::<Token>())
+            .and_then(|()| newest.try_reserve_exact(MAX_BACK))
+            .unwrap_or_else(exhausted);
+        Self {
+            state: START,
+            newest,
+            has_older: false,
+        }
+    }
+
+    /// Returns to the state of an empty text.
+    pub fn reset(&mut self) {
+        (self.state, self.has_older) = (START, false);
+        self.newest.clear();
+    }
+
+    /// Accepts a token. One outside the vocabulary has no text.
+    pub fn accept(&mut self, patterns: &Patterns, token: Token) {
+        if patterns.order.rank(token).is_some() {
+            let text = patterns.order.key(token);
+            self.state = patterns.automaton.run(self.state, text);
+        }
+        if self.newest.len() >= MAX_BACK {
+            self.newest.pop_front();
+            self.has_older = true;
+        }
+        self.newest.push_back(token);
+    }
+
+    /// Passes the state to `put`: a digest of the patterns, the automaton's state, and the newest
+    /// tokens.
+    pub fn save(&self, patterns: &Patterns, put: &mut dyn FnMut(&[u8])) {
+        put(&patterns.digest);
+        put(&self.state.to_le_bytes());
+        put(&u32::from(self.has_older).to_le_bytes());
+        put(&(4 * self.newest.len() as u32).to_le_bytes());
+        for token in &self.newest {
+            put(&token.to_le_bytes());
+        }
+    }
+
+    /// Restores a state that was saved with the same patterns. `None` if it was saved with others,
+    /// or is invalid; the state is then undefined.
+    pub fn load(&mut self, patterns: &Patterns, bytes: &[u8]) -> Option<()> {
+        let rest = bytes.strip_prefix(&patterns.digest)?;
+        let (state, rest) = rest.split_first_chunk()?;
+        let (has_older, rest) = rest.split_first_chunk()?;
+        let (newest, []) = counted(rest)? else {
+            return None;
+        };
+        let (newest, []) = newest.as_chunks::<4>() else {
+            return None;
+        };
+        self.state = State::from_le_bytes(*state);
+        self.has_older = match u32::from_le_bytes(*has_older) {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let is_valid = (self.state as usize) < patterns.automaton.n_states();
+        (is_valid && newest.len() <= MAX_BACK).then_some(())?;
+        self.newest.clear();
+        self.newest
+            .extend(newest.iter().map(|&token| Token::from_le_bytes(token)));
+        Some(())
+    }
+
+    /// Returns how many of the newest tokens the matches that have begun reach back, at most
+    /// [`MAX_BACK`]; 0 if no token but those that contain a match would complete one.
+    pub fn rewind(&self, patterns: &Patterns) -> usize {
+        if patterns.ranges(self.state).is_empty() {
+            return 0;
+        }
+        let automaton = &patterns.automaton;
+        let is_after = |n: usize| {
+            let newest = self.newest.iter().skip(self.newest.len() - n);
+            let known = newest.filter(|&&token| patterns.order.rank(token).is_some());
+            let texts = known.map(|&token| patterns.order.key(token));
+            texts.fold(automaton.idle(), |state, text| automaton.run(state, text)) == self.state
+        };
+        // A longer text has begun the same matches, and more.
+        (0..self.newest.len())
+            .find(|&n| is_after(n))
+            .unwrap_or(self.newest.len())
+    }
+
+    /// True if `token` would complete a match.
+    pub fn bans(&self, patterns: &Patterns, token: Token) -> bool {
+        if patterns.order.rank(token).is_none() {
+            return false;
+        }
+        let text = patterns.order.key(token);
+        !has(&patterns.others, token) || patterns.automaton.has_match(self.state, text)
+    }
+
+    /// Returns the number of calls by [`each`](Self::each).
+    pub fn count(&self, patterns: &Patterns) -> usize {
+        let ranges = patterns.ranges(self.state);
+        ranges.iter().map(|range| range.len()).sum()
+    }
+
+    /// Calls `ban` with the tokens that would complete a match, but those that contain one.
+    pub fn each(&self, patterns: &Patterns, mut ban: impl FnMut(Token)) {
+        for range in patterns.ranges(self.state).iter() {
+            let tokens = patterns.order.tokens(range.clone());
+            tokens.iter().for_each(|&token| ban(token));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,263 @@
+//! Which tokens are banned after random texts, against the crate `regex` on all that was written.
+
+use std::sync::Arc;
+
+use llama_sieve_kernels::lcg::Lcg;
+use test_crates::regex::bytes::{Regex, RegexBuilder};
+
+use super::{Cursor, MAX_BACK, Patterns};
+use crate::bans::MAX_STATES;
+use crate::bans::order::{Order, ShownTexts};
+use crate::token::Token;
+
+struct Random(Lcg);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        (self.0.bits() >> 8) as usize % n
+    }
+}
+
+struct Vocabulary(Vec<Vec<u8>>);
+
+impl ShownTexts for Vocabulary {
+    fn n_tokens(&self) -> usize {
+        self.0.len()
+    }
+
+    fn shown(&self, token: Token, text: &mut Vec<u8>) {
+        text.extend_from_slice(&self.0[token as usize]);
+    }
+}
+
+const CHARACTERS: [&str; 9] = ["a", "b", "c", "K", "k", "\n", "é", "\u{212A}", "😀"];
+
+fn vocabulary(random: &mut Random) -> Vocabulary {
+    let mut texts: Vec<Vec<u8>> = vec![Vec::new()];
+    texts.extend(CHARACTERS.iter().map(|text| text.as_bytes().to_vec()));
+    texts.extend([0xC3, 0xA9, 0xE2, 0x84, 0xAA, 0xF0, 0x9F, 0, 0xFF].map(|byte| vec![byte]));
+    while texts.len() < 80 {
+        let n = 1 + random.below(5);
+        let characters = (0..n).flat_map(|_| CHARACTERS[random.below(9)].bytes());
+        let whole: Vec<u8> = characters.collect();
+        let (from, to) = (random.below(whole.len()), 1 + random.below(whole.len()));
+        texts.push(whole[from.min(to - 1)..to].to_vec());
+    }
+    Vocabulary(texts)
+}
+
+fn pattern(random: &mut Random, depth: usize) -> String {
+    let mut text = String::new();
+    for _ in 0..1 + random.below(4) {
+        let atom = match random.below(if depth > 2 { 9 } else { 12 }) {
+            0..4 => CHARACTERS[random.below(9)].to_owned(),
+            4 => ".".to_owned(),
+            5 => "[ab]".to_owned(),
+            6 => "[^a]".to_owned(),
+            7 => ["\\w", "\\s", "[a&&b]", "(?i:k)"][random.below(4)].to_owned(),
+            8 => ["(?m:^)", "^", "[^é]", "\\d"][random.below(4)].to_owned(),
+            9 => format!("({})", pattern(random, depth + 1)),
+            _ => format!(
+                "({}|{})",
+                pattern(random, depth + 1),
+                pattern(random, depth + 1)
+            ),
+        };
+        text += &atom;
+        text += ["", "", "", "*", "+", "?", "{2}", "{1,3}", "{2,}", "+?"][random.below(10)];
+    }
+    text
+}
+
+/// The tokens that a cursor bans, one by one, and as it names them.
+fn banned(cursor: &Cursor, patterns: &Patterns, n: usize) -> Vec<bool> {
+    let mut named = vec![false; n];
+    let mut name = |token: Token| named[token as usize] = true;
+    patterns.whole().iter().for_each(|&token| name(token));
+    let mut count = 0;
+    cursor.each(patterns, |token| {
+        count += 1;
+        name(token);
+    });
+    assert_eq!(count, cursor.count(patterns));
+    let each: Vec<bool> = (0..n as Token)
+        .map(|token| cursor.bans(patterns, token))
+        .collect();
+    assert_eq!(each, named);
+    named
+}
+
+#[test]
+fn tokens_with_which_a_pattern_matches_are_banned() {
+    let mut random = Random(Lcg(3));
+    let (mut begun, mut at_lines, mut refused, mut too_large) = (0, 0, 0, 0);
+    let rounds = if cfg!(miri) { 3 } else { 150 };
+    for _ in 0..rounds {
+        let vocabulary = vocabulary(&mut random);
+        let n = vocabulary.0.len();
+        let order = Arc::new(Order::new(&vocabulary, false));
+        let ignores_case = random.below(4) == 0;
+        let texts: Vec<String> = (0..1 + random.below(3))
+            .map(|_| pattern(&mut random, 0))
+            .collect();
+        let regexes: Vec<Regex> = texts
+            .iter()
+            .map(|text| {
+                let mut builder = RegexBuilder::new(text);
+                builder
+                    .case_insensitive(ignores_case)
+                    .build()
+                    .expect("it is a pattern")
+            })
+            .collect();
+        let matches = |text: &[u8]| regexes.iter().any(|regex| regex.is_match(text));
+        let bytes: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let made = Patterns::new(&bytes, ignores_case, &order);
+        if matches(b"") {
+            let why = made.expect_err("the empty text");
+            assert!(why.contains("the empty text"), "{why}");
+            refused += 1;
+            continue;
+        }
+        let patterns = match made {
+            Ok(patterns) => patterns,
+            Err(why) => {
+                assert!(
+                    why.contains("LLAMA_SIEVE_BAN_MAX_STATES"),
+                    "{texts:?}: {why}"
+                );
+                too_large += 1;
+                continue;
+            }
+        };
+        let mut cursor = Cursor::new();
+        let mut written = Vec::new();
+        let mut accepted: Vec<Token> = Vec::new();
+        for _ in 0..25 {
+            let banned = banned(&cursor, &patterns, n);
+            for (token, &is_banned) in banned.iter().enumerate() {
+                let text = &vocabulary.0[token];
+                let with = [&written[..], text].concat();
+                let completes = !text.is_empty() && matches(&with);
+                assert_eq!(
+                    is_banned, completes,
+                    "{texts:?}: {token} after {written:x?}"
+                );
+            }
+            let back = cursor.rewind(&patterns);
+            let is_begun = banned.iter().filter(|&&banned| banned).count() > patterns.whole().len();
+            assert_eq!(back > 0, is_begun && !accepted.is_empty(), "{texts:?}");
+            if back > 0 && back < accepted.len() {
+                // Those before have begun nothing: they may be any.
+                let mut other = Cursor::new();
+                other.accept(&patterns, 1);
+                other.accept(&patterns, 1);
+                let others = accepted[accepted.len() - back..].iter();
+                others.for_each(|&token| other.accept(&patterns, token));
+                if !texts.iter().any(|text| text.contains('^')) {
+                    let ours = self::banned(&other, &patterns, n);
+                    assert!(
+                        ours.iter()
+                            .zip(&banned)
+                            .all(|(ours, banned)| ours >= banned)
+                    );
+                }
+                begun += 1;
+            }
+            at_lines += usize::from(is_begun && written.last() == Some(&b'\n'));
+            let free: Vec<usize> = (0..n).filter(|&token| !banned[token]).collect();
+            let token = free[random.below(free.len())];
+            written.extend_from_slice(&vocabulary.0[token]);
+            accepted.push(token as Token);
+            cursor.accept(&patterns, token as Token);
+            let mut saved = Vec::new();
+            cursor.save(&patterns, &mut |part| saved.extend_from_slice(part));
+            let mut loaded = Cursor::new();
+            loaded.load(&patterns, &saved).expect("it was saved");
+            assert_eq!(loaded.rewind(&patterns), cursor.clone().rewind(&patterns));
+            assert!(loaded.load(&patterns, &saved[1..]).is_none());
+            assert!(loaded.load(&patterns, &saved[..saved.len() - 1]).is_none());
+            cursor.load(&patterns, &saved).expect("it was saved");
+        }
+    }
+    if !cfg!(miri) {
+        assert!(begun > 100 && at_lines > 10, "{begun}, {at_lines}");
+        assert!(
+            refused > 10 && refused + too_large < rounds / 2,
+            "{refused}, {too_large}"
+        );
+    }
+}
+
+fn made(texts: &[&str]) -> Result<(Vocabulary, Patterns), String> {
+    let words =
+        ["a", "b", "de", "lve", "d", "\n", " ", "\u{e9}"].map(|text| text.as_bytes().to_vec());
+    let vocabulary = Vocabulary(words.into());
+    let order = Arc::new(Order::new(&vocabulary, false));
+    let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    Ok((vocabulary, Patterns::new(&texts, false, &order)?))
+}
+
+/// The newest tokens that hold what has begun are counted, up to those that are remembered.
+#[test]
+fn the_beginning_of_a_match_is_found_again() {
+    let (_, patterns) = made(&["de ?lve", "^b+a"]).expect("they can be banned");
+    let mut cursor = Cursor::new();
+    let mut back = |tokens: &[Token]| {
+        tokens
+            .iter()
+            .for_each(|&token| cursor.accept(&patterns, token));
+        cursor.rewind(&patterns)
+    };
+    assert_eq!([back(&[]), back(&[1]), back(&[1])], [0, 1, 2]);
+    // No line begins there any more; a token outside the vocabulary has no text.
+    assert_eq!(
+        [back(&[4]), back(&[2]), back(&[6]), back(&[99])],
+        [0, 1, 2, 3]
+    );
+    assert_eq!(back(&[6]), 0);
+    let mut from_the_start = Cursor::new();
+    for _ in 0..MAX_BACK + 5 {
+        from_the_start.accept(&patterns, 1);
+    }
+    assert_eq!(from_the_start.rewind(&patterns), MAX_BACK);
+    from_the_start.reset();
+    assert_eq!(from_the_start.rewind(&patterns), 0);
+}
+
+#[test]
+fn what_cannot_be_banned_is_refused_by_name() {
+    let refusals = [
+        ("a(", "unclosed group"),
+        ("a*", "the empty text"),
+        ("a$", "the end of the text"),
+        ("(?m)a$", "the end of a line"),
+        ("\\bab", "a word boundary"),
+        ("(?Z)a", "unrecognized flag"),
+        ("(?-u)\\xFF", "UTF-8"),
+        ("((a{1000}){1000}){1000}", "repetitions written out"),
+        ("a.{40}b", "LLAMA_SIEVE_BAN_MAX_STATES"),
+    ];
+    for (text, told) in refusals {
+        let Err(why) = made(&["b", text]) else {
+            panic!("{text} is not refused");
+        };
+        assert!(why.starts_with("text 1, ") || told.contains("MAX"), "{why}");
+        assert!(why.contains(told), "{text}: {why}");
+    }
+    let mut empty = "(?:".repeat(40);
+    empty += &"){1000000}".repeat(40);
+    let deep = made(&[&(empty + "a")]);
+    assert!(deep.is_ok(), "{:?}", deep.err());
+    // Refused or not, it takes no long time.
+    drop(made(&["([a&&b]{1000000}){1000000}c"]));
+    // What has no match bans nothing.
+    let (_, patterns) = made(&["[a&&b]"]).expect("it can be banned");
+    assert!(patterns.whole().is_empty());
+    // As many states as may be, nearly.
+    let (_, patterns) = made(&["a.{10}b"]).expect("it can be banned");
+    assert!((1000..MAX_STATES).contains(&patterns.automaton.n_states()));
+    let texts: Vec<String> = (0..500).map(|i| format!("w{i}o{}rd", i * 7)).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    assert!(made(&texts).is_ok());
+}

@@ -1,0 +1,103 @@
+//! Banned texts or patterns, with the position in a text.
+
+use std::sync::Arc;
+
+use super::cursor::Cursor;
+use super::{Bans, patterns};
+use crate::token::Token;
+
+/// What is banned, and what of it has begun.
+#[derive(Debug)]
+pub enum Search {
+    /// Texts.
+    Texts(Arc<Bans>, Cursor),
+    /// Regular expressions.
+    Patterns(Arc<patterns::Patterns>, patterns::Cursor),
+}
+
+/// Calls the same method of both.
+macro_rules! each {
+    ($search:expr, $bans:ident, $cursor:ident => $call:expr) => {
+        match $search {
+            Self::Texts($bans, $cursor) => $call,
+            Self::Patterns($bans, $cursor) => $call,
+        }
+    };
+}
+
+impl Clone for Search {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Texts(bans, cursor) => Self::Texts(Arc::clone(bans), cursor.clone()),
+            Self::Patterns(bans, cursor) => Self::Patterns(Arc::clone(bans), cursor.clone()),
+        }
+    }
+
+    fn clone_from(&mut self, source: &Self) {
+        match (&mut *self, source) {
+            (Self::Texts(bans, cursor), Self::Texts(of, from)) => {
+                bans.clone_from(of);
+                cursor.clone_from(from);
+            }
+            (Self::Patterns(bans, cursor), Self::Patterns(of, from)) => {
+                bans.clone_from(of);
+                cursor.clone_from(from);
+            }
+            _ => *self = source.clone(),
+        }
+    }
+}
+
+impl Search {
+    /// Returns the tokens that contain what is banned, ascending: they always are.
+    pub fn whole(&self) -> &[Token] {
+        each!(self, bans, _cursor => bans.whole())
+    }
+
+    /// Returns the bitmap of the tokens that do not.
+    pub fn others(&self) -> &[u64] {
+        each!(self, bans, _cursor => bans.others())
+    }
+
+    /// Returns an upper bound for the number of calls by [`each`](Self::each).
+    pub fn count(&self) -> usize {
+        each!(self, bans, cursor => cursor.count(bans))
+    }
+
+    /// Calls `ban` with the tokens that would complete what has begun, some perhaps twice.
+    pub fn each(&self, ban: impl FnMut(Token)) {
+        each!(self, bans, cursor => cursor.each(bans, ban));
+    }
+
+    /// True if `token` would complete what is banned.
+    pub fn bans(&self, token: Token) -> bool {
+        each!(self, bans, cursor => cursor.bans(bans, token))
+    }
+
+    /// Returns how many tokens back the longest of what has begun reaches; 0 if no token would
+    /// complete any.
+    pub fn rewind(&self) -> usize {
+        each!(self, bans, cursor => cursor.rewind(bans))
+    }
+
+    /// Accepts a token. One outside the vocabulary has no text.
+    pub fn accept(&mut self, token: Token) {
+        each!(self, bans, cursor => cursor.accept(bans, token));
+    }
+
+    /// Returns to the state of an empty text.
+    pub fn reset(&mut self) {
+        each!(self, _bans, cursor => cursor.reset());
+    }
+
+    /// Passes the state to `put`.
+    pub fn save(&self, put: &mut dyn FnMut(&[u8])) {
+        each!(self, bans, cursor => cursor.save(bans, put));
+    }
+
+    /// Restores a state that was saved with the same bans. `None` if it was saved with others, or is
+    /// invalid; the state is then undefined.
+    pub fn load(&mut self, bytes: &[u8]) -> Option<()> {
+        each!(self, bans, cursor => cursor.load(bans, bytes))
+    }
+}
