@@ -1,7 +1,8 @@
-//! The environment variables, as far as they are to be trusted.
+//! Environment variables, unless they are not to be trusted.
 
-/// Returns the value of the variable; `None` where it is not set, or empty, and in a program that
-/// runs with more rights than its user has (setuid, capabilities): its environment is that user's.
+/// Returns the value of the variable; `None` if it is not set or empty. Also `None` in a program
+/// that runs with more rights than its user has (setuid, capabilities), since the user controls its
+/// environment.
 pub fn variable(name: &str) -> Option<String> {
     if is_elevated() {
         return None;

@@ -1,7 +1,7 @@
-//! How the llama.cpp of this process computes, as far as its builds differ.
+//! The arithmetic of the llama.cpp in this process, where its builds differ.
 //!
-//! No function of the host returns it: the certificate determines it by trial, and sets it here.
-//! Until then, and without a host, it is that of a build with libstdc++ whose compiler fuses
+//! No function of the host returns it. The certificate determines it by trial, and sets it here.
+//! Until then, and without a host, it is the profile of a build with libstdc++ whose compiler fuses
 //! nothing. It is read at most once per array, not for each candidate.
 
 use std::cell::Cell;
@@ -12,39 +12,40 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The arithmetic of a host, by its independent properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProfile {
-    /// Where the sorts of its C++ library leave equal elements.
+    /// The order in which the sorts of its C++ library leave equal elements.
     pub sort: Sort,
-    /// The draws that take a random number to choose the one candidate there is.
+    /// The draws that use a random number to choose the only candidate.
     pub one_candidate_draw: OneCandidateDraw,
-    /// Whose exponentials, logarithms and powers its samplers take.
+    /// The library from which its samplers take exponentials, logarithms and powers.
     pub libm: Libm,
-    /// Which multiplications and additions its compiler has fused.
+    /// The multiplications and additions that its compiler has fused.
     pub fusion: Fusion,
 }
 
 /// The order in which a C++ library's sorts leave equal elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
-    /// libstdc++'s.
+    /// The order of libstdc++.
     Libstdcxx,
-    /// libc++'s from LLVM 14 to 16.
+    /// The order of libc++ from LLVM 14 to 16.
     Libcxx14,
-    /// libc++'s from LLVM 17 to 21.
+    /// The order of libc++ from LLVM 17 to 21.
     Libcxx17,
-    /// libc++'s from LLVM 22 on: of numbers, it makes heaps otherwise.
+    /// The order of libc++ from LLVM 22 on, which makes heaps of numbers in another way.
     Libcxx22,
-    /// That of Microsoft's library.
+    /// The order of Microsoft's library.
     Msvc,
-    /// Another one, which is not known: equal elements keep their order.
+    /// An unknown order: equal elements keep their input order.
     Stable,
 }
 
 impl Sort {
-    /// The orders that are known, as far as sorts of candidates tell them apart.
+    /// The known orders that sorts of candidates can distinguish.
     pub const BY_CANDIDATES: [Self; 4] =
         [Self::Libstdcxx, Self::Libcxx14, Self::Libcxx17, Self::Msvc];
 
-    /// The order that differs from this one in sorts of numbers alone; mostly the same.
+    /// Returns the order that agrees with this one in sorts of candidates but differs in sorts of
+    /// numbers; this one if there is none.
     pub const fn of_later_numbers(self) -> Self {
         match self {
             Self::Libcxx17 => Self::Libcxx22,
@@ -52,42 +53,44 @@ impl Sort {
         }
     }
 
-    /// True if of equal children in a heap the left one moves up first, as in libc++.
+    /// True if the left one of two equal children in a heap moves up first, as in libc++.
     #[inline]
     pub const fn left_child_first(self) -> bool {
         matches!(self, Self::Libcxx14 | Self::Libcxx17 | Self::Libcxx22)
     }
 }
 
-/// The draws that take a random number where there is one candidate.
+/// The draws that use a random number when there is only one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCandidateDraw {
-    /// Dist does, as it has since b10355.
+    /// True if dist does, as in builds since b10355.
     pub dist: bool,
-    /// `std::discrete_distribution` does, and with it mirostat and adaptive-p: libc++'s and
-    /// Microsoft's do, libstdc++'s does not.
+    /// True if `std::discrete_distribution` does, and with it mirostat and adaptive-p: that of
+    /// libc++ and of Microsoft's library does, that of libstdc++ does not.
     pub discrete: bool,
 }
 
 /// The library whose `expf`, `logf`, `powf` and `exp` a host calls.
 ///
-/// Ours call those of the C library of this process, or what agrees with them bit for bit.
+/// The samplers of this library call those of the C library of this process, or functions that
+/// agree with them bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libm {
     /// The C library of this process.
     Process,
-    /// Another one, such as one that is linked into the host: what calls it differs in last bits.
+    /// Another library, such as one that is linked into the host: results that depend on it differ
+    /// in the last bits.
     Other,
 }
 
-/// The expressions of a multiplication and an addition that are rounded once.
+/// The set of expressions whose multiplication and addition are rounded once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fusion(u16);
 
-/// An expression that a compiler may fuse, where that changes what is left.
+/// An expression that a compiler may fuse, with an effect on the result.
 ///
-/// Others make no difference, since their product is exact: the squares of top-n-sigma, the
-/// adapted target of adaptive-p, the random numbers.
+/// Other expressions make no difference, since their product is exact: the squares of top-n-sigma,
+/// the adapted target of adaptive-p, the random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Fused {
@@ -95,7 +98,7 @@ pub enum Fused {
     Bucket = 1,
     /// The terms of the entropy of locally typical sampling.
     TypicalEntropy = 1 << 1,
-    /// Those of dynamic temperature.
+    /// The terms of the entropy of dynamic temperature.
     Entropy = 1 << 2,
     /// The temperature that follows from that entropy.
     Temperature = 1 << 3,
@@ -112,20 +115,20 @@ pub enum Fused {
 }
 
 impl Fusion {
-    /// Nothing: x86-64 without `-mfma`.
+    /// No expression, as on x86-64 without `-mfma`.
     pub const NONE: Self = Self(0);
-    /// The expressions that clang fuses: all.
+    /// The expressions that clang fuses, which are all.
     pub const CLANG: Self = Self(0x1ff);
-    /// Those that gcc fuses: of the penalties it fuses the other product, which is exact.
+    /// The expressions that gcc fuses. In the penalties it fuses the other product, which is exact.
     pub const GCC: Self = Self(Self::CLANG.0 & !(Fused::Penalty as u16));
-    /// Those that builds have, with their names.
+    /// The sets that occur in builds, with their names.
     pub const KNOWN: [(&'static str, Self); 3] = [
         ("none", Self::NONE),
         ("gcc", Self::GCC),
         ("clang", Self::CLANG),
     ];
 
-    /// This expression alone.
+    /// Returns the set of only this expression.
     pub const fn only(expression: Fused) -> Self {
         Self(expression as u16)
     }
@@ -143,7 +146,7 @@ pub fn fuses(expression: Fused) -> bool {
     HostProfile::current().fusion.has(expression)
 }
 
-/// The profile in the lower half; in the upper how many threads try others.
+/// The profile in the lower half, and the number of threads that try others in the upper half.
 static CURRENT: AtomicU32 = AtomicU32::new(HostProfile::UNFUSED.to_bits());
 const ONE_TRIAL: u32 = 1 << 16;
 
@@ -152,7 +155,7 @@ thread_local! {
 }
 
 impl HostProfile {
-    /// A build with libstdc++, unfused, of a llama.cpp of today.
+    /// The profile of a current llama.cpp built with libstdc++ and without fused operations.
     pub const UNFUSED: Self = Self {
         sort: Sort::Libstdcxx,
         one_candidate_draw: OneCandidateDraw {
@@ -178,13 +181,13 @@ impl HostProfile {
         TRIED.get().unwrap_or(Self::from_bits(bits))
     }
 
-    /// Makes it that of the host of this process.
+    /// Makes this the profile of the host of this process.
     pub fn set(self) {
         let with = |bits| Some((bits / ONE_TRIAL * ONE_TRIAL) | self.to_bits());
         let _ = CURRENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
-    /// Returns the result of `work`, for which, on this thread, it is the profile of the host.
+    /// Returns the result of `work`, during which this is the profile of the host on this thread.
     pub fn trying<T>(self, work: impl FnOnce() -> T) -> T {
         struct Trial(Option<HostProfile>);
         impl Drop for Trial {
@@ -198,14 +201,14 @@ impl HostProfile {
         work()
     }
 
-    /// Returns 16 bits that stand for it.
+    /// Returns the profile as 16 bits.
     pub const fn to_bits(self) -> u32 {
         let OneCandidateDraw { dist, discrete } = self.one_candidate_draw;
         let draws = (dist as u32) << 14 | (discrete as u32) << 15;
         self.fusion.0 as u32 | (self.libm as u32) << 9 | (self.sort as u32) << 11 | draws
     }
 
-    /// The profile that these lowest bits stand for.
+    /// Returns the profile encoded in the lowest bits.
     #[inline]
     pub const fn from_bits(bits: u32) -> Self {
         Self {
@@ -270,7 +273,7 @@ impl fmt::Display for HostProfile {
     }
 }
 
-/// Reads the listed properties, in any order; the others are those of [`HostProfile::UNFUSED`]. An
+/// Parses a list of properties, in any order. The others are those of [`HostProfile::UNFUSED`]. An
 /// error lists the known ones.
 impl FromStr for HostProfile {
     type Err = String;
@@ -338,7 +341,8 @@ mod tests {
         }
     }
 
-    /// A profile that one thread tries no other sees, and it ends with the trial, also by a panic.
+    /// Checks that no other thread sees a profile that one thread tries, and that it ends with the
+    /// trial, even by a panic.
     #[test]
     fn a_trial_is_one_threads() {
         let fused = HostProfile {

@@ -1,5 +1,5 @@
-//! Numbers that look random enough for inputs: of tests, and of the arrays that a certificate is
-//! made with, which must be the same everywhere.
+//! Pseudorandom numbers for inputs of tests and for the arrays that a certificate compares, which
+//! must be the same everywhere.
 
 /// A linear congruential generator of 32 bits, with the constants of Numerical Recipes. Its upper
 /// bits are the better ones.
@@ -7,13 +7,13 @@
 pub struct Lcg(pub u32);
 
 impl Lcg {
-    /// The next state, of which callers take the upper bits.
+    /// Returns the next state, of which callers use the upper bits.
     pub fn bits(&mut self) -> u32 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         self.0
     }
 
-    /// A number from 0 to 1, of 24 bits.
+    /// Returns a number from 0 to 1, with 24 bits.
     pub fn unit(&mut self) -> f32 {
         (self.bits() >> 8) as f32 / (1 << 24) as f32
     }

@@ -16,8 +16,8 @@
 //! - [`kernels`]: one pass each, no state;
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
 //! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
-//!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: services of the system
-//!   for a library in another program's process; `windows`: those of Windows alone.
+//!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: system services for a
+//!   library in another program's process; `windows`: those of Windows only.
 
 // What runs in somebody else's process does not give up. Tests may.
 // What is `pub` is offered. Tests see more.

@@ -36,7 +36,7 @@ pub fn exhausted<T>(_error: TryReserveError) -> T {
     resume_unwind(Box::new(Exhausted))
 }
 
-/// Makes room for `n` elements in all; a buffer that is too small gets the next power of two.
+/// Makes room for `n` elements in all; a buffer that is too small grows to the next power of two.
 pub fn reserve<T>(buffer: &mut Vec<T>, n: usize) {
     if buffer.capacity() < n {
         buffer.reserve_exact(n.next_power_of_two() - buffer.len());

@@ -1,11 +1,12 @@
-//! Values that each thread keeps for itself from one call to the next, freed when the thread ends.
+//! Values that each thread keeps from one call to the next, and that are freed when the thread
+//! ends.
 //!
 //! A value of `thread_local!` that has to be dropped is registered with the C library when a thread
 //! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
-//! then wait while another thread is inside `dlopen`, for ever if a library's constructor waits for
-//! that call. So the variable of `thread_local!` is a bare pointer, and a key of POSIX threads,
-//! which takes no lock, frees its target. Windows has no such lock; there a variable with a
-//! destructor frees it.
+//! then wait while another thread is inside `dlopen`, and would wait for ever if a library's
+//! constructor waits for that call. So the variable of `thread_local!` is a bare pointer, and a key
+//! of POSIX threads, which takes no lock, frees its target. Windows has no such lock; there a
+//! variable with a destructor frees it.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
@@ -31,7 +32,7 @@ pub struct PerThread<T: 'static>(Cell<*mut Kept<T>>);
 #[derive(Debug)]
 struct Header {
     next: *mut Header,
-    /// Drops the value whose header this is.
+    /// Drops the value with this header.
     end: unsafe fn(*mut Header),
 }
 
@@ -39,8 +40,8 @@ struct Header {
 #[repr(C)]
 struct Kept<T: 'static> {
     header: Header,
-    /// The slot of the thread that points to it. By name: some systems free the variables of a
-    /// thread in any order, and make one again that is used later.
+    /// The slot of the thread that points to the value. It is stored as a key, since some systems
+    /// free the variables of a thread in any order, and create one again that is used later.
     place: &'static LocalKey<PerThread<T>>,
     value: T,
 }
@@ -84,12 +85,12 @@ impl<T: Default + 'static> PerThread<T> {
     }
 }
 
-/// A value that a call takes from its thread, and gives back for the next one.
+/// A value that a call takes from its thread and returns for the next call.
 pub trait Lent: Default + 'static {
-    /// Returns the slot in which the thread keeps it.
+    /// Returns the slot in which the thread keeps the value.
     fn place() -> &'static LocalKey<PerThread<Cell<Option<Box<Self>>>>>;
 
-    /// Returns the value that the thread keeps; a new one if it keeps none, or an outer call has
+    /// Returns the value that the thread keeps; a new one if it keeps none, or if an outer call has
     /// it.
     #[inline]
     fn lend() -> Box<Self> {
@@ -104,7 +105,7 @@ pub trait Lent: Default + 'static {
     }
 }
 
-/// Has each thread keep one of these types.
+/// Implements [`Lent`] for types of which each thread keeps one value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! lent_per_thread {

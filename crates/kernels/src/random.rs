@@ -1,4 +1,4 @@
-//! Keys of hashes, and seeds where none was given, without system calls that a filter may refuse.
+//! Keys of hashes, and random seeds, without system calls that a filter may refuse.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, Hasher};
@@ -10,8 +10,8 @@ pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessState>;
 /// A hash set with untrusted members.
 pub type HashSet<T> = std::collections::HashSet<T, ProcessState>;
 
-/// Makes hashers of the standard library's SipHash that have read the process's key. std's
-/// `RandomState` does so too, but asks the operating system for its keys.
+/// Makes hashers of the standard library's SipHash that begin with the process's key. std's
+/// `RandomState` is similar, but gets its keys by a system call.
 #[derive(Clone, Copy)]
 pub struct ProcessState(u64);
 
@@ -38,8 +38,8 @@ impl BuildHasher for ProcessState {
     }
 }
 
-/// Returns the random bytes that the kernel puts beside the arguments of a process. `None` if they
-/// have been wiped since, as by the runtime of Go.
+/// Returns the random bytes that the kernel stores next to the arguments of a process. `None` if
+/// they have been overwritten since, as by the runtime of Go.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn bytes_of_process() -> Option<[u8; 16]> {
     // SAFETY: only reads what the kernel told the process.
@@ -56,20 +56,20 @@ fn bytes_of_process() -> Option<[u8; 16]> {
     None
 }
 
-/// Returns random bytes of the operating system.
+/// Returns random bytes from the operating system.
 fn bytes_of_system() -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-/// Returns nanoseconds of the clock.
+/// Returns the time in nanoseconds.
 fn now() -> u128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos())
 }
 
-/// Returns an unpredictable number, another one at each call and in each process, forked ones
-/// included. It is no key for cryptography.
+/// Returns an unpredictable number, which differs at each call and in each process, including
+/// forked ones. It is not suitable as a cryptographic key.
 pub fn random_number() -> u64 {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let mut hasher = ProcessState::default().build_hasher();
@@ -83,7 +83,7 @@ pub fn random_number() -> u64 {
 // An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number other than 0, another one in each process: the key of hashes over untrusted
+/// Returns a number other than 0 that differs in each process: the key of hashes over untrusted
 /// values, so that collisions cannot be predicted.
 #[inline]
 pub fn process_key() -> u64 {
@@ -93,7 +93,7 @@ pub fn process_key() -> u64 {
     }
 }
 
-/// Two threads that choose at once agree on the first.
+/// Chooses the process's key. Two threads that choose at the same time agree on the first one.
 #[cold]
 fn choose_key() -> u64 {
     let chosen = key_of(bytes_of_process().or_else(bytes_of_system));
@@ -101,8 +101,8 @@ fn choose_key() -> u64 {
     first.err().unwrap_or(chosen)
 }
 
-/// Returns a one-way hash of random bytes, since the C library guards stacks with the process's
-/// bytes. Without any, that of the time.
+/// Returns a one-way hash of random bytes, since the C library protects stacks with the process's
+/// bytes. Without any, returns a hash of the time.
 fn key_of(bytes: Option<[u8; 16]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes.unwrap_or_else(|| now().to_ne_bytes()));
@@ -110,7 +110,7 @@ fn key_of(bytes: Option<[u8; 16]>) -> u64 {
 }
 
 /// The output function of SplitMix64 (Steele, Lea and Flood 2014; constants of Stafford's variant
-/// 13): every bit of `z` moves every bit of the result.
+/// 13): every bit of `z` affects every bit of the result.
 #[inline]
 pub fn mix(z: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

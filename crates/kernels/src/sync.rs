@@ -12,8 +12,8 @@
 //!            say that it is over; in the child, no thread is counted but the caller
 //! ```
 //!
-//! A counted thread goes on while a fork waits: it may take further locks, so that threads waiting
-//! for it finish, too. For this to hold, a counted thread must not wait for one that is not
+//! A counted thread continues while a fork waits: it may take further locks, so that threads that
+//! wait for it finish, too. For this to hold, a counted thread must not wait for one that is not
 //! counted: it must not join a thread, or hand work to others and wait for it, while it holds a
 //! lock of this module.
 //!
@@ -32,7 +32,7 @@ use once_cell::sync::OnceCell;
 #[cfg(not(windows))]
 mod forks;
 
-/// Windows has no forks.
+/// The functions of forks for Windows, which has no forks.
 #[cfg(windows)]
 mod forks {
     pub(super) fn is_registered() -> bool {
@@ -44,7 +44,7 @@ mod forks {
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
-/// The data of a [`Mutex`], until this is dropped.
+/// The data of a [`Mutex`], until the guard is dropped.
 pub type MutexGuard<'a, T> = Held<parking_lot::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
@@ -75,7 +75,7 @@ impl<T> Mutex<T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// Hands the lock to the thread that has waited longest, if one waits.
+    /// Releases the lock to the thread that has waited longest, if any.
     pub fn unlock_fair(held: Self) {
         parking_lot::MutexGuard::unlock_fair(held.guard);
     }
@@ -129,7 +129,7 @@ impl<T> OnceLock<T> {
         Self(OnceCell::new())
     }
 
-    /// Returns the value, if it was made.
+    /// Returns the value, if it has been made.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         self.0.get()
@@ -144,7 +144,7 @@ impl<T> OnceLock<T> {
         })
     }
 
-    /// Keeps a value, or returns it as an error if there is one.
+    /// Stores a value, or returns it as an error if the cell already has one.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _section = Section::enter();
         self.0.set(value)
@@ -181,7 +181,7 @@ impl<G: DerefMut> DerefMut for Held<G> {
 pub struct Section(PhantomData<*const ()>);
 
 impl Section {
-    /// Counts the calling thread; waits for a fork that has begun.
+    /// Counts the calling thread; waits if a fork has begun.
     #[inline]
     pub fn enter() -> Self {
         let depth = DEPTH.get();
@@ -205,23 +205,23 @@ impl Drop for Section {
 }
 
 thread_local! {
-    /// The number of sections that the thread is in, one inside the other.
+    /// The number of nested sections that the thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// The index of the thread's counter.
     static COUNTER: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// A number of threads that are in a section, in cache lines of its own.
+/// The number of some threads that are in a section, in cache lines of its own.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
-/// Several, so that threads which take different locks share no cache line.
+/// The counters; there are several, so that threads that take different locks share no cache line.
 static COUNTERS: [Counter; 16] = [const { Counter(AtomicUsize::new(0)) }; 16];
 
 /// The number of forks that have begun.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
-/// The pause between two looks at what other threads do.
+/// The pause between two checks of the other threads.
 const PAUSE: Duration = Duration::from_micros(50);
 
 fn own_counter() -> &'static Counter {
@@ -250,8 +250,9 @@ fn count() {
     }
 }
 
-/// Registers the handlers of a fork with the C library, once. Two threads at once may register them
-/// twice, as may a child of a parent that was about to: so the handlers count their calls.
+/// Registers the handlers of a fork with the C library, once. Two threads may register them twice
+/// at the same time, and so may a child whose parent was about to. So the handlers count their
+/// calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);

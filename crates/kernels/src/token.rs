@@ -1,4 +1,4 @@
-//! The element of every candidate array: a token, its logit, its probability.
+//! The element of every candidate array: a token with its logit and probability.
 
 /// A token number, as llama.cpp's `llama_token`.
 pub type Token = i32;
@@ -7,15 +7,15 @@ pub type Token = i32;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TokenData {
-    /// Number of the token in the vocabulary.
+    /// The number of the token in the vocabulary.
     pub id: Token,
-    /// Unnormalised log-odds, as the model gave it or as earlier samplers left it.
+    /// The unnormalised log-probability, from the model or as changed by earlier samplers.
     pub logit: f32,
-    /// Probability; meaningful only after a sampler that writes it.
+    /// The probability, which is meaningful only after a sampler that writes it.
     pub p: f32,
 }
 
-/// Returns the candidates of a vocabulary of these logits.
+/// Returns the candidates of a vocabulary with these logits.
 pub fn array_of(logits: &[f32]) -> Vec<TokenData> {
     let candidate = |(&logit, id): (&f32, Token)| TokenData { id, logit, p: 0.0 };
     logits.iter().zip(0..).map(candidate).collect()

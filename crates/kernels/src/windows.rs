@@ -1,5 +1,5 @@
-//! The modules of the process, as Windows calls the program and its loaded libraries, and its
-//! memory. Only this file declares functions of Windows for them.
+//! The process's memory and its modules, as Windows calls the program and its loaded libraries.
+//! Only this file declares functions of Windows for these.
 
 use std::ffi::{CStr, OsString, c_void};
 use std::io;
@@ -51,29 +51,29 @@ struct Region {
     kind: u32,
 }
 
-/// Accesses of pages: kinds of them, which are bits, and of those what may be written.
+/// The access of a page that may be read and written.
 const READ_WRITE: u32 = 0x04;
 const EXECUTE_READ_WRITE: u32 = 0x40;
 const EXECUTABLE: u32 = 0xF0;
 const WRITABLE: u32 = 0xCC;
-/// A region's pages are there.
+/// The state of a region whose pages are allocated.
 const COMMITTED: u32 = 0x1000;
 
-/// The module stays until the process ends.
+/// The flag that keeps a module loaded until the process ends.
 const PIN: u32 = 1;
-/// The name is an address in the module.
+/// The flag that says that the name is an address in the module.
 const BY_ADDRESS: u32 = 4;
-/// A library is looked for among those of Windows alone.
+/// The flag that searches only the libraries of Windows.
 const OF_SYSTEM: u32 = 0x800;
-/// The folder of a library is searched first for those that it needs.
+/// The flag that searches the folder of a library first for the libraries that it needs.
 const BESIDE_ITSELF: u32 = 0x8;
 
-/// A module that stays loaded as long as this is kept.
+/// A module that stays loaded until this is dropped.
 #[derive(Debug)]
 pub struct Held(Module);
 
 impl Held {
-    /// Holds this one; `None` if it has gone.
+    /// Keeps this module loaded; `None` if it has been unloaded.
     pub fn new(module: Module) -> Option<Self> {
         found(BY_ADDRESS, module).map(Self)
     }
@@ -91,7 +91,7 @@ impl Drop for Held {
     }
 }
 
-/// Returns the path of the module's file; `None` where Windows does not tell.
+/// Returns the path of the module's file; `None` if Windows does not report it.
 pub fn path(module: Module) -> Option<PathBuf> {
     const MOST: usize = 1 << 15;
     let mut path = vec![0; MOST];
@@ -101,7 +101,7 @@ pub fn path(module: Module) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_wide(path)))
 }
 
-/// Loads the library of that path, which then stays until the process ends.
+/// Loads the library with this path, which then stays until the process ends.
 pub fn load(path: &Path) -> io::Result<Module> {
     let name: Vec<u16> = path.as_os_str().encode_wide().chain([0]).collect();
     // SAFETY: the name ends with a NUL.
@@ -120,7 +120,7 @@ pub fn return_addresses<const MOST: usize>() -> impl Iterator<Item = *mut c_void
     all.into_iter().take(n.into())
 }
 
-/// Fills `bytes` with what lies at `address`. False if some of it cannot be read.
+/// Fills `bytes` from the memory at `address`. Returns false if some of it cannot be read.
 pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     let mut read = 0;
     // SAFETY: there is room for that many, and an address that cannot be read is an error.
@@ -136,8 +136,9 @@ pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     done != 0 && read == bytes.len()
 }
 
-/// Returns the result of `write`, during which the page with this address may be written, and only
-/// then where it is read-only. `None`, and nothing is called, if there is no such page.
+/// Returns the result of `write`, during which the page with this address may be written;
+/// afterwards the page has its former access again. `None` if there is no such page; `write` is
+/// then not called.
 pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Result<Option<T>> {
     let at = address as *const c_void;
     // SAFETY: zeros are such a value.
@@ -167,7 +168,7 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
     Ok(Some(written))
 }
 
-/// Returns the module's own function of that name; `None` also for an invalid handle.
+/// Returns the module's own function of this name; `None` also for an invalid handle.
 pub fn symbol(module: Module, name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a C string; a handle that is none is an error.
     NonNull::new(unsafe { GetProcAddress(module.as_ptr(), name.as_ptr().cast()) })
@@ -200,12 +201,12 @@ pub fn modules() -> Vec<Module> {
     }
 }
 
-/// Keeps the module that `address` lies in loaded until the process ends, and returns it.
+/// Keeps the module that contains `address` loaded until the process ends, and returns it.
 pub fn pinned(address: NonNull<c_void>) -> Option<Module> {
     found(PIN | BY_ADDRESS, address)
 }
 
-/// Returns the module that `address` lies in, which these flags say what to do with.
+/// Returns the module that contains `address`, with the effect of these flags.
 fn found(flags: u32, address: NonNull<c_void>) -> Option<Module> {
     let mut module = null_mut();
     let name = address.as_ptr().cast_const().cast();
@@ -214,8 +215,8 @@ fn found(flags: u32, address: NonNull<c_void>) -> Option<Module> {
     NonNull::new(module).filter(|_| found != 0)
 }
 
-/// Returns the library of that name which the process has; else that of Windows, loaded now. It
-/// stays until the process ends.
+/// Returns the library of this name in the process; otherwise loads that of Windows. It stays
+/// loaded until the process ends.
 pub fn library(name: &str) -> Option<Module> {
     let name: Vec<u16> = name.encode_utf16().chain([0]).collect();
     let mut module = null_mut();
@@ -228,8 +229,8 @@ pub fn library(name: &str) -> Option<Module> {
     NonNull::new(unsafe { LoadLibraryExW(name.as_ptr(), null_mut(), OF_SYSTEM) })
 }
 
-/// Called as the library is loaded: it stays, as the linker provides for on Linux. Samplers that
-/// live have code here, and so have our threads.
+/// Called when the library is loaded. Keeps it loaded, as a linker option does on Linux: live
+/// samplers and this library's threads need its code.
 #[used]
 #[unsafe(link_section = ".CRT$XCU")]
 static AT_LOADING: extern "C" fn() = {

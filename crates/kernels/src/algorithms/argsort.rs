@@ -1,15 +1,15 @@
 //! Descending order of plain floats.
 //!
 //! A radix sort of the distance from the largest to the smallest in 2^22 equal steps: two digits of
-//! 11 bits, least significant first. It moves 4 bytes per element, a word with the higher digit and
+//! 11 bits, least significant first. It moves 4 bytes per element: a word with the higher digit and
 //! the index. The lower digit is not needed once the elements are in its order, and the floats are
-//! fetched at the end. In a vocabulary one logit in a few dozen shares its step with another; a
-//! final insertion sort puts these in order. If too many do (because of a few far outliers, say), a
-//! comparison sort takes over.
+//! fetched at the end. In a vocabulary one logit in a few dozen shares its step with another, and a
+//! final insertion sort puts these in order. If too many share a step, for example because of a few
+//! distant outliers, a comparison sort is used instead.
 //!
 //! A few thousand elements are sorted with digits of 8 bits, whose counts take less time to clear
 //! and to add up. The logits of 1000 candidates take half the time of a comparison sort. Floats
-//! that were rounded to bf16 take one pass: their upper halves are one digit.
+//! that were rounded to bf16 take one pass, whose digit is the upper half.
 //!
 //! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
 
@@ -24,22 +24,24 @@ use crate::token::TokenData;
 /// Buffers for ranking, and the last ranking.
 #[derive(Clone, Debug, Default)]
 pub struct Ranking {
-    /// The floats in their own order, if they were taken from candidates.
+    /// The floats in their original order, if they were copied from candidates.
     values: Vec<f32>,
     once: Vec<u32>,
-    /// The indices in order; before, the steps.
+    /// The indices in order; before the sort, the steps.
     indices: Vec<u32>,
     sorted: Vec<f32>,
     keys: Vec<u64>,
-    /// The number of elements with each value of a digit; of two digits one after the other.
+    /// The number of elements with each value of a digit; for two digits, one table after the
+    /// other.
     counts: Vec<u32>,
 }
 
 lent_per_thread!(Ranking);
 
-/// The number of values of a digit where there are enough elements to pay for counting them. Digits
-/// of 10 bits, which take a pass more, take 1.05 times as long, and digits of 12 as long; the
-/// highest digit first, then each of its buckets in the nearest cache, 2 times.
+/// The number of values of a digit if there are enough elements to pay for counting them. Digits of
+/// 10 bits, which need one more pass, take 1.05 times as long, and digits of 12 bits equally long.
+/// Sorting by the highest digit first, and then each of its buckets in the nearest cache, takes 2
+/// times as long.
 const VALUES_OF_MANY: usize = 1 << 11;
 /// The number of values of a digit for fewer elements than [`MANY`].
 const VALUES_OF_FEW: usize = 1 << 8;
@@ -49,7 +51,7 @@ const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
 const MANY: usize = 4096;
 /// The number of values of the upper half of a float.
 const HALVES: usize = 1 << 16;
-/// The number of elements that pays for counting upper halves.
+/// The number of elements from which counting upper halves pays.
 const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
@@ -63,8 +65,8 @@ impl Room for Ranking {
 }
 
 impl Ranking {
-    /// Makes room for the order of `n` floats, but not for their values, whose buffer the caller
-    /// may have.
+    /// Makes room for the order of `n` floats, but not for their values, which the caller may have
+    /// in a buffer of its own.
     fn reserve_order(&mut self, n: usize) {
         room_to_write_over(&mut self.once, n);
         room_to_write_over(&mut self.indices, n);
@@ -78,7 +80,7 @@ impl Ranking {
         room_to_write_over(&mut self.counts, counts);
     }
 
-    /// Ranks the logits of `data`, whatever the ids; NaN counts as minus infinity.
+    /// Ranks the logits of `data`, whatever their ids; NaN counts as minus infinity.
     pub fn rank_logits(&mut self, data: &[TokenData]) -> Column {
         let column = self.take_logits(data);
         self.rank_taken(column);
@@ -95,8 +97,8 @@ impl Ranking {
         self.sorted.extend(sorted);
     }
 
-    /// Copies the logits into the buffer for the ordered ones, which is in a cache and so faster to
-    /// write.
+    /// Copies the logits into the buffer for the ordered ones, which is in a cache and so is faster
+    /// to write.
     fn take_logits(&mut self, data: &[TokenData]) -> Column {
         self.sorted.resize(data.len(), 0.0);
         copy_column(data, &mut self.sorted)
@@ -155,7 +157,7 @@ impl Ranking {
         &self.sorted
     }
 
-    /// Returns the indices and the floats, to rewrite.
+    /// Returns the indices and the floats, to be rewritten.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut [u32], &mut [f32]) {
         (&mut self.indices, &mut self.sorted)
@@ -307,8 +309,8 @@ impl Ranking {
 /// Writes `element(i)` of each i to the next position of its digit.
 ///
 /// With `ASKS`, the cache lines of the positions are prefetched some elements ahead. Stores that
-/// miss the first-level cache are slow between others that hit it, as those to the counts do:
-/// without prefetching, 128,256 elements took half as long again.
+/// miss the first-level cache are slow when mixed with stores that hit it, as those to the counts
+/// do: without prefetching, 128,256 elements took 1.5 times as long.
 ///
 /// `digit` is taken modulo the number of digits.
 ///
@@ -374,7 +376,7 @@ fn are_halves(xs: &[f32]) -> bool {
     !xs.chunks(1024).any(any_lower)
 }
 
-/// Returns the properties of `xs`, computed in several lanes that the compiler vectorizes.
+/// Returns the properties of `xs`, computed in several lanes, which the compiler vectorizes.
 fn extremes(xs: &[f32]) -> Column {
     const LANES: usize = 16;
     let mut max = [f32::NEG_INFINITY; LANES];
@@ -396,7 +398,7 @@ fn extremes(xs: &[f32]) -> Column {
     }
 }
 
-/// Sorts by insertion what is almost sorted. Gives up when that takes more steps than a full sort.
+/// Sorts almost sorted floats by insertion. Gives up when that takes more steps than a full sort.
 // In bounds: `next_rise` gives a place, and there are as many indices as floats; `at` falls from
 // there, and is above 0 where 1 is subtracted.
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {

@@ -5,10 +5,10 @@ use crate::kernels::layout::SUM_BLOCK;
 /// Returns the index at which the running sum of `terms` reaches a draw times their sum, both given
 /// by `drawn`. `sums` are the running sums at the end of each block, and may be longer.
 ///
-/// `exactly` returns the index by the operations of the built-in. It is called only where rounding
-/// could decide: each of the built-in's two sums of n terms is off by less than n * 2^-53 of
-/// itself, a quotient per term by one such unit more, and the sums here by less than n / 4 of them.
-/// Together that is little more than half of the margin here.
+/// `exactly` returns the index by the operations of the built-in. It is called only if rounding
+/// could decide. Each of the built-in's two sums of n terms has a relative error of less than n *
+/// 2^-53, a quotient for each term adds one such unit, and the sums here have an error of less than
+/// n / 4 units. Together that is little more than half of the margin used here.
 ///
 /// The cost is twice a binary search among the sums of blocks and one block of terms.
 pub fn choose<T>(
@@ -38,8 +38,8 @@ pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> u
 }
 
 /// Returns the index of the first of `terms` at which their running sum reaches `target`. `None` if
-/// none does, as if the sum is NaN because the largest logit is infinite. The built-in then takes
-/// the last.
+/// none does, for example if the sum is NaN because the largest logit is infinite. The built-in
+/// then takes the last one.
 pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
     let mut running = 0.0;
     terms.position(|term| {

@@ -4,11 +4,11 @@
 //! reaches a share of their sum. In a peaked distribution it is among the few hundred largest,
 //! which the maxima of blocks lead to. Otherwise a sample brackets it: the exponentials above
 //! logits of the sample are added up. The bracket is narrowed in the same way until few candidates
-//! are left to be ranked. Which of several equal logits it is, the host's order decides (see
+//! remain to be ranked. Among equal logits the host's order decides (see
 //! [`host_order`](super::host_order)).
 //!
-//! The sums are `double`s in another order than the built-in's. Where their rounding could decide,
-//! the result is `None`.
+//! The sums are `double`s in another order than the built-in's. If their rounding could decide, the
+//! result is `None`.
 
 use super::Workspace;
 use super::argsort::Ranking;
@@ -21,13 +21,14 @@ use crate::token::TokenData;
 /// The candidates to draw from: the logits of a vocabulary in descending order.
 #[derive(Clone, Copy, Debug)]
 pub struct Descending<'a> {
-    /// By token. None is NaN.
+    /// The logits by token. None is NaN.
     pub logits: &'a [f32],
-    /// The number of first candidates that are left out.
+    /// The number of candidates excluded at the start.
     pub dropped: usize,
-    /// The number of last candidates that are left out, all equal to the last that is not.
+    /// The number of candidates excluded at the end, all equal to the last one that is not
+    /// excluded.
     pub behind: usize,
-    /// The logit of the first candidate that is not left out, which is finite.
+    /// The logit of the first candidate that is not excluded, which is finite.
     pub first: f32,
     /// The divisor of all logits, above 0, applied before the exponentials are made.
     pub divisor: f32,
@@ -38,13 +39,14 @@ pub struct Descending<'a> {
 pub struct Drawn {
     /// Its logit.
     pub logit: f32,
-    /// Its rank among those with that logit, in the host's order; those left out are counted.
+    /// Its rank among the candidates with this logit, in the host's order. Excluded ones are
+    /// counted.
     pub nth: usize,
-    /// The number of candidates with that logit.
+    /// The number of candidates with this logit.
     pub of: usize,
 }
 
-/// Buffers for this.
+/// Buffers for a draw in descending order.
 #[derive(Clone, Debug, Default)]
 pub struct DescendingDraw {
     work: Workspace,
@@ -59,7 +61,7 @@ pub struct DescendingDraw {
 lent_per_thread!(DescendingDraw);
 room!(DescendingDraw: work, keys, es, sample, ranking);
 
-/// An interval of sums of exponentials that contains the target, whatever the rounding.
+/// An interval of sums of exponentials that contains the target despite rounding.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     earliest: f64,
@@ -68,10 +70,12 @@ struct Target {
 
 /// The most candidates that are ranked. More are narrowed first.
 const RANKED: usize = 2048;
-/// The size of the sample that finds a bracket, and how many of its keys are neighbours.
+/// The size of the sample that finds a bracket, and the number of neighbours that are sampled
+/// together.
 const SAMPLE: usize = 256;
 const NEIGHBOURS: usize = 4;
-/// The part of the candidates that narrowing leaves, and the number of rounds.
+/// The divisor of the number of candidates that one round of narrowing leaves, and the number of
+/// rounds.
 const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
@@ -79,10 +83,9 @@ impl DescendingDraw {
     /// Returns the candidate at which the running sum of the exponentials of `from` reaches the
     /// share `draw` of their sum.
     ///
-    /// `larger` are the candidates with logits above `from.first`, all of which are left out;
-    /// `head` are some of the largest, or none, all with a logit that one of them has, in any
-    /// order.
-    /// `None` where rounding could decide.
+    /// `larger` are the candidates with logits above `from.first`, all of which are excluded.
+    /// `head` are some of the largest candidates in any order, or none; it includes every candidate
+    /// that is equal to one of them. `None` if rounding could decide.
     pub fn find(
         &mut self,
         from: Descending<'_>,
@@ -109,7 +112,7 @@ impl DescendingDraw {
         }
     }
 
-    /// Returns the sum of the exponentials of the candidates left out at the end.
+    /// Returns the sum of the exponentials of the candidates excluded at the end.
     fn sum_behind(&self, from: Descending<'_>) -> f64 {
         if from.behind == 0 {
             return 0.0;
@@ -161,14 +164,14 @@ impl DescendingDraw {
 
 /// The result of looking for a draw among the largest.
 enum Head {
-    /// The draw falls on one of them, or rounding could decide.
+    /// The draw falls on one of the largest candidates; `None` if rounding could decide.
     Here(Option<Drawn>),
     /// The draw falls on a later one.
     Behind,
 }
 
 /// Copies from `from` to `to` the keys and exponentials that `target` may fall on. Returns the sum
-/// of the exponentials above them, added to `base`, the sum before all.
+/// of the exponentials above them, added to `base`, the sum before all of them.
 fn narrow(
     from: (&[f32], &[f32]),
     base: f64,
@@ -185,11 +188,11 @@ fn narrow(
     above
 }
 
-/// Returns two keys between which the sum from the largest on reaches `target`, and the sum down to
-/// the higher one, itself included.
+/// Returns two keys between which the sum, from the largest key on, reaches `target`, and the sum
+/// down to and including the higher one.
 ///
-/// Halves a sample of the keys by the sums themselves: where few of many have most of the mass, as
-/// in a peaked distribution, a sample says nothing of these.
+/// The sample is bisected by the sums of all keys: if few keys have most of the mass, as in a
+/// peaked distribution, the sample says nothing about these.
 // In bounds: the caller has more than `SAMPLE` keys; `middle` lies within `open`.
 fn bracket(
     (keys, es): (&[f32], &[f32]),

@@ -1,6 +1,6 @@
-//! The k-th largest of few floats, without branches that depend on them: between two tokens a model
-//! runs, after which the processor cannot predict such branches. At most 32 passes over the
-//! numbers, mostly 10.
+//! The k-th largest of few floats, without branches that depend on them: a model runs between two
+//! tokens, after which the processor cannot predict such branches. It takes at most 32 passes over
+//! the numbers, and usually 10.
 
 use crate::kernels::scan::count_at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};

@@ -1,12 +1,12 @@
 //! Algorithms that take several passes over the candidates, with buffers of their own.
 //!
 //! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
-//! - [`top_k`], [`argsort`], [`kth_largest`]: descending order, of all or of the largest;
+//! - [`top_k`], [`argsort`], [`kth_largest`]: descending order of all or of the largest;
 //! - [`descending_sum`]: sums in descending order without sorting;
-//! - [`descending_draw`]: draws in descending order, without sorting either;
+//! - [`descending_draw`]: draws in descending order, also without sorting;
 //! - [`sigma_bounds`]: the threshold of top-n-sigma;
-//! - [`workspace`], [`softmax`]: probabilities beside the array and in it;
-//! - [`categorical`] for draws;
+//! - [`workspace`], [`softmax`]: probabilities outside the array and in it;
+//! - [`categorical`]: draws from a cumulative sum;
 //! - [`scratch`]: buffers that are not cloned.
 
 pub mod argsort;

@@ -10,13 +10,13 @@ use crate::per_thread::Lent;
 /// sampler finds memory that is already allocated. Without `rest` the buffer stays with its
 /// borrower.
 ///
-/// A clone begins with none: hosts clone and free whole chains between two tokens, and a
-/// vocabulary's worth of buffers is a long copy.
+/// A clone begins without a buffer: hosts clone and free whole chains between two tokens, and
+/// copying buffers for a whole vocabulary takes long.
 #[derive(Debug)]
 pub struct Scratch<T>(OnceCell<Box<T>>);
 
 impl<T: Lent> Scratch<T> {
-    /// Returns the buffer to the thread, for its next call.
+    /// Returns the buffer to the thread, for the next call on it.
     #[inline]
     pub fn rest(&mut self) {
         if let Some(lent) = self.0.take() {
@@ -46,16 +46,15 @@ impl<T> Clone for Scratch<T> {
     fn clone_from(&mut self, _source: &Self) {}
 }
 
-/// Buffers that make room for whatever `n` candidates can take: however few of them the next array
-/// takes, one of this size has warmed up. What is in them is lost. Memory that is never written to
-/// costs nothing.
+/// Buffers that can make room for the most that `n` candidates can need, however few of these the
+/// next array needs. Their contents are lost. Memory that is never written to costs nothing.
 pub trait Room {
-    /// Makes the room.
+    /// Makes room for `n` candidates.
     fn warm_up(&mut self, n: usize);
 }
 
-/// The room beyond `n`: for the register that a kernel may write past the end, and for the heaps
-/// and samples of few candidates.
+/// The room beyond `n`, for the register that a kernel may write past the end, and for the heaps
+/// and samples of small arrays.
 pub const BESIDE: usize = 128;
 
 impl<T> Room for Vec<T> {
@@ -71,8 +70,8 @@ impl<T: Room, const N: usize> Room for [T; N] {
     }
 }
 
-/// Implements [`Room`] for a struct by that of its fields. Fields after a semicolon use
-/// [`room_to_write_over`].
+/// Implements [`Room`] for a struct by the implementations of its fields. Fields after a semicolon
+/// use [`room_to_write_over`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! room {
@@ -87,8 +86,8 @@ macro_rules! room {
 }
 pub use room;
 
-/// Makes room for `n` values that will be overwritten. Keeps the old values: after clearing them
-/// the buffer would have to be filled again first, which is an extra pass.
+/// Makes room for `n` values that will be overwritten. Keeps the old values: clearing them would
+/// mean filling the buffer again first, which is an extra pass.
 pub fn room_to_write_over<T>(buffer: &mut Vec<T>, n: usize) {
     buffer.reserve((n + BESIDE).saturating_sub(buffer.len()));
 }

@@ -1,17 +1,17 @@
-//! Bounds of the threshold of top-n-sigma, without the additions of the built-in.
+//! Bounds on the threshold of top-n-sigma, without the additions of the built-in.
 //!
-//! The built-in adds `float`s one by one. Its mean and its sum of squares are off by no more than
-//! the roundings on the way, each half a unit of the sum so far; a bound for these needs the sums
-//! at the end of each block only. Mostly no logit lies between the bounds of the threshold, and
-//! then it does not matter where between them it is. Of 128,256 normal logits, a few hundredths of
-//! a deviation apart around the threshold, one is to be expected there by their density (an
-//! estimate, not a count); such arrays need the exact sums.
+//! The built-in adds `float`s one by one. The error of its mean and its sum of squares is at most
+//! the sum of the roundings, each half a unit of the sum so far. A bound on these needs only the
+//! sums at the end of each block. Usually no logit lies between the bounds on the threshold, so
+//! that its exact position does not matter. Among 128,256 normally distributed logits, with bounds
+//! a few hundredths of a deviation apart, one logit is to be expected there by their density (an
+//! estimate, not a count). Such arrays need the exact sums.
 //!
-//! Reads 12 bytes per candidate twice and writes them once. Of each group of neighbours it keeps
-//! the largest, and only in groups that reach the bounds does it look between them. For the exact
-//! sums, the squares of which are added while what is certain is masked, it reads them once more;
-//! from `OPEN` logits on the sum of the logits comes with the first pass, since the bounds are the
-//! wider, and the logits the denser, the more there are.
+//! It reads 12 bytes per candidate twice and writes them once. It keeps the largest of each group
+//! of neighbours, and searches only groups that reach the bounds. The exact sums take one more
+//! read, which adds the squares while the certain candidates are masked. From `OPEN` logits on, the
+//! first pass also forms the sum of the logits, since more logits mean wider bounds and denser
+//! logits.
 
 use super::scratch::Room;
 use crate::host_profile::{Fused, fuses};
@@ -24,21 +24,21 @@ use crate::per_thread::lent_per_thread;
 use crate::simd::libm::fma;
 use crate::token::TokenData;
 
-/// The rounding error of one operation on `float`s, relative.
+/// The relative rounding error of one operation on `float`s.
 const ROUNDING: f64 = f32::EPSILON as f64 / 2.0;
 /// The error of the sums here, relative to the sums of the absolute terms: 70 roundings at most, in
 /// the order of `moments`.
 const SUM_ERROR: f64 = 1e-5;
-/// The most that is lost below the smallest normal float, and more.
+/// An upper bound on the loss below the smallest normal float.
 const TINY: f64 = f32::MIN_POSITIVE as f64;
 /// The number of terms beyond which the bounds would not hold.
 const MOST: usize = 1 << 20;
 
-/// The number of logits from which on one is more likely than not to be left open: then the sum in
-/// order is formed at once.
+/// The number of logits from which it is more likely than not that one is undecided. The sum in
+/// order is then formed at once.
 const OPEN: usize = 140_000;
 
-/// The floats between which the threshold is.
+/// The floats between which the threshold lies.
 struct Bounds {
     low: f32,
     high: f32,
@@ -48,7 +48,7 @@ struct Bounds {
     sum: Option<f32>,
 }
 
-/// Sums up to the end of each block, in a buffer that is reused.
+/// The sums up to the end of each block, in a reused buffer.
 #[derive(Clone, Debug, Default)]
 pub struct SigmaBounds {
     /// The sums of the logits and of their squares.
@@ -67,7 +67,7 @@ impl Room for SigmaBounds {
 }
 
 impl SigmaBounds {
-    /// Masks what lies below `max - n * deviation` in the arithmetic of the built-in.
+    /// Masks the logits below `max - n * deviation`, in the arithmetic of the built-in.
     pub fn mask(&mut self, data: &mut [TokenData], n: f32) {
         let bounds = self.take(data, n);
         if let Some(Bounds { low, high, .. }) = bounds
@@ -99,14 +99,14 @@ impl SigmaBounds {
         reach.for_each(|(group, _)| mask_below(group, threshold));
     }
 
-    /// Masks the logits of a vocabulary alike, of which none is NaN, `max` is the largest and
-    /// finite, and `maxima` are the largest of each [`GROUP`].
+    /// Masks the logits of a vocabulary in the same way. None of them is NaN, `max` is the largest
+    /// and finite, and `maxima` are the largest of each [`GROUP`].
     pub fn mask_logits(&mut self, logits: &mut [f32], maxima: &[f32], max: f32, n: f32) {
         let threshold = self.threshold_of(logits, maxima, max, n);
         mask_logits_below(logits, threshold);
     }
 
-    /// A logit below which these are masked.
+    /// Returns a logit below which these are masked.
     fn threshold_of(&mut self, logits: &[f32], maxima: &[f32], max: f32, n: f32) -> f32 {
         if logits.len() <= MOST {
             let blocks = logits.len().div_ceil(SUM_BLOCK);
@@ -130,7 +130,7 @@ impl SigmaBounds {
         threshold(max, n, (squares / count).sqrt())
     }
 
-    /// Floats between which the threshold is. `None` where a logit is masked already or no number.
+    /// Returns floats between which the threshold lies. `None` if a logit is masked or not finite.
     fn take(&mut self, data: &[TokenData], n: f32) -> Option<Bounds> {
         if data.is_empty() || data.len() > MOST {
             return None;
@@ -189,8 +189,8 @@ impl SigmaBounds {
         })
     }
 
-    /// Returns the bound on the roundings of the sum of squares: half a unit each, of a sum that is
-    /// no larger than at the end of the block.
+    /// Returns a bound on the roundings of the sum of squares: each is half a unit of a sum that is
+    /// not larger than the sum at the end of the block.
     fn roundings(&self, len: usize, mean: f64, off: f64) -> f64 {
         let mut left = len;
         let mut total = 0.0;
@@ -211,7 +211,7 @@ impl SigmaBounds {
     }
 }
 
-/// The threshold in the arithmetic of the built-in.
+/// Returns the threshold, in the arithmetic of the built-in.
 fn threshold(max: f32, n: f32, deviation: f32) -> f32 {
     match fuses(Fused::Threshold) {
         true => fma(-n, deviation, max),
@@ -219,7 +219,7 @@ fn threshold(max: f32, n: f32, deviation: f32) -> f32 {
     }
 }
 
-/// The power of two at or below `x`.
+/// Returns the power of two at or below `x`.
 fn binade(x: f64) -> f64 {
     f64::from_bits(x.to_bits() & 0x7ff0_0000_0000_0000)
 }

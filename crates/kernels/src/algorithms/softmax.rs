@@ -1,4 +1,4 @@
-//! The softmax of candidates, in their own probabilities.
+//! The softmax of candidates, written into their probabilities.
 
 use super::categorical::choose;
 use super::scratch::Room;
@@ -9,12 +9,12 @@ use crate::kernels::softmax::{exp_p_by, exp_p_in_order_by, isa_for};
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// The softmax of candidates in their own probabilities, with the sums of its blocks in a buffer
-/// that is reused.
+/// The softmax of candidates, written into their probabilities, with the sums of its blocks in a
+/// reused buffer.
 ///
-/// Three passes: the largest logit, the exponentials, and the division. Each begins where the one
-/// before it ended, with data that is still in the caches. A copy of the logits would be out of the
-/// caches by the time that a model has computed the next ones.
+/// Three passes: the largest logit, the exponentials, and the division. Each begins where the
+/// previous one ended, with data that is still in the caches. A copy of the logits would not be in
+/// the caches any more when the model has computed the next ones.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,
@@ -24,7 +24,7 @@ pub struct Softmax {
 
 lent_per_thread!(Softmax);
 
-/// Room for the sums of any array of a usual vocabulary's size or less.
+/// The room for the sums of an array of a usual vocabulary's size.
 const BLOCKS: usize = 512;
 
 impl Default for Softmax {
@@ -48,7 +48,7 @@ impl Room for Softmax {
 
 impl Softmax {
     /// Writes `exp(logit - max)` into every `p`, and returns their sum in `double`, as if added one
-    /// by one. With `sorted` the first logit counts as the largest.
+    /// by one. If `sorted`, the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate twice, and writes them once.
     pub fn exponentiate(&mut self, data: &mut [TokenData], sorted: bool) -> f64 {
@@ -91,8 +91,8 @@ impl Softmax {
     }
 
     /// Returns the index at which the running sum of the `p` reaches `draw` times `sum`, the result
-    /// of the last call. Where rounding could decide, `exactly` returns it by the operations of the
-    /// built-in.
+    /// of the last call. Where rounding could decide, `exactly` computes it by the operations of
+    /// the built-in.
     pub fn choose(
         &self,
         data: &[TokenData],

@@ -2,12 +2,13 @@
 //!
 //! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit
 //! rises, above the index. Sorting the keys as integers gives descending logits, with equal logits
-//! (and -0 and +0) in input order and NaN beside minus infinity, without a comparison of floats.
-//! Keys and results live in buffers that are reused.
+//! (and -0 and +0) in input order and NaN next to minus infinity, without a comparison of floats.
+//! Keys and results are in reused buffers.
 //!
 //! For the top k, a sample gives a threshold that few more than k pass. One pass of 12 bytes per
-//! candidate collects these, and they are sorted. The full order, or that of many, is found by the
-//! radix sort of [`argsort`](super::argsort), which needs no keys; only few are sorted by keys.
+//! candidate collects these, and they are sorted. The full order, or that of many candidates, is
+//! found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only small numbers
+//! of candidates are sorted by keys.
 
 use super::argsort::{FEW, Ranking};
 use super::kth_largest::nearly_kth_largest;
@@ -28,8 +29,8 @@ pub struct TopK {
     /// Keys without indices.
     sample: Vec<u32>,
     ranking: Ranking,
-    /// True if something was ranked. The first time takes only the memory that it needs, since
-    /// the system hands out each page anew. Room for what others may need is taken the second time.
+    /// True if something was ranked. The first call reserves only the memory that it needs, since
+    /// the system has to provide each page. The second call reserves what later ones may need.
     began: bool,
 }
 
@@ -41,7 +42,7 @@ fn key(index: usize, candidate: &TokenData) -> u64 {
 }
 
 impl TopK {
-    /// Returns the `k` largest of `data`, descending; all of them if there are no more than `k`.
+    /// Returns the `k` largest of `data` in descending order; all of them if there are at most `k`.
     ///
     /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate
     /// array does, since token numbers are 31 bits.
@@ -52,8 +53,8 @@ impl TopK {
         self.first_ranked(data, k)
     }
 
-    /// Returns the `k` largest of `data`, descending, if a sample or the shortness of the array
-    /// makes that quick.
+    /// Returns the `k` largest of `data` in descending order, if a sample makes that fast or the
+    /// array is short.
     pub fn top_quickly(&mut self, data: &[TokenData], k: usize) -> Option<&[TokenData]> {
         self.rank(data, k).then(|| self.first_ranked(data, k))
     }
@@ -76,7 +77,7 @@ impl TopK {
 
     /// Makes room for the candidates that may pass a threshold for the `k` largest of `n`, whose
     /// number differs between arrays, and for finding the threshold: from all logits if these are
-    /// bisected, else from a sample.
+    /// bisected, otherwise from a sample.
     pub(super) fn warm_up_for(&mut self, n: usize, k: usize) {
         let room = if n <= HALVED {
             n
@@ -103,7 +104,7 @@ impl TopK {
     }
 
     /// Puts the keys of the `k` largest into `self.keys`, in order, and returns true, if that is
-    /// quick.
+    /// fast.
     fn rank(&mut self, data: &[TokenData], k: usize) -> bool {
         self.clear();
         if std::mem::replace(&mut self.began, true) {
@@ -138,8 +139,8 @@ impl TopK {
         self.keys.sort_unstable();
     }
 
-    /// Ranks all at or above a threshold from a sample. Puts the `k` largest into `self.keys` and
-    /// returns true if they are among these.
+    /// Ranks all candidates at or above a threshold from a sample. If the `k` largest are among
+    /// these, puts them into `self.keys` and returns true.
     fn rank_above_sample(&mut self, data: &[TokenData], k: usize) -> bool {
         let Some(threshold) = self.threshold(data, k) else {
             return false;
@@ -169,8 +170,8 @@ impl TopK {
         }
     }
 
-    /// Ranks all candidates above nearly the `k`-th largest of few, found by bisection. For 1000
-    /// candidates that takes a third of the time of a threshold that rises with them.
+    /// Ranks all candidates of a short array that are above nearly the `k`-th largest, found by
+    /// bisection. For 1000 candidates that takes a third of the time of a rising threshold.
     fn rank_above_kth(&mut self, data: &[TokenData], k: usize) -> bool {
         if k > data.len() / 8 || data.len() > HALVED {
             return false;
@@ -205,8 +206,8 @@ impl TopK {
         self.keys.extend(indices);
     }
 
-    /// Returns a logit that a few more than `k` reach, by a sample. `None` if the array is too
-    /// small for one, or `k` too large a share of it.
+    /// Returns a logit that a few more than `k` candidates reach, estimated from a sample. `None`
+    /// if the array is too small for one, or `k` is too large a part of it.
     // In bounds: `sampled` gives places that that many candidates follow.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
         // The fewer are taken, the more the threshold lets pass to be sure.
@@ -232,8 +233,8 @@ impl TopK {
         (threshold != f32::NEG_INFINITY).then_some(threshold)
     }
 
-    /// Leaves the keys of the `k` largest in `self.keys`, in order, with a threshold that rises:
-    /// of the keys that reach it there are at most `2 k` at any time.
+    /// Puts the keys of the `k` largest into `self.keys`, in order, by means of a rising threshold:
+    /// at most `2 k` keys that reach it are held at any time.
     fn collect_top(&mut self, data: &[TokenData], k: usize) {
         let capacity = 2 * k;
         self.keys.clear();
@@ -255,8 +256,8 @@ impl TopK {
     }
 }
 
-/// Returns the places at which the groups of a sample of `n` candidates begin: each anywhere in its
-/// part of them, since what repeats itself must not meet the sample in step.
+/// Returns the places at which the groups of a sample of `n` candidates begin: each at a varying
+/// position within its part, so that periodic logits do not coincide with the sample.
 fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     let part = (n - SAMPLE_GROUP) / groups;
     (0..groups).map(move |i| {
@@ -265,17 +266,18 @@ fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Room for far more than a sample's threshold lets pass for the smallest k.
+/// The room for candidates that pass a sample's threshold: far more than pass for the smallest k.
 const ROOM: usize = 4096;
 
-/// The number of candidates in a sample, or half of it. Without one, a threshold that rises while
-/// candidates are collected takes four times as long for the 1000 largest of 32,000.
+/// The number of candidates in a sample; a sample for many of a long array has twice as many.
+/// Without a sample, a threshold that rises while candidates are collected takes four times as long
+/// for the 1000 largest of 32,000.
 const SAMPLE: usize = 1024;
 
-/// The number of candidates above which they are sampled.
+/// The number of candidates from which a sample is taken.
 const HALVED: usize = 8 * SAMPLE;
 
-/// Neighbours that a sample takes together: less than that costs as many cache lines.
+/// The number of neighbours that are sampled together. Fewer would touch as many cache lines.
 const SAMPLE_GROUP: usize = 16;
 
 #[cfg(test)]

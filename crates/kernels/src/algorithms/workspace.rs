@@ -1,4 +1,4 @@
-//! Softmax beside the array: 4 bytes per candidate, in buffers that are reused.
+//! The softmax outside the array: 4 bytes per candidate, in reused buffers.
 
 use super::categorical;
 use super::descending_draw::Descending;
@@ -18,7 +18,7 @@ use crate::per_thread::lent_per_thread;
 use crate::simd::{Function, Isa, libm, prefetch};
 use crate::token::TokenData;
 
-/// One `float` per candidate, and sums of them, in buffers that are reused.
+/// One `float` per candidate, and sums of these, in reused buffers.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
     values: Vec<f32>,
@@ -30,8 +30,8 @@ pub struct Workspace {
 lent_per_thread!(Workspace);
 
 impl Room for Workspace {
-    /// Zeros that the system provides: writing them would take all of the memory, however little of
-    /// it is used.
+    /// Makes room in zeroed memory from the system: writing the zeros would use all of the memory,
+    /// however little is needed.
     fn warm_up(&mut self, n: usize) {
         if self.values.len() < n {
             self.values = Vec::new();
@@ -45,15 +45,15 @@ impl Room for Workspace {
 }
 
 impl Workspace {
-    /// Makes room for `n` values. Grows, never shrinks, and keeps the old values if there is room:
-    /// zeroing would be an extra pass.
+    /// Makes room for `n` values. The buffer never shrinks, and keeps the old values if there is
+    /// room: zeroing would be an extra pass.
     #[inline]
     pub fn reserve(&mut self, n: usize) {
         self.len = n;
         self.warm_up(n);
     }
 
-    /// Returns the number of bytes held.
+    /// Returns the size of the buffers in bytes.
     pub fn bytes(&self) -> usize {
         self.values.capacity() * size_of::<f32>() + self.sums.capacity() * size_of::<f64>()
     }
@@ -64,7 +64,7 @@ impl Workspace {
         &self.values[..self.len]
     }
 
-    /// Returns the values that the last call left, to rewrite.
+    /// Returns the values that the last call left, to be rewritten.
     #[inline]
     pub fn values_mut(&mut self) -> &mut [f32] {
         &mut self.values[..self.len]
@@ -79,7 +79,7 @@ impl Workspace {
     }
 
     /// Computes `exp(logit - max)` of every candidate, and returns their sum, a `float`, as if
-    /// added in order. With `sorted` the first logit counts as the largest.
+    /// added in order. If `sorted`, the first logit counts as the largest.
     ///
     /// Reads 12 bytes per candidate once, and writes, reads and writes 4.
     pub fn exponentiate(&mut self, data: &[TokenData], sorted: bool) -> f32 {
@@ -87,8 +87,8 @@ impl Workspace {
         self.exponentiate_values(largest, claimed_max(data, sorted, largest))
     }
 
-    /// Computes `exp(logit - max)` of descending logits, of which the first is the largest, and
-    /// returns their sum, a `float`, as if added in order.
+    /// Computes `exp(logit - max)` of descending logits, and returns their sum, a `float`, as if
+    /// added in order.
     ///
     /// Reads 4 bytes per element and writes 4.
     pub fn exponentiate_sorted(&mut self, logits: &[f32]) -> f32 {
@@ -108,11 +108,11 @@ impl Workspace {
         sum
     }
 
-    /// The entropy of the softmax of descending logits, of which the first is the largest, with the
-    /// roundings of a `float` sum in their order. Probabilities of 0 add nothing.
+    /// Returns the entropy of the softmax of descending logits, with the roundings of a `float` sum
+    /// in their order. Probabilities of 0 add nothing.
     ///
-    /// Both sums end where what follows is too small to change them. Reads 4 bytes per element and
-    /// writes 4, once with an `exp` and once with a `ln`.
+    /// Both sums end where the remaining terms are too small to change them. Reads 4 bytes per
+    /// element and writes 4, once with an `exp` and once with a `ln`.
     // In bounds: `start < done <= len` wherever values are read, and a part has at least one and at
     // most `CHUNK` elements.
     pub fn entropy_of_sorted(&mut self, logits: &[f32]) -> f32 {
@@ -166,8 +166,8 @@ impl Workspace {
         exp_sum(sum, values, logits[0])
     }
 
-    /// Divides descending logits by `by`, which leaves the largest finite; then
-    /// `exp(logit - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
+    /// Divides descending logits by `by`, which leaves the largest finite. Then computes `exp(logit
+    /// - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
     ///
     /// [`exponentiate_as_double`]: Self::exponentiate_as_double
     pub fn divide_and_exponentiate(&mut self, logits: &mut [f32], by: f32) -> f64 {
@@ -224,9 +224,9 @@ impl Workspace {
         self.exponentiate_values(largest, max)
     }
 
-    /// The exponentials of `from`, relative to the first that is not left out, of which those with
-    /// a larger logit are `larger`; gives the sum, as if added in any order. Those left out that
-    /// are as large as the first kept count 1 each.
+    /// Computes the exponentials of `from`, relative to the first candidate that is not excluded;
+    /// `larger` are the candidates with a larger logit. Returns their sum, added in no particular
+    /// order. Excluded candidates that are equal to the first one count 1 each.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     // In bounds: just reserved, for every token.
@@ -257,15 +257,15 @@ impl Workspace {
     }
 
     /// Writes the probabilities of sorted candidates, of which the first is finite, computed in
-    /// `double`, as dynamic temperature has them.
+    /// `double`, as for dynamic temperature.
     pub fn softmax_double(&mut self, data: &mut [TokenData]) {
         let max = data.first().map_or(0.0, |first| first.logit);
         let sum = self.exponentiate_as_double(data, max);
         self.write_p_divided(data, sum);
     }
 
-    /// Computes the probabilities of all candidates, normalised by the `float` sum, as top-p and
-    /// typical do.
+    /// Computes the probabilities of all candidates, normalised by the `float` sum, as for top-p
+    /// and typical.
     pub fn softmax(&mut self, data: &[TokenData], sorted: bool) {
         let sum = self.exponentiate(data, sorted);
         divide(self.values_mut(), sum);
@@ -288,7 +288,7 @@ impl Workspace {
     }
 
     /// Returns the index at which the running sum of the values reaches `draw` times their sum, as
-    /// [`categorical::choose`] does. `sum` is what the last call gave.
+    /// [`categorical::choose`] does. `sum` is the result of the last call.
     pub fn choose(&self, sum: f64, draw: f64, exactly: impl FnOnce(&[f32]) -> usize) -> usize {
         categorical::choose(
             self.values(),

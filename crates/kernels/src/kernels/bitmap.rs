@@ -15,26 +15,27 @@ dispatched! {
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
 }
 
-/// Returns true if a token is in a set; false for one beyond its words.
+/// Returns true if a token is in a set; false for one beyond the words.
 #[inline(always)]
 pub fn has(words: &[u64], token: i32) -> bool {
     let word = words.get(token as u32 as usize / 64);
     word.is_some_and(|word| word >> (token as u32 % 64) & 1 != 0)
 }
 
-/// The number of candidates that are looked up at once: the bits of a word of the bitmap. A branch
-/// on whether any of them changes is better predicted than one for each register.
+/// The number of candidates that are looked up at once, as many as a word of the bitmap has bits.
+/// One branch for all of them is better predicted than one for each register.
 const BLOCK: usize = 64;
 
 /// The prefetch distance in candidates. Half, twice and four times the distance are no better.
-/// Prefetching for writes is slower, and so is going forward.
+/// Prefetching for writes is slower, and so is a forward pass.
 const FAR: usize = 8 * BLOCK;
 
 /// The alignment of blocks, in bytes, with which no load and no store of a register's candidates
 /// crosses a cache line.
 const ALIGNMENT: usize = 64;
 
-/// Masks the candidates in blocks, the last ones first, which were written last.
+/// Masks the candidates in blocks, from the last to the first, since the last were written most
+/// recently.
 #[inline(always)]
 fn mask_tokens_on<V: Vector>(v: V, data: &mut [TokenData], allowed: &[u64]) {
     let first = data.as_ptr().align_offset(ALIGNMENT).min(data.len());
@@ -96,7 +97,7 @@ fn mask_column_on<V: Vector>(_: V, column: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// Returns a bit for each candidate, set if its token is in the set.
+/// Returns a word with a bit for each candidate, set if its token is in the set.
 #[inline(always)]
 fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     let [TokenData { id: first, .. }, ..] = *block;
@@ -120,7 +121,8 @@ fn counts_from<V: Vector>(v: V, block: &[TokenData; BLOCK], first: u32) -> bool 
     })
 }
 
-/// Returns a bit for each candidate, set if its token is in the set, for tokens in any order.
+/// Returns a word with a bit for each candidate, set if its token is in the set, for tokens in any
+/// order.
 #[inline(never)]
 fn word_of_any(block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     let candidates = block.iter().enumerate();

@@ -1,8 +1,8 @@
-//! The largest of raw logits, and of each group of them.
+//! The maximum of raw logits, and of each group of them.
 //!
-//! f16 and bf16 have half the bytes. Their maxima are found by their bits, which order as the
-//! numbers do from 0 on, in registers that hold twice as many: only where a group has no such
-//! number, or NaN, are they widened.
+//! f16 and bf16 have half the bytes. Their maxima are found by comparing their bits, which have the
+//! order of the numbers from 0 on, in registers that hold twice as many. Only a group without such
+//! a number, or with NaN, is widened.
 
 use std::ops::Range;
 
@@ -12,30 +12,30 @@ use crate::simd::{Vector, dispatched};
 use crate::token::comparable;
 
 dispatched! {
-    /// Returns the largest, minus infinity where every logit is masked. Reads each number once.
+    /// Returns the maximum; minus infinity if every logit is masked. Reads each number once.
     pub fn max_of_logits(xs: Logits<'_>) -> f32 => max_of_logits_on;
-    /// Writes the largest of each [`GROUP`] into `maxima`, as many as there are groups, and returns
-    /// the largest of all. Reads each number once.
+    /// Writes the maximum of each [`GROUP`] into `maxima`, which has as many elements as there are
+    /// groups, and returns the maximum of all. Reads each number once.
     pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 => block_maxima_on;
     fn masked_block_maxima(xs: Logits<'_>, allowed: &[u64], maxima: &mut [f32]) -> f32
         => masked_block_maxima_on;
 }
 
 impl Logits<'_> {
-    /// Returns the largest, minus infinity where every logit is masked.
+    /// Returns the maximum; minus infinity if every logit is masked.
     pub fn max(&self) -> f32 {
         max_of_logits(*self)
     }
 
-    /// Writes the largest of each [`GROUP`] into `maxima`, as many as there are groups, and returns
-    /// the largest of all: minus infinity where every logit is masked.
+    /// Writes the maximum of each [`GROUP`] into `maxima`, which has as many elements as there are
+    /// groups, and returns the maximum of all: minus infinity if every logit is masked.
     pub fn block_maxima(&self, maxima: &mut [f32]) -> f32 {
         block_maxima(*self, maxima)
     }
 
-    /// Writes the largest of each [`GROUP`] into `maxima`, as [`block_maxima`](Self::block_maxima)
-    /// does, of the logits whose bits are set, bit i % 64 of word i / 64; the others count as minus
-    /// infinity. Blocks of which none is set are not read.
+    /// Writes the maximum of each [`GROUP`] into `maxima`, as [`block_maxima`](Self::block_maxima)
+    /// does, but only of the logits whose bits are set: bit i % 64 of word i / 64. The others count
+    /// as minus infinity. Blocks without a set bit are not read.
     pub fn masked_block_maxima(&self, allowed: &[u64], maxima: &mut [f32]) -> f32 {
         masked_block_maxima(*self, allowed, maxima)
     }
@@ -84,7 +84,7 @@ fn block_maxima_on<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     each!(xs, xs => maxima_of(v, xs, maxima))
 }
 
-/// The largest of each lane of a block.
+/// Returns the maximum of each lane of a block.
 #[inline(always)]
 fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 2];
@@ -122,12 +122,12 @@ fn maxima_of<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) -> f32 {
     max_of(v, maxima)
 }
 
-/// The number of positions from which logits are read in turn: a reader waits for the first lines
-/// of each page of memory, while lines of the other pages arrive. 8 and 16 positions are as good;
+/// The number of positions from which logits are read in turn: the wait for the first lines of each
+/// page of memory overlaps with the arrival of other pages' lines. 8 and 16 positions are as good;
 /// pieces of twice [`CHUNK`] and more gain little.
 const STREAMS: usize = 4;
 
-/// Returns all numbers below `n`, from [`STREAMS`] positions in turn.
+/// Returns all numbers below `n`, alternating between [`STREAMS`] positions.
 #[inline(always)]
 fn in_streams(n: usize) -> impl Iterator<Item = usize> {
     let of_each = n / STREAMS;
@@ -135,10 +135,10 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
     in_turn.chain(STREAMS * of_each..n)
 }
 
-/// Writes the maxima of all blocks but the first and the last few, if loads of their registers
+/// Writes the maxima of all blocks except the first and the last few, if loads of their registers
 /// cross cache lines. Loads whole lines instead, of which one in four is shared by two blocks.
-/// Returns which blocks are done. Loads that cross lines of the second-level cache take twice the
-/// time.
+/// Returns the blocks that are done. Loads that cross lines of the second-level cache take twice
+/// the time.
 #[inline(always)]
 // In bounds: there are more than a block, a group has four, and a block several times the lanes.
 fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
@@ -269,7 +269,7 @@ fn masked_maxima_of<V: Vector, T: Load>(
     max_of(v, maxima)
 }
 
-/// The largest of each lane of a block, of those whose bits are set.
+/// Returns the maximum of each lane of a block, among the numbers whose bits are set.
 #[inline(always)]
 fn masked_lanes<V: Vector, T: Load>(v: V, block: &[T], word: u64) -> V::F {
     let mut lanes = v.splat(f32::NEG_INFINITY);

@@ -14,8 +14,9 @@ dispatched! {
 }
 
 impl Logits<'_> {
-    /// Appends the candidates whose logits are at least `threshold`, which is above minus infinity,
-    /// numbered from `first`. Only groups whose maximum in `maxima` reaches it are read.
+    /// Appends the candidates whose logits are at least `threshold`, which must be above minus
+    /// infinity. Their tokens are counted from `first`. Only groups whose maximum in `maxima`
+    /// reaches it are read.
     pub fn collect(
         &self,
         maxima: &[f32],
@@ -57,8 +58,7 @@ fn collect_on<V: Vector>(
 /// a time.
 pub struct Passing<'a> {
     maxima: &'a [f32],
-    /// The block of the first maximum of those compared, and a bit for each that is still to be
-    /// named.
+    /// The block of the first compared maximum; the bits mark those that are still to be returned.
     start: usize,
     lanes: u32,
     /// The number of maxima compared.
@@ -77,7 +77,7 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Returns the next block. No threshold is minus infinity, so padding reaches none.
+    /// Returns the next block. No threshold is minus infinity, so padding never reaches it.
     #[inline(always)]
     pub fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
         while self.lanes == 0 {
@@ -104,11 +104,11 @@ pub fn block_of<T>(xs: &[T], index: usize) -> &[T] {
     &xs[index * GROUP..xs.len().min((index + 1) * GROUP)]
 }
 
-/// The number of candidates of a block up to which they are written one by one: a branch for each
+/// The largest number of candidates of a block that are written one by one: a branch for each
 /// register would be mispredicted once per block.
 const ONE_BY_ONE: u32 = 4;
 
-/// Returns a bit for each number of a whole block, set if it reaches a threshold.
+/// Returns a word with a bit for each number of a whole block, set if it reaches a threshold.
 #[inline(always)]
 fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
     let registers = block.chunks_exact(V::LANES).enumerate();
@@ -118,8 +118,8 @@ fn passing_of<V: Vector, T: Load>(v: V, block: &[T], thresholds: V::F) -> u64 {
     })
 }
 
-/// Writes the numbers whose bits in `passing` are set as candidates, numbered from `first`, to the
-/// beginning of `to`. Returns how many it has written.
+/// Writes the numbers whose bits in `passing` are set as candidates, with tokens counted from
+/// `first`, to the beginning of `to`. Returns the number of candidates written.
 #[inline(always)]
 // In bounds: a block has as many numbers as there are bits, and there is room for all of it.
 fn keep_each<T: Load>(

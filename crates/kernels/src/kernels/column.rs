@@ -8,9 +8,9 @@ use crate::token::{TokenData, comparable};
 /// The properties of an array of candidates, found while its logits were copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Column {
-    /// The largest logit, minus infinity if there is none.
+    /// The largest logit; minus infinity if there is none.
     pub max: f32,
-    /// The smallest logit but minus infinity, `f32::MAX` if there is none.
+    /// The smallest logit except minus infinity; `f32::MAX` if there is none.
     pub min: f32,
     /// True if ids are indices, and no logit is NaN.
     pub plain: bool,
@@ -20,15 +20,16 @@ dispatched! {
     /// Copies the logits, NaN as minus infinity, and returns the largest. Reads 12 bytes per
     /// candidate and writes 4.
     pub fn copy_logits(data: &[TokenData], to: &mut [f32]) -> f32 => copy_logits_on;
-    /// Copies the logits, NaN as minus infinity, and returns the properties of them and the ids.
+    /// Copies the logits, NaN as minus infinity, and returns the properties of the logits and the
+    /// ids.
     pub fn copy_column(data: &[TokenData], to: &mut [f32]) -> Column => column_on;
     fn copy_column_selecting(
         data: &[TokenData], to: &mut [f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>,
     ) -> Column => column_selecting_on;
 }
 
-/// Copies the logits, NaN as minus infinity, and returns the properties of them and the ids. Reads
-/// 12 bytes per candidate and writes 4.
+/// Copies the logits, NaN as minus infinity, and returns the properties of the logits and the ids.
+/// Reads 12 bytes per candidate and writes 4.
 pub fn column(data: &[TokenData], to: &mut Vec<f32>) -> Column {
     to.resize(data.len(), 0.0);
     copy_column(data, to)
@@ -47,7 +48,7 @@ pub fn column_selecting(
     copy_column_selecting(data, to, threshold, indices, picked)
 }
 
-/// Forwards: backwards slows down the pass over the copy that follows.
+/// Copies from the front: a backward pass slows down the pass over the copy that follows.
 #[inline(always)]
 pub fn copy_logits_on<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());

@@ -1,4 +1,4 @@
-//! Compaction of candidates and values that pass a threshold: one after the other.
+//! Compaction of candidates and values that pass a threshold.
 
 use std::mem::MaybeUninit;
 
@@ -13,7 +13,7 @@ dispatched! {
     fn push_at_least(data: &[TokenData], first: u32, threshold: f32, to: &mut Vec<u32>) => at_least_on;
     /// Returns the largest logit, or `known` if that is larger. Appends to `to`, in order, all
     /// candidates whose logits are at or above the largest plus `below`, which is not positive, and
-    /// some others: those that were so near to the largest before them. Reads 12 bytes per
+    /// some others, which are that near to the largest logit before them. Reads 12 bytes per
     /// candidate.
     fn near_max_from(data: &[TokenData], known: f32, below: f32, to: &mut Vec<TokenData>) -> f32
         => near_max_on;
@@ -21,7 +21,7 @@ dispatched! {
     pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>)
         => select_on;
     /// Appends those of `xs` whose keys are at or above `low` and below `high`, in order. Reads 4
-    /// bytes per element, or 8 where the keys are others.
+    /// bytes per element, or 8 if the keys are other values.
     pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) => pick_on;
 }
 
@@ -31,7 +31,7 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
     push_at_least(data, first as u32, threshold, to);
 }
 
-/// Returns the largest logit that is not minus infinity, [`f32::MIN`] if there is none. Appends to
+/// Returns the largest logit that is not minus infinity; [`f32::MIN`] if there is none. Appends to
 /// `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
 /// not positive, and a few others. Reads 12 bytes per candidate.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
@@ -87,8 +87,8 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
     push_indices(bits & in_rest, base, to);
 }
 
-/// The first ones are read twice, since most superfluous ones would be kept there, before a large
-/// logit is met. Few are kept later unless the logits rise.
+/// Implements `near_max`. The first candidates are read twice, since most superfluous ones would be
+/// kept there, before a large logit is met. Few are kept later unless the logits rise.
 #[inline(always)]
 fn near_max_on<V: Vector>(
     v: V,
@@ -128,8 +128,8 @@ fn near_max_on<V: Vector>(
     max
 }
 
-/// Returns the largest logit of one register and `max`, that of the candidates before, and appends
-/// those of the register that are at or above it plus `below`.
+/// Returns the largest logit of one register and `max`, the largest before it. Appends the
+/// candidates of the register that are at or above the result plus `below`.
 #[inline(always)]
 fn near_max_of_chunk<V: Vector>(
     v: V,
@@ -147,12 +147,12 @@ fn near_max_of_chunk<V: Vector>(
 /// The numbers of the lanes.
 static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// Appends elements and their indices register by register. Whole registers are written, also
-/// past the last.
+/// Appends elements and their indices register by register. Whole registers are written, even past
+/// the last element.
 pub struct Selection<'a, V: Vector> {
     indices: &'a mut [MaybeUninit<f32>],
     picked: &'a mut [MaybeUninit<f32>],
-    /// The numbers of the lanes of the next register.
+    /// The indices of the lanes of the next register.
     numbers: V::F,
     thresholds: V::F,
     /// The number of elements appended.
@@ -172,7 +172,8 @@ impl<'a, V: Vector> Selection<'a, V> {
         }
     }
 
-    /// Returns a selection that appends to both, with room for `n` more, and a register.
+    /// Returns a selection that appends to both vectors, which have room for `n` more elements and
+    /// a register.
     #[inline(always)]
     pub fn new(
         v: V,
@@ -211,7 +212,7 @@ impl<'a, V: Vector> Selection<'a, V> {
     }
 }
 
-/// Adds `n` to the lengths of both.
+/// Adds `n` to the lengths of both vectors.
 ///
 /// # Safety
 /// They were written.

@@ -1,5 +1,4 @@
-//! Logarithms of probabilities, and their terms of the entropy, with the host's `logf`, bit for
-//! bit.
+//! Logarithms of probabilities and the terms of their entropy, with the host's `logf`, bit for bit.
 
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::{PART, SMALLEST};
@@ -27,7 +26,7 @@ dispatched! {
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;
 }
 
-/// Returns the bits of the lanes that are no positive normal number.
+/// Returns a bit for each lane that is not a positive normal number.
 #[inline(always)]
 fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
     let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));
@@ -50,7 +49,8 @@ fn lns_on<V: Vector>(v: V, xs: &[f32], to: &mut [f32]) {
     lns_by_host(chunks.remainder(), rest.into_remainder());
 }
 
-/// Out of line, so that the loop keeps its registers.
+/// Writes the logarithms by calls to the host's `logf`. Out of line, so that the loop keeps its
+/// registers.
 #[cold]
 #[inline(never)]
 fn lns_by_host(xs: &[f32], to: &mut [f32]) {
@@ -88,7 +88,8 @@ fn entropies_on<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) -> f32 {
     }
 }
 
-/// Returns the smallest, at most 1.
+/// Implements `entropies` by the host's `logf`. Returns the smallest probability, or 1 if there is
+/// none.
 #[cold]
 #[inline(never)]
 fn entropies_by_host(ps: &[f32], to: &mut [f32]) -> f32 {
@@ -125,9 +126,10 @@ fn fused_one_by_one(sum: f32, ps: &[f32], lns: &[f32]) -> f32 {
     above_0.fold(sum, |sum, (p, ln)| fma(-p, *ln, sum))
 }
 
-/// Adds products as `sequential_sum::try_block` adds terms. A product that is added to the power of
-/// two at or below the sum in one operation is rounded to its unit as it is when added to the sum,
-/// and what is rounded off comes in one operation, too: rounded, but not across half a unit.
+/// Adds products as `sequential_sum::try_block` adds terms. A product that is added, in one
+/// operation, to the power of two at or below the sum is rounded to the unit as it would be when
+/// added to the sum. One more operation gives the part that was rounded off; this is rounded
+/// itself, but not across half a unit.
 #[inline(always)]
 fn try_fused<V: Vector>(v: V, sum: f32, ps: &[f32], lns: &[f32]) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {
@@ -203,7 +205,7 @@ fn surprisals_on<V: Vector>(
     v.reduce_add_d(v.add_d(totals[0], totals[1])) + by_host + rest
 }
 
-/// Out of line, so that the loop keeps its registers.
+/// Implements `surprisals` by the host's `logf`. Out of line, so that the loop keeps its registers.
 #[cold]
 #[inline(never)]
 fn surprisals_by_host(

@@ -1,25 +1,25 @@
 //! The sizes that several kernels and algorithms share.
 
-/// The number of elements that a sequential sum adds at once where the order of additions allows
-/// it; the running sum is kept at the end of each such block.
+/// The number of elements that a sequential sum adds at once if rounding allows. The running sum is
+/// kept at the end of each such block.
 pub const SUM_BLOCK: usize = 512;
 
-/// The number of neighbours in a group, of which the largest is kept where a later pass looks for
-/// those above a threshold.
+/// The number of neighbours in a group, whose maximum is kept for a later pass that searches for
+/// elements above a threshold.
 pub const GROUP: usize = 64;
 
 /// The number of elements that go through several passes before the next ones are read: 4 KiB of
-/// floats, which stay in the first-level cache. Streams of logits are cut at its multiples.
+/// floats, which stay in the first-level cache. Streams of logits are split at its multiples.
 pub const CHUNK: usize = 1024;
 
-/// The part of a `float` sum below which a term does not change it, nor does anything smaller after
-/// it: a quarter of a unit.
+/// The fraction of a `float` sum below which a term does not change it, and neither do smaller
+/// later terms: a quarter of a unit.
 pub const NOTHING: f32 = f32::EPSILON / 8.0;
 
-/// 2^23: from here to twice that the floats are the integers.
+/// 2^23. From here to 2^24 the floats are exactly the integers.
 pub const TWO_23: f32 = 8_388_608.0;
 
-/// The power of two at or below `x`, which is positive and normal.
+/// Returns the power of two at or below `x`, which is positive and normal.
 #[inline(always)]
 pub fn binade(x: f32) -> f32 {
     f32::from_bits(x.to_bits() & 0x7f80_0000)

@@ -47,7 +47,7 @@ impl<'a> From<&'a [bf16]> for Logits<'a> {
     }
 }
 
-/// Evaluates one expression, `$body`, on the numbers of whichever precision the logits have.
+/// Evaluates the expression `$body` on the numbers in the precision that the logits have.
 macro_rules! each {
     ($logits:expr, $xs:ident => $body:expr) => {
         match $logits {
@@ -99,7 +99,7 @@ impl<'a> Logits<'a> {
         each!(self, xs => (&xs[start..end]).into())
     }
 
-    /// Writes those from `start` on, widened, into `to`.
+    /// Writes the logits from `start` on, widened, into `to`.
     ///
     /// # Panics
     /// If there are not enough to fill it.
@@ -116,7 +116,7 @@ impl<'a> Logits<'a> {
 
 /// A number in one of the three precisions.
 pub trait Number: Copy + 'static {
-    /// Converts it to single precision, without rounding.
+    /// Converts the number to single precision, without rounding.
     fn to_f32(self) -> f32;
 }
 
@@ -143,29 +143,29 @@ impl Number for bf16 {
 
 /// A precision that an instruction set can load.
 pub trait Load: Number {
-    /// True if a number has 16 bits: 1 of sign, which comes first, and then the magnitude, so that
-    /// those from 0 on order as the bits do.
+    /// True if a number has 16 bits: the sign and then the magnitude, so that numbers from 0 on
+    /// have the order of their bits.
     const IS_HALF: bool;
-    /// The bits of infinity, if it has 16.
+    /// The bits of infinity, if a number has 16 bits.
     const INFINITE: u16 = 0;
     /// Returns the first numbers of `from`, widened.
     fn load<V: Vector>(v: V, from: &[Self]) -> V::F;
-    /// Returns all of a chunk in single precision, where they are or in `to`.
+    /// Returns the numbers of a chunk in single precision, either in place or in `to`.
     #[inline(always)]
     fn widened<'c, V: Vector>(v: V, chunk: &'c [Self], to: &'c mut [f32; CHUNK]) -> &'c [f32] {
         widen_into(v, chunk, to)
     }
-    /// The numbers, of single precision.
+    /// Returns the numbers, if they are in single precision.
     #[inline(always)]
     fn singles(_from: &[Self]) -> &[f32] {
         &[]
     }
-    /// The bits, of numbers that have 16.
+    /// Returns the bits of the numbers, if they have 16 bits.
     #[inline(always)]
     fn bits(_from: &[Self]) -> &[u16] {
         &[]
     }
-    /// Loads as many numbers of those bits as a register holds, widened.
+    /// Loads as many numbers with these bits as a register holds, widened.
     #[inline(always)]
     fn load_bits<V: Vector>(v: V, _bits: &[u16]) -> V::F {
         v.splat(0.0)

@@ -1,10 +1,10 @@
-//! Single passes over candidates, columns of floats and raw logits, with the results of the
-//! built-ins bit for bit; no state, no buffers.
+//! Single passes over candidates, columns of floats and raw logits, whose results agree with the
+//! built-ins bit for bit. They have no state and no buffers.
 //!
 //! Each pass is written once, over any [`Vector`](crate::simd::Vector), and declared once, in the
-//! same file, by `dispatched!`. A new one is one file, a naive twin and a test.
+//! same file, by `dispatched!`. A new pass is one file, a naive twin and a test.
 //!
-//! - [`layout`]: the sizes that several share;
+//! - [`layout`]: sizes that several passes share;
 //! - [`scan`]: searches and counts; [`column`](mod@column): copies of the logits; [`compact`]:
 //!   elements that pass a threshold; [`rewrite`], [`quotient`]: changes in place;
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
@@ -13,7 +13,7 @@
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
 //! - [`sort_key`]: keys for sorting; [`bitmap`]: sets of tokens;
 //! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`] and
-//!   [`online_softmax`] (relative to a [`reference`](mod@reference)). Nothing there repeats a
+//!   [`online_softmax`] (relative to a [`reference`](mod@reference)). These do not repeat a
 //!   built-in's rounding.
 
 pub mod bitmap;

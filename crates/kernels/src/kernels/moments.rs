@@ -10,28 +10,28 @@ use crate::simd::{Vector, dispatched};
 use crate::token::{TokenData, comparable};
 
 dispatched! {
-    /// Returns the largest logit, and the sum of all as if added one by one if `in_order` asks for
-    /// it and it comes cheap. `sums` takes the sums of the logits and of their squares up to the
-    /// end of each block of [`SUM_BLOCK`], with last bits that depend on the instruction set,
-    /// `maxima` the largest of each [`GROUP`]. Where a logit is no finite number, the sum is not
-    /// that of the others. Reads 12 bytes per candidate.
+    /// Returns the largest logit and, if `in_order` and it is cheap, the sum of all as if added one
+    /// by one. `sums` receives the sums of the logits and of their squares up to the end of each
+    /// block of [`SUM_BLOCK`], whose last bits depend on the instruction set. `maxima` receives the
+    /// largest of each [`GROUP`]. If a logit is not finite, the sum is not that of the others.
+    /// Reads 12 bytes per candidate.
     pub fn moments(
         data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool,
     ) -> (f32, Option<f32>) => moments_on;
-    /// Returns the sum of squared deviations from `mean` of all logits but minus infinity, as if
-    /// added in order; then makes every logit below `threshold` minus infinity. Reads 12 bytes per
-    /// candidate, and writes where something changes.
+    /// Returns the sum of squared deviations from `mean` of all logits except minus infinity, as if
+    /// added in order. Then sets every logit below `threshold` to minus infinity. Reads 12 bytes
+    /// per candidate, and writes those that change.
     pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32
         => squares_masking_on;
-    /// The sums that [`moments`] leaves, of logits by themselves. Reads 4 bytes per logit.
+    /// Computes the results of [`moments`] for a column of logits. Reads 4 bytes per logit.
     pub fn moments_of_logits(logits: &[f32], sums: &mut [[f64; 2]]) => moments_of_logits_on;
-    /// The sum that [`squares_masking`] returns, of logits by themselves, none of them NaN. Reads 4
-    /// bytes per logit.
+    /// Returns the sum that [`squares_masking`] returns, for a column of logits without NaN. Reads
+    /// 4 bytes per logit.
     pub fn squares_of_logits(logits: &[f32], mean: f32) -> f32 => squares_of_logits_on;
 }
 
-/// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, the sum
-/// rounded to `float` every time.
+/// A sum of squared deviations in the arithmetic of the built-in: squares in `double`, and a sum
+/// that is rounded to `float` after each addition.
 struct Squares {
     mean: f32,
     sum: f32,
@@ -47,8 +47,8 @@ impl Squares {
     }
 }
 
-/// The number of blocks that may need the order before the sum is given up, as one is that stays
-/// near 0.
+/// The number of blocks that may need sequential additions before the sum is abandoned, as for a
+/// sum that stays near 0.
 #[inline(always)]
 fn moments_on<V: Vector>(
     v: V,
@@ -73,8 +73,7 @@ fn moments_on<V: Vector>(
 }
 
 /// Writes the moments of each block into `sums` and the largest of each group into `maxima`, and
-/// returns the sum of all logits as if added one by one, if `IN_ORDER` asks for it and it comes
-/// cheap.
+/// returns the sum of all logits as if added one by one, if `IN_ORDER` and it is cheap.
 #[inline(always)]
 fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
     v: V,
@@ -114,13 +113,13 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     add_signed_block(v, (sum, 0), values).0
 }
 
-/// The least magnitude of a sum that comes with the moments: terms whose squares are denormal do
-/// not move it.
+/// The least magnitude of a sum that is formed together with the moments: terms whose squares are
+/// denormal do not change it.
 const NOT_TINY: f32 = 1e-12;
 
-/// The sum of the logits of one block and that of their squares; leaves the largest of each group.
-/// `IN_ORDER`: also `sum` plus the logits as if added one by one, where they go at once; see
-/// `signed_sum::try_signed_block`.
+/// Returns the sum of the logits of one block and that of their squares, and writes the largest of
+/// each group. With `IN_ORDER` also returns `sum` plus the logits as if added one by one, if they
+/// can be added at once; see `signed_sum::try_signed_block`.
 #[inline(always)]
 // In bounds: four groups are chunks of a quarter of their length; a pair has twice the lanes.
 fn block_moments<V: Vector, const IN_ORDER: bool>(
@@ -183,8 +182,8 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     (moments, decided.then_some(sum + added))
 }
 
-/// Returns the sums of x and of its squares. With `IN_ORDER` also the sum of x rounded to the units
-/// of `middle`, and the largest rounding error.
+/// Returns the sums of x and of its squares. With `IN_ORDER` also returns the sum of x rounded to
+/// the units of `middle`, and the largest rounding error.
 #[inline(always)]
 fn add_moments<V: Vector, const IN_ORDER: bool>(
     v: V,
@@ -288,10 +287,11 @@ fn add_squares<V: Vector>(v: V, squares: &mut Squares, block: &[f32]) {
     }
 }
 
-/// Copies the logits of a block to `values` and makes those below `threshold` minus infinity. The
-/// sum with their squares, if these go at once in single precision: a rounded square decides as the
-/// square itself does unless it is as near to half-way as its own rounding error. That is likely
-/// only of the first few thousand, since the units grow with the sum.
+/// Copies the logits of a block to `values` and sets those below `threshold` to minus infinity.
+/// Returns the sum with their squares, if these can be added at once in single precision: a rounded
+/// square is rounded to the unit as the exact square is, unless its distance from half-way is
+/// within its own rounding error. That is likely only among the first few thousand, since the units
+/// grow with the sum.
 #[inline(always)]
 // In bounds: `values` is as long as the block; what is left of it is less than a register.
 fn try_float_squares<V: Vector>(
@@ -349,10 +349,10 @@ fn try_float_squares<V: Vector>(
     Some(after.sum)
 }
 
-/// Adds terms as `sequential_sum::try_block` does, but each is a square in `double`, and a sum is
-/// rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29
-/// times finer, can only matter to a term that is as near as that to half-way; what is refused is
-/// wider.
+/// Adds terms as `sequential_sum::try_block` does, but each term is a square in `double`, and a sum
+/// is rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29
+/// times finer, can only matter for a term that is this near to half-way. The terms that are
+/// refused cover a wider range.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {

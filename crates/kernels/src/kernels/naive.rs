@@ -1,5 +1,5 @@
-//! Every pass over candidates and columns in plain Rust, in the operations and the order of the
-//! built-ins: the oracle of the tests.
+//! Every pass over candidates and columns in plain Rust, with the operations and the order of the
+//! built-ins. The tests use it as their oracle.
 
 use super::centred::CentredSums;
 use super::column::Column;
@@ -10,13 +10,13 @@ use super::sums_f64::SumsF64;
 use crate::simd::libm::{exp, exp_f64, fma, ln};
 use crate::token::{TokenData, comparable};
 
-/// The largest logit; minus infinity when empty.
+/// Returns the largest logit; minus infinity when empty.
 pub fn max(data: &[TokenData]) -> f32 {
     let logits = data.iter().map(|c| comparable(c.logit));
     logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
 }
 
-/// Index of the largest logit, the first of equals; 0 when empty.
+/// Returns the index of the largest logit, the first of equals; 0 when empty.
 pub fn argmax(data: &[TokenData]) -> usize {
     let mut best = 0;
     let mut max = f32::NEG_INFINITY;
@@ -29,9 +29,9 @@ pub fn argmax(data: &[TokenData]) -> usize {
     best
 }
 
-/// The largest finite logit or infinity, [`f32::MIN`] if there is none. Appends to `to`, in order,
-/// all candidates whose logits are at or above the largest plus `below`, which is not positive, and
-/// some others: those that were so near to the largest before them.
+/// Returns the largest logit above minus infinity; [`f32::MIN`] if there is none. Appends to `to`,
+/// in order, all candidates whose logits are at or above the largest plus `below`, which is not
+/// positive, and some others, which are that near to the largest logit before them.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
     let mut max = f32::MIN;
     for candidate in data {
@@ -46,7 +46,7 @@ pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 
     max
 }
 
-/// Copies the logits, NaN as minus infinity, and gives the largest.
+/// Copies the logits, NaN as minus infinity, and returns the largest.
 pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());
     let mut max = f32::NEG_INFINITY;
@@ -59,7 +59,7 @@ pub fn logits(data: &[TokenData], to: &mut [f32]) -> f32 {
     max
 }
 
-/// Replaces every x by e^(x - max), and gives `start` plus all of them. No x is
+/// Replaces every x by e^(x - max), and returns `start` plus all of them. No x is
 /// [`HIGHEST`](crate::simd::exp::HIGHEST) or more above `max`.
 pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     let mut sum = start;
@@ -70,8 +70,8 @@ pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 {
     sum
 }
 
-/// Replaces every x by e^(x - max), and gives their sum in `double`, as if added one by one; `sums`
-/// takes the sum up to the end of each block of [`SUM_BLOCK`].
+/// Replaces every x by e^(x - max), and returns their sum in `double`, as if added one by one.
+/// `sums` receives the sum up to the end of each block of [`SUM_BLOCK`].
 pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in xs.chunks_mut(SUM_BLOCK).zip(sums) {
@@ -84,9 +84,9 @@ pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
     sum
 }
 
-/// Replaces every x by e^(x - max), the difference taken in `double`, and returns the sum as if
-/// added one by one to `start`: with the host's `exp`, in the operations of the built-in, on every
-/// instruction set.
+/// Replaces every x by e^(x - max), with the difference in `double`, and returns the sum as if
+/// added one by one to `start`. It uses the host's `exp` and the operations of the built-in on
+/// every instruction set.
 pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut sum = start;
     for x in xs {
@@ -97,7 +97,7 @@ pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
     sum
 }
 
-/// `start` plus all terms, which are not negative, in order.
+/// Returns `start` plus all terms, which are not negative, in order.
 pub fn sum(start: f32, xs: &[f32]) -> f32 {
     xs.iter().fold(start, |sum, x| sum + x)
 }
@@ -107,8 +107,8 @@ pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool {
     data.iter().any(|c| c.logit >= low && c.logit < high)
 }
 
-/// The sum of all logits but minus infinity, in order, and how many those are; NaN counts as minus
-/// infinity.
+/// Returns the sum of all logits except minus infinity, in order, and their number. NaN counts as
+/// minus infinity.
 pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     let mut sum = 0.0f32;
     let mut count = 0;
@@ -121,8 +121,8 @@ pub fn signed_sum(data: &[TokenData]) -> (f32, usize) {
     (sum, count)
 }
 
-/// The sum of squared deviations from `mean` of all logits but minus infinity, in order; then
-/// [`mask_below`].
+/// Returns the sum of squared deviations from `mean` of all logits except minus infinity, in order.
+/// Then masks as [`mask_below`] does.
 pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32 {
     let mut sum = 0.0f32;
     for x in data.iter().map(|c| comparable(c.logit)) {
@@ -143,8 +143,8 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
     }
 }
 
-/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and gives their sum in
-/// `double`, as [`exp_sum_double`] does. `sums` has one for each block, no more; `values` is
+/// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum in
+/// `double`, as [`exp_sum_double`] does. `sums` has exactly one element for each block; `values` is
 /// scratch.
 pub fn exp_p(
     data: &mut [TokenData],
@@ -163,8 +163,8 @@ pub fn exp_p(
     sum
 }
 
-/// Divides the probabilities by `by` and gives their sum in `double`, as `sum_double` does.
-/// `sums` has one for each block, no more.
+/// Divides the probabilities by `by` and returns their sum in `double`, as `sum_double` does.
+/// `sums` has exactly one element for each block.
 pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
     let mut sum = 0.0f64;
     for (block, to) in data.chunks_mut(SUM_BLOCK).zip(sums) {
@@ -192,7 +192,7 @@ pub fn set_quotients(data: &mut [TokenData], ps: &[f32], by: f64) {
     }
 }
 
-/// Divides all.
+/// Divides all numbers by `by`.
 pub fn divide(xs: &mut [f32], by: f32) {
     xs.iter_mut().for_each(|x| *x /= by);
 }
@@ -202,7 +202,7 @@ pub fn divide_logits(data: &mut [TokenData], by: f32) {
     data.iter_mut().for_each(|c| c.logit /= by);
 }
 
-/// Puts the cubic in place of every logit, but for masked ones and NaN.
+/// Replaces every logit by its value on the cubic, except masked ones and NaN.
 pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
     let Cubic { max, square, cube } = curve;
     for candidate in data.iter_mut().filter(|c| c.logit > f32::NEG_INFINITY) {
@@ -212,7 +212,7 @@ pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
     }
 }
 
-/// Makes every logit below `threshold` minus infinity.
+/// Sets every logit below `threshold` to minus infinity.
 pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     for candidate in data {
         if candidate.logit < threshold {
@@ -221,7 +221,7 @@ pub fn mask_below(data: &mut [TokenData], threshold: f32) {
     }
 }
 
-/// Makes the logits of the tokens that are not in a set minus infinity.
+/// Sets the logits of tokens that are not in a set to minus infinity.
 pub fn mask_tokens(data: &mut [TokenData], allowed: &[u64]) {
     for candidate in data {
         let token = usize::try_from(candidate.id).unwrap_or(usize::MAX);
@@ -261,9 +261,10 @@ pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     }
 }
 
-/// The sum of all terms whose keys are above `above` and below `below`, each rounded to a multiple
-/// of the unit of floats from `c`, a power of two, to 2 c. Those half-way between two multiples are
-/// left out, and their indices appended to `halfway`. Exact, or at least 2 c.
+/// Returns the sum of all terms whose keys are above `above` and below `below`, each rounded to a
+/// multiple of the unit of floats from `c`, a power of two, to 2 c. Terms half-way between two
+/// multiples are excluded, and their indices appended to `halfway`. The result is exact, or at
+/// least 2 c.
 pub fn tail(
     keys: &[f32],
     terms: &[f32],
@@ -290,7 +291,7 @@ pub fn tail(
     sum
 }
 
-/// Copies the logits and gives the properties of them and the ids.
+/// Copies the logits and returns the properties of the logits and the ids.
 pub fn column(data: &[TokenData], to: &mut [f32]) -> Column {
     let max = logits(data, to);
     let finite = to.iter().filter(|&&x| x != f32::NEG_INFINITY);
@@ -319,9 +320,9 @@ pub fn column_selecting(
     column
 }
 
-/// Writes the bits of 2^23 plus the distance of each x, none of them NaN, below `max` times
-/// `factor`, at most `last`, a number below 2^23. That it is a number of steps below `last` is only
-/// so for a finite `max` and every x at or below.
+/// Writes the bits of 2^23 plus the distance of each x below `max` times `factor`, limited to
+/// `last`, which is below 2^23. No x is NaN. The result is a number of steps up to `last` only if
+/// `max` is finite and every x at or below it.
 pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     assert_eq!(xs.len(), to.len());
     for (x, to) in xs.iter().zip(to) {
@@ -332,8 +333,8 @@ pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     }
 }
 
-/// The first index from `start` on, which is not 0, whose element is above the one before; the
-/// length if there is none.
+/// Returns the first index from `start` on, which is not 0, whose element is above the previous
+/// one; the length if there is none.
 pub fn next_rise(xs: &[f32], start: usize) -> usize {
     (start..xs.len())
         .find(|&i| xs[i - 1] < xs[i])
@@ -361,7 +362,7 @@ fn write(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], p: imp
     }
 }
 
-/// The natural logarithms.
+/// Writes the natural logarithms.
 pub fn lns(xs: &[f32], to: &mut [f32]) {
     assert_eq!(xs.len(), to.len());
     for (&x, to) in xs.iter().zip(to) {
@@ -370,7 +371,7 @@ pub fn lns(xs: &[f32], to: &mut [f32]) {
 }
 
 /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
-/// probability, at most 1.
+/// probability, or 1 if there is none.
 pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     assert_eq!(ps.len(), to.len());
     let mut smallest = 1.0;
@@ -381,14 +382,14 @@ pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 {
     smallest
 }
 
-/// Returns `start` plus the entropy terms, product and addition rounded once.
+/// Returns `start` plus the entropy terms, with product and addition rounded once.
 pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 {
     let above_0 = ps.iter().filter(|p| **p > 0.0);
     above_0.fold(start, |sum, p| fma(-p, ln(*p), sum))
 }
 
-/// Divides the probabilities by `by`, into `original`, and puts the curve of each in place of the
-/// logits that are not masked.
+/// Writes the probabilities divided by `by` into `original`, and replaces the logits that are not
+/// masked by the curve of these.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;
@@ -407,9 +408,9 @@ pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve)
     (max, all_numbers)
 }
 
-/// The sum of the rounded terms, exactly, but for those of which it is in doubt how they round:
-/// their indices are appended to `doubtful`. Which these are depends on the instruction set; those
-/// half-way are among them.
+/// Returns the exact sum of the rounded terms, except those whose rounding is in doubt. The indices
+/// of these are appended to `doubtful`. They depend on the instruction set, and include the terms
+/// that are half-way.
 pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     let mut sum = 0.0;
     for (i, &x) in xs.iter().enumerate() {
@@ -424,8 +425,8 @@ pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     sum
 }
 
-/// Computes from exponentials the probabilities, their logarithms, and their terms of the entropy;
-/// gives the sum of these in `double`, with last bits that depend on the instruction set.
+/// Computes the probabilities, their logarithms and the terms of their entropy from exponentials.
+/// Returns the sum of the terms in `double`, whose last bits depend on the instruction set.
 pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64 {
     let n = es.len();
     assert!(n == ps.len() && n == lns.len() && n == terms.len());
@@ -448,7 +449,7 @@ pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
     }
 }
 
-/// The sums over logits in double precision, with the host's `exp`.
+/// Returns the sums over logits in double precision, with the host's `exp`.
 pub fn sums_f64(logits: &[f32], max: f32) -> SumsF64 {
     let mut sums = SumsF64::default();
     for d in logits

@@ -1,5 +1,5 @@
-//! The passes over raw logits in plain Rust: the oracle of the tests. Sums are `double`s here, and
-//! `exp` is the host's.
+//! The passes over raw logits in plain Rust, as an oracle of the tests. Sums are `double`s here,
+//! and `exp` is the host's.
 
 use super::layout::GROUP;
 use super::logits::{Logits, Number, each};
@@ -7,7 +7,7 @@ use super::online_softmax::Sums;
 use crate::simd::libm::exp_f64;
 use crate::token::{Token, TokenData, comparable};
 
-/// The largest; minus infinity when empty.
+/// Returns the maximum; minus infinity if there are no logits.
 pub fn max(xs: Logits<'_>) -> f32 {
     each!(xs, xs => largest(xs))
 }
@@ -17,7 +17,7 @@ fn largest<T: Number>(xs: &[T]) -> f32 {
     logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
 }
 
-/// The largest of each block, and of all.
+/// Writes the maximum of each block, and returns that of all.
 pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
     each!(xs, xs => {
@@ -36,11 +36,11 @@ pub fn block_maxima_and_count(xs: Logits<'_>, maxima: &mut [f32]) -> (f32, usize
     (max, unmasked)
 }
 
-/// exp(d) below this, relative to the largest 1, is beyond what a `double` sum keeps, and beyond a
-/// `float` result.
+/// The distance d below which exp(d), relative to the largest term 1, affects neither a `double`
+/// sum nor a `float` result.
 const NEGLIGIBLE: f64 = -120.0;
 
-/// Adds logits to the sums, and leaves the largest of each block in `maxima`, if that is not empty.
+/// Adds logits to the sums, and writes the largest of each block to `maxima`, unless that is empty.
 pub fn add(sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
     let max = match maxima {
         [] => max(xs),

@@ -1,10 +1,11 @@
 //! Sums of exponentials of raw logits in one pass, relative to the largest so far (online softmax).
 //!
-//! Where the reference is within 40 of 0 and the logits of a chunk are not far from it, nothing
-//! needs a unit or a bound ([`Vector::exp_approx`]). With AVX-512 the sum of the terms tells
-//! afterwards whether that was so; without, the sum of the squares tells before. Up to 8 terms are
-//! added as `float`s in each lane, then as `double`s: all in all the sums are right within 5e-7,
-//! mostly 1e-7. They depend on the instruction set in the last bits.
+//! If the reference is within 40 of 0 and the logits of a chunk are not far from it, the
+//! approximation [`Vector::exp_approx`] needs no scaling and no bound. With AVX-512 the sum of the
+//! terms shows afterwards if that was so; without it, the sum of the squares shows it in advance.
+//! Up to 8 terms are added as `float`s in each lane, then as `double`s. Altogether the relative
+//! error of the sums is at most 5e-7, and mostly 1e-7. Their last bits depend on the instruction
+//! set.
 
 use std::hint::black_box;
 
@@ -15,23 +16,23 @@ use crate::simd::libm::exp_f64;
 use crate::simd::{MAX_LANES, Vector, dispatched};
 use crate::token::comparable;
 
-/// Sums over logits x with d = x - max, of all but one largest, from which every metric follows.
+/// Sums over all logits x except one largest, with d = x - max, from which every metric follows.
 ///
 /// A logit of plus infinity takes all the probability: then the sums are 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sums {
-    /// The largest.
+    /// The largest logit.
     pub max: f32,
-    /// Sum of e^d.
+    /// The sum of e^d.
     pub rest: f64,
-    /// Sum of -d e^d.
+    /// The sum of -d e^d.
     pub spread: f64,
     /// The number of logits above minus infinity.
     pub unmasked: usize,
 }
 
 impl Default for Sums {
-    /// Returns the sums of no logits.
+    /// Returns the sums over no logits.
     fn default() -> Self {
         Self {
             max: f32::NEG_INFINITY,
@@ -49,7 +50,7 @@ impl Sums {
     }
 
     /// Adds `logits` as [`add`](Self::add) does, but without the spread, in less time. All logits
-    /// of a stream must be added alike.
+    /// of a stream must be added by the same function.
     pub fn add_mass(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         add_mass(self, logits, maxima);
         self.spread = 0.0;
@@ -94,8 +95,9 @@ dispatched! {
 }
 
 impl Logits<'_> {
-    /// Returns what [`block_maxima`](Self::block_maxima) does, and the number of logits that are
-    /// not masked. Reads each number once, and those of a chunk with masked ones again.
+    /// Writes and returns the maxima as [`block_maxima`](Self::block_maxima) does, and also returns
+    /// the number of logits that are not masked. Reads each number once, and a chunk with masked
+    /// ones twice.
     pub fn block_maxima_and_count(&self, maxima: &mut [f32]) -> (f32, usize) {
         maxima_and_count(*self, maxima)
     }
@@ -103,20 +105,20 @@ impl Logits<'_> {
 
 /// The result of the first pass over a chunk.
 struct Scanned {
-    /// The largest.
+    /// The largest number.
     max: f32,
-    /// True if no number is masked, or infinite.
+    /// True if no number is masked or infinite.
     finite: bool,
-    /// With `NEAR`, true if [`exp_approx`](Vector::exp_approx) takes all of them, if the reference
-    /// is near 0.
+    /// With `NEAR`, true if all numbers are in the range of [`exp_approx`](Vector::exp_approx),
+    /// provided that the reference is near 0.
     near: bool,
 }
 
-/// A bound for a chunk's largest logit: at or below it the terms may be too small for a `float`.
+/// A bound on a chunk's largest logit, at or below which the terms may be too small for a `float`.
 const NEAR_MAX: f32 = -60.0;
 
-/// Returns the largest of each lane of a block. Adds the squares with `NEAR`, else the products
-/// with 0, to `signs`.
+/// Returns the largest of each lane of a block. Adds the squares (with `NEAR`) or the products with
+/// 0 to `signs`.
 #[inline(always)]
 // In bounds: `i` is 0 or 1, and a pair has twice the lanes.
 fn scan_block<V: Vector, T: Load, const NEAR: bool>(
@@ -136,8 +138,8 @@ fn scan_block<V: Vector, T: Load, const NEAR: bool>(
 }
 
 /// Returns the largest of a chunk, and writes that of each of its blocks if `WANTED`. Masked
-/// numbers are found without comparing each: all are multiplied by 0, or with `NEAR` by themselves,
-/// and added up, which is one operation per register. The sum shows whether any was masked.
+/// numbers are detected without a comparison of each: all are multiplied by 0, or with `NEAR` by
+/// themselves, and added up, which is one operation per register. The sum shows if any was masked.
 #[inline(always)]
 fn scan<V: Vector, T: Load, const NEAR: bool, const WANTED: bool>(
     v: V,
@@ -219,7 +221,8 @@ fn block_maxima_and_count_on<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]
     })
 }
 
-/// Reads each number once from where it is, and again from the first-level cache.
+/// Adds logits to the sums. Reads each number once from memory, and again from the first-level
+/// cache.
 #[inline(always)]
 fn add_on<V: Vector>(v: V, sums: &mut Sums, xs: Logits<'_>, maxima: &mut [f32]) {
     each!(xs, xs => add_all::<V, _, true>(v, sums, xs, maxima));
@@ -254,13 +257,13 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
     }
 }
 
-/// The least sum of a chunk that is reliable: a smaller one may have lost terms too small for a
-/// `float`.
+/// The least reliable sum of a chunk: a smaller one may have lost terms too small for a `float`.
 const LEAST_MASS: f64 = 1e-25;
 
-/// Adds a whole chunk that is read once, maxima and sums together, if it is like most: nothing is
-/// masked, infinite or far away. The sum shows that afterwards; otherwise nothing is added. Only if
-/// the chunk has the largest of all, the others are added up again.
+/// Adds a whole chunk, reading it once for maxima and sums together, if it has the usual
+/// properties: no logit is masked, infinite or far away. The sum shows that afterwards; otherwise
+/// nothing is added. Only if the chunk contains the largest logit of all are its other logits added
+/// up again.
 #[inline(always)]
 fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -282,8 +285,8 @@ fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     add_near(sums, reference, mass, spread)
 }
 
-/// Adds all of a chunk but its largest, `max`, which becomes that of all; nothing, if they are too
-/// small or too far for that.
+/// Adds all logits of a chunk except its largest, `max`, which becomes the reference. Adds nothing
+/// if they are too small or too far away for that.
 #[inline(always)]
 fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -309,10 +312,10 @@ fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     true
 }
 
-/// A distance so far below that [`exp_approx`](Vector::exp_approx) returns 0.
+/// A distance so far below the reference that [`exp_approx`](Vector::exp_approx) returns 0.
 const NOTHING: f32 = -1e4;
 
-/// Replaces the first element that is `max`.
+/// Replaces the first element equal to `max`, so that it adds nothing.
 #[inline(always)]
 fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
     let wanted = v.splat(max);
@@ -328,7 +331,7 @@ fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
     }
 }
 
-/// Adds the sums of a chunk, if nothing was lost or undefined.
+/// Adds the sums of a chunk, if no term was lost or undefined.
 fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> bool {
     if !(mass > LEAST_MASS && mass < f64::INFINITY) {
         return false;
@@ -339,9 +342,9 @@ fn add_near(sums: &mut Sums, reference: &Reference, mass: f64, spread: f64) -> b
     true
 }
 
-/// The largest of a chunk, and the sums of e^x and, if `SPREAD`, (x - the reference) e^x; with
-/// `WANTED` the largest of each block, too. Meanwhile the next numbers come into the first-level
-/// cache.
+/// Returns the largest logit of a chunk, and the sums of e^x and, if `SPREAD`, of (x - the
+/// reference) e^x. With `WANTED` also writes the largest of each block. Meanwhile the next numbers
+/// are prefetched into the first-level cache.
 #[inline(always)]
 // In bounds: `i` is below 4, and `four` has four times the lanes.
 fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
@@ -427,8 +430,9 @@ fn add_chunk<V: Vector, const SPREAD: bool>(
     sums.spread += spread;
 }
 
-/// A copy of a chunk, of [`CHUNK`] numbers at most, without its largest logit, if that is the
-/// reference, and with the others less the reference, if that is far. Few chunks need one.
+/// Returns a copy of a chunk of at most [`CHUNK`] numbers. Its largest logit is excluded if that is
+/// the reference, and the reference is subtracted from the others if it is far from 0. Few chunks
+/// need a copy.
 // In bounds: a chunk has at most `CHUNK` numbers.
 fn changed<'c>(
     chunk: &[f32],
@@ -451,8 +455,8 @@ fn changed<'c>(
 pub const ADDED: usize = 8;
 
 /// Returns the sum of e^d and, if `SPREAD`, that of -d e^d. With `NEAR` all d are in the range of
-/// [`exp_approx`](Vector::exp_approx); without it some may be far below the reference, or
-/// undefined. Prefetches the next [`CHUNK`].
+/// [`exp_approx`](Vector::exp_approx); without it some may be far below the reference or NaN.
+/// Prefetches the next [`CHUNK`].
 #[inline(always)]
 // In bounds: `i` is below 4, and `four` has four times the lanes.
 fn terms<V: Vector, const NEAR: bool, const SPREAD: bool>(
@@ -534,7 +538,7 @@ fn add_widened<V: Vector, const SPREAD: bool>(
     }
 }
 
-/// Adds e^d in a unit of `reference`, and d e^d, of one register.
+/// Adds e^d and d e^d of one register, in the unit of `reference`.
 #[inline(always)]
 fn add_term<V: Vector, const NEAR: bool, const SPREAD: bool>(
     v: V,

@@ -1,7 +1,7 @@
 //! Quotients in double precision that are rounded to floats.
 //!
-//! Where both ends of what a product with the inverse may be round to the same float, so does the
-//! quotient; only where they do not, it is divided.
+//! If both bounds on a quotient, computed by a product with the inverse, round to the same float,
+//! so does the quotient. Only otherwise is it divided.
 
 use super::registers::{AHEAD, prefetch_candidates};
 use crate::simd::{Vector, dispatched};
@@ -11,7 +11,7 @@ dispatched! {
     /// Divides the probabilities by `by` in `double`. Reads and writes 12 bytes per candidate.
     pub fn divide_p_double(data: &mut [TokenData], by: f64) => divide_p_double_on;
     /// Writes the probabilities, each divided by `by` in `double`. Reads 4 bytes per candidate, and
-    /// reads and writes its 12.
+    /// reads and writes its 12 bytes.
     pub fn set_quotients(data: &mut [TokenData], ps: &[f32], by: f64) => set_quotients_on;
     /// Writes whole candidates, with each of `ps` divided by `by` in `double`. Reads 12 bytes per
     /// candidate and writes 12.
@@ -19,11 +19,11 @@ dispatched! {
         => write_quotients_on;
 }
 
-/// By so much a product with the inverse of a divisor differs from the quotient at most, as a
-/// share, with room to spare: three roundings.
+/// An upper bound on the relative difference between a product with the inverse of a divisor and
+/// the quotient, which have three roundings.
 const APART: f64 = 2.0 * f64::EPSILON;
 
-/// A divisor, and both ends of what its inverse can be.
+/// A divisor, and both bounds on its inverse.
 #[derive(Clone, Copy)]
 struct Divisor<D> {
     by: D,
@@ -41,9 +41,9 @@ fn divisor<V: Vector>(v: V, by: f64) -> Divisor<V::D> {
     }
 }
 
-/// The quotients, divided in `double` and rounded to floats.
+/// Returns the quotients, divided in `double` and rounded to floats.
 ///
-/// Where both ends of what a quotient can be round to the same float, so does the quotient.
+/// If both bounds on a quotient round to the same float, so does the quotient.
 #[inline(always)]
 fn quotients<V: Vector>(v: V, [low, high]: [V::D; 2], by: Divisor<V::D>) -> V::F {
     let every = u32::MAX >> (32 - V::LANES);
@@ -61,7 +61,7 @@ fn quotient(p: f32, by: f64) -> f32 {
     (f64::from(p) / by) as f32
 }
 
-/// The last ones first.
+/// Implements `set_quotients`, from the last candidates to the first.
 #[inline(always)]
 // In bounds: the lengths are equal: asserted; `at` is at most that.
 fn set_quotients_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], by: f64) {
@@ -79,7 +79,7 @@ fn set_quotients_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32], by: f64
     }
 }
 
-/// The first ones first: they were written last.
+/// Implements `divide_p_double`, from the first candidates on, which were written last.
 #[inline(always)]
 fn divide_p_double_on<V: Vector>(v: V, data: &mut [TokenData], by: f64) {
     let divisor = divisor(v, by);

@@ -1,10 +1,12 @@
-//! Exponentials of raw logits relative to the largest, in single precision, right within 5e-7.
+//! Exponentials of raw logits relative to the largest, in single precision, with a relative error
+//! of at most 5e-7.
 //!
 //! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of
-//! degree 5. x is reduced itself, not its difference from the largest logit, which `float` could
-//! round by 1e-6 of a term; the difference is taken of the exponents, which are integers, and what
-//! is left in `double`, once per sum. Terms are 2^64 times too large, so that those down to e^-131
-//! are normal `float`s: a distribution so certain that nothing else is left keeps its digits.
+//! degree 5. The reduction applies to x itself, not to its difference from the largest logit, whose
+//! rounding could change a term by 1e-6. The difference is taken of the exponents, which are
+//! integers; the remaining factor is applied in `double`, once per sum. Terms are computed 2^64
+//! times as large, so that those down to e^-131 are normal `float`s, and even a very peaked
+//! distribution keeps its precision.
 
 use crate::simd::Vector;
 use crate::simd::exp::{POLYNOMIAL, ROUND_F32};
@@ -17,19 +19,20 @@ pub const NEAR_REFERENCE: f32 = 40.0;
 /// times as large.
 const SCALE: i32 = 64;
 
-/// Maxima further from 0 than this are subtracted from their logits first, exactly where it
-/// matters: the integers of the exponents must fit beside [`ROUND_F32`].
+/// The distance from 0 beyond which a maximum is first subtracted from its logits, since the
+/// integers of the exponents must fit next to [`ROUND_F32`]. The subtraction is exact where it
+/// affects the result.
 const FAR: f32 = 65_536.0;
 
-/// The largest logit, which terms are relative to, with the factors for their sums.
+/// The largest logit, to which the terms are relative, with the factors for their sums.
 pub struct Reference {
     /// The largest logit.
     pub max: f32,
-    /// True if it is subtracted from the logits first.
+    /// True if it is first subtracted from the logits.
     pub far: bool,
-    /// The largest logit after that: `max`, or 0.
+    /// The largest logit after this subtraction: `max` or 0.
     pub origin: f32,
-    /// `ROUND_F32` less the exponent of the terms' unit.
+    /// `ROUND_F32` minus the exponent of the terms' unit.
     round: f32,
     /// The factor that makes a computed sum relative to the largest logit.
     pub unit: f64,
@@ -40,11 +43,11 @@ pub struct Reference {
     pub near_unit: f64,
 }
 
-/// [`exp_approx`](Vector::exp_approx) gives e^(x (1 - this)), since ln 2 is a `float` there. The
-/// sums are relative to the largest logit's, which takes away nearly all of it.
+/// The relative error of ln 2 as a `float`: [`exp_approx`](Vector::exp_approx) computes e^(x (1 -
+/// this)). Since the sums are relative to the largest logit, nearly all of the error cancels.
 const LN_2_ERROR: f64 = std::f32::consts::LN_2 as f64 / std::f64::consts::LN_2 - 1.0;
 
-/// The distance below the largest logit at which a term is 0 in all that is computed: e^-130.
+/// The distance below the largest logit at which a term, e^-130, counts as 0 everywhere.
 const LOWEST: f32 = -130.0;
 
 impl Reference {
@@ -67,7 +70,7 @@ impl Reference {
     }
 }
 
-/// Returns a register, no number of it too low, and e^d of it.
+/// Returns a register in which no number is too low, and e^d of it.
 #[inline(always)]
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     term_of::<V, false>(v, x, reference)

@@ -1,4 +1,4 @@
-//! The ends of arrays, which fill no whole register, and cache lines asked for ahead.
+//! The ends of arrays, which do not fill a whole register, and prefetching.
 
 use crate::simd::{MAX_LANES, Vector};
 use crate::token::TokenData;
@@ -10,7 +10,7 @@ const PADDING: TokenData = TokenData {
     p: 0.0,
 };
 
-/// The last candidates, fewer than a register's, and padding.
+/// Returns the last candidates, which are fewer than a register holds, and padding.
 #[inline(always)]
 pub(super) fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
     let mut padded = [PADDING; MAX_LANES];
@@ -18,15 +18,15 @@ pub(super) fn padded_candidates(rest: &[TokenData]) -> [TokenData; MAX_LANES] {
     padded
 }
 
-/// The last elements of an array, as many as a register has lanes. Passes whose results do not
-/// depend on what comes twice end with them, instead of going through the remainder one by one;
-/// some of the elements then belong to the register before, too.
+/// The last elements of an array, as many as a register has lanes. A pass whose result does not
+/// change if elements are processed twice ends with these, instead of a loop over the remainder.
+/// Some of the elements were then already in the previous register.
 pub(super) trait LastChunk {
-    /// `None` if there are too few.
+    /// Returns the last elements, as many as a register has lanes; `None` if there are too few.
     fn last_chunk_of<V: Vector>(&self) -> Option<&Self>;
 
-    /// Returns the last elements, as many as a register has lanes, to rewrite; `None` if there are
-    /// too few.
+    /// Returns the last elements, as many as a register has lanes, to be rewritten; `None` if there
+    /// are too few.
     fn last_chunk_of_mut<V: Vector>(&mut self) -> Option<&mut Self>;
 }
 
@@ -44,16 +44,15 @@ impl<T> LastChunk for [T] {
     }
 }
 
-/// The prefetch distance, in candidates, of a pass that writes without having read. The processor
-/// asks early for what a loop reads, but not for what it writes, and stores would wait for one line
-/// after the other.
+/// The prefetch distance, in candidates, of a pass that only writes. The processor prefetches what
+/// a loop reads, but not what it writes, so each store would wait for its cache line.
 pub(super) const AHEAD: usize = 128;
 
-/// The prefetch distance of a pass that computes so much with what it reads that the processor has
-/// little of what comes next in view.
+/// The prefetch distance of a pass that computes so much with each element that the processor looks
+/// ahead at few of the next ones.
 pub(super) const FAR: usize = 2 * AHEAD;
 
-/// Asks for the cache lines of the candidates of a register; they may be outside of the array.
+/// Prefetches the cache lines of a register's candidates, which may be outside the array.
 #[inline(always)]
 pub(super) fn prefetch_candidates<V: Vector>(v: V, at: *const TokenData) {
     for offset in (0..V::LANES * size_of::<TokenData>()).step_by(64) {

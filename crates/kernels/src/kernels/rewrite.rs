@@ -6,14 +6,14 @@ use crate::simd::libm::fma;
 use crate::simd::{Vector, dispatched};
 use crate::token::{Token, TokenData, comparable};
 
-/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` times `per_width`.
+/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` multiplied by `per_width`.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
     /// The logit at which the curve is highest.
     pub target: f32,
-    /// The factor that distances are multiplied by.
+    /// The factor of distances.
     pub per_width: f32,
-    /// The height there.
+    /// The height of the curve there.
     pub peak: f32,
     /// The steepness of its fall.
     pub sharpness: f32,
@@ -58,12 +58,12 @@ impl<V: Vector> CurveOn<V> {
     }
 }
 
-/// `max + (cube * d - square) * d^2`, with d the distance from `max`, which is at or below 0. Each
-/// product that something is added to is rounded once, together with the sum. Where `square` and
-/// `cube` are at or above 0, nothing rises as d falls.
+/// `max + (cube * d - square) * d^2`, where d, at or below 0, is the distance from `max`. Each
+/// product with an addition is rounded once, together with the sum. If `square` and `cube` are at
+/// or above 0, the value never rises as d falls.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
-    /// The place where d is 0, and what is there.
+    /// The logit at which d is 0, and the value there.
     pub max: f32,
     /// The factor of the square.
     pub square: f32,
@@ -72,7 +72,7 @@ pub struct Cubic {
 }
 
 impl Cubic {
-    /// Returns it at a logit; minus infinity and NaN stay.
+    /// Returns the value at a logit. Minus infinity and NaN stay unchanged.
     fn at(self, logit: f32) -> f32 {
         let d = logit - self.max;
         let slope = fma(self.cube, d, -self.square);
@@ -84,7 +84,7 @@ impl Cubic {
         }
     }
 
-    /// Returns it at each logit of a register.
+    /// Returns the value at each logit of a register.
     #[inline(always)]
     fn at_each<V: Vector>(self, v: V, logits: V::F) -> V::F {
         let max = v.splat(self.max);
@@ -96,43 +96,44 @@ impl Cubic {
 }
 
 dispatched! {
-    /// Puts `curve` in place of every logit. Reads and writes 12 bytes per candidate.
+    /// Replaces every logit by its value on `curve`. Reads and writes 12 bytes per candidate.
     pub fn cube_logits(data: &mut [TokenData], curve: Cubic) => cube_logits_on;
-    /// Puts `curve` in place of every logit of a column. Reads and writes 4 bytes per logit.
+    /// Replaces every logit of a column by its value on `curve`. Reads and writes 4 bytes per
+    /// logit.
     pub fn cube(logits: &mut [f32], curve: Cubic) => cube_on;
     /// Divides every logit by `by`. Reads and writes 12 bytes per candidate.
     pub fn divide_logits(data: &mut [TokenData], by: f32) => divide_logits_on;
-    /// Makes every logit below `threshold` minus infinity. Reads 12 bytes per candidate, and writes
-    /// where something changes.
+    /// Sets every logit below `threshold` to minus infinity. Reads 12 bytes per candidate, and
+    /// writes those that change.
     pub fn mask_below(data: &mut [TokenData], threshold: f32) => mask_below_on;
-    /// Makes every logit of a column below `threshold` minus infinity. Reads and writes 4 bytes per
-    /// logit.
+    /// Sets every logit of a column below `threshold` to minus infinity. Reads and writes 4 bytes
+    /// per logit.
     pub fn mask_logits_below(logits: &mut [f32], threshold: f32) => mask_logits_below_on;
-    /// Divides all. Reads and writes 4 bytes per element.
+    /// Divides all numbers by `by`. Reads and writes 4 bytes per element.
     pub fn divide(xs: &mut [f32], by: f32) => divide_on;
-    /// Writes the probabilities. Reads 4 bytes per candidate, and reads and writes its 12.
+    /// Writes the probabilities. Reads 4 bytes per candidate, and reads and writes its 12 bytes.
     pub fn set_p(data: &mut [TokenData], ps: &[f32]) => set_p_on;
-    /// Divides the probabilities by `by` and returns their sum in `double`, with last bits that
-    /// depend on the instruction set; `sums`, one for each block of [`SUM_BLOCK`], takes the sum up
-    /// to the end of each. Reads and writes 12 bytes per candidate.
+    /// Divides the probabilities by `by` and returns their sum in `double`, whose last bits depend
+    /// on the instruction set. `sums` has one element for each block of [`SUM_BLOCK`], and receives
+    /// the sum up to its end. Reads and writes 12 bytes per candidate.
     pub fn divide_p(data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 => divide_p_on;
     /// Writes whole candidates, with each of `ps` divided by `by`. Reads 12 bytes per candidate and
     /// writes 12.
     pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32)
         => write_divided_on;
-    /// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit,
-    /// but for candidates that are masked. Returns the largest, and whether all are numbers, NaN
-    /// that came in not counted. Reads and writes 12 bytes per candidate, and writes 4.
+    /// Writes every `p` divided by `by` into `original`, and replaces the logit by the curve's
+    /// value at it, except for masked candidates. Returns the largest new logit, and false if a new
+    /// one is NaN. Reads and writes 12 bytes per candidate, and writes 4.
     pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool)
         => bend_on;
-    /// Puts `curve` of each of `es` divided by `by` in place of the logit, but for masked ones.
-    /// Returns the largest, and whether all are numbers; none of the logits is NaN. Reads 8 bytes
-    /// per logit, and writes 4.
+    /// Replaces each logit by the curve's value at its element of `es` divided by `by`, except
+    /// masked ones. Returns the largest new logit, and false if one is NaN. None of the logits may
+    /// be NaN. Reads 8 bytes per logit, and writes 4.
     pub fn bend_logits(logits: &mut [f32], es: &[f32], by: f32, curve: Curve) -> (f32, bool)
         => bend_logits_on;
 }
 
-/// The last ones first.
+/// Implements `set_p`, from the last candidates to the first.
 #[inline(always)]
 // In bounds: the lengths are equal: asserted; `at` is less by a register at least.
 fn set_p_on<V: Vector>(v: V, data: &mut [TokenData], ps: &[f32]) {
@@ -168,7 +169,7 @@ pub fn write_p<V: Vector>(v: V, block: &mut [TokenData], ps: &[f32]) {
     set_each_p(chunks.into_remainder(), from.remainder());
 }
 
-/// The last ones first.
+/// Implements `divide_p`, from the last candidates to the first.
 #[inline(always)]
 fn divide_p_on<V: Vector>(v: V, data: &mut [TokenData], by: f32, sums: &mut [f64]) -> f64 {
     let divisor = v.splat(by);
@@ -212,7 +213,7 @@ fn divide_on<V: Vector>(v: V, xs: &mut [f32], by: f32) {
     }
 }
 
-/// The last ones first.
+/// Implements `divide_logits`, from the last candidates to the first.
 #[inline(always)]
 fn divide_logits_on<V: Vector>(v: V, data: &mut [TokenData], by: f32) {
     let divisor = v.splat(by);
@@ -239,7 +240,7 @@ fn cube_on<V: Vector>(v: V, logits: &mut [f32], curve: Cubic) {
     rest.iter_mut().for_each(|x| *x = curve.at(*x));
 }
 
-/// The last ones first, where the pass before has ended.
+/// Implements `cube_logits`, from the last candidates, where the previous pass ended, to the first.
 #[inline(always)]
 fn cube_logits_on<V: Vector>(v: V, data: &mut [TokenData], curve: Cubic) {
     let mut chunks = data.rchunks_exact_mut(V::LANES);
@@ -251,7 +252,7 @@ fn cube_logits_on<V: Vector>(v: V, data: &mut [TokenData], curve: Cubic) {
     rest.iter_mut().for_each(|c| c.logit = curve.at(c.logit));
 }
 
-/// The last ones first, where the pass before has ended.
+/// Implements `mask_below`, from the last candidates, where the previous pass ended, to the first.
 #[inline(always)]
 fn mask_below_on<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
     let thresholds = v.splat(threshold);
@@ -316,7 +317,8 @@ fn write_divided_on<V: Vector>(
     }
 }
 
-/// The last ones first. Two divisions take as long.
+/// Implements `bend`, from the last candidates to the first. Two divisions would take as long as
+/// the products with the inverse.
 #[inline(always)]
 fn bend_on<V: Vector>(
     v: V,
@@ -354,7 +356,7 @@ fn bend_on<V: Vector>(
     (max, all_numbers && rest_numbers)
 }
 
-/// Two divisions take as long.
+/// Implements `bend_logits`. Two divisions would take as long as the products with the inverse.
 #[inline(always)]
 fn bend_logits_on<V: Vector>(
     v: V,
@@ -391,8 +393,7 @@ fn bend_logits_on<V: Vector>(
     (max, all_numbers)
 }
 
-/// Divides every `p` by `by`, into `original`, and puts `curve` of it in place of the logit, one by
-/// one.
+/// Implements `bend` for one candidate after the other.
 fn bend_each(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     let mut max = f32::NEG_INFINITY;
     let mut all_numbers = true;

@@ -1,13 +1,13 @@
 //! Exact sums of terms that are computed approximately, by Ziv's rounding test.
 //!
 //! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's
-//! unit (see [`sequential_sum`](super::sequential_sum)). To know which multiple that is takes no
-//! exact term, unless it lies near the middle between two: an exponential in single precision,
-//! right within [`ERROR`], takes a quarter of the time of one that has the built-in's last bit, and
-//! tells it for all terms but a few. For a sum of S in units of u, of whatever number of terms,
-//! about 2 S / u times the error lie too near, and S / u is below 2^24: some dozens of an array,
-//! which are computed exactly. Terms that are half-way, one or two of an array, are among those
-//! few.
+//! unit (see [`sequential_sum`](super::sequential_sum)). That multiple can be determined without
+//! the exact term, unless the term is near the middle between two multiples. An exponential in
+//! single precision with an error of at most [`ERROR`] takes a quarter of the time of one with the
+//! built-in's last bit, and suffices for all but a few terms. For a sum S of any number of terms,
+//! in units of u, about 2 S / u times the error are too near the middle, and S / u is below 2^24.
+//! These are some dozens in an array, and are computed exactly. They include the terms that are
+//! exactly half-way, of which an array has one or two.
 
 use std::mem::MaybeUninit;
 
@@ -18,36 +18,38 @@ use crate::simd::bits::push_indices;
 use crate::simd::libm::{exp, ln};
 use crate::simd::{MAX_LANES, Vector, dispatched};
 
-/// The largest relative distance between an exponential in single precision and the exact one,
-/// rounded: for `exp_approx` down to e^-30, 1.7e-7 and a rounded logarithm of 2 (2.7e-9 of the
-/// exponent), half a unit of a float for the exact one, and some. Three units of 1.
+/// The largest relative distance between an exponential in single precision and the rounded exact
+/// one. It covers, down to e^-30, the error of `exp_approx` (1.7e-7), that of a rounded logarithm
+/// of 2 (2.7e-9 of the exponent), half a unit of a float for rounding the exact one, and a margin.
+/// It is three units of 1.
 pub const ERROR: f32 = 3.0 * f32::EPSILON;
 
 /// The largest relative distance between an entropy term below 0.3 in single precision and the
-/// exact one: the exponential, the sum's reciprocal, its logarithm, the logarithm as a difference,
-/// and two products here, there a quotient, a logarithm and a product, half a unit each. Ten units
-/// of 1.
+/// exact one. It covers, in single precision, the exponential, the sum's reciprocal, its logarithm,
+/// the logarithm as a difference, and two products; and in the exact term a quotient, a logarithm
+/// and a product, half a unit each. It is ten units of 1.
 pub const ERROR_OF_ENTROPY: f32 = 10.0 * f32::EPSILON;
 
-/// The largest distance below the largest logit that is used: logits further below count as being
-/// at it. Their exponentials do not affect any sum that occurs.
+/// The largest distance below the largest logit that is computed. Logits further below are treated
+/// as if at this distance; their exponentials do not affect any sum that occurs.
 pub const FURTHEST: f32 = -30.0;
 
 /// The smallest sum that is computed by this method: 2^-10.
 pub const SMALLEST: f32 = 1.0 / 1024.0;
 
-/// A selection of logits, and how their terms are rounded and added up.
+/// A selection of logits, and the rounding and summation of their terms.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounded {
     /// The largest of all logits.
     pub max: f32,
-    /// The logit above which logits count.
+    /// The logit above which logits are selected.
     pub above: f32,
-    /// The logit below which logits count.
+    /// The logit below which logits are selected.
     pub below: f32,
-    /// The power of two from which on the floats have the unit, which is [`SMALLEST`] at least.
+    /// The power of two at which the binade of the sum begins; at least [`SMALLEST`].
     pub c: f32,
-    /// The sum of the exponentials, where the entropy is added up; its terms are below 0.3 of it.
+    /// The sum of the exponentials, if the terms are those of the entropy; each exponential is then
+    /// below 0.3 of the sum.
     pub sum: Option<f32>,
 }
 
@@ -82,8 +84,8 @@ dispatched! {
 }
 
 /// Returns the sum of `exp(logit - max)`, a `float`, as if added in order; no logit is NaN or above
-/// `max`. Reads 4 bytes per element; those of a block of which most change the sum, and of a part
-/// with a term in doubt, or in which the sum leaves its binade, again.
+/// `max`. Reads 4 bytes per element. Reads a block again if most of it changes the sum, and a part
+/// again if it has a term in doubt or the sum leaves its binade there.
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     if !max.is_finite() && !logits.is_empty() {
         // A difference of infinities is among them.
@@ -92,7 +94,7 @@ pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     softmax_sum_of_finite(logits, max)
 }
 
-/// e^d of one register, approximately: d = x - max.
+/// Returns approximately e^d of one register, with d = x - max.
 #[inline(always)]
 fn approximate_exp<V: Vector>(v: V, d: V::F) -> V::F {
     v.exp_approx(v.max(d, v.splat(FURTHEST)))
@@ -100,11 +102,11 @@ fn approximate_exp<V: Vector>(v: V, d: V::F) -> V::F {
 
 /// Terms in units of the floats from c to 2 c.
 ///
-/// Added to c a term is rounded to the unit, and the bits of the result count the units: one
-/// multiplication by a little less than 1 and the addition in one operation, and an integer
-/// addition. The same with a little more than 1, and where both sums of a block are equal, so is
-/// what each of its terms was rounded to. Rounding first, and then looking at what was rounded off,
-/// takes 7 operations instead of 4.
+/// Adding a term to c rounds it to the unit, and the bits of the result count the units. That takes
+/// two operations: a multiplication by a little less than 1, fused with the addition, and an
+/// integer addition. They are repeated with a little more than 1. If both sums of a block are
+/// equal, each of its terms was rounded in the same direction. Rounding first and then examining
+/// the part that was rounded off takes 7 operations instead of 4.
 #[derive(Clone, Copy)]
 struct Units<V: Vector> {
     c: V::F,
@@ -122,7 +124,7 @@ impl<V: Vector> Units<V> {
         }
     }
 
-    /// A term as far down and as far up as it may be: c more, and rounded.
+    /// Returns the lower and the upper bound on a term, each plus c and rounded.
     #[inline(always)]
     fn round(self, v: V, term: V::F) -> [V::F; 2] {
         [
@@ -131,8 +133,8 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// Returns the terms of [`round`](Self::round) where both agree, and no term where they do not:
-    /// the indices of those lanes, the first of which is `first`, are appended to `doubtful`.
+    /// Returns the terms of [`round`](Self::round) in the lanes where both bounds agree, and no
+    /// term in the others. The indices of these, counted from `first`, are appended to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
         push_indices(v.lt(less, more), first, doubtful);
@@ -182,17 +184,19 @@ fn softmax_sum_on<V: Vector>(v: V, xs: &[f32], max: f32) -> f32 {
     sum
 }
 
-/// The elements of a block whose exponentials can change a sum: in a peaked distribution few.
+/// The elements of a block whose exponentials can change a sum. In a peaked distribution they are
+/// few.
 struct Large {
     kept: [MaybeUninit<f32>; SUM_BLOCK + MAX_LANES],
-    /// The power of two at or below the sum, and the least element whose exponential counts there.
+    /// The power of two at or below the sum, and the least element whose exponential can change it.
     c: f32,
     least: f32,
-    /// The number of blocks that are still taken whole, since most of an earlier one counted.
+    /// The number of blocks that are still processed whole because most of an earlier block
+    /// counted.
     dense: usize,
 }
 
-/// The number of blocks that are taken whole after one of which most counts.
+/// The number of blocks that are processed whole after one of which most elements count.
 const DENSE: usize = 15;
 
 impl Large {
@@ -205,8 +209,8 @@ impl Large {
         }
     }
 
-    /// Returns the elements of `xs`, a block at most, whose exponentials relative to `max` can
-    /// change `sum`, and whole registers of them; or all of `xs`.
+    /// Returns the elements of `xs`, which is at most a block, whose exponentials relative to `max`
+    /// can change `sum`, padded to whole registers; or all of `xs`.
     #[inline(always)]
     // In bounds: no more are kept than there are in a block, and after them is a register.
     fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
@@ -258,7 +262,8 @@ fn add_exactly<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> f32 {
     add_block(v, sum, es)
 }
 
-/// `sum` and e^(x - max) of all, as if added one by one, if that takes no exact exponential.
+/// Returns `sum` plus e^(x - max) of all elements, as if added one by one, if that needs no exact
+/// exponential.
 #[inline(always)]
 fn try_approximately<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) || !xs.len().is_multiple_of(V::LANES) {
@@ -284,7 +289,7 @@ fn try_approximately<V: Vector>(v: V, sum: f32, xs: &[f32], max: f32) -> Option<
     (total < f64::from(2.0 * c)).then_some(total as f32)
 }
 
-/// The constants of a sum, each in every lane.
+/// The constants of a sum, each in all lanes.
 #[derive(Clone, Copy)]
 struct Lanes<V: Vector> {
     max: V::F,
@@ -295,7 +300,7 @@ struct Lanes<V: Vector> {
     units: Units<V>,
 }
 
-/// Returns one register's terms, as [`Units::round`] has it.
+/// Returns the bounds on one register's terms, as [`Units::round`] does.
 #[inline(always)]
 fn round<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
     v: V,

@@ -1,9 +1,9 @@
-//! Searches that change nothing: the maximum, its index, a value in a range, counts.
+//! Searches that only read: the maximum, its index, a value in a range, counts.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
 //! beginning, so the cache still holds its end: a single pass over the array begins there. Of
-//! several passes in a row, each begins where the one before it ended. Passes that keep candidates
-//! in order, and sums that are added in order, go forwards.
+//! several passes in a row, each begins where the previous one ended. Passes that keep candidates
+//! in order, and sequential sums, go forwards.
 
 use super::layout::GROUP;
 use super::registers::LastChunk;
@@ -11,9 +11,9 @@ use crate::simd::{Vector, dispatched};
 use crate::token::{TokenData, comparable};
 
 dispatched! {
-    /// Returns the largest logit, minus infinity where there is none. Reads 12 bytes per candidate.
+    /// Returns the largest logit; minus infinity if there is none. Reads 12 bytes per candidate.
     pub fn max(data: &[TokenData]) -> f32 => max_on;
-    /// Returns the index of the largest logit, the first of equals; 0 where there is none.
+    /// Returns the index of the largest logit, the first of equals; 0 if there is none.
     fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
     /// True if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
@@ -24,13 +24,13 @@ dispatched! {
     /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order.
     /// Reads 8 bytes per element.
     pub fn sum_from(keys: &[f32], xs: &[f32], from: f32) -> f64 => sum_from_on;
-    /// Returns the first index from `start` on, which is not 0, whose element is above the one
-    /// before; the length if there is none. Reads 4 bytes per element.
+    /// Returns the first index from `start` on, which is not 0, whose element is above the previous
+    /// one; the length if there is none. Reads 4 bytes per element.
     pub fn next_rise(xs: &[f32], start: usize) -> usize => next_rise_on;
 }
 
 /// Returns the largest logit; that of the first candidate if the array is `sorted`. Minus infinity
-/// when empty. Reads 12 bytes per candidate.
+/// for an empty array. Reads 12 bytes per candidate.
 pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
     match data.first() {
         Some(first) if sorted => comparable(first.logit),
@@ -38,13 +38,13 @@ pub fn max_logit(data: &[TokenData], sorted: bool) -> f32 {
     }
 }
 
-/// Returns the index of the largest logit, the first of equals; `None` when empty. Reads 12 bytes
-/// per candidate.
+/// Returns the index of the largest logit, the first of equals; `None` for an empty array. Reads 12
+/// bytes per candidate.
 pub fn argmax(data: &[TokenData]) -> Option<usize> {
     (!data.is_empty()).then(|| index_of_max(data))
 }
 
-/// Returns the index of the first element that is `x`. Reads 4 bytes per element.
+/// Returns the index of the first element equal to `x`. Reads 4 bytes per element.
 pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
     // Without a branch for each, which vector registers like.
     let has = |group: &[f32]| group.iter().fold(false, |has, &other| has | (other == x));
@@ -54,8 +54,8 @@ pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
     Some(start + place)
 }
 
-/// Returns the logit that counts as the largest: the first, if the candidates are said to be
-/// sorted, else `largest`.
+/// Returns the logit that counts as the largest: the first, if the candidates are marked as sorted,
+/// otherwise `largest`.
 #[inline]
 pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     match data.first() {
@@ -84,8 +84,9 @@ pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     logits.fold(f32::NEG_INFINITY, f32::max)
 }
 
-/// Each candidate is read once, and those of one pair of registers again. The pass goes backwards:
-/// of equals the one that it meets last is the first.
+/// Implements `index_of_max`. Each candidate is read once, and those of one pair of registers
+/// twice. The pass goes backwards, so that the last of several equal ones that it meets is the
+/// first in the array.
 #[inline(always)]
 // In bounds: a pair has twice the lanes; `start` is below the length.
 fn argmax_on<V: Vector>(v: V, data: &[TokenData]) -> usize {

@@ -1,17 +1,17 @@
-//! Sums of floats in the order of the array, but not one by one.
+//! Sums of floats as if added one by one in the order of the array.
 //!
 //! The built-ins add `float`s one by one, and their cuts depend on the last bit. While a sum S
 //! stays in one binade [c, 2c), whose floats are the multiples of u, adding a term t gives S + (t
-//! rounded to a multiple of u), whatever S is, but for one case: t exactly half-way between two
-//! multiples, where the parity of S / u decides. So a block of terms can be rounded to multiples of
-//! u and added in any order, without error (Rump's error-free extraction), if no term is half-way
-//! and the sum does not leave the binade; otherwise the same is tried with each [`PART`] of the
-//! block, and only the terms of a part that does not fit either are added one by one. Adding c to a
-//! term and subtracting it again is the rounding. Terms far below u round to nothing, as they do in
+//! rounded to a multiple of u), whatever S is. The one exception is a t exactly half-way between
+//! two multiples, for which the parity of S / u decides. So a block of terms can be rounded to
+//! multiples of u and added in any order, without error (Rump's error-free extraction), if no term
+//! is half-way and the sum does not leave the binade. Otherwise this is tried with each [`PART`] of
+//! the block, and only the terms of a part for which it fails, too, are added one by one. A term is
+//! rounded by adding c and subtracting it again. Terms far below u round to nothing, as they do in
 //! the built-in.
 //!
-//! A block fails about once per doubling of the sum, and for one term in S / t half-way: some
-//! dozens of blocks per array. The bound of the error of a plain vector sum is no help: with 2^17
+//! A block fails about once per doubling of the sum, and for about one half-way term in S / t: some
+//! dozens of blocks per array. A bound on the error of a plain vector sum does not help: with 2^17
 //! terms it is far wider than the distance of most decisions from their threshold.
 
 use super::layout::{SUM_BLOCK, binade};
@@ -21,43 +21,43 @@ dispatched! {
     /// Returns `start` plus all terms, which are not negative, as if added one by one. Reads 4
     /// bytes per element.
     pub fn sum(start: f32, xs: &[f32]) -> f32 => sum_on;
-    /// Returns the sum of all terms, which are not negative, in `double`, with last bits that
-    /// depend on the instruction set; `sums` takes the sum up to the end of each block of
-    /// [`SUM_BLOCK`]. Reads 4 bytes per element.
+    /// Returns the sum of all terms, which are not negative, in `double`, whose last bits depend on
+    /// the instruction set. `sums` receives the sum up to the end of each block of [`SUM_BLOCK`].
+    /// Reads 4 bytes per element.
     pub fn sum_double(xs: &[f32], sums: &mut [f64]) -> f64 => sum_double_on;
     /// Returns the sum of all terms whose keys are above `above` and below `below`, each rounded to
-    /// a multiple of the unit of floats from `c`, a power of two, to 2 c: exact, or at least 2 c.
-    /// Those half-way between two multiples are left out, and their indices appended to `halfway`.
-    /// Reads 8 bytes per element, or 4 where the keys are the terms; those of a block with a term
-    /// half-way twice.
+    /// a multiple of the unit of floats from `c`, a power of two, to 2 c. The result is exact, or
+    /// at least 2 c. Terms half-way between two multiples are excluded, and their indices appended
+    /// to `halfway`. Reads 8 bytes per element, or 4 if the keys are the terms, and a block with a
+    /// half-way term twice.
     pub fn rounded_tail(
         keys: &[f32], terms: &[f32], above: f32, below: f32, c: f32, halfway: Option<&mut Vec<u32>>,
     ) -> f32 => rounded_tail_on;
 }
 
-/// Returns about the sum of the probabilities whose keys are above `above`, right within 1e-4.
-/// Reads 8 bytes per element.
+/// Returns the sum of the probabilities whose keys are above `above`, with an error of at most
+/// 1e-4. Reads 8 bytes per element.
 pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
     sum_between(keys, ps, above, f32::INFINITY)
 }
 
-/// Returns about the sum of the probabilities whose keys are above `above` and below `below`, right
-/// within 1e-4.
+/// Returns the sum of the probabilities whose keys are above `above` and below `below`, with an
+/// error of at most 1e-4.
 pub fn sum_between(keys: &[f32], ps: &[f32], above: f32, below: f32) -> f32 {
     // Rounded to units so small that nothing is.
     const FINE: f32 = f32::from_bits(27 << 23);
     rounded_tail(keys, ps, above, below, FINE, None)
 }
 
-/// The smallest sum with which blocks are added at once: below, the halves of units come near to
-/// where floats lose bits.
+/// The smallest sum to which blocks are added at once. Below it, half a unit comes near the range
+/// in which floats lose bits.
 pub const SMALLEST: f32 = 1e-30;
 
-/// The number of terms that are tried at once before the parts are.
+/// The number of terms that are tried at once before parts are tried.
 pub const QUARTER: usize = SUM_BLOCK / 4;
 
-/// The number of terms that are tried at once where a larger block cannot be added at once, and
-/// added one by one if these cannot either.
+/// The number of terms that are tried at once if a larger block cannot be added at once. If that
+/// fails, too, they are added one by one.
 pub const PART: usize = 32;
 
 #[inline(always)]
@@ -191,7 +191,7 @@ fn push_halfway(keys: &[f32], terms: &[f32], range: [f32; 3], first: u32, to: &m
 }
 
 /// Returns the rounded sum of terms in a range (above, below, and c), added one by one. Calls
-/// `halfway` with the index of each that is half-way.
+/// `halfway` with the index of each half-way term.
 #[inline(always)]
 fn tail_one_by_one(
     keys: &[f32],

@@ -1,13 +1,12 @@
-//! Sums in double precision in the order of the array, but not one by one.
+//! Sums in double precision as if added one by one in the order of the array.
 //!
-//! They are like those of [`sequential_sum`](super::sequential_sum), but terms of 24 bits are
-//! half-way between multiples of 53 bits all the time, as soon as they are 2^30 times smaller than
-//! the sum.
+//! They are like those of [`sequential_sum`](super::sequential_sum), but here terms of 24 bits are
+//! often half-way between multiples of 53 bits, once they are 2^30 times smaller than the sum.
 
 use super::sequential_sum::block_sum_double;
 use crate::simd::Vector;
 
-/// `sum` and the terms, which are not negative, as if added one by one.
+/// Returns `sum` plus the terms, which are not negative, as if added one by one.
 #[inline(always)]
 pub fn add_in_order<V: Vector>(v: V, sum: f64, terms: &[f64]) -> f64 {
     let whole = terms.len() - terms.len() % V::LANES;
@@ -28,8 +27,8 @@ const ABOVE: f64 = 1.0 + f64::EPSILON;
 /// half-way between two of that binade's numbers. `None` otherwise.
 ///
 /// Sums that begin in the middle of that binade round each term to its numbers, in every lane. A
-/// term that is half-way goes down where it is made a little less, and up where it is made a little
-/// more; for all others that makes no difference, or only the one of calling them half-way.
+/// half-way term is rounded down if it is made a little less, and up if it is made a little more.
+/// For all other terms that makes no difference, or at most counts them as half-way.
 #[inline(always)]
 // In bounds: `i` is 0 or 1; a chunk has two registers.
 fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
@@ -57,13 +56,14 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
     decided.then_some(sum)
 }
 
-/// The number of terms that have a bit each.
+/// The number of terms in a group, which have a bit each.
 const TERMS: usize = 64;
 
-/// The number of terms that are tried at once where a whole block does not go.
+/// The number of terms that are tried at once if a whole block cannot be added at once.
 const PART: usize = TERMS;
 
-/// `sum` and the terms, floats that are not negative, as if added one by one in `double`.
+/// Returns `sum` plus the terms, which are floats and not negative, as if added one by one in
+/// `double`.
 #[inline(always)]
 pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
     if sum.is_nan() {
@@ -88,10 +88,11 @@ pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
 /// Adds floats to a sum that stays in its binade; `None` if it does not.
 ///
 /// Many terms are half-way here: half of those half as large as the smallest that adds without
-/// rounding, a quarter of the next smaller ones, and so on. Every lane takes them down, as in
-/// [`try_block`]. In order each goes to the even one of both neighbours, so that it goes up if the
-/// sum and what the term has below half of a unit are odd together; after it the sum is even. So
-/// all that counts is which terms are half-way and which add an odd number of units: a bit each.
+/// rounding, a quarter of the next smaller ones, and so on. Every lane rounds them down, as in
+/// [`try_block`]. In sequential order each is rounded to the even one of its two neighbours. So it
+/// is rounded up if the sum plus the whole units of the term is odd, and the sum is even
+/// afterwards. The result depends only on which terms are half-way and which add an odd number of
+/// units, so one bit each suffices.
 #[inline(always)]
 // In bounds: what remains is less than a group.
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
@@ -150,7 +151,8 @@ fn take_down<V: Vector>(
     [halves, odds]
 }
 
-/// Returns the number of half-way terms that round up. `odd`: whether the sum was odd, or will be.
+/// Returns the number of half-way terms that round up. `odd` is true if the sum is odd, and is
+/// updated.
 #[inline(always)]
 fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
     // Each bit of `so_far`: whether the terms up to there add an odd number.

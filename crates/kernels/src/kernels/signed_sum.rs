@@ -1,6 +1,6 @@
-//! Sums of terms of both signs in the order of the array, but not one by one: as
-//! [`sequential_sum`](super::sequential_sum), where the sum must be far enough from both ends of
-//! its binade for any order of the terms.
+//! Sums of terms of both signs as if added one by one in the order of the array. They work as in
+//! [`sequential_sum`](super::sequential_sum), but the sum must be so far from both ends of its
+//! binade that it stays there with any order of the terms.
 
 use super::column::copy_logits_on;
 use super::layout::{SUM_BLOCK, binade};
@@ -9,16 +9,16 @@ use crate::simd::{Vector, dispatched};
 use crate::token::{TokenData, comparable};
 
 dispatched! {
-    /// Returns the sum of all logits but minus infinity, as if added in order, and how many those
-    /// are; NaN counts as minus infinity. Reads 12 bytes per candidate.
+    /// Returns the sum of all logits except minus infinity, as if added in order, and their number.
+    /// NaN counts as minus infinity. Reads 12 bytes per candidate.
     pub fn signed_sum(data: &[TokenData]) -> (f32, usize) => signed_sum_on;
-    /// Returns the sum of all logits of a column, none of them NaN, but minus infinity, as if added
-    /// in order, and how many those are. Reads 4 bytes per logit.
+    /// Returns the sum of all logits of a column except minus infinity, as if added in order, and
+    /// their number. None of them may be NaN. Reads 4 bytes per logit.
     pub fn signed_sum_of_logits(logits: &[f32]) -> (f32, usize) => signed_sum_of_logits_on;
 }
 
-/// A sum that wanders around 0 leaves its binade in every block, and then hardly a [`PART`] can be
-/// added at once.
+/// Returns the sum and the number of logits. A sum that varies around 0 leaves its binade in every
+/// block, and then hardly any [`PART`] can be added at once.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates.
 fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
@@ -51,7 +51,8 @@ fn signed_sum_of_logits_on<V: Vector>(v: V, logits: &[f32]) -> (f32, usize) {
     })
 }
 
-/// A sum and how many there are, with all but minus infinity added.
+/// Returns a sum and a count, to which all numbers except minus infinity have been added one by
+/// one.
 #[inline(always)]
 fn add_each((mut sum, mut count): (f32, usize), xs: impl Iterator<Item = f32>) -> (f32, usize) {
     for x in xs.filter(|&x| x != f32::NEG_INFINITY) {
@@ -61,7 +62,7 @@ fn add_each((mut sum, mut count): (f32, usize), xs: impl Iterator<Item = f32>) -
     (sum, count)
 }
 
-/// A sum and how many there are, with a block added that does not go at once.
+/// Returns a sum and a count, to which a block has been added that cannot be added at once.
 #[inline(always)]
 pub fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f32, usize) {
     let (mut sum, mut count) = sum;
@@ -83,8 +84,8 @@ pub fn add_signed_block<V: Vector>(v: V, sum: (f32, usize), block: &[f32]) -> (f
     (sum, count)
 }
 
-/// Adds terms of both signs as `sequential_sum::try_block` adds those of one: here the sum must be
-/// far enough from both ends of the binade for any order of the terms.
+/// Adds terms of both signs as `sequential_sum::try_block` adds terms of one sign. The sum must be
+/// so far from both ends of the binade that it stays there with any order of the terms.
 #[inline(always)]
 fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize)> {
     let magnitude = sum.abs();
@@ -122,9 +123,9 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
     ))
 }
 
-/// True if a sum, of which `c` is the binade, stays in it in whatever order terms come that sum up
-/// to `added` and whose absolute values sum up to `absolute` at most: neither sum need be exact. No
-/// term is then so large that it leaves the binade from its middle.
+/// True if a sum in the binade from `c` on stays in it with any order of terms that add up to
+/// `added` and whose absolute values add up to at most `absolute`. Neither of these has to be
+/// exact. No term is then so large that it leaves the binade from its middle.
 #[inline(always)]
 pub fn stays(sum: f32, c: f32, absolute: f32, added: f32) -> bool {
     // For the roundings of the terms, and of what is computed here.

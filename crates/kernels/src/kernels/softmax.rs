@@ -1,8 +1,8 @@
 //! Exponentials of logits with their sums as if added in order: the host's `expf` and `exp`, bit
 //! for bit.
 //!
-//! What needs more than one pass streams the 12-byte array once into 4 bytes per candidate, which
-//! stay in the second-level cache; or works in the array itself, block by block.
+//! An operation with more than one pass streams the 12-byte array once into 4 bytes per candidate,
+//! which stay in the second-level cache, or works in the array itself, block by block.
 
 use super::layout::SUM_BLOCK;
 use super::registers::prefetch_candidates;
@@ -16,8 +16,8 @@ use crate::token::{TokenData, comparable};
 
 dispatched! {
     /// Replaces every x by e^(x - max), and returns `start` plus all of them, as if added one by
-    /// one. `isa` is what [`isa_for`] says, unless no x is far above `max`. Reads and writes 4
-    /// bytes per element.
+    /// one. `isa` is the result of [`isa_for`], or any instruction set if no x is far above `max`.
+    /// Reads and writes 4 bytes per element.
     pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_sum_by`] does, on the instruction set in use.
     pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on with Exp;
@@ -30,14 +30,14 @@ dispatched! {
     pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
         => exp_sum_double_on with Exp;
     /// Replaces every x by e^(x - max) with the host's `exp`, and returns the sum as if added one
-    /// by one to `start`, in the operations of the built-in. Only [`Isa::SCALAR`] takes an x above
-    /// `max`.
+    /// by one to `start`, with the operations of the built-in. Only [`Isa::SCALAR`] accepts an x
+    /// above `max`.
     pub fn exp_double_by(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_double_by`] does, on the instruction set in use.
     pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 => exp_double_on with ExpF64;
     /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum
-    /// as [`exp_sum_double_by`] does. `sums` has one for each block, no more; `values` is scratch.
-    /// Reads and writes 12 bytes per candidate.
+    /// as [`exp_sum_double_by`] does. `sums` has exactly one element for each block; `values` is
+    /// scratch. Reads and writes 12 bytes per candidate.
     pub fn exp_p_by(
         data: &mut [TokenData], max: f32, values: &mut [f32; SUM_BLOCK], sums: &mut [f64],
     ) -> f64 => exp_p_on by isa;
@@ -49,8 +49,8 @@ dispatched! {
 }
 
 /// Returns the instruction set for e^(x - max) of values whose largest is `largest`. Only in an
-/// array that is wrongly marked as sorted is that too far above `max` for the tables. Called once
-/// per array, since a comparison for each register costs more.
+/// array that is wrongly marked as sorted can `largest` be too far above `max` for the tables.
+/// Called once per array, since a comparison for each register costs more.
 #[inline]
 pub fn isa_for(largest: f32, max: f32) -> Isa {
     if largest - max >= HIGHEST {
@@ -59,7 +59,7 @@ pub fn isa_for(largest: f32, max: f32) -> Isa {
     Isa::exact(Function::Exp)
 }
 
-/// Replaces every x, of a block at most, by e^(x - max).
+/// Replaces every x of at most a block by e^(x - max).
 #[inline(always)]
 // In bounds: a remainder has fewer elements than a register has lanes.
 pub fn exp_block<V: Vector>(v: V, xs: &mut [f32], max: f32) {
@@ -198,7 +198,8 @@ fn exponentials_of<'v, V: Vector>(
     values
 }
 
-/// A distance so far below that the float is 0, and the double does not change a sum of 1 or more.
+/// A distance below the maximum at which the exponential is 0 as a `float`, and as a `double` does
+/// not change a sum of 1 or more.
 const LOWEST_DOUBLE: f64 = -120.0;
 
 #[inline(always)]
@@ -225,7 +226,7 @@ fn exp_double_on<V: Vector>(v: V, start: f64, xs: &mut [f32], max: f32) -> f64 {
     sum
 }
 
-/// Replaces a register of x by e^(x - max); `to` takes them before they are rounded.
+/// Replaces a register of x by e^(x - max); `to` receives the results before they are rounded.
 #[inline(always)]
 // In bounds: the caller passes whole registers.
 fn exponentiate_doubles<V: Vector>(v: V, chunk: &mut [f32], to: &mut [f64], max: f32) {
@@ -240,7 +241,7 @@ fn exponentiate_doubles<V: Vector>(v: V, chunk: &mut [f32], to: &mut [f64], max:
 }
 
 /// Writes `exp(logit - max)` into every `p` one by one, and returns their sum in `double`, added in
-/// array order. For the few candidates that are left at the end of a chain.
+/// array order. For the few candidates at the end of a chain.
 pub fn exponentiate(data: &mut [TokenData], max: f32) -> f64 {
     let mut sum = 0.0f64;
     for candidate in data {

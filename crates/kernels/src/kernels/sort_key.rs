@@ -9,12 +9,12 @@ dispatched! {
     /// 2^23, and no x is NaN. The low bits are the step of x only if `max` is finite and no x
     /// exceeds it. Reads and writes 4 bytes per element.
     pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) => steps_on;
-    /// Copies the elements at `indices`. Some that do not descend may be swapped, with their
-    /// indices, but no equal ones. Reads 8 bytes per element, 4 of them in random order, and writes
-    /// 8.
+    /// Copies the elements at `indices`. Neighbours that do not descend may be swapped, with their
+    /// indices, but equal ones are not. Reads 8 bytes per element, 4 of them in random order, and
+    /// writes 8.
     ///
     /// # Panics
-    /// If an index names no element.
+    /// If an index is out of range.
     pub fn fetch(from: &[f32], indices: &mut [u32], to: &mut [f32]) => fetch_on;
 }
 
@@ -25,14 +25,15 @@ pub fn descending_key(logit: f32) -> u32 {
     bits ^ reversed(bits)
 }
 
-/// Negative floats already fall as their bits rise; the positive ones come before them, reversed:
-/// the bits to turn over. Without a branch, since signs are hard to predict.
+/// Returns the bits to invert for a descending key. Negative floats already fall as their bits
+/// rise; positive ones must come before them, in reverse order. There is no branch, since signs are
+/// hard to predict.
 #[inline]
 fn reversed(bits: u32) -> u32 {
     ((!bits as i32) >> 31) as u32 >> 1
 }
 
-/// Returns the logit of a key, but for the sign of 0 and NaN.
+/// Returns the logit of a key, except for the sign of 0 and for NaN.
 #[inline]
 pub fn logit_of(key: u32) -> f32 {
     f32::from_bits(key ^ reversed(key))
@@ -61,7 +62,7 @@ fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &
 /// Half the number of neighbours that are put in order at once.
 const EXCHANGES: usize = 2;
 
-/// It waits for memory anyway, so the swaps cost no time.
+/// Implements `fetch`. It waits for memory anyway, so the swaps cost no time.
 #[inline(always)]
 fn fetch_on<V: Vector>(v: V, from: &[f32], indices: &mut [u32], to: &mut [f32]) {
     assert_eq!(indices.len(), to.len());

@@ -1,29 +1,29 @@
-//! Sums of exponentials in double precision, for decisions that those of
+//! Sums of exponentials in double precision, for decisions that the sums of
 //! [`online_softmax`](super::online_softmax) leave open.
 //!
-//! Exponentials are those of [`Vector::exp`] before they are rounded to a `float`, right within
-//! 2e-10, or where there are no such ones those of [`Vector::exp_d`]. All is added as `double`s, in
-//! an order that depends on the instruction set.
+//! The exponentials are those of [`Vector::exp`] before they are rounded to a `float`, with an
+//! error of at most 2e-10, or those of [`Vector::exp_d`] if an instruction set has no such ones.
+//! They are added as `double`s, in an order that depends on the instruction set.
 
 use crate::simd::exp::LOWEST;
 use crate::simd::{MAX_LANES, Vector, dispatched};
 
-/// Sums over logits x with d = x - max, of which no x is above `max`, which is less than 1e5 away
-/// from 0: beyond, a `float` may not hold what is 104 below it.
+/// Sums over logits x with d = x - max. No x is above `max`, and `max` is less than 1e5 away from
+/// 0: beyond that, a `float` may not represent a number 104 below it.
 ///
-/// They are right within [`ERROR`](Self::ERROR); the spread within that and 1e-30.
+/// Their relative error is at most [`ERROR`](Self::ERROR); the spread may be off by another 1e-30.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SumsF64 {
-    /// Sum of e^d.
+    /// The sum of e^d.
     pub mass: f64,
-    /// Sum of -d e^d; 0 unless it is asked for.
+    /// The sum of -d e^d; 0 unless requested.
     pub spread: f64,
-    /// Sum of e^2d; 0 unless it is asked for.
+    /// The sum of e^2d; 0 unless requested.
     pub squares: f64,
 }
 
 impl SumsF64 {
-    /// The relative error of a sum, at most.
+    /// The largest relative error of a sum.
     pub const ERROR: f64 = 1e-9;
 
     /// Adds `logits` with their spread, NaN as minus infinity. Reads 4 bytes per logit.
@@ -42,9 +42,9 @@ impl SumsF64 {
 }
 
 dispatched! {
-    /// The sums of e^d and d e^d.
+    /// Returns the sums of e^d and d e^d.
     fn sums_with_spread(logits: &[f32], max: f32) -> [f64; 2] => sums_with_spread_on;
-    /// The sums of e^d and e^2d.
+    /// Returns the sums of e^d and e^2d.
     fn sums_with_squares(logits: &[f32], max: f32) -> [f64; 2] => sums_with_squares_on;
 }
 

@@ -1,4 +1,4 @@
-//! A key of POSIX threads, that a thread's list of headers hangs on.
+//! A key of POSIX threads, whose value is a thread's list of headers.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Header;
 
-/// None was made yet.
+/// The value before a key is made.
 const NONE: u64 = u64::MAX;
-/// This code is being unloaded.
+/// The value while this code is being unloaded.
 const GONE: u64 = u64::MAX - 1;
 
 static KEY: AtomicU64 = AtomicU64::new(NONE);
@@ -37,7 +37,7 @@ fn get() -> Option<libc::pthread_key_t> {
     }
 }
 
-/// Lets the value with this header end with the calling thread.
+/// Registers the value with this header to be dropped when the calling thread ends.
 pub(super) fn keep(header: NonNull<Header>) {
     let Some(key) = get() else { return };
     // SAFETY: the key is live, and what hangs on it are headers of this thread.
@@ -52,8 +52,8 @@ unsafe extern "C" fn end_all(list: *mut c_void) {
     unsafe { super::end_all(list.cast()) };
 }
 
-/// Where this code is unloaded before the process ends, in a library that is closed, no thread
-/// may come back to it: what the threads keep then stays.
+/// Runs when a library with this code is closed before the process ends. No thread may call this
+/// code afterwards, so the values that threads keep are never freed.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[used]
 #[unsafe(link_section = ".fini_array")]

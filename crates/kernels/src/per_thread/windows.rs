@@ -1,7 +1,7 @@
-//! A variable of the thread, which ends with it, that its list of headers hangs on.
+//! A thread's variable that holds its list of headers, and is freed with the thread.
 //!
-//! Not a slot of `FlsAlloc`: those belong to fibers, which may end on another thread, and their
-//! callbacks outlast a library that is unloaded.
+//! Slots of `FlsAlloc` are not used: they belong to fibers, which may end on another thread, and
+//! their callbacks outlive a library that is unloaded.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
@@ -21,8 +21,8 @@ impl Drop for List {
     }
 }
 
-/// Lets the value with this header end with the calling thread. One that is made while the thread's
-/// others end may stay.
+/// Registers the value with this header to be dropped when the calling thread ends. A value that is
+/// made while the thread's other values are dropped may never be freed.
 pub(super) fn keep(header: NonNull<Header>) {
     let _ = LIST.try_with(|list| {
         // SAFETY: the value was just made, and its header is on no list.

@@ -1,9 +1,9 @@
-//! Lanes, one by one: sets of them with a bit for each, and neighbours.
+//! Operations on single lanes: sets with a bit for each lane, and neighbours.
 
 use crate::token::TokenData;
 
-/// Appends `first` plus the number of each bit of `lanes`, one by one: quickest where there are
-/// few.
+/// Appends `first` plus the index of each set bit of `lanes`, one by one, which is fastest for few
+/// bits.
 #[inline(always)]
 pub fn push_indices(mut lanes: u32, first: u32, to: &mut Vec<u32>) {
     while lanes != 0 {
@@ -12,7 +12,7 @@ pub fn push_indices(mut lanes: u32, first: u32, to: &mut Vec<u32>) {
     }
 }
 
-/// Writes minus infinity over the logits of the candidates that `lanes` has bits for.
+/// Writes minus infinity over the logits of the candidates whose bits in `lanes` are set.
 #[inline(always)]
 pub fn mask_logits(data: &mut [TokenData], lanes: u32) {
     for (lane, candidate) in data.iter_mut().enumerate().take(32) {
@@ -22,7 +22,8 @@ pub fn mask_logits(data: &mut [TokenData], lanes: u32) {
     }
 }
 
-/// Exchanges each pair of neighbours of both, numbered by the first, that rises in `xs`.
+/// Exchanges, in both slices, each pair of neighbours that rises in `xs`, beginning with the given
+/// lane.
 #[inline(always)]
 pub fn swap_rising(xs: &mut [f32], ys: &mut [u32], firsts: impl Iterator<Item = usize>) {
     for i in firsts {

@@ -119,7 +119,7 @@ impl Isa {
         supported
     }
 
-    /// The one in use.
+    /// Returns the instruction set in use.
     #[inline]
     pub fn current() -> Self {
         #[cfg(test)]
@@ -180,7 +180,7 @@ impl Isa {
         }
     }
 
-    /// The name that LLAMA_SIEVE_SIMD has for it.
+    /// Returns its name in LLAMA_SIEVE_SIMD.
     pub fn name(self) -> &'static CStr {
         self.names()[0]
     }
@@ -240,12 +240,12 @@ fn choose_all() {
     }
 }
 
-/// An unknown name of an instruction set, until it is taken.
+/// The unknown name of an instruction set, until it is reported.
 static UNKNOWN: Mutex<Option<String>> = Mutex::new(None);
 static IS_UNKNOWN: AtomicBool = AtomicBool::new(false);
 
-/// Returns what LLAMA_SIEVE_SIMD says if the instruction set was chosen and it names none that this
-/// processor has: once, so that one caller reports it.
+/// Returns the value of LLAMA_SIEVE_SIMD if the instruction set has been chosen and the value names
+/// none that this processor has. Returns it only once, so that one caller reports it.
 #[inline]
 pub fn take_unknown_name() -> Option<String> {
     match IS_UNKNOWN.load(Ordering::Relaxed) {

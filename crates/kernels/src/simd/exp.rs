@@ -20,8 +20,8 @@ pub const C: [f64; 3] = [
 ];
 /// The number below which every result rounds to 0.
 pub const LOWEST: f32 = -104.0;
-/// The vector form is for numbers below this: every result from 88.7 on is infinite, and from 709
-/// on the doubles overflow.
+/// The number below which the vector form may be used. Every result from 88.7 on is infinite, and
+/// from 709 on the doubles overflow.
 pub const HIGHEST: f32 = 128.0;
 
 /// 1.5 * 2^23: adding it leaves the integer nearest to a `float` in the low bits.
@@ -37,7 +37,7 @@ pub const POLYNOMIAL: [f32; 6] = [
     0.008_297_619,
 ];
 
-/// 2^(n/32), where n is the low half of a double, an integer.
+/// Returns 2^(n/32), where the integer n is the low half of a double.
 #[inline(always)]
 // In bounds: modulo the length of the table.
 pub fn power_of_32nds(n: f64) -> f64 {
@@ -46,7 +46,7 @@ pub fn power_of_32nds(n: f64) -> f64 {
     f64::from_bits(ENTRIES[n as usize % ENTRIES.len()].wrapping_add(n << 47))
 }
 
-/// The bits of 2^(i/32) less i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of
+/// The bits of 2^(i/32) minus i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of
 /// 2^(k/32).
 pub const TABLE: [u64; 32] = table();
 

@@ -9,7 +9,7 @@
 
 /// 128 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4067_1547_652b_82fe);
-/// -ln 2 / 128, in a part of few bits and the rest.
+/// -ln 2 / 128, split into a part with few bits and the rest.
 pub const STEP: [f64; 2] = [
     f64::from_bits(0xbf76_2e42_fefa_0000),
     f64::from_bits(0xbd0c_f79a_bc9e_3b3a),
@@ -22,16 +22,16 @@ pub const C: [f64; 4] = [
     f64::from_bits(0x3f81_1111_67a4_d017),
 ];
 
-/// The entry of the table for k, an integer in the low bits of a double.
+/// Returns the entry of the table for k, an integer in the low bits of a double.
 #[inline(always)]
 // In bounds: modulo the length of the table.
 pub fn entry(k: f64) -> [f64; 2] {
     TABLE[k.to_bits() as usize % TABLE.len()]
 }
 
-/// The table of 2^(i/128) for each i below 128: by how much it is more than its rounded value, as a
-/// share of that, and that value with i * 2^45 subtracted from its bits. Adding k * 2^45 to them, k
-/// = i modulo 128, gives 2^(k/128).
+/// The table of 2^(i/128) for each i below 128: the relative difference from its rounded value, and
+/// the rounded value with i * 2^45 subtracted from its bits. Adding k * 2^45 to these, with k = i
+/// modulo 128, gives 2^(k/128).
 static TABLE: [[f64; 2]; 128] = table();
 
 // In bounds: evaluated by the compiler, which refuses an index that is out of bounds.

@@ -1,12 +1,12 @@
-//! `expf`, `logf` and their like, of the C library the process runs on.
+//! `expf`, `logf` and similar functions of the process's C library.
 //!
 //! The built-ins call these, so their last bit is part of the exactness contract. The standard
-//! library's `f32::exp` and `f32::ln` compile to the same calls on Linux, but promise nothing of
-//! the kind; these do.
+//! library's `f32::exp` and `f32::ln` compile to the same calls on Linux, but do not promise that;
+//! these functions do.
 //!
-//! A Windows program has several C libraries. There they are those of `ucrtbase.dll`, which a
-//! llama.cpp that Microsoft's compiler has made calls, and not those that a linker finds: MinGW
-//! brings others along, whose results differ.
+//! A Windows program has several C libraries. There these functions are those of `ucrtbase.dll`,
+//! which a llama.cpp built by Microsoft's compiler calls, not those that a linker finds: MinGW has
+//! its own, whose results differ.
 
 #[cfg(not(any(miri, windows)))]
 unsafe extern "C" {
@@ -25,7 +25,7 @@ mod ucrt;
 #[cfg(windows)]
 use ucrt::{exp_double, expf, log2f, logf, pow_double, powf};
 
-/// Miri interprets no C library. It checks memory, not last bits.
+/// Replacements for Miri, which cannot run a C library. It checks memory, not last bits.
 #[cfg(miri)]
 mod interpreted {
     pub fn expf(x: f32) -> f32 {
@@ -106,8 +106,8 @@ pub use ucrt::{fma, fma_f64};
 
 /// A float as a C++ `int`, as the host's compiled code converts it.
 ///
-/// Out of range the language leaves it undefined; x86's instruction then gives the smallest
-/// integer, Arm's the nearest.
+/// Out of range C++ leaves the result undefined; x86's instruction then gives the smallest integer,
+/// and Arm's the nearest.
 #[inline]
 pub fn as_int(x: f32) -> i32 {
     let in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);

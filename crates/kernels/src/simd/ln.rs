@@ -1,12 +1,12 @@
 //! `logf` by a table.
 //!
 //! With x = 2^k z, z between 0.7 and 1.4, and c about 1 / z from a table of 16 by the highest bits
-//! of z: ln x = k ln 2 - ln c + ln(1 + r), r = z c - 1, the last a polynomial of degree 4, all in
-//! `double`, rounded once to `float`. That is what the GNU C library computes since 2.27; the
-//! results for all positive normal floats were compared, and are the same with and without fused
-//! multiplication.
+//! of z: ln x = k ln 2 - ln c + ln(1 + r) with r = z c - 1. The last term is a polynomial of degree
+//! 4. All is computed in `double` and rounded once to `float`. The GNU C library has computed it
+//! like this since 2.27. The results for all positive normal floats were compared, and are the same
+//! with and without fused multiplication.
 
-/// The origin that the bits of a float are counted from, so that z begins at 0.7.
+/// The bits of the float at which the range of z begins, about 0.7.
 pub const OFFSET: u32 = 0x3f33_0000;
 /// ln 2.
 pub const LN_2: f64 = std::f64::consts::LN_2;
@@ -20,17 +20,17 @@ pub const A: [f64; 3] = [
 /// x as 2^k * z, with the entry of the table for z.
 #[derive(Clone, Copy)]
 pub struct LnParts<D> {
-    /// Between 0.7 and 1.4.
+    /// z, between 0.7 and 1.4.
     pub z: [D; 2],
-    /// About 1 / z.
+    /// c, about 1 / z.
     pub inverse: [D; 2],
-    /// -ln of that.
+    /// -ln c.
     pub ln: [D; 2],
-    /// The exponent.
+    /// The exponent k.
     pub k: [D; 2],
 }
 
-/// The exponent k of a positive normal float, z, and the index of its entry.
+/// Returns the exponent k of a positive normal float, z, and the index of its entry.
 #[inline(always)]
 pub fn reduce(x: f32) -> (i32, f32, usize) {
     let from_offset = x.to_bits().wrapping_sub(OFFSET);
@@ -39,7 +39,7 @@ pub fn reduce(x: f32) -> (i32, f32, usize) {
     (from_offset as i32 >> 23, z, entry)
 }
 
-/// c for each sixteenth.
+/// c for each entry of the table.
 pub static INVERSES: [f64; 16] = from_bits([
     0x3ff661ec79f8f3be,
     0x3ff571ed4aaf883d,
@@ -59,7 +59,7 @@ pub static INVERSES: [f64; 16] = from_bits([
     0x3fe767dcf5534862,
 ]);
 
-/// -ln c.
+/// -ln c for each entry of the table.
 pub static LOGARITHMS: [f64; 16] = from_bits([
     0xbfd57bf7808caade,
     0xbfd2bef0a7c06ddb,

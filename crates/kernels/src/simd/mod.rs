@@ -1,11 +1,12 @@
 //! Instruction sets: the only place with intrinsics.
 //!
 //! - [`vector`]: the trait that a backend implements and that kernels are written against;
-//!   [`kernel`]: what runs on one; [`bits`]: sets of lanes;
-//! - [`dispatch`](mod@dispatch): which instruction set runs a kernel, and how it is entered;
+//!   [`kernel`]: code that runs on one; [`bits`]: sets of lanes;
+//! - [`dispatch`](mod@dispatch): the choice of the instruction set that runs a kernel, and the call
+//!   that enters it;
 //! - `scalar`, `x86_64`, `aarch64`: the backends;
-//! - [`exp`], [`exp_f64`], [`ln`]: tables and polynomials; [`libm`]: the C library's own;
-//! - `self_check`: whether those agree on this machine.
+//! - [`exp`], [`exp_f64`], [`ln`]: tables and polynomials; [`libm`]: the C library's functions;
+//! - `self_check`: a check that these agree on this machine.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -27,8 +28,7 @@ pub use dispatch::{Function, Isa, dispatch, instruction_set, take_unknown_name};
 pub use kernel::Kernel;
 pub use vector::{MAX_LANES, Vector};
 
-/// Asks for the cache line of an element, if there is one, before it is needed. A hint: any number
-/// will do.
+/// Prefetches the cache line of an element. `at` may be out of range.
 #[inline(always)]
 pub fn prefetch<T>(of: &[T], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

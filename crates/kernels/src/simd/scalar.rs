@@ -1,11 +1,11 @@
-//! Plain Rust: 4 floats. It runs everywhere, Miri included, and where the C library's exponentials
-//! are not those of our tables: it calls the library's own.
+//! Plain Rust, with 4 floats. It runs everywhere, Miri included. It calls the C library's
+//! exponentials, so it is also used if these differ from the tables.
 
 use super::libm;
 use super::vector::Vector;
 use crate::token::TokenData;
 
-/// The backend without instructions but those that every processor has.
+/// The backend that uses only the instructions of every processor.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar;
 
@@ -14,7 +14,7 @@ const LANES: usize = 4;
 type F = [f32; LANES];
 type D = [f64; LANES / 2];
 
-/// `f` of each pair of lanes.
+/// Returns `f` of each pair of lanes.
 #[inline(always)]
 fn zip<T: Copy, U: Default + Copy, const N: usize>(
     a: [T; N],
@@ -214,7 +214,8 @@ impl Vector for Scalar {
     fn ln(self, x: F) -> F {
         x.map(libm::ln)
     }
-    /// The library's is as quick as the polynomial without fused multiplication.
+    /// Calls the library's function, which is as fast as the polynomial without fused
+    /// multiplication.
     #[inline(always)]
     fn exp_approx(self, x: F) -> F {
         x.map(libm::exp)

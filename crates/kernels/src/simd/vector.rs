@@ -1,4 +1,4 @@
-//! The operations that the kernels need of an instruction set.
+//! The operations that kernels need from an instruction set.
 
 use std::mem::MaybeUninit;
 
@@ -12,18 +12,18 @@ use crate::token::{Token, TokenData};
 /// The most floats that an `F` holds.
 pub const MAX_LANES: usize = 16;
 
-/// An instruction set, as a value. One exists only where the processor has the instructions, which
-/// is what makes the methods safe.
+/// An instruction set, as a value. A value exists only if the processor has the instructions, which
+/// makes the methods safe.
 ///
 /// `F` holds [`LANES`](Self::LANES) floats, `D` half as many doubles; names of operations on
 /// doubles end in `_d`. Comparisons give one bit per lane, the first lane lowest. A method that
-/// reads or writes a slice uses its first elements and panics if these are fewer than the lanes,
-/// unless it says otherwise.
+/// reads or writes a slice uses its first elements, and panics if the slice is shorter than the
+/// lanes, unless documented otherwise.
 ///
-/// The required methods are what every backend has to write. The provided ones are correct for
-/// every backend; one overrides them where its instructions were measured to do better.
-/// Everything is `#[inline(always)]`, so that it is compiled with the instruction set of the
-/// function that it ends up in.
+/// Every backend has to implement the required methods. The provided ones are correct for every
+/// backend; a backend overrides them if its instructions were measured to be faster. Everything is
+/// `#[inline(always)]`, so that it is compiled with the instruction set of the function into which
+/// it is inlined.
 pub trait Vector: Copy {
     /// The number of floats that `F` holds; at most [`MAX_LANES`].
     const LANES: usize;
@@ -65,7 +65,7 @@ pub trait Vector: Copy {
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
     /// a * b + c, rounded once.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// The larger one; `b` where either is NaN.
+    /// The larger one; `b` if either is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// The absolute value.
     fn abs(self, a: Self::F) -> Self::F;
@@ -74,7 +74,7 @@ pub trait Vector: Copy {
     /// The sum of the bits of each lane as integers, modulo 2^32.
     fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
     /// a * 2^n, where n is the low 9 bits of `shifted` as a signed integer, as adding 1.5 * 2^23
-    /// leaves them. Only the exponent is added to.
+    /// leaves them. Only the exponent changes.
     fn ldexp(self, a: Self::F, shifted: Self::F) -> Self::F;
     /// a + b.
     fn add_d(self, a: Self::D, b: Self::D) -> Self::D;
@@ -84,7 +84,7 @@ pub trait Vector: Copy {
     fn mul_d(self, a: Self::D, b: Self::D) -> Self::D;
     /// a * b + c, rounded once.
     fn fma_d(self, a: Self::D, b: Self::D, c: Self::D) -> Self::D;
-    /// The larger one; `b` where either is NaN.
+    /// The larger one; `b` if either is NaN.
     fn max_d(self, a: Self::D, b: Self::D) -> Self::D;
 
     // Compare and select.
@@ -95,7 +95,7 @@ pub trait Vector: Copy {
     fn lt(self, a: Self::F, b: Self::F) -> u32;
     /// a == b, false for NaN.
     fn eq(self, a: Self::F, b: Self::F) -> u32;
-    /// `x` where a < b, else `y`; NaN is not below anything.
+    /// `x` where a < b, otherwise `y`; NaN is not below anything.
     fn select_lt(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
 
     // Convert.
@@ -114,13 +114,13 @@ pub trait Vector: Copy {
         self.store(&mut lanes, x);
         lanes
     }
-    /// Reads the first [`LANES`](Self::LANES) of that many floats.
+    /// Reads the first [`LANES`](Self::LANES) of these floats.
     #[inline(always)]
     fn load_lanes(self, lanes: [f32; MAX_LANES]) -> Self::F {
         self.load(&lanes)
     }
-    /// True if doubles come cheaper from memory than from a register of floats, even if these have
-    /// to be written first.
+    /// True if converting floats to doubles is cheaper from memory than from a register, even if
+    /// the floats have to be written first.
     const WIDENS_FROM_MEMORY: bool = false;
     /// True if loads that cross a cache line are slow enough to be avoided.
     const ALIGNS_LOADS: bool = false;
@@ -148,7 +148,7 @@ pub trait Vector: Copy {
             };
         }
     }
-    /// Writes minus infinity over the logits of the candidates that `lanes` has bits for.
+    /// Writes minus infinity over the logits of the candidates whose bits in `lanes` are set.
     #[inline(always)]
     fn mask_logits(self, data: &mut [TokenData], lanes: u32) {
         bits::mask_logits(data, lanes);
@@ -204,10 +204,10 @@ pub trait Vector: Copy {
     fn store_narrowed(self, to: &mut [f32], a: [Self::D; 2]) {
         self.store(to, self.narrow(a));
     }
-    /// Reads the elements of `from` that `indices` name.
+    /// Reads the elements of `from` at `indices`.
     ///
     /// # Panics
-    /// If one names none.
+    /// If an index is out of range.
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> Self::F {
         assert!(indices.len() >= Self::LANES);
@@ -217,7 +217,7 @@ pub trait Vector: Copy {
         }
         self.load_lanes(lanes)
     }
-    /// Asks for a cache line. The address may be any.
+    /// Prefetches a cache line. Any address is allowed.
     #[inline(always)]
     fn prefetch<T>(self, _at: *const T) {}
 
@@ -228,7 +228,7 @@ pub trait Vector: Copy {
     fn max_abs(self, a: Self::F, b: Self::F) -> Self::F {
         self.max(self.abs(a), self.abs(b))
     }
-    /// Returns `max` in the lanes that `lanes` has bits for, `b` in the others.
+    /// Returns `max` in the lanes whose bits in `lanes` are set, and `b` in the others.
     #[inline(always)]
     fn max_masked(self, lanes: u32, a: Self::F, b: Self::F) -> Self::F {
         let mut all = self.lanes(a);
@@ -306,9 +306,9 @@ pub trait Vector: Copy {
             self.reduce_max(d),
         ]
     }
-    /// The largest of each of four blocks of 64 numbers of 16 bits, the sign first. `None` where a
-    /// block has none from 0 on, or one above `infinity`, or where this instruction set has no
-    /// quick way.
+    /// The largest of each of four blocks of 64 numbers of 16 bits, the sign first. `None` if a
+    /// block has no number from 0 on, or has one above `infinity`, or if this instruction set has
+    /// no fast method.
     #[inline(always)]
     fn reduce_max_u16_each(self, _blocks: &[u16], _infinity: u16) -> Option<[u16; 4]> {
         None
@@ -316,8 +316,8 @@ pub trait Vector: Copy {
 
     // Provided: compress and permute.
 
-    /// Writes the lanes that `lanes` has bits for to the beginning of `to`, which has room for a
-    /// whole register, and returns how many. What is after them may be overwritten.
+    /// Writes the lanes whose bits in `lanes` are set to the beginning of `to`, which has room for
+    /// a whole register, and returns their number. Elements after them may be overwritten.
     #[inline(always)]
     // In bounds: room for a whole register; lanes are less than their number.
     fn compress_store(self, mut lanes: u32, x: Self::F, to: &mut [MaybeUninit<f32>]) -> usize {
@@ -330,12 +330,12 @@ pub trait Vector: Copy {
         }
         written
     }
-    /// Appends `first` plus the number of each lane that `lanes` has a bit for.
+    /// Appends `first` plus the index of each lane whose bit in `lanes` is set.
     #[inline(always)]
     fn push_indices(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         bits::push_indices(lanes, first, to);
     }
-    /// Appends the candidates that `lanes` has bits for.
+    /// Appends the candidates whose bits in `lanes` are set.
     #[inline(always)]
     fn push_candidates(self, mut lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         while lanes != 0 {
@@ -344,7 +344,7 @@ pub trait Vector: Copy {
         }
     }
     /// Writes the logits `x` of `lanes` as candidates, numbered from `first` by their lanes, to the
-    /// beginning of `to`, which has room for a whole register, and returns how many.
+    /// beginning of `to`, which has room for a whole register, and returns their number.
     #[inline(always)]
     // In bounds: room for a whole register; lanes are less than their number.
     fn compress_candidates(
@@ -368,12 +368,14 @@ pub trait Vector: Copy {
         }
         written
     }
-    /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both, where the former is less in `x`.
+    /// Exchanges lanes 0 and 1, 2 and 3, and so on, of both registers, where the former is less in
+    /// `x`.
     #[inline(always)]
     fn compare_exchange_even(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 0)
     }
-    /// Exchanges lanes 1 and 2, 3 and 4, and so on, of both, where the former is less in `x`.
+    /// Exchanges lanes 1 and 2, 3 and 4, and so on, of both registers, where the former is less in
+    /// `x`.
     #[inline(always)]
     fn compare_exchange_odd(self, x: Self::F, y: Self::F) -> (Self::F, Self::F) {
         compare_exchange(self, x, y, 1)
@@ -381,8 +383,8 @@ pub trait Vector: Copy {
 
     // Provided: exponentials and logarithms. What they promise, `simd::exp` and its like say.
 
-    /// True if [`exp`](Self::exp) takes any doubles from [`exp::LOWEST`] to 0, not only widened
-    /// floats, and is right within 2e-10 of itself.
+    /// True if [`exp`](Self::exp) accepts any doubles from [`exp::LOWEST`] to 0, not only widened
+    /// floats, with a relative error of at most 2e-10.
     const EXP_IS_OF_DOUBLES: bool = true;
     /// e^x of floats from [`exp::LOWEST`] to below [`exp::HIGHEST`] that were widened. Rounded to
     /// floats they are the host's `expf`, bit for bit.
@@ -419,13 +421,15 @@ pub trait Vector: Copy {
         let parts = self.ln_parts(x);
         self.narrow([ln_of_half(self, &parts, 0), ln_of_half(self, &parts, 1)])
     }
-    /// True if [`exp_approx`](Self::exp_approx) gives what is not finite for all numbers that it
-    /// cannot take, and 0 or more for those below -80, so that nothing has to be asked before.
+    /// True if [`exp_approx`](Self::exp_approx) gives a result that is not finite for all numbers
+    /// outside its range, and 0 or more for those below -80, so that the range need not be checked
+    /// in advance.
     const EXP_APPROX_TELLS: bool = false;
-    /// [`exp_approx`](Self::exp_approx) takes numbers up to 40 whose squares are less than this.
+    /// The bound on squares below which [`exp_approx`](Self::exp_approx) accepts numbers up to 40.
     const EXP_APPROX_SQUARES: f32 = 7225.0;
-    /// e^x within 1.7e-7 of itself, for numbers from -80 to 40; between 0 and e^-80 for lower ones
-    /// whose squares are below [`EXP_APPROX_SQUARES`](Self::EXP_APPROX_SQUARES).
+    /// e^x with a relative error of at most 1.7e-7, for numbers from -80 to 40. The result is
+    /// between 0 and e^-80 for lower numbers whose squares are below
+    /// [`EXP_APPROX_SQUARES`](Self::EXP_APPROX_SQUARES).
     #[inline(always)]
     // In bounds: `i` is below the number of coefficients.
     fn exp_approx(self, x: Self::F) -> Self::F {
@@ -493,7 +497,7 @@ pub trait Vector: Copy {
         let bits = lanes.take(Self::LANES / 2).enumerate();
         bits.fold(0, |bits, (i, (a, b))| bits | u32::from(a == b) << i)
     }
-    /// `x` where a == b, else `y`.
+    /// `x` where a == b, otherwise `y`.
     #[inline(always)]
     fn select_eq_d(self, a: Self::D, b: Self::D, x: Self::D, y: Self::D) -> Self::D {
         let (mut selected, x) = (lanes_d(self, y), lanes_d(self, x));
@@ -524,7 +528,7 @@ fn compare_exchange<V: Vector>(v: V, x: V::F, y: V::F, start: usize) -> (V::F, V
     (v.load_lanes(xs), v.load_u32(&ys))
 }
 
-/// 2^(r/32), where r is what remains of x, and a double whose low bits are k; see [`exp`].
+/// Returns 2^(r/32), where r is the remainder of x, and a double whose low bits are k; see [`exp`].
 #[inline(always)]
 fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     let scale = v.splat_d(exp::SCALE);
@@ -556,8 +560,8 @@ fn fma_of_host<V: Vector>(v: V, a: V::D, b: V::D, c: V::D) -> V::D {
     }
 }
 
-/// By how much 2^(k/128) is more than its rounded value, as a share of that, and that value, for
-/// the k in the low bits of each double.
+/// Returns the relative difference of 2^(k/128) from its rounded value, and that value, for the k
+/// in the low bits of each double.
 #[inline(always)]
 fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
     let ks = &lanes_d(v, shifted)[..V::LANES / 2];
@@ -582,7 +586,7 @@ fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
     [v.load_d(&left_out), power]
 }
 
-/// ln x of one half of a register; see [`ln`].
+/// Returns ln x of one half of a register; see [`ln`].
 #[inline(always)]
 fn ln_of_half<V: Vector>(v: V, parts: &LnParts<V::D>, i: usize) -> V::D {
     let r = v.fms_d(parts.z[i], parts.inverse[i], v.splat_d(1.0));

@@ -1,4 +1,4 @@
-//! Forks: POSIX's.
+//! The functions of forks on POSIX systems.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use super::{COUNTERS, DEPTH, FORKS, PAUSE, own_counter};
 /// The time that a fork waits for other threads: longer than any of them holds a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The number of threads that are counted.
+/// Returns the number of counted threads.
 pub(super) fn counted() -> usize {
     let counters = COUNTERS.iter();
     counters
@@ -18,12 +18,13 @@ pub(super) fn counted() -> usize {
         .sum()
 }
 
-/// 1 if the calling thread is counted.
+/// Returns 1 if the calling thread is counted, otherwise 0.
 fn own_count() -> usize {
     usize::from(DEPTH.get() > 0)
 }
 
-/// Waits, at most for [`PATIENCE`], until no other thread is counted; none will be.
+/// Called before a fork. Waits at most [`PATIENCE`] until no other thread is counted, and lets none
+/// be counted from then on.
 extern "C" fn begins() {
     FORKS.fetch_add(1, Ordering::SeqCst);
     let started = Instant::now();
@@ -32,7 +33,7 @@ extern "C" fn begins() {
     }
 }
 
-/// In the parent: lets other threads go on.
+/// Called in the parent after a fork. Lets other threads continue.
 extern "C" fn is_over() {
     // Where this was registered after the fork had begun, that was not counted.
     let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |forks| {
@@ -40,7 +41,7 @@ extern "C" fn is_over() {
     });
 }
 
-/// In the child, which has no other threads.
+/// Called in the child, which has no other threads.
 extern "C" fn has_made_a_child() {
     for counter in &COUNTERS {
         counter.0.store(0, Ordering::SeqCst);
@@ -49,7 +50,7 @@ extern "C" fn has_made_a_child() {
     FORKS.store(0, Ordering::SeqCst);
 }
 
-/// True if the C library calls what belongs to a fork.
+/// True if the C library calls the handlers of a fork.
 #[cold]
 pub(super) fn is_registered() -> bool {
     // Miri has no forks.

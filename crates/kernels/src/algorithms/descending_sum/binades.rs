@@ -2,20 +2,20 @@
 //!
 //! While the sum stays in one binade, whose floats are the multiples of a unit, the terms can be
 //! rounded to that unit and added in any order (see
-//! [`sequential_sum`](crate::kernels::sequential_sum)), but for those half-way between two
-//! multiples: for each of these the sum of the terms before it says which way it goes. So only
-//! where the sum crosses into the next binade does the order matter, and there only that of the
-//! terms beside the crossing:
+//! [`sequential_sum`](crate::kernels::sequential_sum)). The exceptions are terms half-way between
+//! two multiples: the rounding of each of these depends on the sum of the terms before it. So the
+//! order matters only where the sum crosses into the next binade, and there only for the terms near
+//! the crossing:
 //!
 //! - a few of the largest are sorted and added one by one: most crossings lie there;
-//! - where what is left cannot reach the next binade, it is added in one pass;
-//! - otherwise a sample brackets the key at which the sum crosses; what is above the bracket is
-//!   added in one pass, what is inside is copied, and pivots narrow it until some dozens are left
-//!   to be sorted and added one by one.
+//! - if the remaining terms cannot reach the next binade, they are added in one pass;
+//! - otherwise a sample brackets the key at which the sum crosses; the terms above the bracket are
+//!   added in one pass, those inside are copied, and pivots narrow the bracket until some dozens
+//!   remain to be sorted and added one by one.
 //!
-//! A sample only says where to look: every addition is checked to stay in its binade, and a bracket
-//! that misses the crossing costs another pass. So does each term that is half-way; where these
-//! have many different keys, it gives way.
+//! A sample affects only the speed: every addition is checked to stay in its binade, and a bracket
+//! that misses the crossing costs another pass. Each half-way term costs another pass, too; if
+//! these have many different keys, the method gives up.
 
 use super::sample::take_groups;
 use super::terms::{MANY, Terms};
@@ -24,7 +24,7 @@ use crate::kernels::compact::pick;
 use crate::kernels::layout::binade;
 use crate::kernels::sequential_sum::{rounded_tail, sum};
 
-/// Buffers for this.
+/// Buffers for sums by binades.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Binades {
     /// The largest keys, descending: all that are at or above `bound`.
@@ -35,12 +35,12 @@ pub(super) struct Binades {
     sample: Vec<f32>,
     weight: f32,
     sample_terms: Vec<f32>,
-    /// The keys and terms beside a crossing.
+    /// The keys and terms near a crossing.
     keys: Vec<f32>,
     terms: Vec<f32>,
     spare: Vec<f32>,
     pairs: Vec<(f32, f32)>,
-    /// The sum before the keys beside the last crossing.
+    /// The sum before the keys near the last crossing.
     before: f32,
     halfway: Vec<u32>,
     words: Vec<u32>,
@@ -48,22 +48,22 @@ pub(super) struct Binades {
     pub seen: super::tests::Seen,
 }
 
-/// The number of keys up to which all are sorted.
+/// The largest number of keys that are simply sorted.
 const FEW: usize = 2048;
 /// The size of the sample.
 const SIZE: usize = 512;
-/// Neighbours that are taken together.
+/// The number of neighbours that are sampled together.
 const GROUP: usize = 8;
 /// The part of the sample that the head must reach.
 const HEAD: usize = 3;
-/// The number of keys beside a crossing that are sorted.
+/// The largest number of keys near a crossing that are sorted.
 const BESIDE: usize = 256;
 /// The number of keys that a pivot is chosen from.
 const PIVOTS: usize = 64;
-/// The most steps: more than for every power of two that a sum can cross.
+/// The largest number of steps, which is more than the powers of two that a sum can cross.
 const STEPS: usize = 64;
 
-/// A sum, and the least key whose term is in it.
+/// A sum, and the least key whose term it includes.
 #[derive(Clone, Copy)]
 struct Reached {
     sum: f32,
@@ -76,7 +76,7 @@ struct Bracket {
     high: f32,
     /// The key at which the sum has left it.
     low: f32,
-    /// True if few keys lie above.
+    /// True if few keys are above the bracket.
     few: bool,
 }
 
@@ -104,11 +104,11 @@ pub(super) struct Series<'a> {
     pub keys: &'a [f32],
     /// The terms to add.
     pub values: &'a [f32],
-    /// The kind of the terms: how they follow from the keys.
+    /// The kind of the terms, which says how they follow from the keys.
     pub terms: Terms,
     /// An approximate sum of the terms.
     pub total: f64,
-    /// The target sum; infinity for all terms.
+    /// The target sum; infinity to add all terms.
     pub until: f32,
 }
 
@@ -129,7 +129,7 @@ impl Series<'_> {
 pub(super) struct Reaching {
     /// Its key.
     pub key: f32,
-    /// The number of terms before it that have this key.
+    /// The number of preceding terms with the same key.
     pub nth: usize,
 }
 
@@ -183,7 +183,7 @@ impl Binades {
     }
 
     /// Returns the sum of all terms, added as `float`s in descending order of the prepared keys.
-    /// `None` if that takes sorting them.
+    /// `None` if they would have to be sorted.
     pub(super) fn sum(&mut self, series: Series<'_>) -> Option<f32> {
         match self.run(series)? {
             Outcome::All(sum) => Some(sum),
@@ -191,8 +191,8 @@ impl Binades {
         }
     }
 
-    /// Returns the term with which the sum reaches `series.until`, or else the sum of all. `None`
-    /// if that takes sorting them.
+    /// Returns the term with which the sum reaches `series.until`, or otherwise the sum of all.
+    /// `None` if the terms would have to be sorted.
     pub(super) fn run(&mut self, series: Series<'_>) -> Option<Outcome> {
         let mut reached = Reached {
             sum: 0.0,
@@ -230,7 +230,7 @@ impl Binades {
         None
     }
 
-    /// Counts, for the tests, a sum that ended with one pass, after that many crossings.
+    /// Counts, for the tests, a sum that ended with one pass after the given number of crossings.
     fn note_finish(&mut self, crossings: usize) {
         #[cfg(not(test))]
         let _ = crossings;
@@ -256,8 +256,8 @@ impl Binades {
         add_between(series, reached, low, &mut self.halfway)
     }
 
-    /// Adds terms until the sum has crossed into the next binade, and perhaps more. `left` is about
-    /// the sum of the remaining terms.
+    /// Adds terms until the sum has crossed into the next binade, and perhaps some more. `left` is
+    /// about the sum of the remaining terms.
     fn cross(&mut self, series: Series<'_>, from: Reached, left: f64) -> Option<Reached> {
         let mut reached = from;
         let Bracket { high, mut low, few } = self.bracket(series, reached, left);
@@ -278,7 +278,7 @@ impl Binades {
         self.narrow(series, reached, low)
     }
 
-    /// Returns keys between which the sum leaves its binade, by the sample.
+    /// Returns keys between which the sum leaves its binade, estimated from the sample.
     // In bounds: the caller made a term of each key of the sample; what is indexed is not empty,
     // and positions are below its length.
     fn bracket(&self, series: Series<'_>, reached: Reached, left: f64) -> Bracket {
@@ -382,7 +382,7 @@ impl Binades {
     }
 }
 
-/// The half width of the bracket, in deviations of the sample.
+/// The half width of the bracket, in standard deviations of the sample.
 const DEVIATIONS: f64 = 2.5;
 /// The number of sample keys above the bracket below which they are copied with it.
 const ABOVE: usize = 32;
@@ -408,7 +408,7 @@ fn reaching(keys: &[f32], terms: &[f32], before: f32, until: f32) -> Option<Reac
 }
 
 /// Adds the terms of all keys from `low` to below the last key added, as if in descending order.
-/// `None` if too many are half-way.
+/// `None` if too many terms are half-way.
 // In bounds: `tail` gives places of `keys`, of which there are as many as values: asserted there;
 // no chunk is empty.
 fn add_between(
@@ -450,7 +450,7 @@ fn add_between(
     })
 }
 
-/// Sorts numbers at or above 0, as integers, which takes half the time.
+/// Sorts numbers at or above 0, as integers, which takes half the time of comparing floats.
 fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
     words.clear();
     words.extend(xs.iter().map(|x| !x.to_bits()));

@@ -8,7 +8,7 @@ use crate::kernels::compact::pick;
 use crate::kernels::scan::count_at_least;
 use crate::per_thread::lent_per_thread;
 
-/// Buffers for this.
+/// Buffers for finding a cut.
 #[derive(Clone, Debug, Default)]
 pub struct DescendingCut {
     es: Vec<f32>,
@@ -24,23 +24,23 @@ room!(DescendingCut: es, ps, binades, equals);
 /// The result of a search for the cut of a descending sum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum End {
-    /// The sum of the first few reaches the number.
+    /// The sum of the first probabilities reaches the number.
     At {
         /// The number of those.
         n: usize,
-        /// The logit of the last.
+        /// The logit of the last one.
         last: f32,
     },
     /// The sum of all does not reach the number.
     Beyond,
-    /// The cut can only be found by sorting all.
+    /// The cut can be found only by sorting all.
     Unknown,
 }
 
 impl DescendingCut {
     /// Returns how many of `logits`, the largest first, have probabilities whose `float` sum
-    /// reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the sum of
-    /// exponentials by which probabilities are made.
+    /// reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the sum of the
+    /// exponentials, by which they are divided.
     // In bounds: the term that was found is one of those with its key.
     pub fn find(&mut self, logits: &[f32], max: f32, sum: f32, p: f32) -> End {
         let total = exponentials(logits, max, &mut self.es);

@@ -1,4 +1,4 @@
-//! The softmax of the sorted array without sorting it.
+//! The sums of a softmax in descending order, without sorting the array.
 //!
 //! The built-ins that sort add the exponentials in descending order, one `float` after the other,
 //! and use the last bit of the sum; locally typical sampling adds up the entropy in that order,
@@ -8,13 +8,13 @@
 //! That the exponentials descend where the logits do is a property of `expf` that the tests check.
 //!
 //! Exact exponentials are computed only for the largest candidates, which are few but nearly all of
-//! the sum. They are taken down to a logit below which, by a sample, the sum does not double any
-//! more. The terms of the others count as multiples of the last binade's unit, for which
-//! approximate exponentials suffice (see the module `remainder`). If the sum leaves its binade
-//! among these, more candidates are taken.
+//! the sum. They are taken down to a logit below which, according to a sample, the sum no longer
+//! doubles. The terms of the other candidates are rounded to multiples of the last binade's unit,
+//! for which approximate exponentials suffice (see the module `remainder`). If the sum leaves its
+//! binade among these, more candidates are taken.
 //!
-//! Reads 12 bytes per candidate, writes 4 and reads these once, with an exponential in single
-//! precision, and an `exp` of each of the largest. The entropy takes another pass over all.
+//! It reads 12 bytes per candidate, writes 4 and reads these once, with an exponential in single
+//! precision, and an `exp` for each of the largest. The entropy takes another pass over all.
 
 mod binades;
 mod cut;
@@ -45,13 +45,13 @@ use remainder::{Ended, Remainder};
 use sample::Outline;
 use terms::Terms;
 
-/// Buffers for this.
+/// Buffers for sums in descending order.
 #[derive(Clone, Debug, Default)]
 pub struct DescendingSum {
     logits: Vec<f32>,
     column: Column,
     outline: Outline,
-    /// Candidates from this logit on are taken.
+    /// The logit from which candidates are taken.
     lowest: f32,
     /// The taken candidates, in the order of the array: their indices, logits and exponentials, and
     /// about the sum of these.
@@ -65,7 +65,7 @@ pub struct DescendingSum {
     terms: Vec<f32>,
     binades: Binades,
     remainder: Remainder,
-    /// The part of the candidates taken that is ranked.
+    /// The taken candidates that are ranked.
     selected: Vec<u32>,
     picked: Vec<f32>,
     ranking: Ranking,
@@ -91,9 +91,9 @@ pub struct Taken<'a> {
     pub lns: &'a [f32],
 }
 
-/// The number of candidates below which an array is sorted.
+/// The number of candidates below which an array is simply sorted.
 const SMALLEST: usize = 512;
-/// The number of candidates below which all that count are taken at once.
+/// The number of candidates below which all that affect the sum are taken at once.
 const FEW: usize = 4096;
 /// Half a unit of a float, compared with the power of two below it.
 const HALF_UNIT: f32 = f32::EPSILON / 2.0;
@@ -104,7 +104,7 @@ const ATTEMPTS: usize = 3;
 
 impl DescendingSum {
     /// Returns the sum of all exponentials, as if added in descending order; `None` if everything
-    /// has to be sorted. About the share `beside` of it is added without taking the candidates,
+    /// has to be sorted. About the fraction `beside` of it is added without taking the candidates,
     /// which does not affect the result.
     pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         if data.len() < SMALLEST {
@@ -115,7 +115,7 @@ impl DescendingSum {
 
     /// Returns the sum of the exponentials of the logits of a vocabulary, none of which is NaN, as
     /// if added in descending order; `max` is the largest, and is finite. Reads 4 bytes per logit
-    /// and writes 4 in place of 12 and 4.
+    /// and writes 4, where an array takes 12 and 4.
     pub fn sum_of_logits(&mut self, logits: &[f32], max: f32, beside: f32) -> Option<f32> {
         if logits.len() < SMALLEST || !max.is_finite() {
             return None;
@@ -194,13 +194,13 @@ impl DescendingSum {
         self.sum_of_taken()
     }
 
-    /// Returns the sum, given that all candidates that count are taken.
+    /// Returns the sum, given that all candidates that affect it are taken.
     fn sum_of_taken(&mut self) -> Option<f32> {
         let sum = self.sum_without_rest()?;
         (self.left_out() < binade(sum) * HALF_UNIT).then_some(sum)
     }
 
-    /// Returns the sum of the taken candidates alone.
+    /// Returns the sum of only the taken candidates.
     fn sum_without_rest(&mut self) -> Option<f32> {
         self.binades.sum(Series {
             keys: &self.es,
@@ -248,7 +248,7 @@ impl DescendingSum {
         libm::exp(self.lowest.next_down() - self.column.max)
     }
 
-    /// Adds the terms of the candidates that were not taken to `sum`, that of the taken ones.
+    /// Adds the terms of the candidates that were not taken to `sum`, the sum of the taken ones.
     fn add_rest(&mut self, sum: f32, terms: Terms) -> Option<Ended> {
         let c = binade(sum);
         let rest = Rounded {
@@ -261,8 +261,8 @@ impl DescendingSum {
         self.remainder.add(sum, &self.logits, rest)
     }
 
-    /// Returns the logit down to which candidates have to be taken, so that `sum`, that of the
-    /// terms taken, leaves its binade above, where it would end at about `total`.
+    /// Returns the logit down to which candidates have to be taken so that `sum`, the sum of the
+    /// taken terms, leaves its binade among them. With all terms it would be about `total`.
     fn lower(&mut self, sum: f32, total: f64, terms: Terms) -> f32 {
         let beyond = total - 2.0 * f64::from(binade(sum));
         let share = beyond / (total - f64::from(sum));
@@ -311,7 +311,7 @@ impl DescendingSum {
         self.entropy_without_rest(sum)
     }
 
-    /// Returns the entropy, given that all candidates that count are taken.
+    /// Returns the entropy, given that all candidates that affect it are taken.
     fn entropy_without_rest(&mut self, sum: f32) -> Option<f32> {
         let terms = Terms::Entropies(sum);
         let mut total = self.find_surprisals(sum);
@@ -323,7 +323,7 @@ impl DescendingSum {
         self.adds_nothing(sum, entropy).then_some(entropy)
     }
 
-    /// Computes probabilities, their logarithms and their terms. Returns about the sum of the
+    /// Computes probabilities, their logarithms and their terms. Returns the approximate sum of the
     /// terms.
     fn find_surprisals(&mut self, sum: f32) -> f64 {
         let n = self.es.len();
@@ -351,8 +351,8 @@ impl DescendingSum {
         p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
     }
 
-    /// Returns the logit down to which candidates count for an entropy of about `entropy`, if more
-    /// must be taken for that.
+    /// Returns the logit down to which candidates affect an entropy of about `entropy`, if more of
+    /// them must be taken.
     fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
         // Rounding may end in the binade below.
         let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
@@ -362,8 +362,7 @@ impl DescendingSum {
         (lowest < self.lowest).then_some(lowest)
     }
 
-    /// Takes more candidates, until those that are left have about the share `beside` of the
-    /// probability.
+    /// Takes more candidates, until the rest have about the fraction `beside` of the probability.
     pub fn take_more(&mut self, sum: f32, beside: f32) {
         let threshold = self.outline.threshold(self.column.max, beside);
         let lowest = if beside < 1e-3 || threshold >= self.lowest {
@@ -409,8 +408,8 @@ impl DescendingSum {
         Some(&self.ranked_ps)
     }
 
-    /// Returns a logit that all candidates with exponentials at or above `e` reach, and perhaps
-    /// some more, but at least one.
+    /// Returns a logit that all candidates with exponentials at or above `e` reach, perhaps some
+    /// more, and at least one.
     fn lowest_of(&self, e: f32) -> f32 {
         let max = self.column.max;
         // Far below what rounding can do, of `ln` as well as of the difference to the largest.
@@ -418,8 +417,7 @@ impl DescendingSum {
         max + libm::ln(e.min(1.0)) - margin
     }
 
-    /// Ranks all candidates with exponentials at or above `e`, and perhaps some more, but at least
-    /// one.
+    /// Ranks all candidates with exponentials at or above `e`, perhaps some more, and at least one.
     fn rank_down_to(&mut self, e: f32) {
         let lowest = self.lowest_of(e);
         if lowest < self.lowest {
@@ -432,14 +430,14 @@ impl DescendingSum {
             .rank_selected(&self.taken, &self.selected, &self.picked);
     }
 
-    /// Returns the number of candidates at or above `p`, about, after [`sum`](Self::sum) gave
-    /// `sum`.
+    /// Returns the approximate number of candidates of probability at least `p`, after
+    /// [`sum`](Self::sum) has returned `sum`.
     pub fn count_at_least(&self, sum: f32, p: f32) -> usize {
         count_at_least(&self.logits, self.lowest_of(sum * p))
     }
 
-    /// Returns the probabilities of all candidates at or above `p`, and perhaps of some more, but
-    /// of at least one, descending. [`first_places`](Self::first_places) returns the candidates.
+    /// Returns the probabilities of all candidates at or above `p`, perhaps of some more, and of at
+    /// least one, in descending order. [`first_places`](Self::first_places) returns the candidates.
     /// `sum` is the result of [`sum`](Self::sum).
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
         // The quotient is rounded, and p may be, coarsely if it is hardly above 0.
@@ -480,7 +478,7 @@ impl DescendingSum {
     }
 }
 
-/// Computes the exponentials of logits, relative to `max`, and returns about their sum.
+/// Computes the exponentials of logits, relative to `max`, and returns their approximate sum.
 fn exponentials(logits: &[f32], max: f32, es: &mut Vec<f32>) -> f64 {
     es.clear();
     es.extend_from_slice(logits);

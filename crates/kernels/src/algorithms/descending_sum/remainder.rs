@@ -1,16 +1,17 @@
-//! The tail of a descending sum, where it cannot leave its binade any more: most of an array.
+//! The tail of a descending sum, which covers most of an array and in which the sum no longer
+//! leaves its binade.
 //!
-//! Rounded to the unit of the binade, its terms can be added in any order, and take no exact
-//! arithmetic (see [`rounding_test`](crate::kernels::rounding_test)). How a term half-way between
-//! two multiples is rounded depends on the sum of the terms before it, which takes another pass.
-//! Mostly an array has one such term, or none.
+//! Rounded to the unit of the binade, the terms can be added in any order, and need no exact
+//! exponentials (see [`rounding_test`](crate::kernels::rounding_test)). How a term half-way between
+//! two multiples is rounded depends on the sum of the terms before it, which takes another pass. An
+//! array usually has one such term or none.
 
 use super::terms::MANY;
 use crate::algorithms::scratch::room;
 use crate::kernels::compact::pick;
 use crate::kernels::rounding_test::{Rounded, SMALLEST, rounded_sum};
 
-/// Buffers for this.
+/// Buffers for the remainder.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Remainder {
     /// Logits whose terms are half-way.
@@ -32,7 +33,7 @@ struct Larger {
 pub(super) enum Ended {
     /// The sum, which is still in its binade.
     At(f32),
-    /// About the sum, which is beyond its binade.
+    /// The approximate sum, which is beyond its binade.
     Beyond(f64),
 }
 
@@ -40,8 +41,8 @@ room!(Remainder: halfway, larger, between);
 room!(Larger: doubtful, halfway);
 
 impl Remainder {
-    /// `sum`, which is in the binade from `of.c` on, and all the terms that `of` says, as if added
-    /// in descending order. `None` if that takes the order.
+    /// Returns `sum`, which is in the binade from `of.c` on, plus the terms that `of` describes, as
+    /// if added in descending order. `None` if that requires the order.
     pub(super) fn add(&mut self, sum: f32, logits: &[f32], of: Rounded) -> Option<Ended> {
         if !(SMALLEST..1e30).contains(&sum) {
             return None;
@@ -88,7 +89,8 @@ impl Remainder {
 }
 
 impl Larger {
-    /// The sum of the rounded terms, but for those half-way, which are left in `halfway`.
+    /// Returns the sum of the rounded terms, except the half-way ones, which are stored in
+    /// `halfway`.
     // In bounds: what is in doubt are places of `logits`.
     fn sum(&mut self, logits: &[f32], of: Rounded) -> f64 {
         self.doubtful.clear();

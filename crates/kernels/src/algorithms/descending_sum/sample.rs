@@ -13,7 +13,7 @@ pub(super) struct Outline {
     logits: Vec<f32>,
     es: Vec<f32>,
     terms: Vec<f32>,
-    /// The number of logits per logit of the sample.
+    /// The number of logits that each logit of the sample represents.
     weight: f32,
 }
 
@@ -22,15 +22,15 @@ room!(Outline: logits, es, terms);
 impl Outline {
     /// The number of logits in a sample.
     const SIZE: usize = 512;
-    /// The number of neighbours that are taken together: fewer would cost as many cache lines.
+    /// The number of neighbours that are sampled together. Fewer would touch as many cache lines.
     const GROUP: usize = 16;
     /// The number of candidates that a threshold aims to have above it.
     const ABOVE: usize = 500;
     /// The least number of a sample's logits above a threshold.
     const HEAD: usize = 4;
 
-    /// Takes a sample of logits, and returns its largest. There are at least as many logits as a
-    /// sample has.
+    /// Takes a sample of logits, and returns the largest of it. There must be at least as many
+    /// logits as a sample has.
     pub(super) fn take(&mut self, data: &[TokenData]) -> f32 {
         self.logits.clear();
         take_logits(data, Self::SIZE, Self::GROUP, &mut self.logits);
@@ -56,7 +56,7 @@ impl Outline {
     }
 
     /// Returns a logit below `max` such that the exponentials of all logits below it sum to about
-    /// the share `beside` of the total, or less.
+    /// the fraction `beside` of the total, or less.
     pub(super) fn threshold(&mut self, max: f32, beside: f32) -> f32 {
         let total = self.es.iter().sum::<f32>() * self.weight;
         // The largest, 1, may not be in the sample.
@@ -69,8 +69,8 @@ impl Outline {
         highest_leaving(&self.logits, &self.es, left, head.min(max - 2.0))
     }
 
-    /// Returns a logit below `from`. The terms below it sum to the share `beside` of the sum below
-    /// `from`.
+    /// Returns a logit below `from`. The terms below it sum to the fraction `beside` of the sum
+    /// below `from`.
     pub(super) fn lower(&mut self, from: f32, terms: Terms, beside: f32) -> f32 {
         terms.of(&self.es, &mut self.terms);
         let left = beside * sum_below(&self.logits, &self.terms, from);
@@ -78,7 +78,7 @@ impl Outline {
     }
 }
 
-/// Returns the highest logit, up to `high`, below which terms sum to about `left` at most.
+/// Returns the highest logit, up to `high`, below which the terms sum to at most about `left`.
 fn highest_leaving(logits: &[f32], terms: &[f32], left: f32, high: f32) -> f32 {
     if sum_below(logits, terms, high) <= left {
         return high;
@@ -95,7 +95,7 @@ fn highest_leaving(logits: &[f32], terms: &[f32], left: f32, high: f32) -> f32 {
     low
 }
 
-/// Returns about the sum of the terms of logits below `below`.
+/// Returns the approximate sum of the terms of logits below `below`.
 fn sum_below(logits: &[f32], terms: &[f32], below: f32) -> f32 {
     sum_between(logits, terms, f32::NEG_INFINITY, below)
 }
@@ -115,8 +115,8 @@ impl NucleusSample {
     pub const SIZE: usize = 1024;
 
     /// Returns a logit below which the exponentials of `logits` sum to little less than `left_out`,
-    /// by a sample. `max` is the largest logit. There are at least as many logits as the sample
-    /// has.
+    /// estimated from a sample. `max` is the largest logit. There must be at least as many logits
+    /// as the sample has.
     pub fn threshold_of_logits(&mut self, logits: &[f32], max: f32, left_out: f32) -> f32 {
         take_groups(logits, Self::SIZE, Outline::GROUP, &mut self.logits);
         self.es.clear();
@@ -127,14 +127,14 @@ impl NucleusSample {
         highest_leaving(&self.logits, &self.es, 0.9 * left_out, largest)
     }
 
-    /// Returns the next logit below `logit` in the last sample, the least number if there is none.
+    /// Returns the next logit below `logit` in the last sample; the least number if there is none.
     pub fn next_below(&self, logit: f32) -> f32 {
         let below = self.logits.iter().copied().filter(|&x| x < logit);
         below.fold(f32::MIN, f32::max)
     }
 }
 
-/// Copies `size` logits of `data`, which has at least that many, in groups of neighbours.
+/// Copies `size` logits of `data`, which has at least as many, in groups of neighbours.
 // In bounds: there are at least `size` candidates; `start` is at most their number less `group`.
 fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;
@@ -145,7 +145,7 @@ fn take_logits(data: &[TokenData], size: usize, group: usize, to: &mut Vec<f32>)
     }
 }
 
-/// Copies `size` of `values`, which are at least that many, in groups of neighbours.
+/// Copies `size` of the `values`, which are at least as many, in groups of neighbours.
 // In bounds: there are at least `size` values; `start` is at most their number less `group`.
 pub(super) fn take_groups(values: &[f32], size: usize, group: usize, to: &mut Vec<f32>) {
     let groups = size / group;

@@ -7,7 +7,7 @@ use crate::kernels::rewrite::divide;
 /// The number of different keys of half-way terms beyond which sorting is cheaper.
 pub(super) const MANY: usize = 16;
 
-/// The terms that are added up in the order of the exponentials.
+/// The kinds of terms that are added up in the order of the exponentials.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Terms {
     /// The exponentials themselves.

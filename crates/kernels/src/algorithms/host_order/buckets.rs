@@ -1,5 +1,6 @@
-//! The built-ins' step before a sort of more than 128 largest candidates: they are dealt into 128
-//! buckets by their logits, in array order, so that only the buckets of the largest are sorted.
+//! The built-ins' step before a sort of more than 128 largest candidates: all candidates are
+//! distributed over 128 buckets by their logits, in array order, so that only the buckets of the
+//! largest are sorted.
 
 use super::item::{Item, item};
 use crate::algorithms::scratch::room;
@@ -19,14 +20,14 @@ const INT_LIMIT: f32 = 2_147_483_648.0;
 
 /// Returns true if a logit is so large that the number of its bucket does not fit an `int`.
 ///
-/// On x86-64 the conversion then gives the smallest `int`, and the logit lands in the lowest
-/// bucket: an infinite logit, by which another sampler forces a token, is sorted last.
+/// On x86-64 the conversion then gives the smallest `int`, and the logit gets into the lowest
+/// bucket. An infinite logit, by which another sampler forces a token, is then sorted last.
 #[inline]
 pub fn overflows(logit: f32) -> bool {
     cfg!(target_arch = "x86_64") && scaled(logit, fuses(Fused::Bucket)) >= INT_LIMIT
 }
 
-/// Returns a logit in units of buckets, from the lowest.
+/// Returns a logit in units of buckets, counted from the lowest.
 #[inline(always)]
 fn scaled(logit: f32, fused: bool) -> f32 {
     match fused {
@@ -40,7 +41,7 @@ pub(super) fn number(logit: f32) -> u8 {
     number_by(logit, fuses(Fused::Bucket))
 }
 
-/// Returns a test whether a logit is in a bucket.
+/// Returns a predicate that is true for the logits of a bucket.
 pub(super) fn is_in(bucket: u8) -> impl Fn(f32) -> bool {
     let fused = fuses(Fused::Bucket);
     move |logit| number_by(logit, fused) == bucket
@@ -74,7 +75,7 @@ fn write_numbers_on<V: Vector>(_: V, logits: &[f32], to: &mut [u8], fused: bool)
     }
 }
 
-/// Returns the least logit of a bucket and of those above it.
+/// Returns the least logit that is in this bucket or a higher one.
 pub(super) fn least(bucket: usize) -> f32 {
     if bucket == 0 {
         return f32::NEG_INFINITY;
@@ -130,13 +131,13 @@ impl Buckets {
         self.counts.get(bucket).map_or(0, |&count| count as usize)
     }
 
-    /// Returns the number of logits in the buckets above one.
+    /// Returns the number of logits in the buckets above this one.
     pub(super) fn above(&self, bucket: usize) -> usize {
         (bucket + 1..COUNT).map(|above| self.len(above)).sum()
     }
 
-    /// Returns the highest bucket that has, with those above it, at least `k` logits; the lowest if
-    /// there are fewer.
+    /// Returns the highest bucket that, together with the buckets above it, has at least `k`
+    /// logits; the lowest if there are fewer.
     pub(super) fn holding(&self, k: usize) -> usize {
         let mut have = 0;
         let enough = |&bucket: &usize| {
@@ -146,8 +147,8 @@ impl Buckets {
         (0..COUNT).rev().find(enough).unwrap_or(0)
     }
 
-    /// Writes into `items` the logits from this bucket up, the highest bucket first, each bucket in
-    /// array order. `place` returns the index of the i-th logit.
+    /// Writes the logits of this bucket and of all above it into `items`, the highest bucket first,
+    /// each in array order. `place` returns the index of the i-th logit.
     pub(super) fn deal(
         &self,
         logits: &[f32],
@@ -158,12 +159,13 @@ impl Buckets {
         self.deal_from(logits, lowest, place, items);
     }
 
-    /// Writes into `items` the logits of all buckets, the highest first, each in array order.
+    /// Writes the logits of all buckets into `items`, the highest bucket first, each in array
+    /// order.
     pub(super) fn deal_all(&self, logits: &[f32], items: &mut Vec<Item>) {
         self.deal_from(logits, 0, |i| i, items);
     }
 
-    /// Inlined, so that dealing all buckets compares nothing.
+    /// Implements `deal`. Inlined, so that dealing all buckets needs no comparison.
     #[inline(always)]
     // In bounds: numbers are below `COUNT`; places follow from the counts.
     fn deal_from(

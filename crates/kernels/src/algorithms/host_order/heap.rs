@@ -1,9 +1,9 @@
 //! The C++ libraries' heap functions, replayed on [`Item`]s.
 //!
 //! `std::partial_sort` makes a heap of the first k items, whose root is the item that comes last.
-//! It replaces the root by each later item that comes before it, and sorts the heap. Which of
-//! several equal items it keeps, and in what order, follows from every step, so all are replayed
-//! here. libstdc++ and libc++ differ in one: which of two equal children moves up (`LEFT`).
+//! It replaces the root by each later item that comes before it, and sorts the heap. Every step
+//! affects which of several equal items it keeps, and in what order, so all steps are replayed
+//! here. libstdc++ and libc++ differ in one point: which of two equal children moves up (`LEFT`).
 
 use super::item::{Item, above, item, key};
 use crate::host_profile::HostProfile;
@@ -22,8 +22,8 @@ pub(super) fn make_heap<const LEFT: bool>(items: &mut [Item]) {
     }
 }
 
-/// Makes a heap of `items` as libc++ from LLVM 22 on does for numbers: a last item without a
-/// sibling is inserted at the end.
+/// Makes a heap of `items` as libc++ from LLVM 22 on does for numbers: if the last item has no
+/// sibling, it is inserted at the end.
 pub(super) fn make_heap_of_numbers(items: &mut [Item]) {
     let n = items.len();
     let paired = n - usize::from(n > 0 && n.is_multiple_of(2));
@@ -134,7 +134,7 @@ fn sort_any_heap<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item]) {
     }
 }
 
-/// Sorts a heap of equal items as libstdc++ does: the same permutation.
+/// Sorts a heap of equal items by libstdc++'s permutation.
 ///
 /// The hole then always moves to the right child, so only the right spine of the heap takes part,
 /// at the indices 0, 2, 6, 14 and so on. The spine is a queue: the item that entered first leaves
@@ -177,7 +177,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
 }
 
 /// Puts the first `k` of `items` in order, as the host's `std::partial_sort` does. The order of the
-/// rest is another.
+/// rest differs from the host's.
 pub(super) fn partial_sort(items: &mut [Item], k: usize) {
     match HostProfile::current().sort.left_child_first() {
         false => partial_sort_by::<false>(items, k),
@@ -200,7 +200,7 @@ fn all_equal(items: &[Item]) -> bool {
     items.iter().all(|&item| key(item) == first)
 }
 
-/// Returns true if most items are equal to the root, as in an array that is masked but for a few.
+/// Returns true if most items are equal to the root, as in an array of which few are not masked.
 fn are_mostly_equal(heap: &[Item]) -> bool {
     const SAMPLE: usize = 64;
     let root = heap.first().map_or(0, |&root| key(root));
@@ -213,14 +213,14 @@ fn are_mostly_equal(heap: &[Item]) -> bool {
     equal > seen / 4 * 3
 }
 
-/// Moves the hole at `top` down to a leaf, always to the child that comes later, and of equal ones
-/// to the right one, or the left one if `LEFT`; then `item` up from there, past what comes before
-/// it.
+/// Moves the hole at `top` down to a leaf, each time to the child that comes later; of equal
+/// children to the right one, or to the left one if `LEFT`. Then moves `item` up from there, past
+/// items that come before it.
 ///
-/// libc++ stops on the way down where `item` belongs, or is itself among the children: the item
-/// ends in the same place.
+/// libc++ stops on its path down at the final position of `item`, or has it among the children. The
+/// item ends in the same place.
 ///
-/// `FORESEEN`: by branches, since which child it is repeats itself.
+/// With `FORESEEN` it uses branches, since the choice of the child is predictable.
 #[inline]
 // In bounds: children are looked at only below the length.
 fn sift<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], top: usize, item: Item) {
@@ -248,7 +248,7 @@ fn sift<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], top: usize, i
     rise(heap, top, hole, item);
 }
 
-/// Moves `item` up from the hole, past what comes before it, at most to `top`.
+/// Moves `item` up from the hole, past items that come before it, at most to `top`.
 #[inline(always)]
 // In bounds: a parent is above its child.
 fn rise(heap: &mut [Item], top: usize, mut hole: usize, item: Item) {

@@ -1,15 +1,15 @@
-//! libstdc++'s `std::sort`, replayed on [`Item`]s: the same permutation, equal items included.
+//! libstdc++'s `std::sort`, replayed on [`Item`]s: with the same permutation, equal items included.
 //!
-//! Introsort: a range of more than 16 is partitioned around the median of its second, middle and
-//! last item, both parts likewise; after `2 floor(log2 n)` levels a heap sort takes over. At the
-//! end an insertion sort, which is stable, orders the rest. Since no two different items change
-//! sides any more, that is a stable sort of each part by itself. Parts do not depend on each other,
-//! so they are sorted in any order, and those that are not wanted are left.
+//! Introsort: a range of more than 16 items is partitioned around the median of its second, middle
+//! and last item, and both parts likewise; after `2 floor(log2 n)` levels a heap sort takes over.
+//! At the end an insertion sort, which is stable, orders the rest. Different items no longer change
+//! sides then, so this is a stable sort of each part by itself. Parts do not depend on each other.
+//! So they are sorted in any order, and those that are not wanted are not sorted.
 //!
-//! Hoare's partition exchanges the i-th item from the left that does not belong there with the
-//! i-th from the right. Collecting both in blocks, without a branch that depends on an item, pairs
-//! them alike (BlockQuicksort, Edelkamp and Weiss 2016). Here a block is a word with a bit for each
-//! item, which vector registers compare.
+//! Hoare's partition exchanges the i-th item from the left that does not belong there with the i-th
+//! from the right. Collecting both in blocks, without a branch that depends on an item, gives the
+//! same pairs (BlockQuicksort, Edelkamp and Weiss 2016). Here a block is a word with a bit for each
+//! item, computed by vector comparisons.
 
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ use super::item::{Item, key};
 use super::wanted::Wanted;
 use crate::simd::{Kernel, Vector, dispatch};
 
-/// The number of items up to which a part is left to the insertion sort.
+/// The largest number of items in a part that is left to the insertion sort.
 const LEAF: usize = 16;
 /// The number of items of each side that are compared at once.
 const BLOCK: usize = u64::BITS as usize;
 
-/// A part that waits.
+/// A part that waits to be sorted.
 #[derive(Clone, Copy, Default)]
 struct Part {
     start: usize,
@@ -111,9 +111,9 @@ fn finish<V: Vector>(v: V, range: &mut [Item], part: Part) {
     }
 }
 
-/// Sorts a range of different keys that is in order, or in the opposite one, but for its first and
-/// its last, as parts of sorted arrays are: there is but one order of these. Returns whether it was
-/// such a range. Reads all only if the first few are.
+/// Sorts a range of different keys that, except for its first and its last item, is in ascending or
+/// descending order, as parts of sorted arrays are. Different keys have only one order. Returns
+/// true if it was such a range. Reads all items only if the first few are in order.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items, of which `at` and `from` are places.
 fn settle_run(range: &mut [Item]) -> bool {
@@ -157,7 +157,7 @@ fn all_pairs(items: &[Item], next: &[Item], is_so: impl Fn(u32, u32) -> bool) ->
     pairs.fold(true, |so_far, (&a, &b)| so_far & is_so(key(a), key(b)))
 }
 
-/// Partitions the items at `places`. Returns where the second part begins, and true if all are
+/// Partitions the items at `places`. Returns the start of the second part, and true if all are
 /// equal.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items.
@@ -201,7 +201,8 @@ fn median_place(range: &[Item]) -> usize {
     }
 }
 
-/// Returns true if all keys are `of`. Reads all only if the first, the second and the last agree.
+/// Returns true if all keys are `of`. Reads all of them only if the first, the second and the last
+/// are.
 #[inline(always)]
 // In bounds: there are more than `LEAF` items.
 fn all_equal(range: &[Item], of: u32) -> bool {
@@ -221,8 +222,8 @@ fn all_equal(range: &[Item], of: u32) -> bool {
     true
 }
 
-/// Partitions the items at `places` around `pivot` as Hoare does. Some item does not come before
-/// the pivot, and some not after it. Returns where the second part begins.
+/// Partitions the items at `places` around `pivot` as Hoare does. At least one item does not come
+/// before the pivot, and at least one does not come after it. Returns the start of the second part.
 #[inline(always)]
 fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u32) -> usize {
     let (mut start, mut end) = (places.start, places.end);
@@ -277,15 +278,15 @@ fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u
     start + partition_block(v, items, start..end, pivot)
 }
 
-/// Returns true if the bits that are set, if any, are contiguous.
+/// Returns true if the set bits, if any, are contiguous.
 #[inline(always)]
 fn is_run(word: u64) -> bool {
     let run = word.checked_shr(word.trailing_zeros()).unwrap_or(0);
     run & run.wrapping_add(1) == 0
 }
 
-/// Exchanges the i-th of some items from the left for the i-th of others from the right, as many as
-/// both sides have. Each side is a run of bits of a block that begins at some index. Clears the
+/// Exchanges the i-th marked item from the left for the i-th from the right, as many as both sides
+/// have. The marks of each side are the set bits of a block that begins at some index. Clears the
 /// bits of exchanged items.
 #[inline(always)]
 // In bounds: both runs lie within the items.
@@ -342,15 +343,16 @@ fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pi
     }
 }
 
-/// Returns a bit for each item at `places`, at most a block, at which the search from the left
-/// stops: items that do not come before the pivot.
+/// Returns a word, for at most a block of items at `places`, with a bit for each item at which the
+/// search from the left stops: an item that does not come before the pivot.
 #[inline(always)]
 fn left_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     at_least_of(v, items, places, u64::from(pivot) << 32)
 }
 
-/// Returns a bit for each item at `places`, at most a block, at which the search from the right
-/// stops: items that do not come after the pivot. No item is at the last possible index.
+/// Returns a word, for at most a block of items at `places`, with a bit for each item at which the
+/// search from the right stops: an item that does not come after the pivot. No item is at the last
+/// possible index.
 #[inline(always)]
 fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32) -> u64 {
     let n = places.len();
@@ -358,9 +360,10 @@ fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32
     !at_least_of(v, items, places, least) & first_bits(n)
 }
 
-/// Returns a bit for each item at `places`, at most a block, that is `least` or more.
+/// Returns a word, for at most a block of items at `places`, with a bit for each item that is at
+/// least `least`.
 ///
-/// Of a whole block around them wherever there is one: loops whose length changes from one part to
+/// Compares a whole block around them if there is one: loops whose length changes from one part to
 /// the next cost more than the comparisons.
 #[inline(always)]
 // In bounds: `places` are some of the items'.
@@ -374,13 +377,13 @@ fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64
     at_least(v, block, least) >> (places.start - start) & first_bits(n)
 }
 
-/// Returns a word whose first `n` bits are set, at most all.
+/// Returns a word whose first `n` bits are set, all if `n` exceeds their number.
 #[inline(always)]
 fn first_bits(n: usize) -> u64 {
     u64::MAX.checked_shr((BLOCK - n) as u32).unwrap_or(0)
 }
 
-/// Returns a bit for each item, of at most a block, that is `least` or more.
+/// Returns a word, for at most a block of items, with a bit for each item that is at least `least`.
 #[inline(always)]
 fn at_least<V: Vector>(v: V, items: &[Item], least: u64) -> u64 {
     let chunks = items.chunks_exact(V::LANES);
@@ -402,13 +405,13 @@ fn first_bit(word: u64) -> usize {
     word.trailing_zeros() as usize
 }
 
-/// Returns the index of the last bit that is set in a word other than 0.
+/// Returns the index of the highest set bit of a word, which must not be 0.
 #[inline(always)]
 fn last_bit(word: u64) -> usize {
     BLOCK - 1 - word.leading_zeros() as usize
 }
 
-/// Sorts at most [`LEAF`] items stably: each moves to the index that is the number of items before
+/// Sorts at most [`LEAF`] items stably: each moves to the index given by the number of items before
 /// it. All pairs are compared, which needs no branch and suits vector registers.
 #[inline(always)]
 // In bounds: the caller passes at most `LEAF` items; a rank is below their number.

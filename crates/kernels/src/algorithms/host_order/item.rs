@@ -3,7 +3,8 @@
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};
 
-/// An item to sort: a key, by which alone items are compared, above a number that identifies it.
+/// An item to sort: a key in the upper bits, the only part that is compared, and a number that
+/// identifies the item in the lower bits.
 pub type Item = u64;
 
 /// Returns the key of an item. Items with smaller keys come first.
@@ -29,7 +30,7 @@ pub(super) fn above(key: u32) -> f32 {
     logit_of(key).next_up()
 }
 
-/// Fills `items` with those of all of `xs`.
+/// Fills `items` with the items of all of `xs`.
 pub fn items_of(xs: &[f32], items: &mut Vec<Item>) {
     items.resize(xs.len(), 0);
     write_items(xs, 0, items);
@@ -47,7 +48,7 @@ fn write_items_on<V: Vector>(_: V, xs: &[f32], first: usize, to: &mut [Item]) {
     }
 }
 
-/// Sorts the items at these indices stably. Returns true if they were in order.
+/// Sorts the items at these indices stably. Returns true if they were already in order.
 // In bounds: the caller's indices are.
 pub(super) fn order<const N: usize>(items: &mut [Item], places: [usize; N]) -> bool {
     let mut of = places.map(|place| items[place]);

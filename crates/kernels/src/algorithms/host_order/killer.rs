@@ -1,15 +1,15 @@
 //! Numbers on which the sort of Microsoft's library runs out of levels.
 
-/// The number of items that a level splits off, of a range of which nine are compared.
+/// The number of items that a level splits off from a range of which nine items are compared.
 const PER_LEVEL: usize = 4;
 
 /// Returns `n` numbers on which the sort runs out of levels. The heap sort that takes over gets the
-/// numbers equal to `n`: at least two thirds of 200, and a larger part of more numbers. They may be
-/// replaced by any numbers that are not less.
+/// numbers equal to `n`: at least two thirds of 200 numbers, and a larger part of longer arrays.
+/// They may be replaced by any numbers that are not less.
 ///
 /// At each level the least numbers are the pivot and those that make it the median: the median of
-/// three is the second, and of three medians the greater of two such. Since they are in the first
-/// half, the others keep their order.
+/// three is the second, and of three medians the greater of two such numbers. Since they are in the
+/// first half, the others keep their order.
 // In bounds: indices of `rest` are below its length.
 pub fn of_msvc(n: usize) -> Vec<u32> {
     let mut numbers = vec![n as u32; n];

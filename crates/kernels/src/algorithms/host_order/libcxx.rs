@@ -1,14 +1,15 @@
-//! libc++'s `std::sort`, replayed on [`Item`]s: the same permutation, equal items included.
+//! libc++'s `std::sort`, replayed on [`Item`]s: with the same permutation, equal items included.
 //!
-//! Introsort, as libstdc++'s is: a range is partitioned around a pivot, both parts likewise; after
-//! `2 floor(log2 n)` levels a heap sort takes over, and a few items are left to an insertion sort,
-//! which is stable. Unlike there, the pivot ends between the parts and belongs to neither. If a
-//! partition finds all items on their sides, an insertion sort tries both parts, and a part in
-//! which it has moved eight items is partitioned after all. If the pivot is found to be the least
-//! of its range, all its equals are put in front, and are then in order.
+//! It is an introsort, like libstdc++'s: a range is partitioned around a pivot, and both parts
+//! likewise. After `2 floor(log2 n)` levels a heap sort takes over, and short ranges are left to an
+//! insertion sort, which is stable. Unlike in libstdc++, the pivot ends between the parts and
+//! belongs to neither. If a partition finds all items on their sides, an insertion sort tries both
+//! parts, and a part in which it has moved eight items is partitioned after all. If the pivot is
+//! found to be the least of its range, all items equal to it are moved to the front, and are then
+//! in order.
 //!
-//! A [`Scheme`] holds the differences between versions: how many items are a few, which item is the
-//! pivot, and where its equals go.
+//! A [`Scheme`] holds the differences between versions: how many items make a short range, which
+//! item is the pivot, and where items equal to it go.
 
 use std::ops::Range;
 
@@ -22,30 +23,30 @@ const MOST_MOVED: usize = 8;
 /// The choices that a version of the library makes.
 #[derive(Clone, Copy)]
 pub(super) struct Scheme {
-    /// The number of items up to which a range is left to the insertion sort.
+    /// The largest number of items in a range that is left to the insertion sort.
     leaf: usize,
     /// Partitions a range of more than `leaf` items. The second argument is the key of the pivot
-    /// before the range, if any: no item of the range comes before it.
+    /// before the range, if any: no item of the range comes before that one.
     split: fn(&mut [Item], Option<u32>) -> Split,
-    /// Sorts a range that is out of levels.
+    /// Sorts a range that has used up its levels.
     heap_sort: fn(&mut [Item]),
 }
 
-/// From LLVM 14 to 16.
+/// The scheme of LLVM 14 to 16.
 pub(super) const LLVM_14: Scheme = Scheme {
     leaf: 30,
     split: split_around_middle,
     heap_sort,
 };
 
-/// From LLVM 17 on.
+/// The scheme of LLVM 17 on.
 pub(super) const LLVM_17: Scheme = Scheme {
     leaf: 23,
     split: split_around_first,
     heap_sort,
 };
 
-/// From LLVM 22 on, of numbers.
+/// The scheme of LLVM 22 on, for numbers.
 pub(super) const LLVM_22_NUMBERS: Scheme = Scheme {
     heap_sort: |items| {
         heap::make_heap_of_numbers(items);
@@ -56,10 +57,10 @@ pub(super) const LLVM_22_NUMBERS: Scheme = Scheme {
 
 /// A partitioned range.
 struct Split {
-    /// The range of the items that come before the pivot, or of those equal to it if these were put
-    /// in front.
+    /// The range of the items that come before the pivot, or of those equal to it if these were
+    /// moved to the front.
     left: Range<usize>,
-    /// Where the second part begins.
+    /// The start of the second part.
     right: usize,
     /// The pivot's key.
     pivot: u32,
@@ -77,7 +78,7 @@ struct Part {
     before: Option<u32>,
 }
 
-/// Sorts `items` as far as `wanted` asks for.
+/// Sorts the parts of `items` that `wanted` selects.
 pub(super) fn sort(items: &mut [Item], wanted: &mut impl Wanted, scheme: Scheme) {
     let part = Part {
         places: 0..items.len(),
@@ -183,10 +184,10 @@ fn heap_sort(items: &mut [Item]) {
     heap::partial_sort_by::<true>(items, items.len());
 }
 
-/// Exchanges the i-th item from the left that belongs right with the i-th from the right that
-/// belongs left, within these indices. Returns where the second part begins, and true if nothing
-/// was exchanged. `follow` is the index of an item that belongs right, and is updated when that
-/// moves.
+/// Exchanges, within these indices, the i-th item from the left that belongs on the right with the
+/// i-th from the right that belongs on the left. Returns the start of the second part, and true if
+/// nothing was exchanged. `follow` is the index of an item that belongs on the right, and is
+/// updated when that item moves.
 // In bounds: `i` and `j` stay within the indices.
 fn partition(
     items: &mut [Item],
@@ -216,8 +217,8 @@ fn partition(
     }
 }
 
-/// Partitions as LLVM 14 to 16: the median of three items, or from a thousand on of five, stays in
-/// the middle while the others are partitioned. Its equals come after it.
+/// Partitions as LLVM 14 to 16 does: the median of three items, or of five in a range of a thousand
+/// or more, stays in the middle while the others are partitioned. Items equal to it come after it.
 // In bounds: there are more than `leaf` items.
 fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
     const MANY: usize = 1000;
@@ -246,9 +247,9 @@ fn split_around_middle(items: &mut [Item], _: Option<u32>) -> Split {
     }
 }
 
-/// Partitions as LLVM from 17 on: the median of three items, or of more than 128 the median of
-/// three such medians, is moved to the front, and then between the parts. Its equals come after it,
-/// unless it is equal to the pivot before the range.
+/// Partitions as LLVM 17 and later does: the median of three items, or the median of three such
+/// medians in a range of more than 128, is moved to the front, and then between the parts. Items
+/// equal to it come after it, unless it is equal to the pivot before the range.
 // In bounds: there are more than `leaf` items.
 fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
     const MANY: usize = 128;
@@ -283,7 +284,7 @@ fn split_around_first(items: &mut [Item], before: Option<u32>) -> Split {
     }
 }
 
-/// Puts the items that are equal to the first, which is the least, in front.
+/// Moves the items that are equal to the first, which is the least, to the front.
 // In bounds: there are more than `leaf` items.
 fn split_off_least(items: &mut [Item], pivot: u32) -> Split {
     let (second, _) = partition(items, 1..items.len(), &mut 0, |key| key <= pivot);

@@ -3,25 +3,25 @@
 //! The built-ins sort with the C++ library's `std::sort` and `std::partial_sort`, which are not
 //! stable: the final order of equal elements follows from every swap of the algorithms. The
 //! exactness contract includes that order. Logits that come from half precision have many ties, and
-//! which of two tied tokens is kept, or comes first, decides the text.
+//! the text depends on which of two tied tokens is kept or comes first.
 //!
-//! Candidates with different logits have only one order, which a radix sort finds much sooner. So
-//! this ranks first and looks for ties. Only for a tie among the wanted candidates, or at the cut,
-//! it replays what the host's algorithms do to the ranges that hold the tie. If a sample shows many
-//! ties, everything is replayed at once. The `k <= 128` largest are found by the host's own
-//! algorithm, a heap, if ties are met or expected among them, if the array looks sorted, or if
-//! ranking would be slow. The heap changes so rarely that one pass against its root is then as
-//! quick as any other method.
+//! Candidates with different logits have only one order, which a radix sort finds much faster. So
+//! this module ranks first and looks for ties. Only for a tie among the wanted candidates, or at
+//! the cut, does it replay the steps of the host's algorithms on the ranges that hold the tie. If a
+//! sample shows many ties, everything is replayed at once. The `k <= 128` largest are found by the
+//! host's own algorithm, a heap, if ties are met or expected among them, if the array looks sorted,
+//! or if ranking would be slow. The heap changes so rarely that one pass against its root is then
+//! as quick as any other method.
 //!
 //! - `replay`: the host's partial sort, as far as it is needed;
 //! - `introsort` and `heap`: the algorithms of libstdc++, on items of 8 bytes;
-//! - `libcxx` and `msvc`: those of libc++ and of Microsoft's library, as far as they differ;
-//! - `killer`: arrays on which these run out of levels;
-//! - `buckets`: the step that the built-ins put before them;
-//! - `ties`: where ties are.
+//! - `libcxx` and `msvc`: the algorithms of libc++ and of Microsoft's library, where they differ;
+//! - `killer`: arrays on which Microsoft's sort runs out of levels;
+//! - `buckets`: the step that the built-ins perform before these;
+//! - `ties`: the positions of ties.
 //!
-//! NaN counts as minus infinity. Which library it is the profile says (see [`Sort`]). Where its
-//! order of equal elements is not known here, they keep input order.
+//! NaN counts as minus infinity. The profile says which library the host uses (see [`Sort`]). If
+//! its order of equal elements is not known, they keep input order.
 
 mod buckets;
 mod heap;
@@ -52,21 +52,20 @@ pub use item::{Item, item, items_of, place, write_items};
 use replay::Replay;
 use ties::Ties;
 
-/// The number of largest candidates up to which the host finds them with one heap over the whole
-/// array.
+/// The largest number of candidates that the host finds with one heap over the whole array.
 pub const HEAP: usize = 128;
 /// The length below which arrays are replayed rather than ranked.
 const RANKED: usize = 256;
 /// The number of candidates above which an array is searched for ties before it is ranked.
 const MANY: usize = 8192;
-/// The number of neighbours that a sample of the array takes together.
+/// The number of neighbours that are sampled together.
 const GROUP: usize = 8;
-/// The divisor of the length that gives the `k` from which on the whole array is ranked.
+/// The divisor of the length that gives the least `k` for which the whole array is ranked.
 const LARGE_PART: usize = 8;
-/// The number of logits in which the largest of a bucket are searched at once.
+/// The number of logits that are searched at once for the largest of a bucket.
 const CHUNK: usize = 1024;
-/// The number of leading candidates that are checked for descending order. That many in order are
-/// no coincidence. About its square of the others are compared with them.
+/// The number of leading candidates that are checked for descending order. So many in order are no
+/// coincidence. About its square of the other candidates are compared with them.
 const LOOKED_AT: usize = 16;
 
 /// Returns true if ties keep input order.
@@ -83,7 +82,7 @@ pub struct HostOrder {
     ties: Ties,
     indices: Vec<u32>,
     top: Vec<TokenData>,
-    /// True if there were ties among the few largest candidates. Only a guess, for speed.
+    /// True if there were ties among the few largest candidates. It affects only the speed.
     tied: bool,
     /// True if the few largest were found before.
     began: bool,
@@ -93,8 +92,8 @@ lent_per_thread!(HostOrder);
 room!(HostOrder: order, replay, ties, indices, top; logits);
 
 impl HostOrder {
-    /// Returns the `k` largest of `data`, or all if there are fewer, as the host's partial sort
-    /// leaves them.
+    /// Returns the `k` largest of `data`, or all if there are fewer, in the order of the host's
+    /// partial sort.
     // In bounds: `argmax` returns an index of `data`.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         let k = k.min(data.len());
@@ -152,13 +151,13 @@ impl HostOrder {
     }
 
     /// Sets whether ties are expected among the few largest candidates, as half precision makes
-    /// them. Affects only the speed.
+    /// likely. Affects only the speed.
     #[inline]
     pub fn expect_ties(&mut self, tied: bool) {
         self.tied = tied;
     }
 
-    /// True if the few largest candidates of the last array had ties, so that they are expected.
+    /// True if the few largest candidates of the last array had ties, so that ties are expected.
     #[inline]
     pub fn found_ties(&self) -> bool {
         self.tied
@@ -187,7 +186,7 @@ impl HostOrder {
     }
 
     /// Does what [`sort_top`](Self::sort_top) does by ranking all of `data`, of which `k` are a
-    /// large part. Returns false if it could not.
+    /// large part. Returns false if that was not possible.
     // In bounds: all of `data` was ranked, and there are `k` or more.
     fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
         if is_stable() {
@@ -225,8 +224,8 @@ impl HostOrder {
         true
     }
 
-    /// Sorts `data` as [`sort`](Self::sort) does, where [`is_replayed`] says that the host's sort
-    /// is replayed at once; their probabilities may be lost.
+    /// Sorts `data` as [`sort`](Self::sort) does, if [`is_replayed`] says that the host's sort is
+    /// replayed at once. The probabilities may be lost.
     pub fn replay(&mut self, data: &mut [TokenData]) {
         self.replay_in_place(data, data.len(), true);
     }
@@ -256,8 +255,9 @@ impl HostOrder {
     }
 
     /// Ranks all of `data` without changing it, if ids are indices and no logit is NaN. Then
-    /// [`ranking`](Self::ranking) holds the order and the logits. Returns false if it could not.
-    /// Not where the largest logit [`overflows`] either, since the order does not begin with it.
+    /// [`ranking`](Self::ranking) holds the order and the logits. Returns false if that was not
+    /// possible. It is also impossible if the largest logit [`overflows`], since the order does not
+    /// begin with it.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
         let last_id = |last: &TokenData| usize::try_from(last.id) == Ok(data.len() - 1);
         // An array that an earlier sampler has cut is not worth a check.
@@ -269,8 +269,8 @@ impl HostOrder {
     }
 
     /// Ranks all of `data` as [`rank`](Self::rank) does, with ties in any order:
-    /// [`settle_ranks`](Self::settle_ranks) then settles those that are read. `None` if it could
-    /// not: where the largest logit [`overflows`], and of few candidates.
+    /// [`settle_ranks`](Self::settle_ranks) then settles those that are read. `None` if that was
+    /// not possible: if the largest logit [`overflows`], or if there are few candidates.
     pub fn rank_loosely(&mut self, data: &[TokenData]) -> Option<Column> {
         if data.len() < RANKED {
             return None;
@@ -309,7 +309,7 @@ impl HostOrder {
             .exchange(&self.ties, &self.logits, indices, sorted);
     }
 
-    /// Ranks all of `data`, whatever the ids; then [`ranking`](Self::ranking) holds the order and
+    /// Ranks all of `data`, whatever their ids. Then [`ranking`](Self::ranking) holds the order and
     /// the logits, NaN as minus infinity.
     pub fn rank(&mut self, data: &[TokenData]) -> Column {
         self.warm_up(data.len());
@@ -356,8 +356,8 @@ impl HostOrder {
         self.order.ranking()
     }
 
-    /// Returns the indices of the first `need` of `logits` in the order in which the host leaves
-    /// them when it sorts the `k` largest, as it does for more than 128.
+    /// Returns the indices of the first `need` of `logits` in the order that the host's sort of the
+    /// `k` largest gives, for `k` above 128.
     pub fn places(&mut self, logits: &[f32], k: usize, need: usize) -> &[u32] {
         self.replay.all(logits, k, need);
         let items = self.replay.items.iter().take(need);
@@ -366,9 +366,9 @@ impl HostOrder {
         &self.indices
     }
 
-    /// Returns the index of the `nth` of the logits equal to `logit`, in the order in which the
-    /// host leaves them when it sorts all of `logits`. These are more than [`HEAP`]; none is NaN,
-    /// and none [`overflows`].
+    /// Returns the index of the `nth` of the logits equal to `logit`, in the order that the host's
+    /// sort of all `logits` gives. There must be more than [`HEAP`] logits; none is NaN, and none
+    /// [`overflows`].
     pub fn place_of(&mut self, logits: &[f32], logit: f32, nth: usize) -> Option<usize> {
         if is_stable() {
             let mut equal = (0..logits.len()).filter(|&i| logits.get(i) == Some(&logit));
@@ -378,11 +378,11 @@ impl HostOrder {
         self.replay.place_of(logits, logit, nth)
     }
 
-    /// Puts tied candidates among `ranked` into the order in which the host leaves them when it
-    /// sorts the `k` largest.
+    /// Puts tied candidates among `ranked` into the order that the host's sort of the `k` largest
+    /// gives.
     ///
-    /// `ranked` are the indices of the first of `logits` in descending order, `sorted` these
-    /// logits. None of the logits [`overflows`].
+    /// `ranked` are the indices of the first of `logits` in descending order, and `sorted` are
+    /// these logits. None of the logits [`overflows`].
     pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
         // Warms up for an array of this size, even if it has no ties.
@@ -395,9 +395,9 @@ impl HostOrder {
         self.replay.exchange(&self.ties, logits, ranked, sorted);
     }
 
-    /// Returns the indices of the first `n` of `logits` and these logits, in the order in which the
-    /// host leaves them when it sorts the `k` largest. None of the logits is NaN, none
-    /// [`overflows`], and the `n`-th is `last`.
+    /// Returns the indices of the first `n` of `logits` and these logits, in the order that the
+    /// host's sort of the `k` largest gives. None of the logits is NaN, none [`overflows`], and the
+    /// `n`-th is `last`.
     // In bounds: `n` logits are at or above the last of them.
     pub fn rank_first(
         &mut self,
@@ -452,7 +452,7 @@ impl HostOrder {
         Ranked::Distinct
     }
 
-    /// Puts into the items the `k` largest of `data`, at most 128, as one heap finds them.
+    /// Puts the `k` largest of `data`, at most 128, into the items, as one heap finds them.
     // In bounds: `k` is at most the length of `data`.
     fn select_by_heap(&mut self, data: &[TokenData], k: usize) {
         let heap = &mut self.replay.items;
@@ -473,8 +473,8 @@ fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
     heap::sort_heap::<LEFT>(heap);
 }
 
-/// Returns the least logit of the bucket of `logit`, `None` if nothing is below. Logits below it do
-/// not affect a search for more than [`HEAP`] largest of which `logit` is the last.
+/// Returns the least logit of the bucket of `logit`, `None` if there is nothing below it. Logits
+/// below it do not affect a search for more than [`HEAP`] largest of which `logit` is the last.
 pub fn least_of_bucket(logit: f32) -> Option<f32> {
     let bucket = usize::from(buckets::number(logit));
     (bucket > 0).then(|| buckets::least(bucket))
@@ -482,7 +482,7 @@ pub fn least_of_bucket(logit: f32) -> Option<f32> {
 
 /// Returns true if the first [`LOOKED_AT`] candidates descend, and the others either do not exceed
 /// them, by a sample, or descend as well, as in a sorted array. A heap of the first candidates then
-/// hardly changes, while a threshold from a sample would be misled by them.
+/// hardly changes, while they would mislead a threshold from a sample.
 // In bounds: there are more than `LOOKED_AT`.
 fn leads(data: &[TokenData]) -> bool {
     if data.len() <= LOOKED_AT {
@@ -500,7 +500,7 @@ fn leads(data: &[TokenData]) -> bool {
 }
 
 /// Returns true if the first logits have no more bits than half precision, f16 or bf16. Some of the
-/// largest are then mostly equal.
+/// largest are then usually equal.
 pub fn are_coarse(data: &[TokenData]) -> bool {
     const FINE: u32 = (1 << 13) - 1;
     let mut first = data.iter().take(LOOKED_AT);
@@ -529,13 +529,14 @@ fn have_no_p(data: &[TokenData]) -> bool {
     !data.chunks(CHUNK).any(any_bit)
 }
 
-/// Returns true if the host's sort of all of `data` is replayed at once rather than at ties alone.
+/// Returns true if the host's sort of all of `data` is replayed at once, not only at ties.
 pub fn is_replayed(data: &[TokenData]) -> bool {
     let is_sooner = || data.len() < RANKED || looks_tied::<512>(data, 3) || looks_ordered(data);
     !is_stable() && is_sooner()
 }
 
-/// Returns true if the host's sort of `data` is quickest: most are in order, or equal to others.
+/// Returns true if the host's sort of `data` is the fastest method: most candidates are in order,
+/// or equal to others.
 pub fn is_easy(data: &[TokenData]) -> bool {
     looks_tied::<512>(data, 256) || looks_ordered(data)
 }
@@ -557,7 +558,7 @@ const GROUPS: usize = 64;
 /// The least number of groups in order that is no coincidence.
 const MOST_GROUPS: usize = GROUPS / 4 * 3;
 
-/// The number of groups of neighbours that fall, and that rise; none of a short array.
+/// The numbers of groups of neighbours that fall and that rise; 0 for a short array.
 #[derive(Default)]
 struct Ordered {
     falling: usize,
@@ -582,7 +583,7 @@ fn ordered_groups(data: &[TokenData]) -> Ordered {
     ordered
 }
 
-/// Returns true if in a sample of `SIZE` candidates more than `ties` are equal to another.
+/// Returns true if in a sample of `SIZE` candidates more than `ties` are equal to another one.
 // In bounds: there are more candidates than `GROUP`; `start` is at most their number less that.
 fn looks_tied<const SIZE: usize>(data: &[TokenData], ties: usize) -> bool {
     if data.len() < 4 * SIZE {

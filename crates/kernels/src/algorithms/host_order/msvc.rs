@@ -1,11 +1,12 @@
-//! `std::sort` of Microsoft's C++ library, replayed on [`Item`]s: the same permutation, equal items
-//! included.
+//! `std::sort` of Microsoft's C++ library, replayed on [`Item`]s: with the same permutation, equal
+//! items included.
 //!
-//! Introsort, as libstdc++'s is. But a partition makes three parts, of which the middle one holds
-//! the items equal to the pivot and is then in order. The pivot is the median of three items, or,
-//! of more than 41, that of three such medians. Up to 32 items are left to an insertion sort, which
-//! is stable. A budget limits the depth: it begins as the number of items, and each level leaves
-//! three quarters of it. When it is used up a heap sort takes over, whose heaps are libstdc++'s.
+//! It is an introsort, like libstdc++'s. But a partition makes three parts; the middle one holds
+//! the items equal to the pivot and is then in order. The pivot is the median of three items or, in
+//! a range of more than 41, the median of three such medians. Up to 32 items are left to an
+//! insertion sort, which is stable. A budget limits the depth: it begins as the number of items,
+//! and each level leaves three quarters of it. When it is used up, a heap sort takes over, whose
+//! heaps are those of libstdc++.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,9 +15,9 @@ use super::heap;
 use super::item::{Item, key, order};
 use super::wanted::Wanted;
 
-/// The number of items up to which a range is left to the insertion sort.
+/// The largest number of items in a range that is left to the insertion sort.
 const LEAF: usize = 32;
-/// The number of items up to which the pivot is the median of three.
+/// The largest number of items in a range whose pivot is the median of three.
 const FEW: usize = 41;
 
 /// A part of the items that is to be sorted.
@@ -76,8 +77,8 @@ fn finish(range: &mut [Item]) {
     }
 }
 
-/// Partitions into what comes before a pivot, what is equal to it and what comes after it. Returns
-/// the range of what is equal.
+/// Partitions into the items before a pivot, those equal to it and those after it. Returns the
+/// range of the equal ones.
 // In bounds: there are more than `LEAF` items.
 fn split(range: &mut [Item]) -> Range<usize> {
     let n = range.len();
@@ -105,20 +106,21 @@ fn split(range: &mut [Item]) -> Range<usize> {
     sides.grow()
 }
 
-/// A range whose inner part is partitioned already.
+/// A range whose inner part is already partitioned.
 struct Sides<'a> {
     range: &'a mut [Item],
     pivot: u32,
-    /// The range of what is equal to the pivot.
+    /// The range of the items equal to the pivot.
     equal: Range<usize>,
-    /// The range that is partitioned: first what comes before the pivot, then what is equal to it,
-    /// then what comes after it.
+    /// The range that is partitioned: first the items before the pivot, then those equal to it,
+    /// then those after it.
     seen: Range<usize>,
 }
 
 // In bounds: `seen` lies within the range, and `equal` within `seen`.
 impl Sides<'_> {
-    /// Partitions the range, from the inside to both ends. Returns the range of what is equal.
+    /// Partitions the range, from the inside to both ends. Returns the range of the items equal to
+    /// the pivot.
     fn grow(mut self) -> Range<usize> {
         loop {
             match (self.misplaced_below(), self.misplaced_above()) {
@@ -131,7 +133,7 @@ impl Sides<'_> {
     }
 
     /// Searches up for an item that comes before the pivot, and returns true if there is one. Items
-    /// equal to the pivot are swapped with the first that comes after it.
+    /// equal to the pivot are swapped with the first item that comes after it.
     fn misplaced_above(&mut self) -> bool {
         while let Some(&next) = self.range.get(self.seen.end) {
             match key(next).cmp(&self.pivot) {
@@ -148,7 +150,7 @@ impl Sides<'_> {
     }
 
     /// Searches down for an item that comes after the pivot, and returns true if there is one.
-    /// Items equal to the pivot are swapped with the last that comes before it.
+    /// Items equal to the pivot are swapped with the last item that comes before it.
     fn misplaced_below(&mut self) -> bool {
         while let Some(next) = self.seen.start.checked_sub(1) {
             match key(self.range[next]).cmp(&self.pivot) {
@@ -164,15 +166,16 @@ impl Sides<'_> {
         false
     }
 
-    /// Exchanges the items that are misplaced on both sides.
+    /// Exchanges the misplaced items of both sides.
     fn exchange(&mut self) {
         self.seen.start -= 1;
         self.range.swap(self.seen.start, self.seen.end);
         self.seen.end += 1;
     }
 
-    /// Brings the misplaced item from below, where all others are in place, after what is equal:
-    /// the last that comes before the pivot takes its place, and the last that is equal that one's.
+    /// Moves the misplaced item of the lower side, whose other items are all in place, behind the
+    /// equal items. The last item that comes before the pivot takes its place, and the last equal
+    /// item takes the place of that one.
     fn move_up(&mut self) {
         self.seen.start -= 1;
         self.equal.start -= 1;
@@ -181,9 +184,9 @@ impl Sides<'_> {
         self.range.swap(self.equal.start, self.equal.end);
     }
 
-    /// Brings the misplaced item from above, where all others are in place, in front of what is
-    /// equal: the first that comes after the pivot takes its place, and the first that is equal
-    /// that one's.
+    /// Moves the misplaced item of the upper side, whose other items are all in place, ahead of the
+    /// equal items. The first item that comes after the pivot takes its place, and the first equal
+    /// item takes the place of that one.
     fn move_down(&mut self) {
         self.range.swap(self.seen.end, self.equal.end);
         self.range.swap(self.equal.end, self.equal.start);

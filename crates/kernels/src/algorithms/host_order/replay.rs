@@ -12,12 +12,12 @@ use crate::host_profile::HostProfile;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
-/// The divisor of an array's length up to which a bucket is dealt. Reading the array again, to
-/// search for the largest of the bucket, takes longer.
+/// The divisor of an array's length that gives the largest bucket that is always dealt. Reading the
+/// array again, to search for the largest of the bucket, would take longer.
 const FEW_OF: usize = 8;
 
-/// The divisor of a bucket's length above which its largest are not searched for: it is dealt
-/// whole.
+/// The divisor of a bucket's length that gives the number of largest above which the whole bucket
+/// is dealt instead of searched.
 const LARGEST_OF: usize = 4;
 
 /// The host's partial sort, replayed.
@@ -58,8 +58,9 @@ impl Replay {
         }
     }
 
-    /// Appends to the items what a partial sort of a bucket leaves first: its `m` largest logits.
-    /// The bucket is not dealt for it. It is not the lowest one, and has at least `m` logits.
+    /// Appends the first `m` items of a partial sort of a bucket: its `m` largest logits. The
+    /// bucket is not dealt for this. It must have at least `m` logits, and must not be the lowest
+    /// one.
     // In bounds: the heap begins at `start`; it is not empty when it is full.
     fn append_largest_of<const LEFT: bool>(&mut self, logits: &[f32], bucket: usize, m: usize) {
         let start = self.items.len();
@@ -110,7 +111,7 @@ impl Replay {
         self.sort_picked(last, k, None);
     }
 
-    /// Puts the tied ones of the first of the `k` largest of `logits` into the items. `least` is
+    /// Puts the tied ones among the first of the `k` largest of `logits` into the items. `least` is
     /// the last of these first ones.
     pub(super) fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
         if k <= HEAP {
@@ -176,8 +177,8 @@ impl Replay {
         heap::partial_sort(&mut self.items, k);
     }
 
-    /// Sorts the buckets from `last` up, which hold the needed ones of the `k` largest: the parts
-    /// with `ties`, or all. The bucket in which the k-th falls is partially sorted.
+    /// Sorts the buckets from `last` up, which hold the needed part of the `k` largest: only the
+    /// parts with `ties`, or everything. The bucket that contains the k-th is partially sorted.
     // In bounds: the items are those of the buckets from `last` up.
     fn sort_buckets(&mut self, last: usize, k: usize, ties: Option<&Ties>) {
         let mut start = 0;
@@ -199,8 +200,8 @@ impl Replay {
         }
     }
 
-    /// Writes the indices of tied items in order into `ranked`, and their logits: zeros of both
-    /// signs are equal.
+    /// Writes the indices of tied items into `ranked`, in order, and their logits, since zeros of
+    /// both signs are equal.
     // In bounds: runs lie within the ranks, of which there are no fewer than items.
     pub(super) fn exchange(
         &self,
@@ -223,7 +224,7 @@ impl Replay {
     }
 }
 
-/// The item at one index, as the wanted part of the order.
+/// The wanted part of an order that consists of the item at one index.
 struct OnePlace(usize);
 
 impl Wanted for OnePlace {

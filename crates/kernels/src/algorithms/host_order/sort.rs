@@ -15,7 +15,7 @@ pub fn sort(items: &mut [Item], wanted: &mut impl Wanted) {
     }
 }
 
-/// Sorts `items` as [`sort`] does, for a host that sorts numbers rather than structs.
+/// Sorts `items` as [`sort`] does, for sorts of the host that move numbers instead of structs.
 pub fn sort_numbers(items: &mut [Item], wanted: &mut impl Wanted) {
     match HostProfile::current().sort {
         Sort::Libcxx22 => libcxx::sort(items, wanted, libcxx::LLVM_22_NUMBERS),

@@ -1,4 +1,4 @@
-//! The ties in an order, which are where the host's sort has to be replayed.
+//! The ties in an order, at which the host's sort has to be replayed.
 
 use std::ops::Range;
 
@@ -9,12 +9,12 @@ use crate::token::comparable;
 
 const BITS: usize = u64::BITS as usize;
 
-/// The ranks whose logit is equal to that of the next rank, as bits.
+/// A bitmap of the ranks whose logit is equal to that of the next rank.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ties {
     words: Vec<u64>,
     len: usize,
-    /// A bit for each rank that is read.
+    /// A bitmap of the ranks that are read.
     named: Vec<u64>,
 }
 
@@ -26,8 +26,8 @@ impl Room for Ties {
 }
 
 impl Ties {
-    /// Notes the ties in descending logits, and returns true if there are any. With `cut`, the last
-    /// may be tied with one that is not among them.
+    /// Records the ties in descending logits, and returns true if there are any. With `cut`, the
+    /// last logit may be tied with one that is not among them.
     pub(super) fn find(&mut self, sorted: &[f32], cut: bool) -> bool {
         self.len = sorted.len();
         self.words.clear();
@@ -65,8 +65,8 @@ impl Ties {
         }
     }
 
-    /// Returns the next ranks from `start` on that have equal logits: two or more, or the last
-    /// alone if it may be tied with one that is not among them.
+    /// Returns the next ranks from `start` on that have equal logits: two or more, or only the last
+    /// if it may be tied with one that is not among them.
     pub(super) fn next_run(&self, start: usize) -> Option<Range<usize>> {
         let first = next_set(&self.words, start)?;
         Some(first..self.len.min(next_clear(&self.words, first) + 1))
@@ -96,7 +96,7 @@ impl Ties {
     }
 }
 
-/// Returns the first bit from `start` on that is set.
+/// Returns the index of the first set bit from `start` on.
 fn next_set(words: &[u64], start: usize) -> Option<usize> {
     let (first, later) = words.get(start / BITS..)?.split_first()?;
     let first = first & u64::MAX << (start % BITS);
@@ -105,7 +105,7 @@ fn next_set(words: &[u64], start: usize) -> Option<usize> {
     Some((start / BITS + number) * BITS + word.trailing_zeros() as usize)
 }
 
-/// Returns the first bit from `start` on that is not set.
+/// Returns the index of the first clear bit from `start` on.
 fn next_clear(words: &[u64], start: usize) -> usize {
     let mut mask = u64::MAX << (start % BITS);
     let words = words.iter().enumerate().skip(start / BITS);
@@ -132,7 +132,8 @@ fn clear(words: &mut [u64], bits: Range<usize>) {
     }
 }
 
-/// Returns a bit for each of at most 64 logits, set if it is equal to its element of `next`.
+/// Returns a word with a bit for each of at most 64 logits, set if the logit is equal to the
+/// corresponding element of `next`.
 fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     let equal = |(&a, &b): (&f32, &f32)| comparable(a) == comparable(b);
     let pairs = || block.iter().zip(next);
@@ -144,7 +145,7 @@ fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     bits.fold(0, |bits, (i, pair)| bits | u64::from(equal(pair)) << i)
 }
 
-/// The tied items of a range, as the wanted part of the order.
+/// The wanted part of an order that consists of the tied items of a range.
 pub(super) struct Tied<'a> {
     pub ties: &'a Ties,
     /// The rank of the range's first item.

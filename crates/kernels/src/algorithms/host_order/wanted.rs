@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::item::Item;
 
-/// The part of the order that a caller wants.
+/// A selection of the parts of the order that a caller wants.
 pub trait Wanted {
     /// Returns true if the order within these indices is wanted. Otherwise the items stay as they
     /// are.
@@ -15,7 +15,7 @@ pub trait Wanted {
     fn take(&mut self, items: &[Item], places: Range<usize>) -> bool;
 }
 
-/// The whole order is wanted.
+/// A selection of the whole order.
 pub struct All;
 
 impl Wanted for All {

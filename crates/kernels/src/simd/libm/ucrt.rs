@@ -1,4 +1,5 @@
-//! The functions of the C library of Windows, found in `ucrtbase.dll` when they are first called.
+//! The functions of the C library of Windows, looked up in `ucrtbase.dll` when they are first
+//! called.
 
 use std::ffi::{CStr, c_void};
 use std::mem::transmute;
@@ -7,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::windows::{library, symbol};
 
-/// Declares functions of the C library, with their names there.
+/// Declares functions of the C library by their names there.
 macro_rules! functions {
     ($(
         $(#[$attribute:meta])*
@@ -18,7 +19,7 @@ macro_rules! functions {
         $visible fn $name($($argument: $number),*) -> $number {
             type Function = unsafe extern "C" fn($(functions!($argument as $number)),*) -> $number;
             unsafe extern "C" {
-                /// The one that was linked, for a Windows without that library.
+                /// The linked function, for a Windows without that library.
                 fn $symbol($($argument: $number),*) -> $number;
             }
             static FOUND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -53,7 +54,7 @@ functions! {
     pub fn fma_f64(x, y, z) -> f64 = fma;
 }
 
-/// Returns the library's function of that name, which ends with a NUL.
+/// Returns the library's function of this name, which ends with a NUL.
 fn found(name: &[u8]) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name).ok()?;
     Some(symbol(library("ucrtbase.dll")?, name)?.as_ptr())
@@ -73,7 +74,7 @@ mod tests {
         assert_eq!(found(b"no such function\0"), None);
     }
 
-    /// The product has more digits than a number, and nothing but the last of them is left.
+    /// Checks a product with more digits than a number has, of which only the last ones are left.
     #[test]
     fn a_sum_is_rounded_once() {
         let x = 1.0 + f64::EPSILON;

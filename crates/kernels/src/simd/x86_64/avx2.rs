@@ -11,7 +11,7 @@ use crate::simd::ln::{INVERSES, LOGARITHMS, LnParts, OFFSET, from_bits};
 use crate::simd::vector::Vector;
 use crate::token::TokenData;
 
-/// AVX2, FMA, F16C and POPCNT, with which every processor that has AVX2 comes.
+/// AVX2, FMA, F16C and POPCNT; every processor with AVX2 has the others.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx2(());
 
@@ -25,7 +25,7 @@ impl Avx2 {
 }
 
 impl Avx2 {
-    /// `lanes` of `x`, moved together at the beginning.
+    /// Returns the `lanes` of `x`, moved together to the beginning.
     #[inline(always)]
     // In bounds: one entry for each set of lanes.
     fn packed(self, x: __m256, lanes: u32) -> __m256 {
@@ -49,10 +49,11 @@ impl Avx2 {
         }
     }
 
-    /// The entries of a table whose length is a power of two, at the low bits of `indices`.
+    /// Returns the entries of a table, whose length is a power of two, at the low bits of
+    /// `indices`.
     ///
-    /// One load each: the processor's own instruction is slowed down by updates against data
-    /// sampling on most processors with AVX2 and no more.
+    /// It takes one load for each: the processor's own instruction is slow on most processors that
+    /// have AVX2 but not AVX-512, because of updates against data sampling.
     #[inline(always)]
     // In bounds: modulo the length of the table.
     fn entries<const N: usize>(self, table: &[f64; N], [a, b, c, d]: [u64; 4]) -> __m256d {
@@ -70,24 +71,25 @@ const GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
 /// The probabilities, words 3 i + 2, come in the order 2, 5, 0, 3, 6, 1, 4, 7.
 const GATHER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 const SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
-/// The ids, words 3 i; both ways, since lanes 1 and 2 of the registers hold each other's.
+/// The ids, words 3 i; in both directions, since the permutation is its own inverse.
 const SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
 /// The probabilities, words 3 i + 2.
 const SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 
-/// The candidate that each of the 24 words is the logit of, as a bit; 0 of words that are none.
+/// For each of the 24 words the candidate whose logit it is, as a bit; 0 for other words.
 const LOGIT_OWNERS: [[i32; 8]; 3] = [
     [0, 1, 0, 0, 2, 0, 0, 4],
     [0, 0, 8, 0, 0, 16, 0, 0],
     [32, 0, 0, 64, 0, 0, 128, 0],
 ];
 
-/// The first and the last lane have no neighbour.
+/// The lanes of neighbours 1 and 2, 3 and 4, and so on, exchanged. The first and the last lane have
+/// no neighbour.
 const ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [f64; 32] = from_bits(TABLE);
 
-/// The numbers of each set of lanes, a byte each, in order.
+/// The indices of each set of lanes, in order, one byte each.
 static PACKED: [u64; 256] = packed();
 
 // In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
@@ -120,7 +122,7 @@ macro_rules! instructions {
     )*};
 }
 
-/// Blends permuted `x` into 8 candidates: A, B and C are the lanes it takes in the three registers.
+/// Blends permuted `x` into 8 candidates: A, B and C are its lanes in the three registers.
 ///
 /// # Safety
 /// AVX2 is there.
@@ -144,8 +146,8 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
-/// Loads one word of each of eight candidates: `SECOND` and `THIRD` are its lanes in these two
-/// registers, `lanes` where each candidate's is when they are blended.
+/// Loads one word of each of eight candidates. `SECOND` and `THIRD` are its lanes in these two
+/// registers; `lanes` are the positions of the candidates after blending.
 ///
 /// # Safety
 /// The processor has AVX2.

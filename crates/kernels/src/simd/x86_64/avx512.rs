@@ -16,7 +16,7 @@ use crate::simd::ln::{INVERSES, LOGARITHMS, LnParts, OFFSET};
 use crate::simd::vector::Vector;
 use crate::token::TokenData;
 
-/// AVX-512 and FMA, with which every processor that has it comes.
+/// AVX-512 and FMA; every processor with AVX-512 has FMA.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(());
 
@@ -41,7 +41,7 @@ macro_rules! instructions {
     )*};
 }
 
-/// Reads 16 words of candidates, which `masks` says, in the order that `gather` says.
+/// Reads the 16 words of candidates that `masks` selects, in the order given by `gather`.
 ///
 /// # Safety
 /// AVX-512 is there.
@@ -58,7 +58,7 @@ unsafe fn load_field(data: &[TokenData], masks: [u16; 3], gather: &[i32; 16]) ->
     }
 }
 
-/// Writes 16 words of candidates, each candidate's word `masks` says.
+/// Writes the 16 words of candidates that `masks` selects.
 ///
 /// # Safety
 /// AVX-512 is there.
@@ -274,7 +274,7 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Of each of the three registers the words of those candidates, one after the other.
+    /// Appends the words of these candidates from each of the three registers, one after the other.
     #[inline(always)]
     fn push_candidates(self, lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         assert!(data.len() >= 16);
@@ -431,24 +431,24 @@ impl Vector for Avx512 {
         mask.count_ones() as usize
     }
 
-    /// Scaling takes any power: down to 0, up to infinity. Of infinite numbers and NaN the
-    /// remainder is NaN, and so is all that it is multiplied with. Numbers of which no 32nds are
-    /// left are as far from 0: a power of 0 gives 0 with any finite remainder, one of infinity
-    /// nothing finite.
+    /// Scaling accepts any power, down to 0 and up to infinity. The remainder of infinite numbers
+    /// and NaN is NaN, and so are all products with it. Numbers so large that the rounding loses
+    /// their 32nds are far from 0: a power of 0 gives 0 with any finite remainder, and a power of
+    /// infinity gives nothing finite.
     const EXP_APPROX_TELLS: bool = true;
     const EXP_APPROX_SQUARES: f32 = 25_600.0;
 
     /// A table of 2^(i/32) leaves a polynomial of degree 2, and one instruction scales by a power
-    /// of two: 8 operations where the polynomial alone takes 10. What is too small for a `float`
-    /// becomes 0.
+    /// of two: 8 operations where the polynomial alone takes 10. A result that is too small for a
+    /// `float` becomes 0.
     #[inline(always)]
     fn exp_approx(self, x: __m512) -> __m512 {
         let [e] = self.exp_approx_each([x]);
         e
     }
 
-    /// Each step of all registers before the next: an operation waits less where others are between
-    /// it and what it needs.
+    /// Performs each step for all registers before the next step: an operation waits less if others
+    /// are between it and its operands.
     #[inline(always)]
     fn exp_approx_each<const N: usize>(self, x: [__m512; N]) -> [__m512; N] {
         // SAFETY: `self` proves AVX-512; the table is two registers long.
@@ -474,7 +474,8 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Four registers are folded into one: 14 operations, where one after the other takes 32.
+    /// Four registers are folded into one: this takes 14 operations, where one register after the
+    /// other takes 32.
     #[inline(always)]
     fn reduce_max_each(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
         let mut largest = [0.0; 4];

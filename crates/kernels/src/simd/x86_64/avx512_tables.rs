@@ -34,7 +34,7 @@ const fn owners() -> [[i32; 16]; 3] {
     owners
 }
 
-/// Lane of candidate i in the merged register.
+/// Returns the lane of candidate i in the merged register.
 const fn gathering(field: i32) -> [i32; 16] {
     let mut lanes = [0; 16];
     let mut i = 0;
@@ -45,7 +45,7 @@ const fn gathering(field: i32) -> [i32; 16] {
     lanes
 }
 
-/// Candidate of lane i in the merged register.
+/// Returns the candidate of lane i in the merged register.
 const fn scattering(field: i32) -> [i32; 16] {
     let mut candidates = [0; 16];
     let lanes = gathering(field);
@@ -66,11 +66,12 @@ pub(super) const SCATTER_PROBABILITIES: [i32; 16] = scattering(2);
 
 pub(super) const LANE_NUMBERS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
-/// The first and the last lane have no neighbour.
+/// The lanes of neighbours 1 and 2, 3 and 4, and so on, exchanged. The first and the last lane have
+/// no neighbour.
 pub(super) const ODD_NEIGHBOURS: [i32; 16] = [0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 15];
 
 /// The lower halves of the doubles in two registers, in the order in which unpacking words joins
-/// them to doubles again: it takes the first two of every four, then the last two.
+/// them into doubles again: the first two of every four, then the last two.
 pub(super) const LOW_HALVES: [i32; 16] =
     [0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30];
 
@@ -91,7 +92,7 @@ const fn halves() -> [u32; 64] {
 /// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
 /// 0, which a mask makes.
 pub(super) static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
-/// The words that are no probability.
+/// The words that are not a probability.
 pub(super) const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
 
 const fn words_of_candidates() -> [[i32; 16]; 3] {
