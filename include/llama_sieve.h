@@ -153,13 +153,13 @@ const char *llama_sieve_last_error(void);
 /* Success. */
 #define LLAMA_SIEVE_OK 0
 
-/* An argument is NULL that must not be, or not aligned for its type. */
+/* A required argument is NULL, or a pointer is not aligned for its type. */
 #define LLAMA_SIEVE_ERROR_NULL -1
 
-/* No llama.cpp was found, or what was given is none. */
+/* No llama.cpp was found, or the given library is not one. */
 #define LLAMA_SIEVE_ERROR_NO_HOST -2
 
-/* An internal error, which was caught; or there is not enough memory (the text says which). */
+/* An internal error was caught, or there is not enough memory; the error text says which. */
 #define LLAMA_SIEVE_ERROR_INTERNAL -3
 
 /*
@@ -171,40 +171,43 @@ const char *llama_sieve_last_error(void);
 /* There is nothing with the given name or handle. */
 #define LLAMA_SIEVE_ERROR_NOT_FOUND -5
 
-/* A size or number of elements that cannot be, such as a vocabulary of 0 tokens. */
+/* A size or number of elements is impossible, such as a vocabulary of 0 tokens. */
 #define LLAMA_SIEVE_ERROR_SIZE -6
 
 /*
- A parameter is not finite, out of its range, or of an unknown enumeration; or struct_size is
- none that this library knows.
+ A parameter is not finite, out of its range, or not a value of its enumeration; or this library
+ does not know the value of struct_size.
  */
 #define LLAMA_SIEVE_ERROR_PARAMS -7
 
 /*
- There is no token to choose: every logit, or that of the one that was selected, is minus
- infinity or NaN.
+ There is no token to choose: every logit, or the logit of the selected token, is minus infinity
+ or NaN.
  */
 #define LLAMA_SIEVE_ERROR_NO_CANDIDATE -8
 
-/* Saved bytes are none of this library's, damaged, or of another kind of generator. */
+/*
+ Saved bytes were not written by this library, are damaged, or belong to another kind of
+ generator.
+ */
 #define LLAMA_SIEVE_ERROR_STATE -9
 
 /*
- The object is in use by another thread, or twice in one call, or out of use after an internal
- error.
+ The object is in use by another thread, appears twice in one call, or was disabled after an
+ internal error.
  */
 #define LLAMA_SIEVE_ERROR_BUSY -10
 
-/* The context has no logits where they were asked for. */
+/* The context has no logits at the requested position. */
 #define LLAMA_SIEVE_ERROR_NO_LOGITS -11
 
-/* A token was accepted that the grammar does not allow. */
+/* The grammar does not allow the accepted token. */
 #define LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN -20
 
-/* The generation was ended where the grammar does not allow it. */
+/* The generation ended at a point where the grammar does not allow it. */
 #define LLAMA_SIEVE_ERROR_GRAMMAR_END -21
 
-/* The grammar asked for more work than its limits allow. */
+/* The grammar needs more work than its limits allow. */
 #define LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT -22
 
 /*

@@ -1,4 +1,4 @@
-//! The built-in samplers that can take the place of ours.
+//! Built-in samplers that can run in place of this library's.
 
 use crate::token::Token;
 
@@ -8,7 +8,7 @@ use crate::token::Token;
 pub enum BuiltIn {
     /// `llama_sampler_init_greedy`.
     Greedy,
-    /// `llama_sampler_init_dist`, after that many draws.
+    /// `llama_sampler_init_dist`, after this many draws.
     Dist { seed: u32, draws: u64 },
     /// `llama_sampler_init_top_k`.
     TopK { k: i32 },
@@ -41,8 +41,8 @@ pub enum BuiltIn {
 pub enum InGraph {
     /// None: the sampler ends the part of the chain that runs there.
     Never,
-    /// The built-in runs in its place.
+    /// The corresponding built-in runs instead of the sampler.
     AsBuiltIn,
-    /// It is passed over: it does nothing.
+    /// The graph skips the sampler, which does nothing.
     PassedOver,
 }

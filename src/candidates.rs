@@ -81,7 +81,7 @@ impl<'a> Candidates<'a> {
         &mut self.data[..self.len]
     }
 
-    /// Keeps the first `len` candidates; more than there are changes nothing.
+    /// Keeps the first `len` candidates; has no effect if there are fewer.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -96,12 +96,13 @@ impl<'a> Candidates<'a> {
         self.len -= n;
     }
 
-    /// The number of candidates dropped at the front: the offset of the array from its first start.
+    /// The number of candidates dropped from the front: the offset of the array from its original
+    /// start.
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Replaces the candidates by `kept`, which may not be more.
+    /// Replaces the candidates by `kept`, which must not be longer.
     ///
     /// # Panics
     /// If `kept` is longer than the array.
@@ -123,7 +124,8 @@ impl<'a> Candidates<'a> {
         self.len = kept;
     }
 
-    /// Returns `id` as an index if the token is where a host puts it: `data[id].id == id`. O(1).
+    /// Returns `id` as an index if the token is at the position where a host puts it: `data[id].id
+    /// == id`. O(1).
     ///
     /// After `None` the token may still be at another index.
     #[inline]
@@ -133,7 +135,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Sorts the candidates by descending logit as the host does, ties included, unless they are
-    /// sorted. `order` provides the buffers.
+    /// already sorted. `order` provides the buffers.
     pub fn sort(&mut self, order: &mut HostOrder) {
         if self.sorted {
             return;
@@ -163,7 +165,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Writes the probabilities of all candidates, computed as the built-ins do, with a `float` sum
-    /// in array order. `work` then holds them, too.
+    /// in array order. Afterwards `work` holds them as well.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);
         kernels::set_p(self.as_mut_slice(), work.values());

@@ -1,9 +1,9 @@
-//! For tests: a thread that takes denormal numbers for zero, as a program compiled with
-//! `-ffast-math` makes its threads do.
+//! Test support: runs code on a thread that treats denormal numbers as zero, as the threads of a
+//! program compiled with `-ffast-math` do.
 
 use std::arch::asm;
 
-/// The bit of the control register by which results that are denormal become zero.
+/// The bit of the control register that makes denormal results zero.
 const FLUSH_TO_ZERO: u32 = 1 << 15;
 
 /// Returns the result of `body` with denormal results flushed to zero on this thread.

@@ -1,9 +1,9 @@
-//! Places where a unit test can let the library fail, to see what is left behind.
+//! Points at which a unit test can make the library fail, to check the state that remains.
 //!
-//! The guard passes one whenever foreign code enters; others stand where something has been changed
-//! and something else has not yet. In a build that is no unit test nothing is left of them.
+//! The guard passes one whenever foreign code enters. Others are in the middle of changes, where
+//! one part has been made and another has not. Only unit tests compile them.
 
-/// Panics if a test has asked for it.
+/// Panics if a test has requested it.
 #[inline(always)]
 pub(crate) fn point() {
     #[cfg(test)]

@@ -1,10 +1,11 @@
 //! The window of the last `n` accepted tokens and how often each occurs in it.
 //!
 //! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
-//! grows with what was accepted, up to `n`, so a huge `n` costs nothing until it is used.
+//! grows with the number of accepted tokens, up to `n`, so a huge `n` costs nothing until it is
+//! used.
 //!
-//! A window that goes on from the tokens of one with another `n` counts as the built-in does, and
-//! may count more: see [`History::go_on_from`].
+//! A window that continues from a window with another `n` counts as the built-in does, which may be
+//! more than the tokens it holds: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -30,7 +31,7 @@ pub struct History {
     owing: Option<Owing>,
 }
 
-/// A token and its count, 0 or less.
+/// A token and its count, which is 0 or less.
 pub type Owing = (Token, i32);
 
 /// A map from tokens.
@@ -157,8 +158,8 @@ impl History {
         self.owing = None;
     }
 
-    /// Changes how many tokens the window holds at most. A smaller window keeps the newest; tokens
-    /// that have left a smaller one do not come back.
+    /// Changes the number of tokens that the window holds at most. A smaller window keeps the
+    /// newest ones; enlarging it later does not restore the others.
     pub fn resize(&mut self, capacity: usize) {
         (self.capacity, self.full) = (capacity, capacity);
         while self.window.len() > capacity {
@@ -169,13 +170,13 @@ impl History {
         self.try_reserve(capacity).unwrap_or_else(exhausted);
     }
 
-    /// The most tokens that the window holds.
+    /// The largest number of tokens that the window holds.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The number of tokens that it was made for, or resized to: its capacity, unless it [went on
-    /// from another](Self::go_on_from).
+    /// The number of tokens that the window was made for or resized to: its capacity, unless it
+    /// [went on from another](Self::go_on_from).
     pub fn nominal(&self) -> usize {
         self.full
     }
@@ -213,8 +214,8 @@ impl History {
         &self.counts
     }
 
-    /// The token that was discounted more often than it was accepted, which only one can be that
-    /// [went on from another window](Self::go_on_from).
+    /// The token that was discounted more often than it was accepted, if any. Only a window that
+    /// [went on from another](Self::go_on_from) can have one.
     pub fn owing(&self) -> Option<Owing> {
         self.owing
     }

@@ -1,10 +1,11 @@
-//! The warning that LLAMA_SIEVE_SIMD names no instruction set of this processor.
+//! A warning for a value of LLAMA_SIEVE_SIMD that names no instruction set of this processor.
 
 use crate::log::{self, Level};
 use crate::quoted::quoted;
 use crate::simd::{Isa, take_unknown_name};
 
-/// Warns, once, if the instruction set was chosen and LLAMA_SIEVE_SIMD names none.
+/// Warns, once, if the instruction set has been chosen and LLAMA_SIEVE_SIMD names none of this
+/// processor.
 #[inline]
 pub(crate) fn report_unknown_name() {
     if let Some(name) = take_unknown_name() {

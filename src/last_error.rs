@@ -1,4 +1,4 @@
-//! The last thing that went wrong, as a text and a number, one per thread.
+//! The last error of each thread, as a text and a number.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_int};
@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_int};
 use crate::errors::LLAMA_SIEVE_ERROR_INTERNAL;
 use crate::per_thread::PerThread;
 
-/// The text of an error where there is no memory for another.
+/// The error text used when there is no memory for another.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
     static CODE: Cell<c_int> = const { Cell::new(0) };
-    /// Stands before the other: a text that needs no memory.
+    /// A text that needs no memory. If set, it takes precedence over the other text.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
     static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }
@@ -21,7 +21,7 @@ pub fn set(code: c_int, text: &str) {
     keep(code, text);
 }
 
-/// Keeps the text of a warning: the call that it is of has succeeded.
+/// Keeps the text of a warning about a call that has succeeded.
 pub fn set_warning(text: &str) {
     keep(0, text);
 }
@@ -41,7 +41,7 @@ fn keep(code: c_int, text: &str) {
     }
 }
 
-/// Keeps that there is no memory, without taking any.
+/// Records that memory has run out, without allocating.
 pub fn set_no_memory() {
     CODE.set(LLAMA_SIEVE_ERROR_INTERNAL);
     FIXED.set(Some(NO_MEMORY));
@@ -54,7 +54,7 @@ pub fn clear() {
     let _ = PerThread::with(&TEXT, |kept| kept.borrow_mut().clear());
 }
 
-/// A copy of the kept error, to be given back to [`put`].
+/// A copy of the kept error, which [`put`] restores.
 #[derive(Debug)]
 pub struct Kept {
     code: c_int,
@@ -62,7 +62,7 @@ pub struct Kept {
     text: Option<String>,
 }
 
-/// A copy of what is kept; without memory for it, that there is none.
+/// Returns a copy of the kept error. If there is no memory for its text, the copy says so instead.
 pub fn kept() -> Kept {
     let text = PerThread::with(&TEXT, |kept| {
         let kept = kept.borrow();
@@ -80,7 +80,7 @@ pub fn kept() -> Kept {
     }
 }
 
-/// Keeps again what [`kept`] gave, without an allocation: there was room for it before.
+/// Restores the error that [`kept`] returned, without allocating: its text already had room.
 pub fn put(kept: &Kept) {
     if let Some(text) = &kept.text {
         keep(kept.code, text);
@@ -99,8 +99,8 @@ pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
 
-/// Returns the result of `look` on the text that [`set`] was given, empty if there is none; `None`
-/// where there is no memory to keep one.
+/// Returns the result of `look` on the text given to [`set`], which is empty if there is none.
+/// `None` if there was no memory to keep one.
 pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
     PerThread::with(&TEXT, |kept| look(&kept.borrow()))
 }

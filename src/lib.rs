@@ -1,4 +1,4 @@
-//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, after a C
+//! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, with a C
 //! ABI.
 //!
 //! From raw logits to a token, with control at every token ([`Sieve`]):
@@ -25,8 +25,8 @@
 //! # Ok::<(), llama_sieve::chain::ChainError>(())
 //! ```
 //!
-//! The sieve's parameters and stages are in [`sieve`], how uncertain a distribution is in
-//! [`metrics`], what lets only some values through in [`trie`] and [`grammar`]. From C:
+//! The sieve's parameters and stages are in [`sieve`], entropy and surprisal in [`metrics`], and
+//! constraints on the output in [`trie`] and [`grammar`]. The C interface is
 //! `include/llama_sieve.h`.
 //!
 //! # One sampler after the other
@@ -44,7 +44,7 @@
 //! assert!(chosen == 1 || chosen == 2);
 //! ```
 //!
-//! `docs/architecture.md` of the repository has the layers of modules.
+//! `docs/architecture.md` in the repository describes the layers of modules.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 // What runs in somebody else's process does not give up. Tests may.

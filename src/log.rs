@@ -1,11 +1,11 @@
-//! Warnings and errors that the library reports unasked, to a sink that can be replaced.
+//! Log messages of the library, delivered to a replaceable sink.
 //!
-//! A message is delivered when nothing is held. What is said inside a call from outside waits until
-//! the outermost one ([`Inside`]) is about to return: no sampler is taken then, no lock is held,
-//! and the sink may use what the call has used. What a call from within a sink says is kept as last
-//! error alone; delivering it could go on for ever.
+//! A message is delivered when no lock is held. Messages of a call into the library wait until the
+//! outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
+//! may use the objects of the call. Messages of a call made by a sink are only kept as the last
+//! error, since delivering them could recurse for ever.
 //!
-//! Nothing is written on a path that runs per token, except the first time that something is wrong.
+//! Code that runs for each token logs only the first occurrence of a problem.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
@@ -27,15 +27,15 @@ use crate::write_signals::without_signals;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Level {
-    /// Worth knowing, not a fault.
+    /// Information, not a fault.
     Info = 2,
     /// The library continues, but something was wrong.
     Warn = 3,
-    /// Something asked for was not done.
+    /// A request was not fulfilled.
     Error = 4,
 }
 
-/// The destination of messages. It is called with nothing held, so it may call back into the
+/// The destination of messages. It is called while no lock is held, so it may call back into the
 /// library.
 pub type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
@@ -47,11 +47,12 @@ struct Sinks {
     running: Vec<Running>,
 }
 
-/// A call of the sink that was there after that many replacements.
+/// A running call of the sink that was installed after this many replacements.
 #[derive(Clone, Copy, PartialEq)]
 struct Running {
     replaced: u64,
-    /// In a forked child the calls of the parent's other threads never return.
+    /// The process of the call: in a forked child, calls of the parent's other threads never
+    /// return.
     process: u32,
 }
 
@@ -61,20 +62,20 @@ static SINKS: Mutex<Sinks> = Mutex::new(Sinks {
     running: Vec::new(),
 });
 
-/// The pause between two looks at the calls of sinks that are running.
+/// The pause between two checks of the running calls of sinks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A message that waits.
+/// A message that waits for delivery.
 struct Message {
     level: Level,
     text: String,
 }
 
-/// The most messages of one thread that wait; of what a call says beyond them, the number is kept.
+/// The most messages of one thread that wait for delivery. Further ones are only counted.
 const WAITING: usize = 64;
 
 thread_local! {
-    /// The number of calls from outside that this thread is in.
+    /// The nesting depth of this thread's calls into the library.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// True if this thread is in a sink.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
@@ -83,11 +84,12 @@ thread_local! {
     static LEFT_OUT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While one lives, the messages of its thread wait. The outermost one delivers them.
+/// A guard of a call into the library. While one exists, its thread's messages wait; dropping the
+/// outermost one delivers them.
 pub struct Inside(());
 
 impl Inside {
-    /// This thread has come in from outside.
+    /// Marks that this thread has entered the library.
     #[inline]
     pub fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
@@ -108,8 +110,8 @@ impl Drop for Inside {
 
 /// Replaces the sink; `None` is the default, stderr.
 ///
-/// Returns when no call of an earlier sink is running any more. From within a sink it returns at
-/// once, since that call is one of those to be waited for.
+/// Returns when no call of an earlier sink is running any more. Called from within a sink, it
+/// returns at once, since waiting would include that call itself.
 pub fn set_sink(sink: Option<Sink>) {
     let mut sinks = SINKS.lock();
     let before = std::mem::replace(&mut sinks.current, sink);
@@ -133,7 +135,7 @@ pub fn sink() -> Option<Sink> {
     SINKS.lock().current.clone()
 }
 
-/// Passes `text` (no line end) to the sink, now or when this thread leaves the library.
+/// Passes `text` (no line end) to the sink, now, or when this thread leaves the library.
 pub fn log(level: Level, text: &str) {
     if DELIVERS.get() {
         return;
@@ -144,19 +146,19 @@ pub fn log(level: Level, text: &str) {
     deliver(level, text);
 }
 
-/// A warning, which is also kept as this thread's last error.
+/// Logs a warning, and keeps it as this thread's last error.
 pub fn warn(text: &str) {
     last_error::set_warning(text);
     log(Level::Warn, text);
 }
 
-/// An error, which is also kept as this thread's last error.
+/// Logs an error, and keeps it as this thread's last error.
 pub fn error(code: c_int, text: &str) {
     last_error::set(code, text);
     log(Level::Error, text);
 }
 
-/// Keeps a message until it can be delivered; without memory it is the last error alone.
+/// Keeps a message until it can be delivered; without memory it is only kept as the last error.
 #[cold]
 fn wait(level: Level, text: &str) {
     let _ = PerThread::with(&MESSAGES, |messages| {
@@ -191,7 +193,7 @@ fn deliver_waiting() {
     }
 }
 
-/// Calls the sink. The last error stays, whatever the sink asks of the library.
+/// Calls the sink. The last error is preserved, whatever functions of the library the sink calls.
 fn deliver(level: Level, text: &str) {
     let process = process::id();
     let mut sinks = SINKS.lock();
@@ -232,8 +234,8 @@ fn write(level: Level, text: &str) {
     write_to_stderr(format_args!("llama-sieve: {label}: {text}"));
 }
 
-/// Writes a line to stderr, in one piece where there is memory for it: lines of several threads
-/// stay whole.
+/// Writes a line to stderr in one call if there is memory for that, so that lines of several
+/// threads do not mix.
 pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     struct Length(usize);
     impl fmt::Write for Length {

@@ -1,8 +1,8 @@
 //! Metrics of the distribution of the next token: entropy, surprisal, rolling perplexity.
 //!
-//! Two levels. *Model* metrics read the raw logits, before any filter: what the model believes.
-//! *Sampling* metrics read the candidates that filters have left: what the token was drawn from.
-//! Metrics observe; nothing here changes a logit.
+//! Two levels. *Model* metrics read the raw logits, before any filter. *Sampling* metrics read the
+//! candidates that the filters have left, from which the token is drawn. Nothing here changes a
+//! logit.
 //!
 //! With m the largest logit, d = x - m of each other logit x, Z = sum of exp(d) and S = sum of -d
 //! exp(d) over those others:
@@ -10,13 +10,13 @@
 //! - entropy = ln(1 + Z) + S / (1 + Z) (Shannon 1948),
 //! - surprisal of a token = -d + ln(1 + Z).
 //!
-//! Every term is at or above 0, so nothing cancels, however peaked the distribution or large an
-//! offset common to all logits. The largest logit's own 1 stays out of Z, so that ln(1 + Z) keeps
-//! its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8 terms
-//! are added as `float`s, the rest as `double`s: each metric is within a millionth of what `double`
-//! arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13 vector
-//! operations per 16 logits, in chunks that stay in the first-level cache: less than four times
-//! what a mere maximum costs. The last bits depend on the instruction set.
+//! Every term is at or above 0, so nothing cancels, however peaked the distribution is, and
+//! whatever offset all logits share. The largest logit's own 1 stays out of Z, so that ln(1 + Z)
+//! keeps its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8
+//! terms are added as `float`s, the rest as `double`s: each metric is within a millionth of what
+//! `double` arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13
+//! vector operations per 16 logits, in chunks that stay in the first-level cache: less than four
+//! times the cost of a maximum alone. The last bits depend on the instruction set.
 //!
 //! Undefined and infinite logits: NaN counts as minus infinity, a masked token of probability 0. A
 //! logit of plus infinity takes all the probability; of several, the first.
@@ -73,14 +73,14 @@ impl Base {
 pub struct Summary(Sums);
 
 impl Summary {
-    /// Sums up `logits`, any number of them, in any precision. One pass.
+    /// Returns the summary of `logits`, any number of them in any precision. Takes one pass.
     pub fn of<'l>(logits: impl Into<Logits<'l>>) -> Self {
         let mut summary = Self::default();
         summary.add(logits.into(), &mut []);
         summary
     }
 
-    /// Sums up the logits of `candidates`; their probabilities are not read.
+    /// Returns the summary of the logits of `candidates`; their probabilities are not read.
     // In bounds: a chunk has at most `CHUNK` candidates.
     pub fn of_candidates(candidates: &[TokenData]) -> Self {
         let mut summary = Self::default();
@@ -95,9 +95,10 @@ impl Summary {
         summary
     }
 
-    /// Sums up `logits`, and writes the `n` most probable of them into `top` in descending order,
-    /// of equals the lower token first, fewer if fewer have a probability. Their `p` is left open.
-    /// One pass, without the sum for the entropy if that is not `measured`, and a sort of `n`.
+    /// Returns the summary of `logits`, and writes the `n` most probable of them into `top` in
+    /// descending order, the lower token first among equals. There are fewer if fewer have a
+    /// probability above 0. Their `p` is unspecified. Takes one pass, which omits the sum for the
+    /// entropy unless `measured`, and a sort of `n`.
     // In bounds: each block of the vocabulary has a maximum.
     pub(crate) fn with_most_probable(
         logits: Logits<'_>,
@@ -133,8 +134,8 @@ impl Summary {
         all
     }
 
-    /// Adds the next logits of a stream that is cut at multiples of [`CHUNK`]; the largest of each
-    /// block into `maxima`, if that is not empty.
+    /// Adds the next logits of a stream that is split at multiples of [`CHUNK`]. Writes the largest
+    /// of each block into `maxima`, unless that is empty.
     pub(crate) fn add(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         self.0.add(logits, maxima);
     }
@@ -150,19 +151,19 @@ impl Summary {
         self.0.merge(&other.0);
     }
 
-    /// Returns the summary of what stays when the logits `gone` are taken out; `largest` is the
-    /// largest that stays. The sums are relative to that, so the time is that of `gone` alone.
+    /// Returns the summary of the logits that remain when `gone` are removed; `largest` is the
+    /// largest that remains. The time depends only on the number of `gone`.
     ///
-    /// `None` where the difference has lost its digits: what is gone had nearly all of the
-    /// probability. A largest logit that goes does not count, since its term is exact.
+    /// `None` if the difference has lost its precision, because the removed logits had nearly all
+    /// of the probability. The largest logit may be among them, since its term is exact.
     pub(crate) fn without(
         &self,
         gone: impl IntoIterator<Item = f32>,
         largest: f32,
     ) -> Option<Self> {
-        /// The most that the largest logit may sink by.
+        /// The most by which the largest logit may fall.
         const DEEPEST: f64 = 20.0;
-        /// The most of the probability that may go, as a multiple of what stays.
+        /// The most of the probability that may be removed, as a multiple of the rest.
         const MOST_GONE: f64 = 8.0;
         let Sums { max, .. } = self.0;
         let below = |logit: f32| f64::from(max) - f64::from(logit);
@@ -214,7 +215,7 @@ impl Summary {
         self.0.max
     }
 
-    /// True if there is a token of probability above 0. If not, no metric is defined.
+    /// True if there is a token of probability above 0. Otherwise no metric is defined.
     pub fn is_defined(&self) -> bool {
         self.0.max > f32::NEG_INFINITY
     }
@@ -298,8 +299,8 @@ pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) 
     Some(base.of_nats(summary.surprisal(logit)?))
 }
 
-/// Perplexity of a text so far: the exponential of the mean surprisal of its tokens (Jelinek et al.
-/// 1977).
+/// Perplexity of the text so far: the exponential of the mean surprisal of its tokens (Jelinek et
+/// al. 1977).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RollingPerplexity {
     sum: f64,
@@ -307,8 +308,8 @@ pub struct RollingPerplexity {
 }
 
 impl RollingPerplexity {
-    /// Adds the surprisal of one token, in nats. A NaN is left out; an infinite surprisal (of a
-    /// token that the model held impossible) makes the perplexity infinite.
+    /// Adds the surprisal of one token, in nats. NaN is ignored. An infinite surprisal, of a token
+    /// to which the model gave probability 0, makes the perplexity infinite.
     pub fn add(&mut self, surprisal_nats: f32) {
         if surprisal_nats.is_nan() {
             return;
@@ -317,8 +318,8 @@ impl RollingPerplexity {
         self.count += 1;
     }
 
-    /// 1 for a text without surprise, n where each token was as uncertain as one of n equally
-    /// likely. NaN before the first token.
+    /// The perplexity: 1 if every token was certain, n if each was as uncertain as a choice among n
+    /// equally likely tokens. NaN before the first token.
     pub fn value(&self) -> f32 {
         (self.sum / self.count as f64).exp() as f32
     }
@@ -328,7 +329,7 @@ impl RollingPerplexity {
         self.count
     }
 
-    /// Goes back to no tokens.
+    /// Forgets all tokens.
     pub fn reset(&mut self) {
         *self = Self::default();
     }

@@ -1,12 +1,12 @@
-//! Every order in which threads can meet at a slot, at the bound handles and at the cache of tries,
-//! one after the other.
+//! Model checks: every order in which threads can reach a slot, the bound handles and the cache of
+//! tries is run in turn.
 //!
-//! The code is the library's own; only its lock (`sync.rs`) is one that lets a scheduler decide who
-//! goes on. The scheduler tries all orders, finds deadlocks by itself, and each model says how many
-//! orders there were. What is shared is behind locks alone, so that an order of their steps is all
-//! that threads can make a difference by.
+//! The code is the library's own. Only its lock (`sync.rs`) is replaced by one that lets a
+//! scheduler decide which thread continues. The scheduler tries all orders and detects deadlocks,
+//! and each model reports the number of orders. Shared data is only accessed under locks, so the
+//! order of their steps is the only difference that threads can make.
 //!
-//! Compiled by `RUSTFLAGS="--cfg model"` alone; `ci/sanitize model` does so.
+//! Compiled only with `RUSTFLAGS="--cfg model"`, as by `ci/sanitize model`.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ use crate::token::{Token, TokenData};
 use crate::trie::cache::Shared;
 use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
 
-/// Runs a model in every order, without a bound: a model that has too many shows by its time.
+/// Runs a model in every order, without a bound: a model with too many orders is noticed by its run
+/// time.
 fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(10_000);
@@ -36,7 +37,7 @@ fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'st
 }
 
 const N: i32 = 8;
-/// The tokens that may follow where nothing is constrained.
+/// The tokens that may follow while nothing is constrained.
 const ALL: [Token; N as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 /// Two descriptors: `1 3` and `2 3` in the first, `4 5` in the second.
@@ -68,8 +69,8 @@ const SHRINKS: Mode = Mode {
     reset_idle: false,
 };
 
-/// Returns the tokens that a sampler lets through, ascending. In compact mode that is the whole
-/// array, so that a mixture of the modes shows as well.
+/// Returns the tokens that a sampler lets through, ascending. In compact mode they are the whole
+/// array, which also reveals a mixture of the modes.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
     let mut data = ALL.map(|id| TokenData {
         id,
@@ -242,8 +243,8 @@ fn payload(token: Token) -> String {
     )
 }
 
-/// A lookup by each thread in a cache of so many. A lookup takes the lock three times where it has
-/// to make the trie: with two in one thread the orders are too many.
+/// Models one lookup by each thread in a cache of the given capacity. A lookup that has to make the
+/// trie takes the lock three times; two of them in one thread would have too many orders.
 fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]) {
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);

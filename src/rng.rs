@@ -1,12 +1,12 @@
-//! Random numbers with the streams that users know by their seeds.
+//! Random number generators whose streams are reproducible from their seeds.
 //!
 //! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto
 //! and Nishimura 1998) with libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs
 //! two 32-bit outputs.
 //!
-//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is one that the sieve can draw
-//! from instead: 16 bytes of state, which can be taken out and put back. [`at_position`] has no
-//! state: a hash of a seed and a position, so that any position can be replayed alone.
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is an alternative for the
+//! sieve: 16 bytes of state, which can be saved and restored. [`at_position`] has no state: it
+//! hashes a seed and a position, so that the draw at any position can be replayed alone.
 
 pub use llama_sieve_kernels::random::{mix, process_key};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -16,10 +16,10 @@ use crate::host_profile::HostProfile;
 use crate::random::random_number;
 use crate::token::TokenData;
 
-/// The seed that asks for a random one: llama.h's `LLAMA_DEFAULT_SEED`.
+/// The seed that requests a random one: llama.h's `LLAMA_DEFAULT_SEED`.
 pub const DEFAULT_SEED: u32 = 0xFFFF_FFFF;
 
-/// Returns the seed that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random one.
+/// Returns `seed` itself, or a new random seed for [`DEFAULT_SEED`].
 pub fn resolve_seed(seed: u32) -> u32 {
     if seed != DEFAULT_SEED {
         return seed;
@@ -27,8 +27,7 @@ pub fn resolve_seed(seed: u32) -> u32 {
     random_number() as u32
 }
 
-/// Returns the seed of 64 bits that `seed` stands for: itself, or for [`DEFAULT_SEED`] a new random
-/// one.
+/// Returns the 64-bit `seed` itself, or a new random seed for [`DEFAULT_SEED`].
 pub fn resolve_seed_64(seed: u64) -> u64 {
     if seed != u64::from(DEFAULT_SEED) {
         return seed;
@@ -38,13 +37,13 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
 
 /// std::mt19937 as compiled against libstdc++.
 ///
-/// Written here because its state must be saved, which the crates do not let out. The tests compare
-/// it with std::mt19937 itself.
+/// Implemented here because its state must be saved, which the published crates do not expose. The
+/// tests compare it with std::mt19937 itself.
 #[derive(Clone, Debug)]
 pub struct Mt19937 {
     /// The last 624 numbers of the recurrence, in a ring.
     words: [u32; Self::WORDS],
-    /// The oldest of them, which the next one replaces.
+    /// The index of the oldest number, which the next one replaces.
     oldest: usize,
 }
 
@@ -53,10 +52,10 @@ const TWO_32: f64 = 4_294_967_296.0;
 impl Mt19937 {
     /// The number of words in the state.
     pub const WORDS: usize = 624;
-    /// The place, counted from the oldest word, of the one that the recurrence adds.
+    /// The position, counted from the oldest word, of the word that the recurrence adds.
     const MIDDLE: usize = 397;
 
-    /// The generator after `seed(seed)`.
+    /// Returns the generator in its state after `seed(seed)`.
     pub fn new(seed: u32) -> Self {
         let mut made = Self {
             words: [0; Self::WORDS],
@@ -66,7 +65,7 @@ impl Mt19937 {
         made
     }
 
-    /// Starts the stream of `seed` again.
+    /// Restarts with the stream of `seed`.
     pub fn reseed(&mut self, seed: u32) {
         let mut word = seed;
         for (place, to) in (1u32..).zip(&mut self.words) {
@@ -77,15 +76,15 @@ impl Mt19937 {
         self.oldest = 0;
     }
 
-    /// The position of the stream: the state, the oldest word first.
+    /// Returns the state, the oldest word first.
     pub fn state(&self) -> [u32; Self::WORDS] {
         let mut words = self.words;
         words.rotate_left(self.oldest);
         words
     }
 
-    /// A stream from where [`state`](Self::state) said it was. `None` for the state that gives
-    /// nothing but zeros, which no seed leads to.
+    /// Returns a generator that continues from a [saved state](Self::state). `None` for the state
+    /// that produces only zeros, which no seed leads to.
     pub fn from_state(words: [u32; Self::WORDS]) -> Option<Self> {
         let [oldest, younger @ ..] = &words;
         // Of the oldest word only the highest bit counts.
@@ -93,7 +92,7 @@ impl Mt19937 {
         lives.then_some(Self { words, oldest: 0 })
     }
 
-    /// The next output.
+    /// Returns the next output.
     #[inline]
     // In bounds: places are taken modulo the words.
     fn next_u32(&mut self) -> u32 {
@@ -111,7 +110,7 @@ impl Mt19937 {
         temper(word)
     }
 
-    /// Two outputs as one number, the first in the lower half.
+    /// Returns two outputs as one number, the first in the lower half.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         let low = u64::from(self.next_u32());
@@ -146,11 +145,11 @@ impl Mt19937 {
     /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum,
     /// normalised in `double`, reaches a uniform draw.
     ///
-    /// Fewer than two weights give 0 and cost no draw, or one, as the host has it. Weights that are
-    /// NaN, or all 0, give 0.
+    /// With fewer than two weights the result is 0, and the host decides whether that uses a draw.
+    /// Weights that are NaN, or all 0, give 0.
     ///
-    /// One sum over the weights, 4 bytes each. Only where rounding could decide is each divided by
-    /// it, and added one by one.
+    /// Takes one sum over the weights, 4 bytes each. Only if rounding could decide is each weight
+    /// divided by the sum, and the quotients added one by one.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
             return self.only();
@@ -170,7 +169,7 @@ impl Mt19937 {
     }
 
     /// Draws from `discrete_distribution<int>` with the probabilities of candidates, which
-    /// `softmax` has just divided; `sum` is what that gave.
+    /// `softmax` has just divided; `sum` is its result.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
             return self.only();
@@ -206,7 +205,7 @@ fn one_by_one<T>(weights: &[T], weight: impl Fn(&T) -> f32, draw: f64) -> usize 
     weights.len() - 1
 }
 
-/// A generator with the seed that it was asked for, which a reset goes back to.
+/// A generator with the seed that was requested, to which a reset returns.
 #[derive(Clone, Debug)]
 pub struct SeededMt19937 {
     seed: u32,
@@ -216,7 +215,8 @@ pub struct SeededMt19937 {
 }
 
 impl SeededMt19937 {
-    /// `seed` [`DEFAULT_SEED`] takes a random seed, another at each [`restart`](Self::restart).
+    /// Returns a generator with the stream of `seed`. [`DEFAULT_SEED`] takes a random seed, a new
+    /// one at each [`restart`](Self::restart).
     pub fn new(seed: u32) -> Self {
         let current = resolve_seed(seed);
         Self {
@@ -226,13 +226,13 @@ impl SeededMt19937 {
         }
     }
 
-    /// Begins the stream again.
+    /// Restarts the stream.
     pub fn restart(&mut self) {
         self.current = resolve_seed(self.seed);
         self.stream.reseed(self.current);
     }
 
-    /// Begins the stream of `seed`, which a restart goes back to.
+    /// Begins the stream of `seed`, to which a restart then returns.
     pub fn begin(&mut self, seed: u32) {
         self.seed = seed;
         self.current = seed;
@@ -246,17 +246,18 @@ impl SeededMt19937 {
         self.seed = seed;
     }
 
-    /// A generator as `new` gave it: the same seed if one was asked for, a new random one if not.
+    /// Returns a generator at the start of its stream: with the requested seed, or with a new
+    /// random one if none was requested.
     pub fn begun_anew(&self) -> Self {
         Self::new(self.seed)
     }
 
-    /// The seed that was asked for, [`DEFAULT_SEED`] for a random one.
+    /// Returns the seed that was requested, [`DEFAULT_SEED`] for a random one.
     pub fn asked_seed(&self) -> u32 {
         self.seed
     }
 
-    /// The seed that the current stream began with.
+    /// Returns the seed that the current stream began with.
     pub fn current_seed(&self) -> u32 {
         self.current
     }
@@ -265,28 +266,28 @@ impl SeededMt19937 {
 /// The increment of SplitMix64: 2^64 / golden ratio, odd.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// xoroshiro128+ with the rotations of 2018 (24, 16, 37), that of `rand_xoshiro`: period 2^128 - 1.
+/// xoroshiro128+ with the rotations of 2018 (24, 16, 37), as in `rand_xoshiro`: period 2^128 - 1.
 /// The lowest bits are weak; [`unit()`] does not use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xoroshiro128Plus(rand_xoshiro::Xoroshiro128Plus);
 
-/// The state as the crate's `serde` feature lets it out.
+/// The state as the crate's `serde` feature serializes it.
 #[derive(serde::Deserialize)]
 struct Words {
     s0: u64,
     s1: u64,
 }
 
-/// The room for a text of the two numbers of the state and their names: more than they take.
+/// The room for the serialized state, with its two numbers and their names: more than it takes.
 const TEXT_OF_STATE: usize = 64;
 
 impl Xoroshiro128Plus {
-    /// The stream of `seed`: the state is two outputs of SplitMix64.
+    /// Returns a generator with the stream of `seed`: its state is two outputs of SplitMix64.
     pub fn new(seed: u64) -> Self {
         Self(SeedableRng::seed_from_u64(seed))
     }
 
-    /// The position of the stream.
+    /// Returns the state.
     pub fn state(&self) -> [u64; 2] {
         // On the stack, so that saving a state takes no memory.
         let mut text = [0; TEXT_OF_STATE];
@@ -299,8 +300,8 @@ impl Xoroshiro128Plus {
         words.map_or([0, 0], |words| [words.s0, words.s1])
     }
 
-    /// A stream from where [`state`](Self::state) said it was. `None` for two zeros, which no
-    /// stream reaches.
+    /// Returns a generator that continues from a [saved state](Self::state). `None` for two zeros,
+    /// which no stream reaches.
     pub fn from_state(state: [u64; 2]) -> Option<Self> {
         let [s0, s1] = state.map(u64::to_le_bytes);
         let mut seed = [0; 16];
@@ -310,28 +311,28 @@ impl Xoroshiro128Plus {
         (state != [0, 0]).then(|| Self(SeedableRng::from_seed(seed)))
     }
 
-    /// The next output.
+    /// Returns the next output.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 }
 
-/// The random number at `position` of the stream of `seed`, without a state.
+/// Returns the random number at `position` of the stream of `seed`, without a state.
 #[inline]
 pub fn at_position(seed: u64, position: u64) -> u64 {
     // Hashing the seed first keeps the streams of neighbouring seeds from being one stream shifted.
     mix(mix(seed ^ GOLDEN).wrapping_add(position.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
-/// 64 random bits as a number in [0, 1): the upper 53 over 2^53.
+/// Returns 64 random bits as a number in [0, 1): the upper 53 divided by 2^53.
 #[inline]
 pub fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// 64 random bits as libstdc++ makes a `double` of two outputs of mt19937 ([`Mt19937::uniform`]):
-/// over 2^64, below 1.
+/// Converts 64 random bits to a `double` below 1 as libstdc++ converts two outputs of mt19937
+/// ([`Mt19937::uniform`]): divided by 2^64.
 #[inline]
 pub fn unit_of_libstdcxx(bits: u64) -> f64 {
     let draw = bits as f64 / (TWO_32 * TWO_32);

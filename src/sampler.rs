@@ -9,13 +9,13 @@ use crate::candidates::Candidates;
 use crate::pool::{Form, InOrder, Pool, Whole};
 use crate::token::Token;
 
-/// The kind of a sampler, which decides what a host gets when it fails (a caught panic).
+/// The kind of a sampler, which decides the result that a host gets when it fails (a caught panic).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Removes or rewrites candidates. On failure they pass through unchanged.
     Filter,
-    /// Chooses a candidate. On failure it is the one with the largest logit, since a host aborts
-    /// when nothing is selected.
+    /// Chooses a candidate. On failure it chooses the one with the largest logit, since a host
+    /// aborts when nothing is selected.
     Selector,
     /// Allows only some tokens. It fails closed: after a failure [`Sampler::salvage`] decides, and
     /// if that fails as well, every candidate gets minus infinity.
@@ -25,37 +25,38 @@ pub enum Kind {
 /// The numbers of a sampler that a trace requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
-    /// Its parameters, with their names in llama.h.
+    /// The parameters, with their names in llama.h.
     Parameters,
-    /// The numbers that decide its next call: the one that it will draw, a running target.
+    /// The numbers that decide the next call, such as the random number that it will draw or a
+    /// running target.
     Next,
-    /// The numbers for which its last call has changed the logit of this token.
+    /// The numbers from which the last call computed its change to the logit of this token.
     Token(Token),
 }
 
-/// Receives a number of a sampler by its name.
+/// A callback that receives a sampler's numbers with their names.
 pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 
-/// A sampler: parameters, state, and what it does to the candidates of one token position.
+/// A sampler: its parameters, its state, and its effect on the candidates of one token position.
 ///
 /// `Clone` keeps the whole state, generators included. A sampler is used from one thread at a time,
 /// but may move between threads. After the first tokens of a thread (warm-up) neither `apply` nor
 /// `accept` allocates.
 pub trait Sampler: Clone + Send + 'static {
-    /// The kind, which decides what a failure leads to.
+    /// The kind, which decides the result of a failure.
     const KIND: Kind = Kind::Filter;
-    /// True if [`accept`](Self::accept) does anything; if not, the vtable slot stays NULL.
+    /// True if [`accept`](Self::accept) does anything; otherwise the vtable slot stays NULL.
     const ACCEPTS: bool = false;
-    /// True if [`reset`](Self::reset) does anything; if not, the vtable slot stays NULL.
+    /// True if [`reset`](Self::reset) does anything; otherwise the vtable slot stays NULL.
     const RESETS: bool = false;
 
-    /// How a host uses the sampler when it runs its chain in its graph.
+    /// The use that a host makes of the sampler when its graph runs the chain.
     const IN_GRAPH: InGraph = InGraph::Never;
 
     /// The name that `llama_sampler_name` reports: the built-in's.
     fn name(&self) -> &'static CStr;
 
-    /// Filters, rewrites or selects.
+    /// Filters, rewrites or selects candidates.
     fn apply(&mut self, candidates: &mut Candidates<'_>);
 
     /// Applies the sampler to a pool, with the result that [`apply`](Self::apply) has on an array
@@ -72,19 +73,19 @@ pub trait Sampler: Clone + Send + 'static {
     }
 
     /// Applies the sampler to all tokens of a vocabulary, as [`apply`](Self::apply) does to an
-    /// array of them. Returns false, with nothing done, if it needs the array.
+    /// array of them. Returns false, and changes nothing, if it needs the array.
     fn narrow_whole(&mut self, _whole: Whole<'_, '_>) -> bool {
         false
     }
 
     /// Applies the sampler to tokens in descending order, as [`apply`](Self::apply) does to an
-    /// array of them. Returns false, with nothing done, if it needs the array.
+    /// array of them. Returns false, and changes nothing, if it needs the array.
     fn narrow_in_order(&mut self, _tokens: InOrder<'_, '_>) -> bool {
         false
     }
 
-    /// Makes room in the buffers for whatever `n` candidates can take: however few of them are
-    /// kept, an array of this size has warmed up.
+    /// Makes room in the buffers for the most that `n` candidates can need, however few of them are
+    /// kept, as a first array of this size would do.
     fn warm_up(&mut self, _n: usize) {}
 
     /// Returns the buffers of the last call to the thread.
@@ -93,7 +94,7 @@ pub trait Sampler: Clone + Send + 'static {
     /// Updates the state with a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}
 
-    /// Goes back to the state after construction.
+    /// Restores the state after construction.
     fn reset(&mut self) {}
 
     /// Copies the state of `source`, as `llama_sampler_copy` does. Built-ins with hooks for the
@@ -124,7 +125,7 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Returns the built-in that can replace this sampler from its present state on, if it has
+    /// Returns the built-in that can replace this sampler from its current state on, if it has
     /// [`InGraph::AsBuiltIn`].
     fn built_in(&self) -> Option<BuiltIn> {
         None
@@ -133,8 +134,8 @@ pub trait Sampler: Clone + Send + 'static {
     /// Reports the numbers that a trace requests.
     fn tell(&self, _about: About, _to: Tell<'_>) {}
 
-    /// Returns a description of what a constraint allows next. `None` if it does not know, or
-    /// allows everything.
+    /// Returns a description of what a constraint allows next. `None` if it cannot tell, or allows
+    /// everything.
     fn expected(&self) -> Option<String> {
         None
     }
@@ -144,13 +145,13 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Passes the bytes of its memory of the text to `put`, from which a sampler with the same
-    /// parameters can [go on](Self::load_memory). `None` if its memory cannot be saved.
+    /// Passes the bytes of the sampler's memory of the text to `put`; a sampler with the same
+    /// parameters can [load](Self::load_memory) them. `None` if the memory cannot be saved.
     fn save_memory(&self, _put: &mut dyn FnMut(&[u8])) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS).then_some(())
     }
 
-    /// Loads a saved memory. `None` if that was of another sampler, or is invalid; the memory is
+    /// Loads a saved memory. `None` if it belongs to another sampler or is invalid; the memory is
     /// then undefined.
     fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS && bytes.is_empty()).then_some(())
@@ -232,7 +233,8 @@ impl<S: Sampler> Member for S {
 }
 
 /// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state
-/// of one chain to another, which goes on sampling. (A derived `clone_from` replaces the whole.)
+/// of one chain to another, which then continues to sample. (A derived `clone_from` replaces the
+/// whole value.)
 macro_rules! clone_by_field {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl Clone for $name {

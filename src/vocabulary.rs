@@ -1,4 +1,4 @@
-//! The vocabulary as samplers need it. The host has it; `ffi` asks the host.
+//! The vocabulary as samplers need it; `ffi` implements it by calls to the host.
 
 use std::fmt::Debug;
 
@@ -6,20 +6,21 @@ use crate::token::Token;
 
 /// A vocabulary with its tokenizer.
 pub trait Vocabulary: Debug + Send + Sync {
-    /// The number of tokens; they are numbered from 0.
+    /// The number of tokens; their ids begin at 0.
     fn n_tokens(&self) -> usize;
 
     /// True if `token` ends a generation.
     fn is_eog(&self, token: Token) -> bool;
 
-    /// The token that ends a turn, or else the one that ends a text; `None` if there is neither.
+    /// The token that ends a turn, or otherwise the one that ends a text; `None` if there is
+    /// neither.
     fn end_token(&self) -> Option<Token>;
 
-    /// Writes the bytes of `token` to `piece`; none for control tokens.
+    /// Writes the bytes of `token` to `piece`; nothing for control tokens.
     fn piece(&self, token: Token, piece: &mut Vec<u8>);
 
-    /// Writes the bytes that a text of `token` alone would have to `text`, control tokens written
-    /// out.
+    /// Writes the bytes of a text that consists of `token` alone to `text`, with control tokens
+    /// spelled out.
     fn detokenize(&self, token: Token, text: &mut Vec<u8>);
 
     /// The tokens of `text`, with none added and no control token recognised.

@@ -1,8 +1,9 @@
-//! Keeps the signals of a failed write from the process: it is an error of the write, and no more.
+//! Suppresses the signals of a failed write, so that the failure is only an error of the write.
 //!
-//! A write to a pipe that nobody reads raises SIGPIPE, one beyond a limit on the size of files
-//! SIGXFSZ. Both end a process that has not said otherwise, and both go to the thread that writes:
-//! it blocks them meanwhile, and takes what a failure has raised before it unblocks them.
+//! A write to a pipe without a reader raises SIGPIPE, and a write beyond the limit on file sizes
+//! raises SIGXFSZ. By default both end the process. They are sent to the thread that writes. So the
+//! thread blocks them during the write, and consumes those that a failure has raised before it
+//! unblocks them.
 
 use std::io;
 
@@ -13,9 +14,9 @@ mod linux {
 
     use libc::{sigset_t, timespec};
 
-    /// Those signals are blocked for this thread while one lives.
+    /// A guard: the two signals are blocked for this thread while it exists.
     pub(super) struct Blocked {
-        /// The signals that were blocked before; `None` where none could be.
+        /// The signals that were blocked before; `None` if blocking failed.
         before: Option<sigset_t>,
     }
 
@@ -30,7 +31,7 @@ mod linux {
         }
     }
 
-    /// Those of the two that are not in a set.
+    /// Returns the set of those of the two signals that are not in `than`.
     fn others(than: &sigset_t) -> sigset_t {
         let mut set = empty();
         for signal in ALL {
@@ -45,7 +46,7 @@ mod linux {
     }
 
     impl Blocked {
-        /// Blocks them from now on.
+        /// Blocks the two signals.
         pub(super) fn now() -> Self {
             let (all, mut before) = (others(&empty()), empty());
             // SAFETY: sets that live.
@@ -55,8 +56,9 @@ mod linux {
             }
         }
 
-        /// Takes what a write has raised. What was blocked before stays: it may have been raised
-        /// before, too. What was not cannot have been pending.
+        /// Consumes the signals that a write has raised. A signal that was already blocked before
+        /// stays pending, since it may have been raised earlier. One that was not blocked cannot
+        /// have been pending.
         pub(super) fn take(&self) {
             const AT_ONCE: timespec = timespec {
                 tv_sec: 0,
@@ -82,7 +84,7 @@ mod linux {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod elsewhere {
-    /// Nothing is blocked here.
+    /// A guard that blocks nothing, on systems without these signals.
     pub(super) struct Blocked;
 
     impl Blocked {
@@ -99,7 +101,7 @@ use elsewhere::Blocked;
 #[cfg(all(target_os = "linux", not(miri)))]
 use linux::Blocked;
 
-/// Writes, and lets a failure raise nothing. A write that succeeds makes one more system call
+/// Runs a write so that its failure raises no signal. A successful write costs one more system call
 /// before and after it, rt_sigprocmask.
 pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let blocked = Blocked::now();

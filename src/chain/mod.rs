@@ -26,7 +26,7 @@ pub enum ChainError {
     EmptyVocabulary,
     /// There are more logits than token numbers.
     TooManyTokens(usize),
-    /// No candidate is left, or the one that was chosen is banned: its logit is minus infinity.
+    /// No candidate is left, or the chosen one is banned: its logit is minus infinity.
     NoCandidate,
     /// Candidates are left, but none of them was selected: the chain has no selector at its end.
     NoSelector,
@@ -192,7 +192,7 @@ impl Chain {
     }
 
     /// Returns the candidates that the members left at the last [`sample`](Self::sample), given the
-    /// same logits. `None` before the first, or if the number of logits is another.
+    /// same logits. `None` before the first call, or if the number of logits has changed.
     pub fn candidates<'a>(&mut self, logits: impl Into<Logits<'a>>) -> Option<&[TokenData]> {
         let logits = logits.into();
         let mut pool = Pool::resume(logits, &mut self.buffers, self.left?)?;
@@ -202,7 +202,7 @@ impl Chain {
         Some(self.buffers.array_of(left))
     }
 
-    /// Tells every member of a token that has become part of the text.
+    /// Notifies every member of a token that has become part of the text.
     pub fn accept(&mut self, token: Token) {
         for member in &mut self.members {
             member.accept(token);

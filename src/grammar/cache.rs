@@ -1,7 +1,7 @@
 //! The process-wide cache of compiled grammars, for later requests with the same grammar.
 //!
 //! It holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, evicts the least
-//! recently used, and is keyed by the SHA-256 of a grammar's source and by the vocabulary. A
+//! recently used, and is is keyed by the SHA-256 of a grammar's source and by the vocabulary. A
 //! grammar grows while it is in use: code that grows it calls [`trim`]. A grammar in use survives
 //! its eviction.
 
@@ -78,7 +78,7 @@ impl From<Repetitions> for Kind {
 }
 
 impl Key {
-    /// Returns the key of a grammar made of these parts, for this vocabulary.
+    /// Returns the key of a grammar made from these parts for this vocabulary.
     pub fn of<'a>(
         kind: Kind,
         parts: impl IntoIterator<Item = &'a [u8]>,
@@ -149,8 +149,8 @@ pub fn keep(key: Key, engine: &Arc<Engine>) {
     drop(removed);
 }
 
-/// Evicts down to the limit of bytes, after a grammar has grown. Does not wait: the thread that
-/// holds the cache is about to count, or the next growth will.
+/// Evicts down to the limit of bytes, after a grammar has grown. Does not wait for the lock: the
+/// thread that holds it is about to check the limit itself, or the next growth will.
 pub fn trim() {
     let Some(mut cache) = CACHE.try_lock() else {
         return;
@@ -163,7 +163,7 @@ pub fn trim() {
     drop(removed);
 }
 
-/// Drops all grammars of a vocabulary.
+/// Drops all grammars that belong to a vocabulary.
 pub fn forget(tree: &Arc<VocabularyTree>) {
     let address = Arc::as_ptr(tree).addr();
     let removed: Vec<_> = with(|cache| {
@@ -176,7 +176,7 @@ pub fn forget(tree: &Arc<VocabularyTree>) {
     drop(removed);
 }
 
-/// Returns the counters and the current contents' size.
+/// Returns the counters and the size of the current contents.
 pub fn stats() -> CacheStats {
     with(|cache| CacheStats {
         hits: cache.hits,
@@ -192,7 +192,7 @@ impl Cache {
         self.engines.iter().map(|(_, engine)| engine.bytes()).sum()
     }
 
-    /// Drops the least recently used; of those in use, only their masks.
+    /// Drops the least recently used grammars; for grammars in use, only their masks.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
         let mut bytes = self.bytes();
         let mut unused = Vec::new();

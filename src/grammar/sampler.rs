@@ -36,10 +36,10 @@ use crate::sampler::{self, Kind, Sampler, Tell};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
 
-/// The most candidates that are tested one by one while the mask is not known.
+/// The largest number of candidates that are tested one by one while the mask is unknown.
 const FEW: usize = 96;
 
-/// The reason why only the end is still allowed.
+/// The reason why only the end of the text is still allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dead {
     /// The host accepted a token that the grammar does not allow.
@@ -69,7 +69,7 @@ impl Dead {
 pub struct Refused {
     /// A description of the fault and its position.
     pub what: String,
-    /// True if llama.cpp's own parser would hang on it, or end the process.
+    /// True if llama.cpp's own parser would hang or end the process.
     pub is_trap: bool,
 }
 
@@ -91,12 +91,12 @@ impl From<ParseError> for Refused {
     }
 }
 
-/// A token that the grammar does not allow, for a host whose own sampler reports it.
+/// A token that the grammar does not allow, kept for a host whose own sampler reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The token.
     pub token: Token,
-    /// The number of bytes of its text before the start of a lazy grammar.
+    /// The number of bytes of its text that precede the start of a lazy grammar.
     pub skipped: usize,
 }
 
@@ -120,14 +120,14 @@ pub struct Slot {
 struct Core {
     tracker: Tracker,
     dead: Option<Dead>,
-    /// The mask at the current position, once it was computed.
+    /// The mask at the current position, once it has been computed.
     mask: Option<Arc<Mask>>,
     lazy: Option<Lazy>,
     /// True if a host reports tokens that are not allowed.
     hosted: bool,
     /// The last token that was not allowed.
     refusal: Option<Refusal>,
-    /// The number of tokens accepted while it was dead.
+    /// The number of tokens accepted while the constraint was dead.
     dead_for: usize,
 }
 
@@ -135,9 +135,9 @@ struct Core {
 struct Lazy {
     triggers: Arc<Triggers>,
     tokens: Arc<[Token]>,
-    /// The text so far, while it waits.
+    /// The text so far, while the grammar waits for a trigger.
     waiting: Option<Waiting>,
-    /// The text before the grammar began, as long as that can be taken back.
+    /// The text before the grammar began, as long as it can be taken back.
     before: Option<Waiting>,
 }
 
@@ -158,7 +158,7 @@ impl Clone for Lazy {
 struct NotAllowed;
 
 impl Lazy {
-    /// Accepts a token while it waits. Returns true if the grammar then has begun.
+    /// Accepts a token while the grammar waits. Returns true if the grammar has begun with it.
     fn look(
         &mut self,
         tracker: &mut Tracker,
@@ -185,7 +185,7 @@ impl Lazy {
     }
 }
 
-/// An error: only that many tokens can be taken back.
+/// An error: only this many tokens can be taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooFar(pub usize);
 
@@ -241,9 +241,9 @@ impl Grammar {
         Self::built(key, tree, || choice::rules(values))
     }
 
-    /// Makes a constraint by a JSON Schema: the text is JSON that is valid by it. Keywords that the
-    /// options let it leave out are reported when the schema is read, not when it is found in the
-    /// cache.
+    /// Makes a constraint by a JSON Schema: the text is JSON that is valid against it. Keywords
+    /// that the options allow it to ignore are reported when the schema is parsed, not when it is
+    /// found in the cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,
@@ -342,15 +342,15 @@ impl Grammar {
     }
 
     /// Accepts a token, as `accept` does. Returns the token if llama.cpp's own sampler would throw
-    /// at it: also one outside the vocabulary, which changes nothing, and any after one that was
-    /// not allowed. After a limit or an internal error that is every token, so that a truncated
-    /// text is not mistaken for a finished one.
+    /// on it. That includes a token outside the vocabulary, which changes nothing, and every token
+    /// after one that was not allowed. After a limit or an internal error every token is returned,
+    /// so that a truncated text is not mistaken for a finished one.
     pub fn accept_for_host(&mut self, token: Token) -> Option<Refusal> {
         let mut core = self.slot.core.lock();
         core.as_mut()?.change(|core| core.accept_for_host(token))
     }
 
-    /// Makes a constraint that allows everything, for a vocabulary of that many tokens.
+    /// Makes a constraint that allows everything, for a vocabulary of `n_tokens` tokens.
     pub fn empty(n_tokens: usize) -> Self {
         Self::with(None, n_tokens)
     }
@@ -362,15 +362,15 @@ impl Grammar {
         }
     }
 
-    /// True if the first tokens are found within the limits. The result is kept with the compiled
-    /// grammar.
+    /// True if the allowed first tokens can be computed within the limits. The result is kept with
+    /// the compiled grammar.
     pub fn begins_within_limits(&self) -> bool {
         let mut core = self.slot.core.lock();
         core.as_mut().is_none_or(|core| core.tracker.mask().is_ok())
     }
 
-    /// Returns the properties of its text in which builds of llama.cpp differ; `None` for an empty
-    /// one.
+    /// Returns the properties of the grammar's text in which builds of llama.cpp differ; `None`
+    /// without a grammar.
     pub fn about(&self) -> Option<About> {
         let core = self.slot.core.lock();
         let compiled = core.as_ref().map(|core| core.tracker.engine().compiled());
@@ -412,17 +412,16 @@ impl Slot {
         }
     }
 
-    /// True if the complete characters so far are a sentence of the grammar, so that tokens that
-    /// end the generation are allowed. False without a grammar, and while a lazy one waits.
+    /// True if the complete characters so far are a sentence of the grammar. Tokens that end the
+    /// generation are then allowed. False without a grammar, and while a lazy one waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)
     }
 
-    /// Takes back the last `n` accepted tokens, with their effects on the allowed tokens, on
-    /// whether the text is complete, and on whether the constraint is dead or waits. Changes
-    /// nothing if fewer are kept: at most the last [`MAX_ROLLBACK`] accepted since this was made,
-    /// reset or cloned.
+    /// Takes back the last `n` accepted tokens, and restores the allowed tokens and the states
+    /// complete, dead and waiting. Changes nothing if fewer than `n` are kept: at most the last
+    /// [`MAX_ROLLBACK`] since the constraint was made, reset or cloned.
     pub fn rollback(&self, n: usize) -> Result<(), TooFar> {
         match self.core.lock().as_mut() {
             Some(core) if n > 0 => core.change(|core| core.rollback(n)),
@@ -430,8 +429,8 @@ impl Slot {
         }
     }
 
-    /// Returns how many of these tokens may follow, one after the other. Changes nothing. All may
-    /// without a grammar; a token outside the vocabulary may not.
+    /// Returns how many of these tokens may follow, one after the other. Changes nothing. Without a
+    /// grammar all tokens of the vocabulary may.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
             _ if tokens.is_empty() => 0,
@@ -443,9 +442,10 @@ impl Slot {
         }
     }
 
-    /// Returns the bytes that must follow, whatever tokens spell them: whole characters, at most
-    /// [`MAX_FORCED`](crate::grammar::limits::MAX_FORCED) bytes and the rest of the last character.
-    /// Empty if the text may end, if a token element may follow, and if nothing is constrained.
+    /// Returns the bytes that must follow, whichever tokens spell them. They are whole characters:
+    /// at most [`MAX_FORCED`](crate::grammar::limits::MAX_FORCED) bytes, and the rest of the last
+    /// character. Empty if the text may end, if a token element may follow, or if nothing is
+    /// constrained.
     pub fn forced(&self) -> Vec<u8> {
         if let Some(core) = self.core.lock().as_mut()
             && core.dead.is_none()
@@ -489,7 +489,7 @@ impl Core {
         Arc::new(Mask::only(tree.n_tokens(), tree.end_of_generation()))
     }
 
-    /// Returns the mask at the current position; dead if that takes too much.
+    /// Returns the mask at the current position; the constraint dies if that takes too much work.
     fn current_mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         if let Some(mask) = &self.mask {
             return Ok(Arc::clone(mask));
@@ -562,7 +562,7 @@ impl Core {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    /// Changes nothing if that takes too much.
+    /// Tests the candidates one by one. Changes nothing if that takes too much work.
     fn one_by_one(&mut self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
         let ids = candidates.iter().map(|candidate| candidate.id);
         let allowed = self.tracker.test(ids)?;
@@ -574,9 +574,9 @@ impl Core {
         Ok(())
     }
 
-    /// Leaves the tokens that end the generation. If there is none among several candidates, one
-    /// replaces the first. A single candidate is not replaced: a host uses one to check whether a
-    /// token is allowed, and reads only its logit.
+    /// Keeps only the tokens that end the generation. If there is none among several candidates,
+    /// one replaces the first. A single candidate is not replaced: a host passes one to check that
+    /// a token is allowed, and reads only its logit.
     fn end_only(&self, candidates: &mut Candidates<'_>) {
         let tree = self.tree();
         let ends =
@@ -596,7 +596,8 @@ impl Core {
         }
     }
 
-    /// Returns the result of `change`; dead if that panics, since the position is then undefined.
+    /// Returns the result of `change`; the constraint dies if that panics, since the position is
+    /// then undefined.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
         struct Unfinished<'a>(&'a mut Core);
         impl Drop for Unfinished<'_> {
@@ -790,7 +791,7 @@ impl Core {
         }
     }
 
-    /// Keeps the text of `n` tokens before the grammar began.
+    /// Keeps the text of the `n` tokens before the grammar began.
     fn has_waited(&mut self, mut waiting: Waiting, n: usize) {
         if let Some(lazy) = &mut self.lazy
             && waiting.back_to(&lazy.triggers, n).is_ok()
@@ -799,7 +800,7 @@ impl Core {
         }
     }
 
-    /// Accepts tokens; dead if one is not allowed, which is returned.
+    /// Accepts tokens. If one is not allowed, the constraint dies and that token is returned.
     fn follow<'t>(&mut self, tokens: impl Iterator<Item = Text<'t>> + Clone) -> Option<Text<'t>> {
         self.mask = None;
         let refused = match self.tracker.accept(tokens) {

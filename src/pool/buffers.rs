@@ -1,4 +1,4 @@
-//! The memory of pools.
+//! The buffers of pools.
 
 use std::collections::TryReserveError;
 
@@ -24,7 +24,7 @@ pub(super) const MOST_EDITS: usize = 512;
 /// The changes of a pool to the logits of a vocabulary.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// In ascending order of token, at most one for each.
+    /// In ascending order of token, at most one for each token.
     pub(super) edits: Vec<Edit>,
     /// The bitmap of the tokens that a masked pool lets through, with a bit for each token of the
     /// vocabulary.
@@ -32,7 +32,7 @@ pub(super) struct Changes {
     pub(super) column: Vec<f32>,
 }
 
-/// The memory of pools, reused from one to the next. Grows, never shrinks.
+/// The buffers of pools, reused from one pool to the next. They grow and never shrink.
 #[derive(Debug, Default)]
 pub struct Buffers {
     pub(super) changes: Changes,
@@ -49,8 +49,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Makes room for the most that a vocabulary of `n` tokens can need, however many candidates
-    /// are kept. Memory that is never written to costs nothing.
+    /// Makes room for the most memory that a vocabulary of `n` tokens can need, however many
+    /// candidates are kept. Pages that are never written to cost nothing.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.changes.edits, MOST_EDITS)?;
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
@@ -78,7 +78,7 @@ impl Buffers {
         self.softmax.warm_up(n);
     }
 
-    /// Returns the bytes of the candidates' buffers.
+    /// Returns the size of the candidates' buffers in bytes.
     pub fn bytes(&self) -> usize {
         self.changes.edits.capacity() * size_of::<Edit>()
             + self.changes.allowed.capacity() * size_of::<u64>()

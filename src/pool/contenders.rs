@@ -106,8 +106,8 @@ impl Tokens<'_> {
         tied.then_some(least)
     }
 
-    /// Collects the first candidates, all others that can beat the heap's root when it reaches
-    /// them, and some more.
+    /// Collects the first candidates, all later ones that can beat the heap's root at their turn,
+    /// and some more.
     fn contenders_for_heap(&mut self, k: usize) -> Option<&[TokenData]> {
         let blocks = self.buffers.maxima.len();
         let first = (EAGER * k).div_ceil(GROUP).min(blocks);
@@ -153,7 +153,7 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
 /// The least number of groups of blocks. Fewer would save no time.
 const LEAST_GROUPS: usize = 128;
 
-/// The least number of candidates per contender: more contenders than that are not few.
+/// The least number of candidates per contender: with fewer, the contenders are not few.
 const FEW: usize = 4;
 
 /// The multiple of `k` up to which most candidates would enter the heap.

@@ -1,8 +1,8 @@
-//! A deferred sort of all tokens in descending order.
+//! The deferred sort of all tokens in descending order.
 //!
-//! Some samplers sort everything, or as much as they keep, and the samplers after them often need
-//! one token alone. So the pool notes which part of the order is left ([`Part`]) and the later
-//! operations on it. The array is made when it is read.
+//! Some samplers sort all candidates, or those that they keep, and the samplers after them often
+//! need only one token. So the pool records which part of the order is left ([`Part`]) and the
+//! later operations on it. The array is made when it is read.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,7 +12,7 @@ use crate::candidates::Candidates;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
-/// The type of the sum in the softmax probabilities that a draw leaves to all candidates.
+/// The type of the sum in the softmax probabilities that a draw gives to all candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
     /// A sum in `double`.
@@ -24,23 +24,24 @@ pub enum Weights {
 /// The part of all tokens that is left in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// All but this number of first tokens. The softmax probabilities are summed in this order.
+    /// All tokens except this number of first ones. The softmax probabilities are summed in this
+    /// order.
     Behind(usize),
     /// The first tokens.
     First(First),
 }
 
-/// The first of all tokens in descending order.
+/// The first tokens in descending order.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     /// The number of tokens.
     pub n: usize,
-    /// The logit of the last of them.
+    /// The logit of the last one.
     pub last: f32,
-    /// The sum of the exponentials of all tokens, by which exponentials are divided to give
+    /// The sum of the exponentials of all tokens, by which exponentials are divided to get
     /// probabilities.
     pub sum: f32,
-    /// The number of largest tokens that the host sorts for it.
+    /// The number of largest tokens that the host sorts to get them.
     pub sorted: usize,
 }
 
@@ -68,8 +69,8 @@ impl Order {
     }
 }
 
-/// True if logits, of which `max` is the largest, stay in order when they are divided by `by`, and
-/// the largest stays finite.
+/// True if logits whose largest is `max` stay in order when divided by `by`, and the largest stays
+/// finite.
 pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
@@ -98,7 +99,7 @@ impl<'a> DerefMut for InOrder<'_, 'a> {
 }
 
 impl<'p, 'a> InOrder<'p, 'a> {
-    /// The form of a pool in this order.
+    /// Returns this form of a pool with the given order.
     pub(super) fn of(pool: &'p mut Pool<'a>, order: Order) -> Self {
         Self { pool, order }
     }

@@ -132,7 +132,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Returns the pool that was [left](Self::leave), given the same logits and buffers. `None` if
-    /// the number of logits is another.
+    /// the number of logits has changed.
     pub fn resume(logits: Logits<'a>, buffers: &'a mut Buffers, left: Left) -> Option<Self> {
         let given = Given {
             logits,
@@ -158,7 +158,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Returns the state of the pool, from which an array can be made [later](Buffers::settle)
-    /// without the caller's logits.
+    /// without access to the caller's logits.
     pub fn leave_alone(mut self) -> Left {
         let needs_logits = match (self.state, self.tokens.given.source) {
             (State::Array { .. }, _) | (_, Source::Column) => false,
@@ -240,7 +240,7 @@ impl<'a> Pool<'a> {
         self.selected = index;
     }
 
-    /// The chosen token, if the choice is one of those that are left.
+    /// The chosen token, if it is among the candidates that are left.
     pub fn token(&self) -> Option<Token> {
         Some(self.chosen()?.id)
     }
@@ -251,7 +251,7 @@ impl<'a> Pool<'a> {
         chosen.is_some_and(|chosen| comparable(chosen.logit) == f32::NEG_INFINITY)
     }
 
-    /// The chosen candidate, without its probability, if it is one of those that are left.
+    /// The chosen candidate, without its probability, if it is among the candidates that are left.
     fn chosen(&self) -> Option<TokenData> {
         let index = self.selected.filter(|&index| index < self.len());
         let (id, divisor) = match self.state {
@@ -265,7 +265,7 @@ impl<'a> Pool<'a> {
         Some(TokenData { id, logit, p: 0.0 })
     }
 
-    /// Replaces every NaN that a sampler made by minus infinity. The pool must already
+    /// Replaces every NaN that a sampler produced with minus infinity. The pool must already
     /// [ban](Self::banning_nan) NaN among the caller's logits.
     pub fn ban_nan(&mut self) {
         let ban = |logit: &mut f32| *logit = comparable(*logit);
@@ -280,7 +280,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Runs `body` on the candidates as an array, and keeps those that it leaves.
+    /// Runs `body` on the candidates as an array, and keeps the candidates that it leaves.
     pub fn apply(&mut self, body: impl FnOnce(&mut Candidates<'_>)) {
         self.make_array();
         let selected = self.selected;

@@ -15,7 +15,7 @@ type Range = (f32, f32);
 
 impl<'l> Pool<'l> {
     /// Passes the logits of the candidates to `visit`, in chunks of [`CHUNK`] and in any order. A
-    /// token that is no candidate any more may appear as minus infinity.
+    /// token that is no longer a candidate may appear as minus infinity.
     pub fn visit_logits(&mut self, mut visit: impl FnMut(&[f32])) {
         let range = self.settled_range();
         let mut chunk = [0.0f32; CHUNK];
@@ -43,8 +43,8 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Writes the logit of each of these tokens into `logits`, `None` for one that is no candidate
-    /// any more.
+    /// Writes the logit of each of these tokens into `logits`, `None` for a token that is no longer
+    /// a candidate.
     pub fn find(&mut self, tokens: &[Token], logits: &mut [Option<f32>]) {
         let range = self.settled_range();
         logits.fill(None);
@@ -103,8 +103,8 @@ impl<'l> Pool<'l> {
         self.tokens.given.logits
     }
 
-    /// The tokens whose logits were changed, each with its logit before and after, by rising token;
-    /// `None` where more has happened than that.
+    /// The tokens whose logits were changed, each with its logit before and after, in ascending
+    /// order of token. `None` if the logits were changed in any other way.
     pub fn edits(&self) -> Option<impl Iterator<Item = (Token, f32, f32)>> {
         let is_whole = matches!(self.state, State::Whole | State::Weighted(_));
         let is_given = matches!(self.tokens.given.source, Source::Given);

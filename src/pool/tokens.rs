@@ -10,7 +10,8 @@ use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
-/// The number of blocks per block with an unmasked candidate from which on these are few.
+/// The ratio of all blocks to blocks with an unmasked candidate, from which the latter count as
+/// few.
 const SPARSE: usize = 8;
 
 /// The caller's logits, and the storage of the current ones.
@@ -189,8 +190,8 @@ impl<'a> Tokens<'a> {
         usize::try_from(token).is_ok_and(|token| token < self.given.logits.len())
     }
 
-    /// Prefetches the logit of `token`, which is edited soon: after a run of the model it is in no
-    /// near cache.
+    /// Prefetches the logit of `token`, which will soon be edited: after a run of the model it is
+    /// not in a nearby cache.
     pub fn expect(&self, token: Token) {
         if self.has(token) {
             self.given.logits.prefetch(token as usize);
@@ -379,7 +380,7 @@ impl<'a> Tokens<'a> {
         raw.unmasked() - before + after
     }
 
-    /// Counts the logits of the vocabulary that are at least this large.
+    /// Counts the logits of the vocabulary that are at or above `least`.
     pub(super) fn count_from(&self, least: f32) -> usize {
         let (n, mut chunk) = (self.given.logits.len(), [0.0f32; CHUNK]);
         let starts = (0..n).step_by(CHUNK);
@@ -425,7 +426,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Appends the candidates at or above `threshold` in the blocks from `first` to before `end` to
-    /// the collected ones. The maxima must be known.
+    /// the collected candidates. The maxima must be known.
     // In bounds: the caller names blocks of the vocabulary; indices come from searches.
     pub(super) fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let raw = self.given.with(&self.buffers.changes);

@@ -92,8 +92,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         &mut self.buffers.changes.column
     }
 
-    /// Has `change`, which puts no number above a larger one, change the logits of all tokens, some
-    /// at a time. Maxima that are known stay so, where the largest is finite.
+    /// Changes the logits of all tokens by `change`, which gets some at a time and must preserve
+    /// their order. Known maxima stay known if the largest is finite.
     pub fn change_in_order(&mut self, change: impl Fn(&mut [f32])) {
         let max = self.max.take();
         self.make_column_by(&change);
@@ -120,8 +120,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         Some((&mut changes.column, maxima, max))
     }
 
-    /// Masks the tokens whose bits are not set, with minus infinity. The bit of token t is bit
-    /// t % 64 of word t / 64. Bits past the last word count as not set.
+    /// Masks the tokens whose bits are not set: their logits become minus infinity. The bit of
+    /// token t is bit t % 64 of word t / 64. Bits past the last word count as not set.
     pub fn mask(&mut self, words: &[u64]) {
         let tokens = &mut **self;
         tokens.max = None;

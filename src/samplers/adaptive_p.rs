@@ -1,11 +1,11 @@
 //! Adaptive-p: favours candidates near a target probability, and moves the target so that the
 //! chosen tokens average it (llama.cpp pull request 17927).
 //!
-//! Every logit becomes `5 - 10 d^2 / (1 + d)`, `d` the distance of the candidate's probability from
-//! the adapted target in units of 0.3; masked candidates stay masked. A token is drawn from the
-//! softmax of that with std::discrete_distribution on std::mt19937 (no draw for a single
-//! candidate). `accept` of that token enters its original probability into an exponential moving
-//! average. A negative target only draws.
+//! Every logit becomes `5 - 10 d^2 / (1 + d)`, where `d` is the distance of the candidate's
+//! probability from the adapted target in units of 0.3; masked candidates stay masked. A token is
+//! drawn from the softmax of that with std::discrete_distribution on std::mt19937 (no draw for a
+//! single candidate). `accept` of that token enters its original probability into an exponential
+//! moving average. With a negative target it only draws.
 //!
 //! A clone keeps the average and the pending token, but its generator restarts from the seed, as in
 //! the built-in. It also copies the pending token's probability, which the built-in's clone loses
@@ -24,13 +24,14 @@ use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::simd::libm::fma;
 use crate::token::{Token, TokenData, comparable};
 
-/// Selects near a target probability.
+/// Selects a candidate near a target probability.
 #[derive(Debug)]
 pub struct AdaptiveP {
     target: f32,
     decay: f32,
     rng: SeededMt19937,
-    /// Sum of the chosen tokens' probabilities, each weighted by `decay` to the power of its age.
+    /// The sum of the chosen tokens' probabilities, each weighted by `decay` to the power of its
+    /// age.
     weighted_sum: f32,
     total_weight: f32,
     /// The choice that waits to be accepted, with its original probability.
@@ -60,9 +61,9 @@ const PEAK: f32 = 5.0;
 const SHARPNESS: f32 = 10.0;
 
 impl AdaptiveP {
-    /// Returns a sampler that aims at probability `target`, 0 to 1 (negative: off); `decay` 0 to
-    /// 0.99 makes the average reach back 1 / (1 - decay) tokens. `seed` 0xFFFFFFFF takes a random
-    /// seed, again at each reset.
+    /// Returns a sampler that aims at the probability `target`, from 0 to 1; a negative one only
+    /// draws. With `decay`, from 0 to 0.99, the average covers about 1 / (1 - decay) tokens. `seed`
+    /// 0xFFFFFFFF means a random seed, which changes at each reset.
     pub fn new(target: f32, decay: f32, seed: u32) -> Self {
         let decay = decay.clamp(0.0, 0.99);
         Self {

@@ -1,8 +1,8 @@
 //! Banned texts, or regular expressions: no token is chosen that would complete one, whatever tokens
 //! spell it.
 //!
-//! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with a part
-//! of one, only tokens that contain a whole banned text are banned.
+//! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with the
+//! beginning of one, only tokens that contain a whole banned text are banned.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -56,8 +56,8 @@ impl Room for Words {
     }
 }
 
-/// The texts of a vocabulary as they are shown, in the order of their bytes, with the tokens that
-/// end a generation. Made once per vocabulary.
+/// The displayed texts of a vocabulary, in the order of their bytes, and the tokens that end a
+/// generation. Made once per vocabulary.
 #[derive(Clone, Debug)]
 pub struct BanVocabulary {
     order: Arc<Order>,
@@ -65,7 +65,7 @@ pub struct BanVocabulary {
 }
 
 impl BanVocabulary {
-    /// Returns the texts of `vocabulary`; if `folds`, letters that differ in case alone are equal.
+    /// Returns the texts of `vocabulary`; if `folds`, letters that differ only in case are equal.
     pub fn new(vocabulary: &dyn Vocabulary, folds: bool) -> Self {
         let n = vocabulary.n_tokens();
         let mut ends = Vec::new();
@@ -94,7 +94,7 @@ impl ShownTexts for Shown<'_> {
     }
 }
 
-/// Returns a description of what is wrong with texts to ban, if anything is.
+/// Returns a description of the fault of texts to ban, if they have one.
 fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
     if texts.len() > MAX_TEXTS {
         let n = texts.len();
@@ -132,8 +132,8 @@ impl BanStrings {
     /// Returns a sampler that bans `texts`. `None` if there are none.
     ///
     /// # Errors
-    /// With a text for the caller: one of them is empty or too long, they are too many or too much,
-    /// or letters are folded and one is not UTF-8.
+    /// Returns a text for the caller if a banned text is empty or too long, if there are too many
+    /// or they are too long together, or if letters are folded and one is not UTF-8.
     pub fn new(texts: &[&[u8]], vocabulary: &BanVocabulary) -> Result<Option<Self>, String> {
         if let Some(why) = refused(texts, vocabulary.order.folds()) {
             return Err(why);
@@ -189,7 +189,7 @@ impl BanStrings {
         self.search.rewind()
     }
 
-    /// True if a token may follow.
+    /// True if a token may follow the accepted text.
     fn allows(&self, token: Token) -> bool {
         match self.is_sound {
             true => !self.search.bans(token),
@@ -210,14 +210,15 @@ impl BanStrings {
         }
     }
 
-    /// Calls `ban` with each token that is banned here, some perhaps twice.
+    /// Calls `ban` with each token that is banned now, with some perhaps twice.
     fn each(&self, mut ban: impl FnMut(Token)) {
         self.search.whole().iter().for_each(|&token| ban(token));
         self.search.each(ban);
     }
 }
 
-/// The most tokens that are banned one by one: each takes longer than a test of several candidates.
+/// The most tokens that are banned one by one, each of which takes longer than a test of several
+/// candidates.
 const FEW: usize = 64;
 
 impl Sampler for BanStrings {
@@ -304,7 +305,7 @@ impl Sampler for BanStrings {
         Some(())
     }
 
-    /// Leaves the tokens that end the generation.
+    /// Keeps only the tokens that end the generation.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         self.is_sound = false;
         self.mask_each(candidates);

@@ -1,4 +1,4 @@
-//! Samplers disabled by their parameters, marked in the name ("?top-k" for a top-k that keeps
+//! Samplers disabled by their parameters, marked by their name ("?top-k" for a top-k that keeps
 //! everything). A filter does nothing; a selector takes the largest logit, since a host aborts when
 //! nothing is selected.
 
@@ -35,7 +35,7 @@ impl Sampler for Disabled {
     fn narrow(&mut self, _pool: &mut Pool<'_>) {}
 }
 
-/// A selector without usable parameters: greedy.
+/// A selector with disabling parameters, which takes the largest logit.
 #[derive(Clone, Debug)]
 pub struct DisabledSelector {
     name: &'static CStr,

@@ -5,10 +5,10 @@
 //! nothing for a single candidate; the [`HostProfile`] decides. The choice is the first candidate
 //! at which the running sum reaches draw * sum.
 //!
-//! The sum is that in order, bit for bit, and kept for every block of candidates, among which the
-//! choice is a binary search. Candidates are added one by one only if the draw falls within the
-//! rounding error of the border between two. `p` is the quotient in `double`, by a product with the
-//! inverse where that is the same float.
+//! The sum equals the sequential one, bit for bit. The running sum is kept for every block of
+//! candidates, so that the choice is a binary search. Candidates are added one by one only if the
+//! draw is within the rounding error of the border between two. `p` is the quotient in `double`, or
+//! the product with the inverse where that gives the same float.
 
 use std::ffi::CStr;
 
@@ -45,7 +45,7 @@ pub struct Dist {
 }
 
 impl Dist {
-    /// Returns a sampler; `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Returns a sampler; `seed` 0xFFFFFFFF means a random seed, which changes at each reset.
     pub fn new(seed: u32) -> Self {
         Self {
             rng: SeededMt19937::new(seed),
@@ -61,8 +61,9 @@ impl Dist {
     }
 }
 
-/// From this number of candidates on, the exponentials are written into the array itself. For fewer
-/// a separate copy is faster, since no register is read right after a part of it was written.
+/// The number of candidates from which the exponentials are written into the array itself. For
+/// fewer, a separate copy is faster, since no register is read right after a part of it was
+/// written.
 pub(crate) const MANY: usize = 4096;
 
 impl Dist {
@@ -109,8 +110,8 @@ impl Dist {
         true
     }
 
-    /// Draws from all tokens in order but the first `dropped`, without making the array. `None` if
-    /// rounding could decide.
+    /// Draws from all tokens in order, except the first `dropped`, without making the array. `None`
+    /// if rounding could decide.
     fn draw_behind(
         &mut self,
         mut tokens: InOrder<'_, '_>,
@@ -139,7 +140,7 @@ impl Dist {
     }
 
     /// Draws from the first tokens in order without making the array. `None` if rounding could
-    /// decide, or the order of equal logits in a part of all.
+    /// decide, or if the order of equal logits could when only a part of the tokens is left.
     fn draw_first(&mut self, mut tokens: InOrder<'_, '_>, first: First, draw: f64) -> Option<()> {
         self.warm_up(tokens.n_vocab());
         let order = tokens.order;
@@ -267,8 +268,8 @@ impl Dist {
         }
     }
 
-    /// Draws from tokens in order without making the array. `None` if rounding could decide, or the
-    /// array is as fast.
+    /// Draws from tokens in order without making the array. `None` if rounding could decide, or if
+    /// the array is as fast.
     fn draw_in_order(&mut self, tokens: InOrder<'_, '_>, draw: f64) -> Option<()> {
         match tokens.order.part {
             Part::Behind(_) if tokens.len() < MANY => None,
@@ -277,7 +278,7 @@ impl Dist {
         }
     }
 
-    /// Chooses the candidate that `draw` falls on; there is one.
+    /// Chooses the candidate that `draw` falls on. There must be a candidate.
     fn choose(&mut self, candidates: &mut Candidates<'_>, draw: f64) {
         // Reserved for any number: the samplers in front may leave more the next time.
         self.work.warm_up(MANY);
@@ -297,7 +298,7 @@ impl Dist {
     }
 }
 
-/// The number of the largest logits that are searched for the drawn token before all are.
+/// The number of largest logits among which the drawn token is searched first.
 const HEAD: usize = 256;
 
 #[cfg(test)]

@@ -2,17 +2,16 @@
 //! exponentially in its length (p-e-w, text-generation-webui pull request 5677).
 //!
 //! If the last n tokens occurred before and token t followed them, then t loses `multiplier *
-//! base^(n - allowed_length)`, for the largest such n. A repetition ends at a sequence breaker (a
-//! newline, say): the length is bounded by the distance to the last one.
+//! base^(n - allowed_length)`, for the largest such n. A repetition ends at a sequence breaker,
+//! such as a newline: its length is bounded by the distance to the last breaker.
 //!
 //! The length of the match at each earlier position is the Z-function of the reversed text
 //! (Gusfield 1997), computed in O(window). Only the few tokens that would continue a repetition are
-//! touched, by index while the array has not been reordered.
+//! changed, by index while the array has not been reordered.
 //!
-//! Breakers are strings, tokens are not: a breaker may begin inside one token and end inside
-//! another. [`FoundBreakers`] are the tokens whose text contains a breaker, or ends with a
-//! beginning of one. The rest of each breaker is then tokenised separately, since a host's
-//! tokenizer may throw.
+//! Breakers are strings, and may begin inside one token and end inside another. [`FoundBreakers`]
+//! are the tokens whose text contains a breaker, or ends with a beginning of one. The rest of each
+//! breaker is then tokenised separately, since a host's tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
@@ -37,11 +36,11 @@ use last_breaker::LastBreaker;
 /// The parameters; some values disable the sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DryParams {
-    /// Factor of every penalty; 0 disables.
+    /// The factor of every penalty; 0 disables.
     pub multiplier: f32,
-    /// Base of the exponential; below 1 disables.
+    /// The base of the exponential; below 1 disables.
     pub base: f32,
-    /// Repetitions up to this length cost nothing.
+    /// The longest repetition that is not penalised.
     pub allowed_length: i32,
     /// The number of tokens to look back on; 0 or less disables.
     pub last_n: i32,
@@ -105,7 +104,8 @@ impl Dry {
         Some(Self::try_new(params).unwrap_or_else(exhausted))
     }
 
-    /// Returns a sampler without breakers; one disabled by its parameters may get others later.
+    /// Returns a sampler without breakers; one that its parameters disable may get other parameters
+    /// later.
     pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
         let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
         let mut dry = Self {
@@ -133,13 +133,13 @@ impl Dry {
         self.share_breakers(Arc::new(breakers));
     }
 
-    /// Returns the tokens that are breakers, or begin some: at most `most` of them.
+    /// Returns at most `most` tokens that are breakers or begin some.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(crate) fn begin_breakers(&self, most: usize) -> Vec<Token> {
         self.breakers.beginnings(most)
     }
 
-    /// Bounds repetitions by breakers that other samplers share.
+    /// Bounds repetitions by breakers that are shared with other samplers.
     pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
         if !Arc::ptr_eq(&self.breakers, &breakers) {
             self.breakers = breakers;
@@ -147,7 +147,7 @@ impl Dry {
         }
     }
 
-    /// Changes the parameters; the accepted tokens stay as far as the window reaches back.
+    /// Changes the parameters; the accepted tokens that fit into the window stay.
     pub(crate) fn set(&mut self, params: DryParams) {
         self.params = params;
         let surplus = self.window.len().saturating_sub(self.window_size());
@@ -206,7 +206,7 @@ impl Dry {
         }
     }
 
-    /// Searches for repetitions. Returns whether the window is long enough for one.
+    /// Searches for repetitions. Returns true if the window is long enough for one.
     fn finds(&mut self) -> bool {
         let allowed = self.params.allowed_length;
         if self.window.len() as i32 <= allowed {
@@ -222,7 +222,7 @@ impl Dry {
         true
     }
 
-    /// Penalises the tokens by index, if each is at its own.
+    /// Penalises the tokens by index, if each token is at its own index.
     // In bounds: each token was found at its index above.
     fn penalise_in_place(&self, candidates: &mut Candidates<'_>) -> bool {
         let mut tokens = self.longest.keys();
@@ -300,7 +300,8 @@ impl Sampler for Dry {
     }
 }
 
-/// Writes for each `k` how many tokens from `k` on equal those from 0 on; 0 for `k` 0. O(length).
+/// Writes for each `k` how many tokens from `k` on equal those from 0 on, and 0 for `k` 0.
+/// O(length).
 // In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until
 // it is compared with `n - k`.
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {

@@ -1,7 +1,7 @@
 //! Eta sampling: epsilon sampling with a lower threshold for flat distributions (Hewitt et al.
 //! 2022).
 //!
-//! The threshold is `min(eta, sqrt(eta) exp(-H))`, H the entropy in nats.
+//! The threshold is `min(eta, sqrt(eta) exp(-H))`, where H is the entropy in nats.
 
 use std::ffi::CStr;
 

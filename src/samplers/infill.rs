@@ -4,9 +4,9 @@
 //! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh
 //!    the others, only they stay.
 //! 2. Otherwise each candidate whose text is a prefix of another's is merged with it, into the more
-//!    probable of both. Then candidates below 0.2 are removed, and, after normalisation, those
-//!    below 1 / (kept + 1). End-of-generation candidates stay. If only these are left, only the
-//!    end-of-turn token stays.
+//!    probable of both. Then candidates of probability below 0.2 are removed, and, after
+//!    normalisation, those below 1 / (kept + 1). End-of-generation candidates stay. If only these
+//!    are left, only the end-of-turn token stays.
 //!
 //! It is meant to follow a sampler that leaves few candidates: the merge compares every pair. Texts
 //! are read once per candidate.
@@ -39,8 +39,8 @@ pub struct Infill {
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
-    /// Returns a sampler for this vocabulary. If that has no token to end with, one warning is
-    /// logged; where the built-in would then abort, candidates pass through.
+    /// Returns a sampler for this vocabulary. If it has no token that ends a text, one warning is
+    /// logged. Where the built-in would then abort, candidates pass through.
     pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
         let end = vocabulary.end_token();
         if end.is_none() {
@@ -93,8 +93,7 @@ impl Infill {
         }
     }
 
-    /// Leaves the end-of-turn token alone, with the probability of the first candidate that was
-    /// kept.
+    /// Keeps only the end-of-turn token, with the probability of the first candidate that was kept.
     fn end(&self, candidates: &mut Candidates<'_>, first_kept: Option<TokenData>) {
         let first = first_kept.or(candidates.as_slice().first().copied());
         let (Some(end), Some(first)) = (self.end, first) else {

@@ -7,7 +7,7 @@ use crate::algorithms::scratch::room;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// Defines a type per use, so that a thread keeps one list for each.
+/// Defines one type for each use, so that a thread keeps one list for each.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident($of:ty),)*) => {
         $(
@@ -37,7 +37,7 @@ macro_rules! lists {
 }
 
 lists! {
-    /// Candidates that are kept, or may be.
+    /// Candidates that are kept, or that may be kept.
     Kept(Vec<TokenData>),
     /// The largest candidates.
     Head(Vec<TokenData>),
@@ -45,9 +45,9 @@ lists! {
     Column(Vec<f32>),
     /// Indices of candidates.
     Places(Vec<u32>),
-    /// The logits of those.
+    /// The logits of picked candidates.
     Picked(Vec<f32>),
-    /// Probabilities, or numbers that become one.
+    /// Probabilities, or numbers from which they are computed.
     Ps(Vec<f32>),
     /// The exponentials of transformed logits.
     Bent(Workspace),

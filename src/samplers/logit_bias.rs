@@ -1,8 +1,8 @@
 //! Logit bias: adds a constant to the logits of given tokens; minus infinity bans a token.
 //!
-//! While the array has not been reordered each token is found in one step: O(biases). If one is not
-//! at its index, one pass looks every candidate up. A token that is listed several times gets all
-//! its biases at its index, but only the first of them when it has to be searched for, as in the
+//! While the array has not been reordered, each token is found in one step: O(biases). If a token
+//! is not at its index, one pass looks up every candidate. A token that is listed several times
+//! gets all its biases at its index, but only the first one if it has to be searched for, as in the
 //! built-in.
 
 use std::ffi::CStr;
@@ -15,10 +15,10 @@ use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 use crate::token::Token;
 
-/// Adds to logits.
+/// Adds biases to logits.
 #[derive(Clone, Debug)]
 pub struct LogitBias {
-    /// The size of the vocabulary, needed only for a built-in that takes over.
+    /// The size of the vocabulary, needed only for a built-in that runs instead.
     n_vocab: i32,
     biases: Vec<(Token, f32)>,
     /// The first bias of each token.
@@ -98,7 +98,7 @@ impl Sampler for LogitBias {
         }
     }
 
-    /// Adds to each token at its index all its biases.
+    /// Adds all biases of each token at its index.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         whole.add(self.biases.iter().copied());
         true

@@ -1,12 +1,12 @@
 //! Min-k: cuts at the steepest fall of the sorted logits (Ding et al. 2026).
 //!
 //! With x the descending logits, the fall after the first k is weighted by `1 / k`, and the
-//! candidates in front of the largest weighted fall stay (the first of equal falls). Where the
-//! logits are nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates do
-//! not count and are dropped. Candidates keep their order, equal ones stay or go together.
+//! candidates before the largest weighted fall stay (the first of equal falls). If the logits are
+//! nearly equal, at least `floor(tau / (x_1 - x_n + 1e-8))` stay. Masked candidates do not count
+//! and are dropped. Candidates keep their order, and equal ones stay or are removed together.
 //!
-//! Compared in `double`. Once the remaining fall is too small, the rest of the order does not
-//! matter: mostly only the largest are read.
+//! The falls are compared in `double`. Once the remaining fall is too small, the rest of the order
+//! does not matter, so usually only the largest are read.
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::comparable;
 
-/// Keeps the candidates in front of the steepest fall.
+/// Keeps the candidates before the steepest fall.
 #[derive(Clone, Debug)]
 pub struct MinK {
     tau: f32,
@@ -27,7 +27,7 @@ pub struct MinK {
     kept: Scratch<Kept>,
 }
 
-/// A number added to the range, which is 0 where all logits are equal.
+/// A number added to the range, which is 0 if all logits are equal.
 const NEARLY_0: f64 = 1e-8;
 
 /// The number of largest candidates that are read first.
@@ -46,7 +46,8 @@ impl MinK {
         })
     }
 
-    /// Returns the least logit that is kept of `all`, if the picked ones, which descend, decide it.
+    /// Returns the least logit that is kept of `all`, if the picked logits, which descend,
+    /// determine it.
     fn least(&self, all: Outline) -> Option<f32> {
         let picked = &self.picked[..];
         let cliff = cliff(picked, all)?;
@@ -80,7 +81,7 @@ impl Outline {
     }
 }
 
-/// Returns how many of the largest are in front of the steepest fall, if these decide it.
+/// Returns how many of the largest are before the steepest fall, if these determine it.
 fn cliff(descending: &[f32], all: Outline) -> Option<usize> {
     let (mut cliff, mut steepest) = (1, 0.0);
     let falls = descending.windows(2).zip(1..);

@@ -2,7 +2,7 @@
 //! (Nguyen et al. 2024).
 //!
 //! Decided on logits, `logit >= max + ln p`, so no probability is computed. An unsorted array keeps
-//! its order: one pass of 12 bytes per candidate. Only if that keeps too few is it sorted and cut.
+//! its order: one pass of 12 bytes per candidate. It is sorted and cut only if too few are kept.
 
 use std::ffi::CStr;
 
@@ -18,7 +18,7 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::ln;
 use crate::token::TokenData;
 
-/// Keeps the candidates that are not much less probable than the best.
+/// Keeps the candidates that are not much less probable than the most probable one.
 #[derive(Clone, Debug)]
 pub struct MinP {
     p: f32,
@@ -58,10 +58,10 @@ impl MinP {
         })
     }
 
-    /// Keeps the candidates that pass in their order; false if too few do.
+    /// Keeps the candidates that pass, in their order. Returns false if too few do.
     ///
-    /// One pass collects the candidates that pass by the largest logit so far: a superset of those
-    /// that pass by the largest of all, since the threshold rises with it.
+    /// One pass collects the candidates at or above the threshold of the largest logit so far.
+    /// These are a superset of those that pass, since the threshold rises with the largest logit.
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
         self.passing.clear();
         // An array of nothing but minus infinity has the lowest finite value as its maximum, so

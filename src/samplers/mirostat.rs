@@ -7,8 +7,8 @@
 //! law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
 //! The sum over all candidates is found without sorting (see [`DescendingSum`]). Only the kept
-//! ones, which were mostly selected for the sum, are then sorted. Version 2 takes one `log2` per
-//! candidate that it keeps.
+//! candidates are then sorted; most of them were already selected for the sum. Version 2 takes one
+//! `log2` per candidate that it keeps.
 
 use std::ffi::CStr;
 
@@ -25,11 +25,11 @@ use crate::simd::libm::{as_int, fma, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
 /// The share of the probabilities that is summed without exact exponentials: large, so that few
-/// candidates are selected, but small enough that the sum doubles there in only a few arrays of a
-/// hundred.
+/// candidates are selected, but so small that the sum doubles there in only a few of a hundred
+/// arrays.
 const BESIDE: f32 = 0.15;
 
-/// A larger part of an array than this counts as most of it.
+/// The part of an array above which the kept candidates count as most of it: one in this many.
 const MOST_OF: usize = 4;
 
 /// The parts that both versions have: the feedback loop and the draw.
@@ -41,7 +41,7 @@ struct Feedback {
     rng: SeededMt19937,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
-    /// True after the first array: a guess, for speed.
+    /// True after the first array. It affects only the speed.
     began: bool,
 }
 
@@ -63,7 +63,7 @@ impl Feedback {
         !std::mem::replace(&mut self.began, true)
     }
 
-    /// Keeps the first `n` of the candidates ranked for the sum, ties in the host's order.
+    /// Keeps the first `n` of the candidates ranked for the sum, with ties in the host's order.
     // In bounds: the ranking holds indices of candidates.
     fn keep_first(
         &mut self,
@@ -81,8 +81,8 @@ impl Feedback {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, ties
-    /// in the host's order.
+    /// Keeps the first `n` candidates of a vocabulary's logits that were ranked for the sum, with
+    /// ties in the host's order.
     // In bounds: the ranking holds tokens of the vocabulary.
     fn keep_first_of_whole(
         &mut self,
@@ -181,8 +181,9 @@ pub struct Mirostat {
 }
 
 impl Mirostat {
-    /// Returns a sampler that aims at a surprisal of `tau` bits per token, correcting by `eta`; `m`
-    /// candidates serve the estimate. `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Returns a sampler that aims at a surprisal of `tau` bits per token, with corrections by
+    /// `eta` and an estimate from `m` candidates. `seed` 0xFFFFFFFF means a random seed, which
+    /// changes at each reset.
     pub fn new(n_vocab: i32, seed: u32, tau: f32, eta: f32, m: i32) -> Self {
         Self {
             n_vocab,
@@ -225,8 +226,8 @@ impl Mirostat {
         true
     }
 
-    /// Cuts the candidates of a vocabulary's logits without sorting all. Returns false if that is
-    /// not possible.
+    /// Cuts the candidates of a vocabulary's logits without sorting all of them. Returns false if
+    /// that is not possible.
     fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
         if estimated < 1 || estimated > whole.n_vocab() / 8 {
@@ -245,7 +246,7 @@ impl Mirostat {
         true
     }
 
-    /// Ranks the candidates to keep, given the sum of all and how many candidates serve the
+    /// Ranks the candidates to keep, given the sum of all and the number of candidates for the
     /// estimate. Returns their number, if that is possible.
     fn rank_kept(&mut self, sum: Option<f32>, estimated: usize) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
@@ -345,13 +346,14 @@ pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
-    /// True if most of the last array was kept: a guess for the next, for speed.
+    /// True if most of the last array was kept: a prediction for the next, which affects only the
+    /// speed.
     kept_most: bool,
 }
 
 impl MirostatV2 {
-    /// Returns a sampler that aims at a surprisal of `tau` bits per token, correcting by `eta`.
-    /// `seed` 0xFFFFFFFF takes a random seed, again at each reset.
+    /// Returns a sampler that aims at a surprisal of `tau` bits per token, with corrections by
+    /// `eta`. `seed` 0xFFFFFFFF means a random seed, which changes at each reset.
     pub fn new(seed: u32, tau: f32, eta: f32) -> Self {
         Self {
             feedback: Feedback::new(seed, tau, eta),
@@ -394,8 +396,8 @@ impl MirostatV2 {
         true
     }
 
-    /// Cuts the candidates of a vocabulary's logits without sorting all. Returns false if that is
-    /// not possible.
+    /// Cuts the candidates of a vocabulary's logits without sorting all of them. Returns false if
+    /// that is not possible.
     fn keep_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.feedback.mu.is_finite() {
             return false;

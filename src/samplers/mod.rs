@@ -2,19 +2,19 @@
 //! in its folder): parameters, state, apply. `lists` and `running` serve several of them. Unit
 //! tests are in `<name>/tests.rs`, those that concern many samplers in `tests.rs`.
 //!
-//! Each that llama.cpp has is exact: after `apply`, ids, order, length, `sorted`, `selected`, every
-//! logit and every probability are those of llama.cpp's built-in sampler of the same name, bit for
-//! bit, and so are the random numbers drawn. Equal logits are in the order of the built-in's sorts
-//! (see [`host_order`](crate::algorithms::host_order)). `docs/exactness.md` lists cases that the
-//! built-ins leave undefined: NaN, for one, counts as minus infinity.
+//! A sampler that llama.cpp also has is exact: after `apply`, ids, order, length, `sorted`,
+//! `selected`, every logit and every probability are those of llama.cpp's built-in sampler of the
+//! same name, bit for bit, and so are the random numbers drawn. Equal logits are in the order of
+//! the built-in's sorts (see [`host_order`](crate::algorithms::host_order)). `docs/exactness.md`
+//! lists cases that the built-ins leave undefined: for example, NaN counts as minus infinity.
 //!
-//! Tail-free, softmax, and the samplers that llama.cpp never had follow their published
+//! Tail-free, softmax, and the samplers that llama.cpp never had, follow their published
 //! definitions: top-h, min-k, quadratic, and the cuts of `threshold`, each of which is a rule.
 //!
 //! `CONTRIBUTING.md` lists what a new sampler needs.
 //!
-//! `new` returns `None` where the built-in constructor makes an empty sampler, for which
-//! [`Disabled`] stands in.
+//! `new` returns `None` where the built-in constructor makes an empty sampler. [`Disabled`] takes
+//! its place.
 #![forbid(unsafe_code)]
 
 mod adaptive_p;

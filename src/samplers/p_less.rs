@@ -1,8 +1,8 @@
-//! P-less sampling: keeps the candidates whose probability is at least that of drawing the same
-//! token twice (Tan, Wu and Howard 2025). It has no numeric parameter.
+//! P-less sampling: keeps the candidates whose probability is at least the probability of drawing
+//! the same token twice (Tan, Wu and Howard 2025). It has no numeric parameter.
 //!
-//! The threshold is the sum of the squares of the probabilities; normalised, for v candidates, `(v
-//! sum - 1) / (v - 1)`, which is lower and keeps more.
+//! The threshold is the sum of the squares of the probabilities. The normalised threshold for v
+//! candidates is `(v sum - 1) / (v - 1)`, which is lower and keeps more.
 
 use std::ffi::CStr;
 

@@ -1,13 +1,13 @@
-//! Repetition, frequency and presence penalties on the tokens of the last n (Keskar et al. 2019;
-//! OpenAI's API).
+//! Repetition, frequency and presence penalties on the last n tokens (Keskar et al. 2019; OpenAI's
+//! API).
 //!
-//! A logit at or below 0 is multiplied by `repeat`, one above is divided by it; then `count * freq
-//! + present` is subtracted.
+//! A logit at or below 0 is multiplied by `repeat`, and one above 0 is divided by it; then `count *
+//! freq + present` is subtracted.
 //!
-//! Only the few tokens in the window change, and while the array has not been reordered each is
-//! found in one step (`data[id].id == id`): O(distinct tokens of the window). If one is not at its
-//! index the array was cut or shuffled, and one pass looks every candidate up. Candidate ids are
-//! assumed to be distinct, as llama.cpp's are.
+//! Only the few tokens in the window change. While the array has not been reordered, each is found
+//! in one step (`data[id].id == id`): O(distinct tokens of the window). If one is not at its index,
+//! the array was cut or shuffled, and one pass looks up every candidate. Candidate ids are assumed
+//! to be distinct, as llama.cpp's are.
 
 use std::ffi::CStr;
 
@@ -25,11 +25,12 @@ use crate::token::{Token, TokenData};
 /// Repetition, frequency and presence penalty, applied in this order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors {
-    /// Divides a logit above 0, multiplies one at or below 0, so that it always loses. 1 disables.
+    /// Divides a logit above 0, multiplies one at or below 0, so that the logit always decreases. 1
+    /// disables.
     pub repeat: f32,
-    /// Subtracted once per occurrence. 0 disables.
+    /// The penalty subtracted once per occurrence. 0 disables.
     pub freq: f32,
-    /// Subtracted once. 0 disables.
+    /// The penalty subtracted once. 0 disables.
     pub present: f32,
 }
 
@@ -57,8 +58,8 @@ impl Factors {
         self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
-    /// Returns the penalised logit of the token with a negative count, which llama.cpp penalises,
-    /// too.
+    /// Returns the penalised logit of the token whose count is negative, which llama.cpp also
+    /// penalises.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         let (count, present) = (count as f32, 0.0 * self.present);
         let penalty = match fuses(Fused::Penalty) {
@@ -85,7 +86,7 @@ impl Factors {
     }
 
     /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of
-    /// the window); tokens outside are ignored.
+    /// the window); tokens outside `logits` are ignored.
     pub fn apply(&self, logits: &mut [f32], history: &History) {
         for &(token, count) in history.distinct() {
             let index = usize::try_from(token).ok();
@@ -255,7 +256,7 @@ impl Penalised<'_> {
         candidate.logit = self.factors.penalised::<FUSED>(candidate.logit, count);
     }
 
-    /// Penalises the tokens of the window by index, if each is at its own.
+    /// Penalises the tokens of the window by index, if each token is at its own index.
     // In bounds: each token was found at its index above.
     fn apply_in_place<const FUSED: bool>(self, candidates: &mut Candidates<'_>) -> bool {
         let distinct = self.history.distinct();

@@ -1,9 +1,10 @@
-//! Quadratic sampling, or smoothing: bends the logits by a parabola through the largest, or a cubic
-//! (kalomaze, text-generation-webui; KoboldCpp).
+//! Quadratic sampling, or smoothing: replaces the logits by a parabola or a cubic through the
+//! largest (kalomaze, text-generation-webui; KoboldCpp).
 //!
 //! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with `k = (3 -
-//! curve) / 2`, `s = (curve - 1) / 2` and f the factor. Logits near the largest move nearer, and
-//! distant ones further away. In `float`s: one pass for the largest, one that reads and writes.
+//! curve) / 2`, `s = (curve - 1) / 2` where f is the factor. Logits near the largest move nearer,
+//! and distant ones further away. The arithmetic is in `float`: one pass finds the largest, and one
+//! reads and writes.
 
 use std::ffi::CStr;
 
@@ -12,7 +13,7 @@ use crate::kernels::{self, Cubic};
 use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell};
 
-/// Bends the logits.
+/// Applies the curve to the logits.
 #[derive(Clone, Debug)]
 pub struct Quadratic {
     square: f32,

@@ -6,7 +6,7 @@ use crate::kernels;
 pub(super) const SUMMED_AT_ONCE: usize = 512;
 
 /// The condition under which the first of some ranked candidates are enough: their probabilities
-/// have reached `sum`, and they are at least `n`.
+/// have reached `sum`, and there are at least `n` of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enough {
     pub sum: f32,
@@ -30,7 +30,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Adds `ps`. Returns how many candidates are enough, if these reach that.
+    /// Adds `ps`. Returns how many candidates are enough, if these are enough.
     pub(super) fn add(&mut self, ps: &[f32], enough: Enough) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;
@@ -54,7 +54,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    /// Checks that the sum may become enough with the last of a block.
+    /// Checks that the sum may become enough with the last candidate of a block.
     #[test]
     fn a_block_ends_where_it_has_enough() {
         for (n, sum, expected) in [

@@ -1,8 +1,8 @@
-//! Softmax: sorts the candidates and writes their probabilities. llama.cpp once had it, and older
-//! guides use it.
+//! Softmax: sorts the candidates and writes their probabilities. llama.cpp had it in the past, and
+//! older guides use it.
 //!
-//! `p = exp(logit - max) / sum`. A sort of all candidates, and two passes of 12 bytes each with one
-//! `exp`.
+//! `p = exp(logit - max) / sum`. It takes a sort of all candidates, and two passes of 12 bytes per
+//! candidate with one `exp`.
 
 use std::ffi::CStr;
 
@@ -11,7 +11,7 @@ use crate::algorithms::{Scratch, Workspace};
 use crate::candidates::Candidates;
 use crate::sampler::{Sampler, scratch};
 
-/// Sorts and normalises.
+/// Sorts the candidates and writes their probabilities.
 #[derive(Clone, Debug, Default)]
 pub struct Softmax {
     order: Scratch<HostOrder>,

@@ -1,9 +1,9 @@
 //! Tail-free sampling: cuts where the curve of the sorted probabilities flattens (Trenton Bricken
-//! 2019). llama.cpp once had it, and older guides use it.
+//! 2019). llama.cpp had it in the past, and older guides use it.
 //!
 //! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`,
-//! are normalised to sum to 1; candidates are kept until their sum exceeds z. A sort of all
-//! candidates, three passes of 12 bytes each with one `exp`.
+//! are normalised to sum to 1; candidates are kept until their sum exceeds z. It takes a sort of
+//! all candidates, and three passes of 12 bytes per candidate with one `exp`.
 
 use std::ffi::CStr;
 
@@ -22,7 +22,8 @@ pub struct TailFree {
     work: Scratch<Workspace>,
 }
 
-/// The sum of the differences below which the curve is straight, and each candidate counts alike.
+/// The sum of the differences below which the curve counts as straight, and each candidate has the
+/// same weight.
 const STRAIGHT: f64 = 1e-6;
 
 impl TailFree {

@@ -1,9 +1,9 @@
-//! Dynamic temperature: between `t - delta` and `t + delta`, the higher the more evenly the
-//! probabilities are spread (entropy-based "dynatemp" of KoboldCpp).
+//! Dynamic temperature: a temperature between `t - delta` and `t + delta`, which is higher the more
+//! even the probabilities are (entropy-based "dynatemp" of KoboldCpp).
 //!
 //! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. With `delta` at or below 0
-//! it is plain temperature. Sorts all candidates, then five passes of 12 bytes per candidate with
-//! two `exp` and one `ln` each.
+//! it is plain temperature. It takes a sort of all candidates, then five passes of 12 bytes per
+//! candidate with two `exp` and one `ln` each.
 
 use std::ffi::CStr;
 
@@ -51,7 +51,7 @@ impl TempExt {
         })
     }
 
-    /// Changes the parameters, which must not disable it, and keeps the buffers.
+    /// Changes the parameters, which must not disable the sampler, and keeps the buffers.
     pub(crate) fn set(&mut self, t: f32, delta: f32, exponent: f32) {
         self.t = t;
         self.delta = delta;
@@ -63,7 +63,7 @@ impl TempExt {
         self.delta > 0.0
     }
 
-    /// Returns the temperature for `n` candidates of this entropy.
+    /// Returns the temperature for `n` candidates with this entropy.
     fn temperature(&self, entropy: f32, n: usize) -> f32 {
         let max_entropy = -ln(1.0 / n as f32);
         let min = (self.t - self.delta).max(0.0);
@@ -154,8 +154,8 @@ impl Sampler for TempExt {
         self.work.softmax_double(data);
     }
 
-    /// Scales without sorting. Returns false if a probability is 0, or the terms of the entropy are
-    /// fused.
+    /// Scales without sorting. Returns false if a probability is 0, or if the host fuses the terms
+    /// of the entropy.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.is_dynamic() {
             scale_whole(whole, self.t);

@@ -1,9 +1,9 @@
 //! Cuts at a probability that depends on the distribution, as top-a, epsilon, eta and p-less do.
 //! llama.cpp has none of them.
 //!
-//! The candidates whose probability is at or above the threshold stay, in their order, so that of
-//! equal ones all stay or none. The largest always stay. Where no logit is above minus infinity
-//! there is no distribution, and all stay.
+//! The candidates whose probability is at or above the threshold stay, in their order. Equal
+//! candidates stay or are removed together. The largest always stay. If no logit is above minus
+//! infinity, there is no distribution, and all stay.
 //!
 //! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
 //! a millionth, and bound the threshold. If a candidate lies between the bounds and the rule needs
@@ -43,13 +43,13 @@ pub struct Distribution {
     pub collision: f64,
 }
 
-/// The least probability that is kept.
+/// A rule for the least probability that is kept.
 pub trait Rule: Clone + Debug + Send + 'static {
     /// The name of the sampler.
     const NAME: &'static CStr;
-    /// True if it needs the entropy.
+    /// True if the threshold depends on the entropy.
     const ENTROPY: bool = false;
-    /// True if it needs the sum of the squares.
+    /// True if the threshold depends on the sum of the squares.
     const COLLISION: bool = false;
 
     /// Returns the threshold. It never falls as the sum of the squares rises, and never rises with
@@ -81,7 +81,7 @@ impl<R: Rule> Threshold<R> {
         }
     }
 
-    /// Keeps those of the collected candidates that pass. `logits` are those of all candidates.
+    /// Keeps the collected candidates that pass. `logits` are those of all candidates.
     fn settle(&mut self, bounds: Bounds, max: f32, logits: impl Iterator<Item = f32> + Clone) {
         let mut exact = None;
         let (rule, least, sure) = (&self.rule, bounds.least_float(), bounds.sure_float());
@@ -186,7 +186,8 @@ impl<R: Rule> Sampler for Threshold<R> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     all: Summary,
-    /// Those of the doubled logits, if the sum of the squares is needed: e^2x is the square of e^x.
+    /// The sums of the doubled logits, if the sum of the squares is needed: e^2x is the square of
+    /// e^x.
     doubled: Summary,
 }
 
@@ -197,8 +198,8 @@ const ERROR: f64 = 1e-6;
 const LARGE: f32 = 1e37;
 
 impl Sums {
-    /// Adds the next logits of a stream that is cut at multiples of [`CHUNK`]; the largest of each
-    /// block into `maxima`, if that is not empty.
+    /// Adds the next logits of a stream that is split at multiples of [`CHUNK`]. Writes the largest
+    /// of each block into `maxima`, unless that is empty.
     // In bounds: a chunk has at most `CHUNK` logits.
     fn add<R: Rule>(&mut self, logits: &[f32], maxima: &mut [f32]) {
         if R::ENTROPY {
@@ -222,7 +223,7 @@ impl Sums {
     }
 
     /// Returns logits between which the threshold lies, for `n` candidates; `None` if these sums
-    /// give no lower one.
+    /// give no lower bound.
     fn bounds<R: Rule>(&self, rule: &R, n: usize) -> Option<Bounds> {
         let max = self.all.max();
         if !max.is_finite() {
@@ -311,9 +312,9 @@ fn for_chunks(data: &[TokenData], mut add: impl FnMut(&[f32])) {
 /// Logits between which a threshold lies.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// Below it no candidate is kept.
+    /// The bound below which no candidate is kept.
     least: f64,
-    /// From it on every candidate is kept.
+    /// The bound from which every candidate is kept.
     sure: f64,
     /// The mean distance below the largest logit, nearly; 0 where it is not known.
     depth: f64,
@@ -328,7 +329,7 @@ impl Bounds {
         }
     }
 
-    /// True if masked candidates are kept, too.
+    /// True if masked candidates are kept as well.
     fn keep_all(&self) -> bool {
         self.sure == f64::NEG_INFINITY
     }
@@ -470,7 +471,7 @@ fn rounded_up(x: f64) -> f32 {
     }
 }
 
-/// The threshold in double precision, as its definition has it.
+/// The threshold in double precision, computed by its definition.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     max: f32,
@@ -528,7 +529,7 @@ impl Exact {
 }
 
 /// Returns the entropy in nats of candidates with these logits, in double precision: 0 if none is
-/// above minus infinity, or one is plus infinity.
+/// above minus infinity, or if one is plus infinity.
 pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
     let logits = logits.map(comparable);
     let max = logits.clone().fold(f32::NEG_INFINITY, f32::max);
@@ -553,7 +554,8 @@ pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
 }
 
 /// Returns the entropy in nats of candidates, given the sums of exp(-d) and of d exp(-d) over all
-/// but one of the largest, d the distance below it. Nothing cancels, even for tiny sums.
+/// but one of the largest, where d is the distance below the largest. Nothing cancels, even for
+/// tiny sums.
 pub(super) fn entropy_of(others: f64, spread: f64) -> f64 {
     others.ln_1p() + spread / (1.0 + others)
 }

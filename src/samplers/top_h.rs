@@ -1,11 +1,11 @@
 //! Top-H: keeps the most probable candidates while their entropy, after normalisation, is at most
 //! alpha times that of all (Potraghloo et al. 2025).
 //!
-//! With x the descending logits, m the largest, `Z = sum(exp(x - m))` and
-//! `S = sum((m - x) * exp(x - m))` over the first k, their entropy is `ln Z + S / Z`, which rises
-//! with k. It is compared in `double`. Masked candidates are never kept. The kept ones are sorted,
-//! with their probabilities among all. On an array that takes a sort of all candidates; straight
-//! from the logits only the largest are read, and the order of the kept ones is left open.
+//! With x the descending logits, m the largest, `Z = sum(exp(x - m))` and `S = sum((m - x) * exp(x
+//! - m))` over the first k, their entropy is `ln Z + S / Z`, which rises with k. It is compared in
+//! `double`. Masked candidates are never kept. The kept candidates are sorted, with their
+//! probabilities among all. An array takes a sort of all candidates. Straight from the logits only
+//! the largest are read, and the sort of the kept candidates is deferred.
 
 use std::ffi::CStr;
 
@@ -24,7 +24,7 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
 
-/// Keeps the most probable candidates up to a share of the entropy.
+/// Keeps the most probable candidates up to a fraction of the entropy.
 #[derive(Clone, Debug)]
 pub struct TopH {
     alpha: f32,
@@ -35,10 +35,10 @@ pub struct TopH {
     descending: Scratch<Ps>,
 }
 
-/// The largest relative error of the entropy by one pass, and of its limit.
+/// The largest relative error of the entropy computed by one pass, and of its limit.
 const ERROR: f64 = 2e-6;
 
-/// An entropy small enough that the terms which one pass adds as e^-130 matter.
+/// An entropy so small that the terms that one pass adds as e^-130 matter.
 const TINY: f64 = 1e-40;
 
 /// The number of largest candidates that are read first.
@@ -80,8 +80,8 @@ impl TopH {
     }
 
     /// Returns how many candidates are kept of a vocabulary whose entropy is about `entropy`, and
-    /// the logit of the last, if the picked ones decide it. These are all if `all`, or only the
-    /// largest.
+    /// the logit of the last, if the picked ones determine it. The picked ones are all candidates
+    /// if `all`, otherwise only the largest.
     fn end(&self, whole: &mut Whole<'_, '_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
         let logits = &self.descending[..];
         let kept = |entropy: f64| kept(logits.iter().copied(), self.most(entropy));
@@ -95,8 +95,8 @@ impl TopH {
     }
 }
 
-/// Returns the number of first candidates whose entropy is at most `most`; at least 1, if there is
-/// one. The logits descend.
+/// Returns the largest number of first candidates whose entropy is at most `most`; at least 1 if
+/// there is a candidate. The logits descend.
 fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
     let Some(first) = logits.next() else {
         return 0;
@@ -114,7 +114,7 @@ fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
     1 + logits.map(ends).take_while(|ends| !ends).count()
 }
 
-/// Sorts by descending logit, of equals the lower token first.
+/// Sorts by descending logit, with the lower token first among equals.
 fn sort_by_logit(candidates: &mut Candidates<'_>) {
     let data = candidates.as_mut_slice();
     data.sort_unstable_by(|a, b| {

@@ -18,8 +18,8 @@ use crate::token::TokenData;
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
-    /// True if the last array had ties among the largest: a guess for the next, for speed; at first
-    /// by the logits' precision.
+    /// True if the last array had ties among the largest: a prediction for the next, which affects
+    /// only the speed. The first prediction follows from the logits' precision.
     tied: Option<bool>,
 }
 

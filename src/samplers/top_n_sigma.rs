@@ -1,9 +1,9 @@
 //! Top-n-sigma: masks every logit that is more than n standard deviations below the largest (Tang
 //! et al. 2024).
 //!
-//! Masked candidates get minus infinity and stay in the array. Mean and deviation leave out
-//! candidates that are already masked. Both are `float` sums in array order, with squares in
-//! `double`. They are computed only if their bounds leave a candidate undecided (see
+//! Masked candidates get minus infinity and stay in the array. Mean and deviation exclude
+//! candidates that are already masked. Both come from `float` sums in array order, with squares in
+//! `double`. They are computed only if bounds on them leave a candidate undecided (see
 //! [`SigmaBounds`]).
 
 use std::ffi::CStr;

@@ -2,14 +2,14 @@
 //! (Holtzman et al. 2019).
 //!
 //! The probabilities are `float`s normalised by a `float` sum in array order, and are added up
-//! again in descending order: rounding decides where the cut falls, so the order of these additions
-//! is the built-in's. Only the nucleus needs an order: a sample gives a threshold that little more
+//! again in descending order: rounding decides where the cut falls, so these additions have the
+//! built-in's order. Only the nucleus needs an order: a sample gives a threshold that little more
 //! than the nucleus reaches, and only candidates above it are ranked. If they do not suffice, a
 //! lower threshold is tried, and finally everything is ranked.
 //!
 //! Straight from logits, the nucleus needs no order either: [`DescendingCut`] finds its last
 //! candidate, and the pool ranks it when the candidates are read. A small nucleus is ranked at
-//! once, unless some of it are equal.
+//! once, unless it contains equal logits.
 
 use std::ffi::CStr;
 
@@ -43,15 +43,15 @@ pub struct TopP {
     indices: Scratch<Places>,
     picked: Scratch<Picked>,
     ranking: Scratch<Ranking>,
-    /// Exponentials of the ranked candidates.
+    /// The exponentials of the ranked candidates.
     ps: Scratch<Ps>,
     kept: Scratch<Kept>,
     /// Finds the cut if the nucleus is not ranked.
     ending: Scratch<DescendingCut>,
 }
 
-/// Returns the condition of a nucleus: the most probable candidates, as few as reach `p`, at least
-/// `min_keep`.
+/// Returns the condition of a nucleus: the fewest most probable candidates that reach `p`, but at
+/// least `min_keep`.
 fn enough(p: f32, min_keep: usize) -> Enough {
     Enough {
         sum: p,
@@ -82,8 +82,8 @@ impl TopP {
         })
     }
 
-    /// Returns the number of probabilities `ps`, which descend, in the nucleus, if their sum
-    /// reaches `p`.
+    /// Returns the number of the descending probabilities `ps` in the nucleus, if their sum reaches
+    /// `p`.
     fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut running = Running::default();
         let mut blocks = ps.chunks(SUMMED_AT_ONCE);
@@ -125,7 +125,7 @@ impl TopP {
     /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` holds the
     /// indices of the kept candidates, the ranking their logits and `ps` their exponentials, all in
     /// the host's order. If `maxima`, the block maxima of the logits, are given, the order may be
-    /// left open.
+    /// deferred.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
         let lazily = maxima.is_some();
         if logits.len() >= 8 * NucleusSample::SIZE {
@@ -156,7 +156,7 @@ impl TopP {
     }
 
     /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it;
-    /// `lazily`, its order may be left open.
+    /// if `lazily`, its order may be deferred.
     // In bounds: as many are ranked as are selected, of which `kept` is at most the number, and at
     // least 1 where two are tied; a pair has two.
     fn find_selected(
@@ -223,8 +223,8 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the nucleus by the built-in's own steps, for a largest logit so large that the host's
-    /// order does not begin with it.
+    /// Keeps the nucleus by the built-in's own steps, for the case that the largest logit is so
+    /// large that the host's order does not begin with it.
     // In bounds: the indices are those of the candidates, whose probabilities `work` holds.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
@@ -279,27 +279,28 @@ impl TopP {
     }
 }
 
-/// The shares of the probability beyond `p` to leave out: the first, and the next if that was too
-/// much. At p = 0.95 of 151,936 flat logits it once was; ranking all took 2.5 times as long as a
-/// second threshold.
+/// The shares of the probability beyond `p` to leave out: the first, and the next ones if that left
+/// too few candidates. It did once, at p = 0.95 of 151,936 flat logits, where ranking all took 2.5
+/// times as long as a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
-/// The number of selected candidates up to which they are ranked at once.
+/// The largest number of selected candidates that are ranked at once.
 const RANKED: usize = 2048;
-/// Candidates are selected by the maxima if at most one in this many blocks may have one.
+/// The ratio of all blocks to blocks that may have a candidate, from which on candidates are
+/// selected by the maxima.
 const FEW_BLOCKS: usize = 8;
 
 /// A nucleus that was found.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// That many candidates, in the host's order.
+    /// This many candidates, in the host's order.
     Ranked(usize),
-    /// That many candidates, the last of which has this logit.
+    /// This many candidates, whose last has this logit.
     Open { n: usize, last: f32 },
 }
 
-/// Returns how many of `n` candidates the built-in sorts to find a nucleus of that size: of a large
-/// array a few at first, and all if these do not suffice.
+/// Returns how many of `n` candidates the built-in sorts to find a nucleus of this size. Of a large
+/// array it first sorts a few, and then all if these do not suffice.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;
     const LARGE: usize = 1024;
@@ -310,7 +311,7 @@ fn sorted_for(nucleus: usize, n: usize) -> usize {
     }
 }
 
-/// The largest logit and the sum that make the probabilities of all candidates.
+/// The largest logit and the sum that determine the probabilities of all candidates.
 #[derive(Clone, Copy, Debug)]
 struct Nucleus {
     max: f32,

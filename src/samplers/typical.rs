@@ -5,14 +5,14 @@
 //! Where distances are equal, which they often are on both sides of the entropy, the order is that
 //! of the built-in's second sort, and may decide where the cut falls (see [`ByDistance`]).
 //!
-//! A candidate of probability 0 (a masked one, say) makes the built-in's entropy NaN, since 0 * ln
-//! 0 is NaN. Then no score is less than another: all are tied.
+//! A candidate of probability 0, such as a masked one, makes the built-in's entropy NaN, since 0 *
+//! ln 0 is NaN. Then no score is less than another: all are tied.
 //!
 //! A large array is not sorted: [`DescendingSum`] finds sum and entropy without the order, from the
-//! probabilities of the largest candidates and their logarithms. All candidates nearer to the
-//! entropy than the next smaller one are then known. That distance is shortened as far as their
-//! probabilities allow, and only candidates within it are ranked. Only for a tie among the kept
-//! candidates, or at the cut, are both sorts replayed.
+//! probabilities of the largest candidates and their logarithms. Every candidate that is nearer to
+//! the entropy than the next smaller candidate is then known. The distance is reduced as far as
+//! their probabilities allow, and only candidates within it are ranked. Both sorts are replayed
+//! only for a tie among the kept candidates or at the cut.
 
 mod by_distance;
 
@@ -51,13 +51,14 @@ pub struct Typical {
     picked: Scratch<Picked>,
     /// Their probabilities.
     ps: Scratch<Ps>,
-    /// True if the last array had ties: a guess for the next, for speed.
+    /// True if the last array had ties: a prediction for the next, which affects only the speed.
     tied: bool,
-    /// True after the first array: a guess, for speed.
+    /// True after the first array. It affects only the speed.
     began: bool,
 }
 
-/// Returns the condition of the most typical candidates: as few as exceed `p`, at least `min_keep`.
+/// Returns the condition of the kept candidates: the fewest most typical ones that exceed `p`, but
+/// at least `min_keep`.
 fn enough(cut: Cut) -> Enough {
     Enough {
         sum: cut.p.next_up(),
@@ -109,13 +110,13 @@ impl Typical {
         true
     }
 
-    /// Returns the share of the probability whose candidates are summed but not selected.
+    /// Returns the share of the probability whose candidates are added up but not selected.
     fn beside(&self) -> f32 {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }
 
     /// Ranks the candidates to keep of `n`, given the sum of all exponentials. Returns their
-    /// number; `None` if a sort of all is needed.
+    /// number; `None` if all have to be sorted.
     fn rank_kept(&mut self, n: usize, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let entropy = self.descending.entropy(sum)?;
@@ -131,7 +132,7 @@ impl Typical {
     }
 
     /// Selects from `n` candidates until the probabilities of those within some distance from the
-    /// entropy together exceed `p`. Returns a distance within which they just do.
+    /// entropy together exceed `p`. Returns a distance within which they only just do.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
         // Far more than the rounding error of a sum.
         let enough = self.cut.p + 2e-4;
@@ -154,7 +155,8 @@ impl Typical {
         }
     }
 
-    /// Returns a distance up to `reach`, which encloses `mass`, that encloses just over `enough`.
+    /// Returns a distance of at most `reach` that encloses just over `enough`; `reach` encloses
+    /// `mass`.
     fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
@@ -246,7 +248,7 @@ impl Typical {
     }
 }
 
-/// Returns candidates of these ranks and probabilities, with indices of the array as ids.
+/// Returns candidates with these ranks and probabilities, with indices of the array as ids.
 // In bounds: the caller has ranked indices of selected candidates.
 fn ranked<'a>(
     taken: Taken<'a>,
@@ -267,7 +269,7 @@ fn ranked<'a>(
 
 /// The result of ranking the nearest candidates.
 enum Nearest {
-    /// The number of candidates kept, of which no two, nor the first that is not kept, are equally
+    /// The number of candidates kept. No two of these and the first that is not kept are equally
     /// near.
     Distinct(usize),
     /// Two candidates are equally near.
@@ -282,7 +284,7 @@ fn is_tied(pair: &[f32]) -> bool {
 
 /// The share of the probability beyond `p` that is not selected at first.
 const BESIDE: f32 = 0.35;
-/// The number of times that a distance is shortened: each takes a pass of 8 bytes per selected
+/// The number of times that a distance is reduced. Each takes a pass of 8 bytes per selected
 /// candidate, and saves the ranking of some.
 const SHORTENINGS: usize = 3;
 
@@ -294,7 +296,7 @@ fn touch<T: Copy>(xs: &[T]) {
     }
 }
 
-/// True if the built-in fuses the terms of the entropy, or denormal ones are 0.
+/// True if the built-in fuses the terms of the entropy, or treats denormal ones as 0.
 fn has_own_entropy() -> bool {
     fuses(Fused::TypicalEntropy) || flushes_to_zero()
 }

@@ -15,7 +15,7 @@ use crate::pool::{Pool, Whole};
 use crate::rng::SeededMt19937;
 use crate::sampler::{About, Sampler, Tell, scratch};
 
-/// Removes the most probable candidates, sometimes.
+/// Sometimes removes the most probable candidates.
 #[derive(Clone, Debug)]
 pub struct Xtc {
     probability: f32,
@@ -29,9 +29,9 @@ pub struct Xtc {
 
 impl Xtc {
     /// Returns a sampler that acts with chance `probability` on candidates of probability
-    /// `threshold` or more, and leaves at least `min_keep`. `seed` 0xFFFFFFFF takes a random seed,
-    /// again at each reset. `None` if the parameters disable it: `probability <= 0` or `threshold >
-    /// 0.5`, above which no two candidates can be.
+    /// `threshold` or more, and leaves at least `min_keep`. `seed` 0xFFFFFFFF means a random seed,
+    /// which changes at each reset. `None` if the parameters disable it: `probability <= 0` or
+    /// `threshold > 0.5`, above which there cannot be two candidates.
     pub fn new(probability: f32, threshold: f32, min_keep: usize, seed: u32) -> Option<Self> {
         if Self::is_disabled(probability, threshold) {
             return None;
@@ -58,7 +58,7 @@ impl Xtc {
         self.min_keep = min_keep;
     }
 
-    /// Returns the generator that decides whether it acts.
+    /// Returns the generator that decides if the sampler acts.
     pub(crate) fn rng(&self) -> &SeededMt19937 {
         &self.rng
     }
@@ -96,7 +96,7 @@ impl Sampler for Xtc {
         }
     }
 
-    /// Leaves most pools unchanged.
+    /// Applies the sampler to a pool, which usually stays unchanged.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         if !self.acts_on(pool.len()) {
             return;
@@ -117,7 +117,7 @@ impl Sampler for Xtc {
 }
 
 impl Xtc {
-    /// True if it acts on that many candidates; draws if there are two or more.
+    /// Returns true if the sampler acts on `n` candidates. Draws if there are two or more.
     fn acts_on(&mut self, n: usize) -> bool {
         // Written so that a NaN `probability` acts, as in the built-in.
         let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;

@@ -1,4 +1,4 @@
-//! Many sequences at once, over threads.
+//! Sampling of many sequences at once, on several threads.
 
 use llama_sieve_kernels::sync::Mutex;
 
@@ -11,9 +11,9 @@ use crate::trace;
 pub struct Job<'a> {
     /// The sequence's own sieve.
     pub sieve: &'a mut Sieve,
-    /// Its logits.
+    /// The logits of its next token.
     pub logits: Logits<'a>,
-    /// The token that was chosen, or why none was. An error until the job is run.
+    /// The chosen token, or the reason why there is none. An error until the job has run.
     pub token: Result<Token, Error>,
 }
 
@@ -32,20 +32,20 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Runs every job, on the calling thread and at most `threads` - 1 of the library's pool; 0 or 1:
-/// on the calling thread alone.
+/// Runs every job, on the calling thread and at most `threads` - 1 threads of the library's pool.
+/// With 0 or 1 all run on the calling thread.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
     share(jobs, threads, Job::run);
 }
 
-/// Calls `work` with each item once, on the calling thread and at most `threads` - 1 of the
+/// Calls `work` with each item once, on the calling thread and at most `threads` - 1 threads of the
 /// library's pool.
 ///
 /// Each thread takes the next item when it has finished one. So a thread that wakes up late, or
 /// shares its processor, delays the others by one item at most.
 ///
-/// A sequence depends on nothing but its own sieve and logits, so the tokens do not depend on the
-/// number of threads.
+/// A sequence depends only on its own sieve and logits, so the tokens do not depend on the number
+/// of threads.
 pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + Sync) {
     // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the
     // speed of one thread, of two).

@@ -10,7 +10,7 @@ use crate::token::Token;
 /// The biases of one sieve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases(
-    /// Sorted by token; those of one token in the caller's order.
+    /// Sorted by token; those of the same token in the caller's order.
     Vec<Bias>,
 );
 
@@ -18,7 +18,7 @@ pub(super) struct Biases(
 type Bias = (Token, u32, f32);
 
 impl Biases {
-    /// Takes the memory for `n` biases; on failure nothing changes.
+    /// Allocates the memory for `n` biases. Changes nothing on failure.
     pub(super) fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         let missing = n.saturating_sub(self.0.len());
         memory::reserve_exact(&mut self.0, missing)
@@ -34,7 +34,7 @@ impl Biases {
             .sort_unstable_by_key(|&(token, place, _)| (token, place));
     }
 
-    /// Returns `logit`, that of `token`, plus the biases of this token.
+    /// Returns `logit` plus the biases of `token`.
     pub(super) fn add(&self, token: Token, logit: f32) -> f32 {
         self.of(token)
             .iter()
@@ -55,8 +55,8 @@ impl Biases {
     }
 
     /// Returns a pool of these candidates, with their biases. As in llama.cpp's own sampler, a
-    /// candidate whose index is not its token gets only the first of several biases, and the array
-    /// stays marked as sorted.
+    /// candidate whose index differs from its token gets only the first of several biases, and the
+    /// array stays marked as sorted.
     pub(super) fn add_to_candidates(&self, candidates: &Candidates<'_>, pool: &mut Pool<'_>) {
         pool.keep(candidates.as_slice(), candidates.is_sorted());
         if self.0.is_empty() {

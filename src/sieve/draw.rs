@@ -1,4 +1,4 @@
-//! The draw by Gumbel noise: one of the candidates, each with its probability.
+//! Drawing by Gumbel noise: each candidate is chosen with its probability.
 
 use crate::kernels;
 use crate::rng::at_position;
@@ -21,7 +21,8 @@ pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize
     best
 }
 
-/// Returns -ln(-ln u) of a uniform u that hashes the random number and the token (Gumbel 1954).
+/// Returns -ln(-ln u) of a uniform u, which is a hash of the random number and the token (Gumbel
+/// 1954).
 fn gumbel_noise(bits: u64, token: Token) -> f64 {
     let hash = at_position(bits, u64::from(token as u32));
     // The middle of one of 2^52 intervals, so that u is neither 0 nor 1.

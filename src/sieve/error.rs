@@ -12,22 +12,22 @@ use std::fmt;
 /// what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A parameter is not a number, or out of its range.
+    /// A parameter is NaN, or out of its range.
     Parameter(String),
     /// There are no logits.
     EmptyVocabulary,
     /// There are more logits than token numbers: more than 2^31 - 1.
     TooManyTokens(usize),
-    /// Every logit, or that of the drawn token, is minus infinity or NaN.
+    /// Every logit, or the logit of the drawn token, is minus infinity or NaN.
     NoCandidate,
-    /// Saved bytes that cannot be restored.
+    /// The saved bytes cannot be restored.
     State(String),
     /// There is too little memory for the parameters.
     NoMemory,
 }
 
 impl Error {
-    /// The kind of error.
+    /// Returns the error number.
     pub fn code(&self) -> c_int {
         match self {
             Error::Parameter(_) => LLAMA_SIEVE_ERROR_PARAMS,

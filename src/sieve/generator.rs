@@ -1,5 +1,5 @@
-//! The random numbers of a sieve: one number of 64 bits per drawn token, whatever the generator and
-//! the method.
+//! The random numbers of a sieve: one 64-bit number for each drawn token, with every generator and
+//! method.
 
 use crate::rng::{
     Mt19937, Xoroshiro128Plus, at_position, resolve_seed_64, unit, unit_of_libstdcxx,
@@ -14,13 +14,13 @@ enum Stream {
     Position,
 }
 
-/// A generator with the seed of the parameters and the one in use.
+/// A generator, with the seed of the parameters and the seed in use.
 #[derive(Clone, Debug)]
 pub(super) struct Generator {
     kind: RngKind,
     asked: u64,
     seed: u64,
-    /// Numbers taken from the stream so far.
+    /// The count of numbers taken from the stream so far.
     draws: u64,
     stream: Stream,
 }
@@ -34,7 +34,7 @@ pub(super) struct Draw {
     pub uniform: f64,
 }
 
-/// The position of a generator in its random stream, as it is saved.
+/// The position of a generator in its random stream, in the form in which it is saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub kind: RngKind,
@@ -42,12 +42,12 @@ pub(super) struct Place {
     pub draws: u64,
     /// The state of xoroshiro128+; zeros for the other generators.
     pub state: [u64; 2],
-    /// The words of mt19937. A saved state of version 1 lacks them: there the draws are repeated.
+    /// The words of mt19937. A saved state of version 1 lacks them, so its draws are repeated.
     pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
 /// The most draws of mt19937 that are repeated for a saved state of version 1: more than any text
-/// has tokens, and repeated in milliseconds.
+/// has tokens, and still a matter of milliseconds.
 const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {
@@ -95,7 +95,7 @@ impl Generator {
         self.asked = seed;
     }
 
-    /// Returns the random number for the next token, before which `accepted` tokens came.
+    /// Returns the random number for the next token, which follows `accepted` tokens.
     pub(super) fn draw(&mut self, accepted: u64) -> Draw {
         // A loaded place may say any number.
         self.draws = self.draws.wrapping_add(1);
@@ -139,7 +139,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Restores a saved position, of any kind of generator. On failure nothing changes.
+    /// Restores a saved position, of any kind of generator. Changes nothing on failure.
     pub(super) fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {

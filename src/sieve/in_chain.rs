@@ -1,4 +1,4 @@
-//! The whole sieve as one sampler of a chain.
+//! A whole sieve as one sampler of a chain.
 
 use std::ffi::CStr;
 
@@ -8,11 +8,12 @@ use crate::sampler::{Kind, Sampler};
 use crate::sieve::{Error, Params, Sieve};
 use crate::token::Token;
 
-/// A sampler that chooses the token as a sieve does, from whatever candidates earlier samplers of
-/// the chain have left. Afterwards the array holds the candidates drawn from, with probabilities.
+/// A sampler that chooses the token as a sieve does, from the candidates that earlier samplers of
+/// the chain have left. Afterwards the array holds the candidates from which it was drawn, with
+/// their probabilities.
 ///
-/// If no candidate has a probability the first of those with the largest logit is selected, as a
-/// host aborts when nothing is.
+/// If no candidate has a probability, the first of those with the largest logit is selected, since
+/// a host aborts when none is.
 #[derive(Clone, Debug)]
 pub struct SieveSampler(Sieve);
 
@@ -23,7 +24,7 @@ impl SieveSampler {
     }
 }
 
-/// Makes a sampler of a sieve, for example of one with stages of its own.
+/// Makes a sampler from a sieve, for example from one with custom stages.
 impl From<Sieve> for SieveSampler {
     fn from(sieve: Sieve) -> Self {
         Self(sieve)

@@ -1,8 +1,10 @@
-//! The sieve: the whole pipeline from raw logits to a token, with control at every token.
+//! The sieve: the whole pipeline from raw logits to a token, whose parameters may change at every
+//! token.
 //!
 //! Stages, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
 //! temperature, draw. The caller's logits are only read; parameters can change between any two
-//! tokens, and history and generator go on. `docs/sampling.md` has each stage's formula and source.
+//! tokens, while history and generator continue. `docs/sampling.md` has each stage's formula and
+//! source.
 //!
 //! # Example
 //!
@@ -67,9 +69,9 @@ use stages::Stages;
 /// A sampler of one sequence: parameters, history of accepted tokens, random numbers, and the
 /// pipeline of the exact samplers.
 ///
-/// A clone continues as the original would. Used from one thread at a time, may move between
-/// threads. After the first tokens neither [`sample`](Self::sample) nor [`accept`](Self::accept)
-/// allocates.
+/// A clone continues as the original would. A sieve is used from one thread at a time, and may move
+/// between threads. After the first tokens neither [`sample`](Self::sample) nor
+/// [`accept`](Self::accept) allocates.
 #[derive(Clone, Debug)]
 pub struct Sieve {
     params: Params,
@@ -86,7 +88,7 @@ pub struct Sieve {
     sequence: Sequence,
 }
 
-/// A sieve with the [default parameters](Params), and so a random seed.
+/// Returns a sieve with the [default parameters](Params), which include a random seed.
 impl Default for Sieve {
     fn default() -> Self {
         Self::with(&Params::default(), Biases::default())
@@ -102,7 +104,7 @@ impl Sieve {
         Ok(Self::with(params, biases))
     }
 
-    /// Makes a sieve of checked parameters; `biases` has room for theirs.
+    /// Makes a sieve with checked parameters, whose biases fit into `biases`.
     fn with(params: &Params, mut biases: Biases) -> Self {
         instruction_set::choose();
         trace::from_environment();
@@ -128,10 +130,10 @@ impl Sieve {
         &self.params
     }
 
-    /// Sets other parameters from the next token on. History and generator go on, with two
-    /// exceptions: another `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
+    /// Sets other parameters from the next token on. History and generator continue, with two
+    /// exceptions: a different `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
     /// keeps only the newest tokens. A new `seed` of the same `rng` takes effect at
-    /// [`reset`](Self::reset). On failure the old parameters stay.
+    /// [`reset`](Self::reset). Changes nothing on failure.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
@@ -155,8 +157,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Takes the memory that the parameters need, so that nothing can fail once something has been
-    /// changed.
+    /// Allocates the memory that the parameters need, so that no later step of a change can fail.
     fn reserve_for(&mut self, params: &Params) -> Result<(), Error> {
         let n = params.bias.len();
         let ours = &mut self.params.bias;
@@ -166,8 +167,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Adds a token that has become part of the text to the history, chosen here or not (a
-    /// prompt's, say).
+    /// Adds a token that has become part of the text to the history. The sieve need not have chosen
+    /// it: a prompt's tokens, for example.
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
@@ -176,7 +177,7 @@ impl Sieve {
         self.accepted = self.accepted.wrapping_add(1);
     }
 
-    /// The accepted tokens that the penalties look back on.
+    /// The accepted tokens to which the penalties apply.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -191,8 +192,8 @@ impl Sieve {
         self.generator.seed()
     }
 
-    /// Goes back to the beginning: no history, the generator at its seed (a random one is drawn
-    /// again). Parameters and buffers stay.
+    /// Returns to the initial state: without history, and with the generator at its seed (a random
+    /// seed is drawn again). Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
         fault::point();
@@ -216,7 +217,7 @@ impl Sieve {
         }
     }
 
-    /// Sets whether [`stats`](Self::stats) has entropies and surprisals, too. They cost an extra
+    /// Sets whether [`stats`](Self::stats) includes entropies and surprisals. They cost an extra
     /// pass, which takes four times as long as a maximum. If the filters leave the whole
     /// vocabulary, it is also written out as candidates and read once more.
     pub fn measure(&mut self, measured: bool) {
@@ -224,13 +225,13 @@ impl Sieve {
     }
 
     /// Returns the statistics of the last token: how many candidates each stage left and, if
-    /// [`measure`](Self::measure) asked for them, entropies and surprisals.
+    /// [requested](Self::measure), entropies and surprisals.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// The distribution that the last token was drawn from: logits after all stages, and
-    /// probabilities that add up to 1, in the order in which llama.cpp's chain leaves them. Masked
+    /// Returns the distribution that the last token was drawn from: logits after all stages, and
+    /// probabilities that add up to 1, in the order that llama.cpp's chain gives them. Masked
     /// candidates have probability 0. Empty before the first token, and after a failure.
     ///
     /// If the whole vocabulary is left, this call writes the candidates out, once per token.
@@ -243,13 +244,13 @@ impl Sieve {
         self.gathered.capacity() * size_of::<f32>() + self.pipeline.bytes()
     }
 
-    /// Chooses a token of `logits`, which are raw (not normalised), indexed by token, and left as
-    /// they are. The token is not accepted.
+    /// Chooses a token from `logits`, which are raw (not normalised), indexed by token, and only
+    /// read. The token is not accepted.
     ///
-    /// NaN counts as minus infinity, a banned token. With plus infinity it does what llama.cpp's
-    /// chain does, which then draws by probabilities that are NaN. Fails if there is no logit, or
-    /// none above minus infinity after bias and penalties; the random stream then stays where it
-    /// is. Fails also if the drawn token has a logit of minus infinity.
+    /// NaN counts as minus infinity, a banned token. A logit of plus infinity has the effect that
+    /// it has on llama.cpp's chain, which then draws by probabilities that are NaN. Fails if there
+    /// is no logit, or none above minus infinity after bias and penalties; the random stream then
+    /// does not advance. Also fails if the drawn token has a logit of minus infinity.
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let logits = logits.into();
         let Some(mut observer) = trace::begin(logits) else {
@@ -260,8 +261,8 @@ impl Sieve {
         token
     }
 
-    /// Chooses one of the candidates of a chain and selects it. They are replaced by the candidates
-    /// that it was drawn from.
+    /// Chooses one of the candidates of a chain and selects it. The candidates from which it was
+    /// drawn replace them.
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
@@ -276,8 +277,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Runs all stages on `raw` logits, and reports them to `watch`. `given` are candidates of a
-    /// chain, if any, whose logits `raw` then are.
+    /// Runs all stages on `raw` logits, and reports them to `watch`. `given` are the candidates of
+    /// a chain, if any; `raw` then has their logits.
     fn run(
         &mut self,
         raw: Logits<'_>,

@@ -1,13 +1,13 @@
-//! The parameters of a sieve, their defaults, and the values that switch each stage off.
+//! The parameters of a sieve, their defaults, and the values that disable each stage.
 
 use crate::rng::DEFAULT_SEED;
 use crate::samplers::penalties::Factors as Penalties;
 use crate::sieve::Error;
 use crate::token::Token;
 
-/// A mark that is kept with the parameters and changes nothing: every sieve computes as llama.cpp's
-/// chain does. The other differences between tsampler's modes are separate fields:
-/// [`Params::tsampler`] has its choices.
+/// A label that is kept with the parameters and has no effect: every sieve computes as llama.cpp's
+/// chain does. Separate fields cover the other differences between tsampler's modes;
+/// [`Params::tsampler`] sets them to its choices.
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
@@ -22,18 +22,18 @@ pub enum Mode {
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
-    /// xoroshiro128+ (Blackman and Vigna 2018), tsampler's.
+    /// xoroshiro128+ (Blackman and Vigna 2018), as in tsampler.
     Xoroshiro128Plus,
-    /// llama.cpp's stream. Takes the lower 32 bits of the seed.
+    /// mt19937, llama.cpp's generator. It takes the lower 32 bits of the seed.
     #[default]
     Mt19937,
-    /// No stream: a hash of the seed and the number of accepted tokens, so that a position can be
+    /// No stream: a hash of the seed and the number of accepted tokens, so that any position can be
     /// replayed alone.
     Position,
 }
 
-/// The method by which a token is drawn. Both give every candidate its probability; for one seed
-/// they give different tokens.
+/// The method by which a token is drawn. With both a candidate is drawn with its probability, but
+/// the tokens for one seed differ.
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
@@ -50,16 +50,16 @@ pub enum Method {
 // In the order of the numbers that C has for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Temperature after all filters: tsampler, llama.cpp's default chain.
+    /// Temperature after all filters, as in tsampler and llama.cpp's default chain.
     #[default]
     TempLast,
     /// Temperature right after the penalties, so that the filters see the distribution that is
-    /// drawn from: Akunu, transformers, vLLM.
+    /// drawn from, as in Akunu, transformers and vLLM.
     TempFirst,
 }
 
-/// The parameters of a sieve. The defaults are llama.cpp's: with one seed a sieve gives the tokens
-/// of its default chain.
+/// The parameters of a sieve. The defaults are llama.cpp's: with the same seed a sieve gives the
+/// tokens of its default chain.
 ///
 /// | field | default | disabled by |
 /// | --- | --- | --- |
@@ -75,40 +75,40 @@ pub enum Order {
 /// | `penalty_freq`, `penalty_present` | 0 | 0 |
 /// | `seed` | 0xFFFFFFFF: random | |
 ///
-/// Candidates, their order and, with [`RngKind::Mt19937`] and [`Method::Cdf`], tokens are those of
-/// the chain logit-bias, penalties, top-k, typical, top-p, min-p, top-n-sigma, temp, dist of
-/// built-in samplers. `temperature` below 0.001 counts as 0: of what the filters leave the most
-/// probable.
+/// The candidates and their order are those of the chain logit-bias, penalties, top-k, typical,
+/// top-p, min-p, top-n-sigma, temp, dist of built-in samplers. With [`RngKind::Mt19937`] and
+/// [`Method::Cdf`] the tokens are, too. A `temperature` below 0.001 counts as 0: the most probable
+/// of the candidates that the filters leave is chosen.
 #[derive(Debug, PartialEq)]
 pub struct Params {
-    /// Divides the logits: below 1 sharper, above 1 flatter.
+    /// Divides the logits: the distribution is sharper below 1 and flatter above 1.
     pub temperature: f32,
-    /// Keeps that many of the largest logits.
+    /// Keeps this many of the largest logits.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities reach this. At or below 0: the
-    /// most probable one.
+    /// Keeps the fewest most probable tokens whose probabilities add up to this. At or below 0,
+    /// only the most probable one.
     pub top_p: f32,
-    /// Keeps the tokens at least that probable relative to the most probable one.
+    /// Keeps the tokens whose probability is at least this fraction of the largest probability.
     pub min_p: f32,
-    /// Keeps the tokens whose surprisal is nearest to the entropy, until their probabilities
-    /// exceed this.
+    /// Keeps the tokens whose surprisal is nearest to the entropy, until the sum of their
+    /// probabilities exceeds this.
     pub typical_p: f32,
-    /// Keeps the logits within that many standard deviations of the largest.
+    /// Keeps the logits within this many standard deviations of the largest.
     pub top_n_sigma: f32,
-    /// Typical, top-p and min-p leave at least that many tokens.
+    /// The number of tokens that typical, top-p and min-p keep at least.
     pub min_keep: usize,
-    /// The number of last accepted tokens that are penalised.
+    /// The number of most recent accepted tokens that are penalised.
     pub penalty_last_n: i32,
-    /// Divides the logits of penalised tokens that are above 0, multiplies the others. Must be
+    /// Divides the logits of penalised tokens that are above 0, and multiplies the others. Must be
     /// above 0.
     pub penalty_repeat: f32,
     /// Subtracted from the logit of a penalised token once per occurrence.
     pub penalty_freq: f32,
     /// Subtracted once from the logit of a penalised token.
     pub penalty_present: f32,
-    /// The seed of the random numbers; 0xFFFFFFFF takes a random one, another at each reset.
+    /// The seed of the random numbers; 0xFFFFFFFF means a random seed, which changes at each reset.
     pub seed: u64,
-    /// A mark that is kept and changes nothing.
+    /// A label that is kept and has no effect.
     pub mode: Mode,
     /// The generator of random numbers.
     pub rng: RngKind,
@@ -116,8 +116,8 @@ pub struct Params {
     pub method: Method,
     /// The position of the temperature among the stages.
     pub order: Order,
-    /// Added to logits before the penalties; minus infinity bans a token. Tokens outside the
-    /// vocabulary are ignored; a token named several times gets all its biases.
+    /// Numbers added to logits before the penalties; minus infinity bans a token. Tokens outside
+    /// the vocabulary are ignored. A token that occurs several times gets all its biases.
     pub bias: Vec<(Token, f32)>,
 }
 
@@ -153,7 +153,7 @@ impl Clone for Params {
         }
     }
 
-    /// Copies without an allocation where the old biases leave room.
+    /// Copies without allocating if the old biases leave room.
     fn clone_from(&mut self, source: &Self) {
         let mut bias = std::mem::take(&mut self.bias);
         bias.clone_from(&source.bias);
@@ -161,11 +161,11 @@ impl Clone for Params {
     }
 }
 
-/// Below this temperature the most probable token is taken.
+/// The temperature below which the most probable token is chosen.
 pub const GREEDY_BELOW: f32 = 1e-3;
 
 impl Params {
-    /// tsampler's defaults: xoroshiro128+, and a repetition penalty of 1.1.
+    /// Returns tsampler's defaults: xoroshiro128+, and a repetition penalty of 1.1.
     pub fn tsampler() -> Self {
         Self {
             penalty_repeat: 1.1,
@@ -175,7 +175,7 @@ impl Params {
         }
     }
 
-    /// Fails unless every parameter is a number, finite but for biases, and in its range.
+    /// Fails unless every parameter is a number, finite (except biases), and in its range.
     pub fn check(&self) -> Result<(), Error> {
         let finite = [
             ("temperature", self.temperature),
@@ -208,7 +208,7 @@ impl Params {
         }
     }
 
-    /// Returns the penalties, `None` if they change nothing.
+    /// Returns the penalties; `None` if they have no effect.
     pub fn penalties(&self) -> Option<Penalties> {
         let penalties = Penalties {
             repeat: self.penalty_repeat,

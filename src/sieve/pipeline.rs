@@ -1,13 +1,12 @@
-//! The stages in any order, straight from the logits, each the exact sampler.
+//! Runs the stages straight from the logits, in any order. Each stage is one of the exact samplers.
 //!
-//! The order is one of those that [`Order`] names, or
-//! [the caller's](crate::sieve::Sieve::set_stages). The bias always comes first, as in llama.cpp's
-//! programs.
+//! The order is one of those in [`Order`], or [the caller's](crate::sieve::Sieve::set_stages). The
+//! bias always comes first, as in llama.cpp's programs.
 //!
-//! In llama.cpp each sampler that draws has its own generator, all started with the same seed. With
-//! mt19937 it is the same here. The other generators give one 64-bit number per token, and each
-//! stage that draws seeds its own generator with a hash of that number. So no further state need be
-//! saved, and a single position can be replayed.
+//! In llama.cpp each sampler that draws has its own generator, all started with the same seed.
+//! mt19937 works like that here, too. The other generators give one 64-bit number per token, and
+//! each stage that draws seeds its own generator with a hash of that number. So no further state
+//! has to be saved, and a single position can be replayed.
 
 use std::collections::TryReserveError;
 use std::sync::Arc;
@@ -62,10 +61,10 @@ const TEMP_FIRST: [Stage; 7] = [
     Stage::TopNSigma,
 ];
 
-/// The order of the stages, those that only a pipeline has, and its buffers.
+/// The order of the stages, the stages that only a pipeline has, and its buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
-    /// The caller's stages; `None` for those of the parameters.
+    /// The caller's stages; `None` if the parameters decide.
     pub order: Option<Vec<Stage>>,
     pub members: Members,
     dist: Scratch<Last>,
@@ -87,7 +86,7 @@ impl Default for Last {
     }
 }
 
-/// Of the buffers, a clone copies only the candidates that the last token was drawn from.
+/// A clone copies from the buffers only the candidates that the last token was drawn from.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -113,7 +112,7 @@ pub(super) struct Around<'s> {
 
 impl Pipeline {
     /// Sets the stages, which have been [checked](check), or for `None` those of the parameters.
-    /// Stages that were there keep their memory. On failure nothing changes.
+    /// Stages that stay keep their memory. Changes nothing on failure.
     pub(super) fn set(
         &mut self,
         stages: Option<&[Stage]>,
@@ -130,8 +129,7 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Updates the members for changed stages or parameters. Members that were there keep their
-    /// memory.
+    /// Updates the members for changed stages or parameters. Members that stay keep their memory.
     pub(super) fn arrange(&mut self, params: &Params, seed: u64) {
         let stages = self.order.as_deref().unwrap_or_default();
         self.members.arrange(stages, params, seed);
@@ -220,7 +218,7 @@ impl Pipeline {
         self.left = None;
     }
 
-    /// Makes room for whatever the logits of `n` tokens can take.
+    /// Makes room for the most that the logits of `n` tokens can need.
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
         // It takes room for that many at least, however few are left.
@@ -229,18 +227,17 @@ impl Pipeline {
         self.buffers.warm_up(n)
     }
 
-    /// Returns the bytes that the buffers hold.
+    /// Returns the size of the buffers in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.buffers.bytes()
     }
 }
 
 impl Sieve {
-    /// Runs these stages, in this order, in place of those that the parameters name; `None`: those
-    /// of the parameters again. The bias still comes first, and the last draws the token if it
-    /// [can](Stage::draws). Stages that were there keep their memory. Fails, and changes nothing,
-    /// for a stage that is given twice or draws before the end, and for numbers that are not
-    /// finite.
+    /// Sets the stages that run, and their order, in place of those of the parameters. `None`
+    /// restores the latter. The bias still comes first, and the last draws the token if it
+    /// [can](Stage::draws). Stages that stay keep their memory. Fails, and changes nothing, if a
+    /// stage is given twice, if one that draws is not the last, or if a number is not finite.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};
@@ -267,18 +264,18 @@ impl Sieve {
         self.pipeline.order.as_deref()
     }
 
-    /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry): it counts no repetition that
-    /// goes across one. At first there are none.
+    /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry): it counts no repetition across
+    /// one. Initially there are none.
     pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
         self.pipeline.members.set_breakers(Arc::new(breakers));
         Ok(())
     }
 
-    /// Puts a sampler into a slot, where it replaces another. `None` empties the slot. It runs as
+    /// Puts a sampler into a slot, replacing any other; `None` empties the slot. It runs as
     /// [`Stage::Sampler`] of this slot among the [stages](Self::set_stages), accepts every token
     /// that is [accepted](Self::accept), and is reset by [`reset`](Self::reset). It draws from its
-    /// own stream. Fails, and changes nothing, for a slot from [`MAX_SAMPLERS`] on, and for a
-    /// sampler that draws the token.
+    /// own stream. Fails, and changes nothing, if the slot is not below [`MAX_SAMPLERS`] or the
+    /// sampler draws the token.
     ///
     /// ```
     /// use llama_sieve::samplers::{TopA, TopH};
@@ -329,7 +326,7 @@ fn largest(pool: &mut Pool<'_>) -> f32 {
     }
 }
 
-/// A run of a pipeline for one token.
+/// One run of a pipeline, for one token.
 struct Running<'r, 's, 'p, W> {
     members: &'r mut Members,
     around: &'r mut Around<'s>,
@@ -340,7 +337,7 @@ struct Running<'r, 's, 'p, W> {
 }
 
 impl<W: Watch> Running<'_, '_, '_, W> {
-    /// Returns the random number for this token, if it is taken from the sieve's own generator.
+    /// Returns the random number for this token, if the sieve's own generator provides it.
     fn draw(&mut self) -> Option<Draw> {
         let Around {
             params,
@@ -372,7 +369,7 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         }
     }
 
-    /// Applies a stage that does not draw the token. Returns false if it is off.
+    /// Applies a stage that does not draw the token. Returns false if it is disabled.
     fn apply(&mut self, stage: Stage) -> bool {
         let Self {
             members,
@@ -451,8 +448,8 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         watch.after(|| name.into(), pool, &ask);
     }
 
-    /// Writes into the statistics of each filter that is not among the stages the number of
-    /// candidates drawn from.
+    /// Writes the number of candidates drawn from into the statistics of each filter that is not
+    /// among the stages.
     fn count_the_last(&mut self, order: &[Stage]) {
         let cuts = [
             Stage::TopK,
@@ -482,8 +479,8 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
     }
 }
 
-/// Applies a stage, and returns true, if it is on. Its buffers go back to the thread, for the next
-/// stage or sampler.
+/// Applies a stage if it is enabled, and returns true if so. Then returns its buffers to the
+/// thread, for the next stage or sampler.
 fn narrow(
     stage: Option<&mut (impl Member + ?Sized)>,
     pool: &mut Pool<'_>,
@@ -499,7 +496,7 @@ fn narrow(
     true
 }
 
-/// Reports the bias that comes before all stages.
+/// Reports the bias, which precedes all stages.
 fn tell_bias(params: &Params, about: About, to: Tell<'_>) {
     if about == About::Parameters {
         to("n", params.bias.len() as f64);

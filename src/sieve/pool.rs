@@ -1,7 +1,7 @@
-//! The threads that help with a batch: a pool of the library's own, as large as was asked for.
+//! The threads that help with a batch: a pool of the library's own, of the requested size.
 //!
-//! Not rayon's global one: its size is an environment variable's, and where a thread of it cannot
-//! be started whoever asks for it panics, then and ever after.
+//! rayon's global pool is not used: an environment variable sets its size, and if one of its
+//! threads cannot be started, every use of it panics.
 
 use std::process;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use llama_sieve_kernels::sync::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The pool, and when it last could not be made.
+/// The pool, and the time of the last failure to make it.
 struct Threads {
     pool: Option<Arc<ThreadPool>>,
-    /// 0 before they are counted, which reads files.
+    /// The number of processors; 0 until it is determined, which reads files.
     processors: usize,
     failed: Option<Instant>,
 }
@@ -26,18 +26,18 @@ static THREADS: Mutex<Threads> = Mutex::new(Threads {
     failed: None,
 });
 
-/// The id of the process that first asked for the pool; 0 before.
+/// The id of the process that first requested the pool; 0 before that.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// The pause before a system that has no thread left is asked again, rather than at each token.
+/// The pause after a failure to start threads, so that not every token tries again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The stack size of a thread. Named, as the library would otherwise read RUST_MIN_STACK.
+/// The stack size of a thread. Set explicitly, since RUST_MIN_STACK would otherwise be read.
 const STACK: usize = 2 << 20;
 
-/// Returns the pool, with `helpers` threads or as many as there are processors, or with more, or
-/// with fewer where no more can be started. `None` where none can, and in a forked child: its
-/// parent's threads are not there, and what they held at the fork stays held.
+/// Returns the pool. It has `helpers` threads, at most one per processor; it has more if it was
+/// already larger, and fewer if no more can be started. `None` if none can be started, and in a
+/// forked child: the parent's threads do not exist there, and locks that they held stay locked.
 pub(super) fn of(helpers: usize) -> Option<Arc<ThreadPool>> {
     let this = process::id();
     let first = PROCESS.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);

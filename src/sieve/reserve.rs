@@ -1,16 +1,16 @@
-//! Reservation of memory before the first token.
+//! Allocation of memory before the first token.
 
 use crate::memory;
 use crate::sieve::{Error, Sieve, stateless};
 
-/// More bytes for each token of the vocabulary than all buffers together take.
+/// An upper bound on the bytes that all buffers together take for each token of the vocabulary.
 const MOST_PER_TOKEN: usize = 1024;
 
 impl Sieve {
-    /// Takes the memory for vocabularies of up to `n_vocab` tokens with the parameters in force, so
-    /// that the first token, too, allocates nothing, but where stages of its own grow with the
-    /// logits. Nothing else changes. Fails, and changes nothing, for 0, for more than there are
-    /// token numbers, and without memory.
+    /// Allocates the memory for vocabularies of up to `n_vocab` tokens with the current parameters,
+    /// so that even the first token allocates nothing, unless custom stages grow with the logits.
+    /// Changes nothing else. Fails, and changes nothing, if `n_vocab` is 0 or exceeds the token
+    /// numbers, or if there is too little memory.
     pub fn reserve(&mut self, n_vocab: usize) -> Result<(), Error> {
         stateless::check(n_vocab)?;
         memory::room(n_vocab.saturating_mul(MOST_PER_TOKEN))?;

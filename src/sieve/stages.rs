@@ -1,12 +1,11 @@
-//! The filters as the exact samplers of this library, one of each, kept from token to token with
-//! their buffers.
+//! The filters of a sieve: one exact sampler of this library for each, kept from token to token.
 
 use crate::sampler::Sampler;
 use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
 use crate::sieve::params::{GREEDY_BELOW, Params};
 
-/// The filters of a sieve, `None` where the parameters switch one off. Their buffers are the
-/// thread's.
+/// The filters of a sieve, `None` for one that the parameters disable. Their buffers belong to the
+/// thread.
 #[derive(Clone, Debug)]
 pub(super) struct Stages {
     pub(super) top_k: Option<TopK>,
@@ -30,7 +29,7 @@ impl Stages {
         }
     }
 
-    /// Makes room for whatever `n` candidates can take.
+    /// Makes room for the most that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.top_k.as_mut(), n);
         warm_up(self.typical.as_mut(), n);
@@ -40,8 +39,8 @@ impl Stages {
     }
 }
 
-/// Returns the temperature, or 0 if it is below [`GREEDY_BELOW`]. At or below 0 llama.cpp's own
-/// sampler takes the most probable candidate.
+/// Returns the temperature, or 0 if it is below [`GREEDY_BELOW`]. At or below 0, llama.cpp's
+/// sampler keeps the most probable candidate.
 pub(super) fn temperature(params: &Params) -> f32 {
     if params.temperature < GREEDY_BELOW {
         return 0.0;
@@ -49,7 +48,7 @@ pub(super) fn temperature(params: &Params) -> f32 {
     params.temperature
 }
 
-/// Has a stage, if it is on, make room in the buffers of the thread.
+/// Makes room in the buffers of the thread for a stage, if it is enabled.
 pub(super) fn warm_up(stage: Option<&mut impl Sampler>, n: usize) {
     if let Some(stage) = stage {
         stage.warm_up(n);

@@ -1,7 +1,8 @@
-//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and
-//! what stages of its own remember.
+//! The state of a sieve as bytes: generator, number of accepted tokens, window, parameters, and the
+//! memory of custom stages.
 //!
-//! Little-endian, 136 bytes, 4 per token of the window and 8 per bias, with mt19937 another 2496:
+//! All numbers are little-endian. A state has 136 bytes, 4 for each token of the window, 8 for each
+//! bias and, with mt19937, another 2496:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -19,13 +20,12 @@
 //! | up to the last 8 | what the stages remember, see `pipeline/remembered.rs` |
 //! | the last 8 | FNV-1a (64 bits) of all before |
 //!
-//! Earlier versions lack the parameters: 2 of mt19937, and 1 of the others or, without the words,
-//! of mt19937, too.
+//! Earlier versions lack the parameters: version 2, for mt19937, and version 1, for the other
+//! generators or for mt19937 without its words.
 //!
-//! The check sum finds damage, not malice: whoever writes a state can compute it. Loading one takes
-//! time that follows from its size. A state of mt19937 of version 1 has no words: its draws are
-//! repeated, up to a number that is quickly done. Parameters are looked at only where they are
-//! taken.
+//! The check sum detects damage, not malice, since anyone can compute it. The time to load a state
+//! depends on its size. A version 1 state of mt19937 has no words, so its draws are repeated, up to
+//! a limit that takes little time. Parameters are read only when they are to be restored.
 
 use crate::fault;
 use crate::memory;
@@ -37,15 +37,15 @@ use crate::sieve::{Error, Sieve};
 use crate::token::Token;
 
 const MAGIC: &[u8; 4] = b"LSST";
-/// The version without the words of mt19937.
+/// The version of states without the words of mt19937.
 const VERSION: u32 = 1;
-/// The version with the words of mt19937.
+/// The version of states with the words of mt19937.
 const VERSION_WORDS: u32 = 2;
-/// The version with the parameters, too.
+/// The version of states that also have the parameters.
 const VERSION_PARAMS: u32 = 3;
-/// The version with the memory of the stages, too.
+/// The version of states that also have the memory of the stages.
 const VERSION_STAGES: u32 = 4;
-/// Sizes in bytes of the parameters without biases, and of a bias.
+/// The size in bytes of the parameters without biases.
 const PARAMS: usize = 72;
 const BIAS: usize = 8;
 const HEAD: usize = 56;
@@ -62,7 +62,7 @@ pub(super) struct State<I, P, S> {
     pub stages: S,
 }
 
-/// Returns the size in bytes of a state with a window of `n` tokens, with those parameters and
+/// Returns the size in bytes of a state with a window of `n` tokens, with these parameters and
 /// stages.
 pub(super) fn size(n: usize, params: &Params, stages: &Members) -> usize {
     let mt19937 = params.rng == RngKind::Mt19937;
@@ -93,7 +93,7 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
-    /// Writes the state into `bytes`, which has exactly its [`size`].
+    /// Writes the state into `bytes`, which must have exactly its [`size`].
     // In bounds: `bytes` has the length of what is put.
     pub(super) fn write(self, bytes: &mut [u8]) {
         let mut at = 0;
@@ -173,7 +173,7 @@ pub(super) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// Reads the parameters; fails if they are none that a sieve takes.
+    /// Reads the parameters; fails if a sieve would not accept them.
     // In bounds: not shorter than `PARAMS`; what lies after has the length that it says.
     pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
@@ -217,7 +217,8 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
     value.ok_or_else(|| Error::State(format!("{name} of the state is {number}")))
 }
 
-/// Reads a state that this or an earlier version wrote; all but the parameters is checked.
+/// Reads a state that this or an earlier version wrote; everything except the parameters is
+/// checked.
 // In bounds: not shorter than `HEAD` and `SUM`; of what lies between the length was checked.
 pub(super) fn read(
     bytes: &[u8],
@@ -277,7 +278,8 @@ pub(super) fn read(
     })
 }
 
-/// Returns the version of a saved state; fails if `bytes` has no head and check sum of a state.
+/// Returns the version of a saved state; fails unless `bytes` has the head and the check sum of a
+/// state.
 fn version(bytes: &[u8]) -> Result<u32, Error> {
     let wrong = |text: String| Err(Error::State(text));
     let least = HEAD + SUM;
@@ -301,7 +303,7 @@ fn version(bytes: &[u8]) -> Result<u32, Error> {
 }
 
 /// Splits the bytes between head and check sum into window, words of mt19937, parameters and memory
-/// of the stages; `None` if their length is another.
+/// of the stages; `None` if the length does not match.
 fn parts(body: &[u8], n: usize, words: usize, version: u32) -> Option<[&[u8]; 4]> {
     let (window, rest) = body.split_at_checked(n.checked_mul(4)?)?;
     let (words, rest) = rest.split_at_checked(words)?;
@@ -339,14 +341,14 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Sieve {
-    /// Returns how many bytes [`save`](Self::save) writes now.
+    /// Returns the number of bytes that [`save`](Self::save) writes now.
     pub fn state_size(&self) -> usize {
         size(self.history.len(), &self.params, self.members())
     }
 
     /// Writes history, generator and parameters into the first [`state_size`](Self::state_size)
-    /// bytes. Fails if there are fewer, and where a sampler in a slot remembers what no state
-    /// holds. Banned texts, the loop breaker, and those that remember nothing are saved.
+    /// bytes. Fails if there are fewer, or if a sampler in a slot has a memory that cannot be
+    /// saved. Samplers without a memory, banned texts and the loop breaker can be saved.
     pub fn save(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.check_saved()?;
         let (size, room) = (self.state_size(), bytes.len());
@@ -366,7 +368,7 @@ impl Sieve {
         Ok(())
     }
 
-    /// Fails where a sampler in a slot remembers what no state holds.
+    /// Fails if a sampler in a slot has a memory that cannot be saved.
     pub(crate) fn check_saved(&self) -> Result<(), Error> {
         match self.members().slots.unsaved() {
             None => Ok(()),
@@ -377,10 +379,10 @@ impl Sieve {
         }
     }
 
-    /// Restores a saved state, so that the sieve continues as the one that wrote `bytes`; the
-    /// parameters stay. A smaller window keeps the newest tokens. Fails, and changes nothing, if
-    /// the bytes are no state, damaged, of another version, or of another generator than `rng`
-    /// says.
+    /// Restores a saved state, so that the sieve continues like the one that wrote `bytes`, but
+    /// with its own parameters. A smaller window keeps the newest tokens. Fails, and changes
+    /// nothing, if the bytes are not a state, are damaged, have an unknown version, or belong to a
+    /// generator other than `rng`.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let ours = self.generator.kind();
@@ -398,7 +400,7 @@ impl Sieve {
     }
 
     /// Restores a saved state as [`load`](Self::load) does, but with the parameters of the sieve
-    /// that wrote `bytes`, so also with its generator. Fails, and changes nothing, also for a state
+    /// that wrote `bytes`, and so with its generator. Also fails, and changes nothing, for a state
     /// of an earlier version, which has no parameters, and for parameters that [`new`](Self::new)
     /// would refuse.
     pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {

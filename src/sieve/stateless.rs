@@ -15,8 +15,8 @@ pub(super) fn check(n: usize) -> Result<(), Error> {
     }
 }
 
-/// Returns the token with the largest logit, the first of equals, without bias or penalties. One
-/// pass. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
+/// Returns the token with the largest logit, the first of equals, without bias or penalties. Takes
+/// one pass. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
 pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     let logits = logits.into();
     check(logits.len())?;
@@ -32,11 +32,12 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     place.map(|place| place as Token).ok_or(Error::NoCandidate)
 }
 
-/// Writes the `n` most probable tokens in descending order into `top`, of equals the lower token
-/// first, with their probabilities over the whole vocabulary: one pass, and a sort of `n`.
+/// Writes the `n` most probable tokens into `top` in descending order, the lower token first among
+/// equals, with their probabilities over the whole vocabulary. Takes one pass and a sort of `n`.
 ///
-/// Fewer if fewer have a probability. Fails as [`Sieve::sample`](crate::sieve::Sieve::sample) does.
-/// Of plus infinite logits the first has probability 1, all others 0.
+/// Writes fewer if fewer have a probability above 0. Fails as
+/// [`Sieve::sample`](crate::sieve::Sieve::sample) does. If a logit is plus infinity, the first such
+/// token has probability 1 and all others 0.
 pub fn top_candidates<'l>(
     logits: impl Into<Logits<'l>>,
     n: usize,

@@ -1,37 +1,40 @@
 //! Statistics of the last token: how many candidates each stage left, entropies and surprisals.
 
-/// The number of candidates that each stage left, and how uncertain model and draw were.
+/// The number of candidates that each stage left, and the entropies and surprisals of the model and
+/// of the draw.
 ///
 /// Masked tokens, which have probability 0, are not counted. In the default order of stages the
 /// counts never rise from one stage to the next, and a disabled stage leaves them unchanged. With
-/// [stages of its own](crate::sieve::Sieve::set_stages) each count is taken after the stage of that
-/// name, or, if that is absent, of the candidates that were drawn from. A temperature that counts
-/// as 0 masks all candidates but the largest.
+/// [custom stages](crate::sieve::Sieve::set_stages) each count is taken after the stage of its name
+/// or, if that is absent, is the number of candidates that were drawn from. A temperature that
+/// counts as 0 masks all candidates except the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
     /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless
-    /// [`Sieve::measure`](crate::sieve::Sieve::measure) asked for it.
+    /// [requested](crate::sieve::Sieve::measure).
     pub model_entropy: f32,
-    /// Surprisal of the chosen token in the same distribution, in nats. NaN likewise.
+    /// Surprisal of the chosen token in the same distribution, in nats. NaN unless requested.
     pub surprisal: f32,
-    /// Entropy of the distribution that was drawn from, in nats. NaN likewise.
+    /// Entropy of the distribution that was drawn from, in nats. NaN unless requested.
     pub sampling_entropy: f32,
-    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN
-    /// likewise.
+    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN unless
+    /// requested.
     pub sampling_surprisal: f32,
-    /// How many tokens had been accepted when this one was chosen: its position, counted from 0.
+    /// The number of tokens that had been accepted when this one was chosen: its position, counted
+    /// from 0.
     pub accepted: u64,
-    /// Size of the vocabulary.
+    /// The size of the vocabulary.
     pub n_vocab: usize,
-    /// Candidates after top-k.
+    /// The number of candidates after top-k.
     pub after_top_k: usize,
-    /// Candidates after typical.
+    /// The number of candidates after typical.
     pub after_typical: usize,
-    /// Candidates after top-p.
+    /// The number of candidates after top-p.
     pub after_top_p: usize,
-    /// Candidates after min-p.
+    /// The number of candidates after min-p.
     pub after_min_p: usize,
-    /// Candidates after top-n-sigma. In the default order of stages the token was drawn from these.
+    /// The number of candidates after top-n-sigma. In the default order of stages the token was
+    /// drawn from these.
     pub after_top_n_sigma: usize,
 }
 

@@ -16,7 +16,7 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
-/// The reason why a file is not written.
+/// The reason why a file is refused.
 #[derive(Debug)]
 enum Refusal {
     Link,
@@ -35,7 +35,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// A file of whole lines.
+/// A file that only has whole lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
     file: File,
@@ -94,7 +94,7 @@ pub(super) fn of_process(pattern: &str, process: u32) -> String {
     name
 }
 
-/// True if every process has a file of its own by this name.
+/// True if this name gives every process a file of its own.
 pub(super) fn is_of_process(pattern: &str) -> bool {
     of_process(pattern, 1) != of_process(pattern, 2)
 }

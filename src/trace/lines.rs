@@ -39,7 +39,7 @@ fn micros(time: Duration) -> Number {
     Number((time.as_nanos() as f64 / 10.0).round() / 100.0)
 }
 
-/// Numbers as members of an object.
+/// Numbers that are written as members of an object.
 struct Members<'a>(&'a Numbers, Options);
 
 impl Serialize for Members<'_> {
@@ -198,7 +198,7 @@ struct Chosen {
     piece: Piece,
     rank: usize,
     logit: Number,
-    /// That of the raw and of the final distribution.
+    /// The surprisal of the token in the raw and in the final distribution.
     surprisal: [Number; 2],
 }
 
@@ -247,7 +247,7 @@ pub(super) struct Place {
     pub sequence: u64,
     pub position: u64,
     pub since: Duration,
-    /// The token that a grammar has refused before this one.
+    /// The token that a grammar refused before this one.
     pub refused: Option<Token>,
 }
 
@@ -313,7 +313,7 @@ struct Other<'a> {
     refused: Option<Piece>,
 }
 
-/// Returns the line of a token that the host has accepted in place of the observed one.
+/// Returns the line of a token that the host has accepted instead of the observed one.
 pub(super) fn other(place: Place, token: Token, options: Options, pieces: Pieces<'_>) -> Vec<u8> {
     let piece = |token| Piece::of(token, options, pieces);
     line(&Other {
@@ -343,10 +343,10 @@ fn stage_line(stage: &Stage, before: usize, options: Options) -> StageLine<'_> {
     }
 }
 
-/// The most bytes of a grammar's expectation.
+/// The most bytes of a description of what a grammar expects.
 const WORDS: usize = 400;
 
-/// Returns the first characters of a text, at most that many bytes.
+/// Returns the first characters of a text, at most `most` bytes.
 fn start_of(text: &str, most: usize) -> &str {
     let mut ends = (0..=most.min(text.len())).rev();
     let end = ends.find(|&end| text.is_char_boundary(end));

@@ -2,13 +2,12 @@
 
 use super::observer::{CONSTRAINTS, Numbers, TRUNCATIONS};
 
-/// A member of a chain: its name, as `llama_sampler_name` reports it, and its parameters, as far as
-/// they are known.
+/// A member of a chain: its name, as `llama_sampler_name` reports it, and its parameters, if known.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// Begins with a question mark if the parameters disable it.
+    /// The name; begins with a question mark if the parameters disable the member.
     pub name: String,
-    /// Named as in llama.h.
+    /// The parameters, named as in llama.h.
     pub parameters: Numbers,
 }
 
@@ -22,7 +21,7 @@ const SELECTORS: [&str; 6] = [
     "sieve",
 ];
 
-/// Returns a sentence for each finding about a chain of these members, in their order; none if
+/// Returns a sentence for each finding about a chain of these members, in their order. Empty if
 /// every member has a purpose.
 pub fn findings(chain: &[Link]) -> Vec<String> {
     let mut found = Vec::new();

@@ -1,11 +1,11 @@
 //! A record of each token that is sampled straight from the logits: which stage of its chain
 //! removed or changed which candidate, and why.
 //!
-//! While it is on, an [`Observer`] reads the pool between two samplers. The samplers work as
-//! without it, so that the tokens are the same. While it is off, a token costs one read of a flag.
-//! A line of JSON for each token goes to a file or to a function: `docs/trace.md`.
+//! During a record, an [`Observer`] reads the pool between the samplers, which work as usual, so
+//! the tokens are the same. Without a record, a token costs one read of a flag. A line of JSON for
+//! each token goes to a file or to a function: `docs/trace.md`.
 //!
-//! It is turned on by [`to_file`] or [`to_function`], or by the environment variables
+//! A record is started by [`to_file`] or [`to_function`], or by the environment variables
 //! `LLAMA_SIEVE_TRACE`, the name of a file, and `LLAMA_SIEVE_TRACE_OPTIONS`.
 
 mod file;
@@ -28,7 +28,7 @@ pub use observer::{Ask, Name, Numbers, Observer, Off, Watch};
 pub use options::{MOST_FOLLOWED, Options};
 pub use sink::{Function, delivering, delivers, stop, to_file, to_function};
 
-/// The version of the lines: it rises when a field changes its meaning.
+/// The version of the lines, which increases when the meaning of a field changes.
 pub const VERSION: u32 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -48,7 +48,7 @@ pub fn is_on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The number of a sequence in the record, one for each chain or sieve. A clone has another.
+/// The number of a sequence in the record, one for each chain or sieve, also for each clone.
 #[derive(Debug, Default)]
 pub struct Sequence(AtomicU64);
 
@@ -79,15 +79,15 @@ pub fn next_number() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Writes the bytes of a token's text. Returns false if they are not known.
+/// Writes the bytes of a token's text. Returns false if they are unknown.
 pub type Pieces<'a> = &'a dyn Fn(Token, &mut Vec<u8>) -> bool;
 
-/// Returns false: there is no vocabulary with texts.
+/// Returns false, since there is no vocabulary with texts.
 pub fn no_pieces(_: Token, _: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Begins the record that the environment requests, at the first call.
+/// Begins the record that the environment variables request, at the first call.
 pub fn from_environment() {
     static BEGUN: OnceLock<Result<(), String>> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);

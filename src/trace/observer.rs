@@ -12,7 +12,7 @@ use crate::pool::Pool;
 use crate::sampler::{About, Tell};
 use crate::token::{Token, TokenData, comparable};
 
-/// The samplers that let only some tokens through, whatever their logits are.
+/// The samplers that let only some tokens through, regardless of their logits.
 pub(super) const CONSTRAINTS: [&str; 2] = ["grammar", "token-trie"];
 
 /// The samplers that remove candidates by their logits, without changing these.
@@ -42,21 +42,22 @@ pub type Name = Cow<'static, str>;
 
 /// An observer of each stage of a token.
 pub trait Watch {
-    /// Called with the names of what the next stage, if it is a constraint, will let through.
+    /// Called before a stage with a function that describes what it will let through, if it is a
+    /// constraint.
     #[inline(always)]
     fn expects(&mut self, _of: impl FnOnce() -> Option<String>) {}
 
     /// Called before a stage runs.
     fn before(&mut self, ask: Ask<'_>);
 
-    /// Called after a stage, with the pool that it has left.
+    /// Called after a stage, with the pool in the state that it left.
     fn after(&mut self, name: impl FnOnce() -> Name, pool: &mut Pool<'_>, ask: Ask<'_>);
 
     /// Called when the token is chosen from the pool; `logits` are the raw ones.
     fn chosen(&mut self, token: Token, logits: Logits<'_>, pool: &mut Pool<'_>);
 }
 
-/// No observer.
+/// An observer that does nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Off;
 
@@ -112,14 +113,13 @@ pub(super) struct Stage {
     /// The names of what a constraint let through.
     pub expected: Option<String>,
     pub took: Duration,
-    /// The number of candidates above minus infinity that it has left.
+    /// The number of candidates above minus infinity that it left.
     pub left: usize,
-    /// The share of the probability that it has kept, if it removed candidates and changes no
-    /// logits.
+    /// The share of the probability that it kept, if it removed candidates and changed no logits.
     pub kept: Option<f64>,
     /// The largest probability before it.
     pub largest: f64,
-    /// The log-sum-exp of the logits that it has left.
+    /// The log-sum-exp of the logits that it left.
     pub log_sum_exp: f64,
 }
 
@@ -128,9 +128,9 @@ pub(super) struct Stage {
 pub(super) struct Followed {
     pub token: Token,
     pub raw: f32,
-    /// `None`: removed.
+    /// The logit; `None` if the candidate was removed.
     pub logit: Option<f32>,
-    /// The stage that removed it.
+    /// The index of the stage that removed it.
     pub out: Option<usize>,
     pub changes: Vec<Change>,
 }
@@ -214,7 +214,8 @@ impl Observer {
         }
     }
 
-    /// Returns the distribution after the logits of a few tokens have changed, from those alone.
+    /// Returns the distribution after the logits of a few tokens have changed, computed from only
+    /// these.
     fn edited(&self, pool: &Pool<'_>) -> Option<Summary> {
         let mut edits = pool.edits()?.peekable();
         if edits.peek().is_none() {

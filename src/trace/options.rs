@@ -10,7 +10,7 @@ pub const MOST_FOLLOWED: usize = 100;
 pub struct Options {
     /// The number of most probable candidates that are followed.
     pub n: usize,
-    /// False: texts, numbers of tokens, and repeated tokens are left out.
+    /// If false, texts, numbers of tokens, and repeated tokens are omitted.
     pub text: bool,
 }
 

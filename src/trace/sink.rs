@@ -1,4 +1,4 @@
-//! The destination of the lines: a file or a function, of one process.
+//! The destination of the lines: a file or a function, for one process.
 //!
 //! A forked child opens a destination of its own, or stops recording. Its parent's locks, which are
 //! those of [`crate::sync`], stay usable.
@@ -22,7 +22,7 @@ use crate::token::Token;
 /// Receives the lines, each with its end of line. It is called with no lock held.
 pub type Function = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
-/// The most sequences whose position is kept. Beyond that many the oldest are forgotten.
+/// The most sequences whose position is kept. Beyond this number the oldest are forgotten.
 const SEQUENCES: usize = 4096;
 
 /// The time for which [`stop`] waits for calls of the function.
@@ -63,7 +63,8 @@ pub fn delivers() -> bool {
     DELIVERS.get()
 }
 
-/// Runs `work`, if `delivers` as if in a call of the function: for threads that help another.
+/// Runs `work`, as if within a call of the record's function if `delivers`. For threads that help
+/// another thread.
 pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     struct Back(bool);
     impl Drop for Back {
@@ -75,9 +76,9 @@ pub fn delivering<T>(delivers: bool, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Begins a record in a file, in whose name `%p` becomes the process id. It is for this user alone,
-/// and is emptied. Fails, with the reason, for a link, for anything but a file, for another user's
-/// file, and for one that is being written.
+/// Begins a record in a file, in whose name `%p` becomes the process id. It is readable by this
+/// user only, and is emptied. Fails, with the reason, for a link, for anything but a file, for
+/// another user's file, and for one that is being written.
 pub fn to_file(pattern: &str, options: Options) -> Result<(), String> {
     begin(Some(pattern), None, options)
 }
@@ -87,8 +88,8 @@ pub fn to_function(function: Function, options: Options) -> Result<(), String> {
     begin(None, Some(function), options)
 }
 
-/// Ends the record. Waits for running calls of its function, unless it is called from within one,
-/// for at most ten seconds.
+/// Ends the record. Waits at most ten seconds for running calls of its function, unless it is
+/// called from within one.
 pub fn stop() {
     ON.store(false, Ordering::Relaxed);
     let sink = CURRENT.lock().take();
@@ -138,7 +139,7 @@ fn begin(
     Ok(())
 }
 
-/// Returns an observer of a token; `None` where nothing is recorded.
+/// Returns an observer of a token; `None` if nothing is recorded.
 #[cold]
 pub(super) fn observer(logits: Logits<'_>) -> Option<Box<Observer>> {
     if DELIVERS.get() {
@@ -161,7 +162,7 @@ fn of_this_process() -> Option<Arc<Sink>> {
 
 impl Observer {
     /// Writes the lines of the [chosen](super::Watch::chosen) token, if there is one. `refused` is
-    /// the token that a grammar has refused before it.
+    /// the token that a grammar refused before it.
     pub fn deliver(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, refused: Option<Token>) {
         let Some((sink, place)) = self.place(sequence, refused) else {
             return;
@@ -169,7 +170,7 @@ impl Observer {
         sink.send(lines::token(place, &self, pieces));
     }
 
-    /// Writes that the host has accepted `token` in place of the chosen one.
+    /// Writes a line for `token`, which the host has accepted instead of the chosen one.
     pub fn deliver_other(self: Box<Self>, sequence: u64, pieces: Pieces<'_>, token: Token) {
         let Some((sink, place)) = self.place(sequence, self.token()) else {
             return;

@@ -1,13 +1,13 @@
-//! The process-wide cache of tries: the same payload is parsed once.
+//! The process-wide cache of tries, which parses each payload once.
 //!
-//! At most [`CAPACITY`] tries, least recently used, that together with the payloads they are known
-//! by occupy at most [`MAX_BYTES`]. A trie that is larger than that alone is not kept. It is found
-//! by the bytes of a payload, which are hashed and compared, or by the SHA-256 of a payload's
-//! canonical form: then the payload has been parsed, but the same set in another order is the same
-//! trie, and its bytes are known from then on.
+//! It keeps at most [`CAPACITY`] tries, which occupy at most [`MAX_BYTES`] together with the
+//! payloads that lead to them, and evicts the least recently used. A trie that alone exceeds that
+//! size is not kept. A trie is found by the bytes of a payload, which are hashed and compared. If
+//! these are unknown, the payload is parsed, and the trie is found by the SHA-256 of the canonical
+//! form, in which the order of values does not matter. The bytes are known from then on.
 //!
-//! Tries are shared by `Arc`, so one in use survives its eviction. Safe from any thread; nothing is
-//! parsed under the lock.
+//! Tries are shared by `Arc`, so a trie in use survives its eviction. Any thread may use the cache.
+//! Nothing is parsed under the lock.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroUsize;
@@ -32,25 +32,25 @@ pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
 
-/// Counters since the start of the process, and what is kept now.
+/// Counters since the start of the process, and the current contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Lookups that found a trie.
+    /// The number of lookups that found a trie.
     pub hits: u64,
-    /// Lookups that did not.
+    /// The number of lookups that found none.
     pub misses: u64,
-    /// Tries that made room for others.
+    /// The number of tries evicted to make room for others.
     pub evictions: u64,
-    /// Tries that are kept.
+    /// The number of tries in the cache.
     pub entries: u64,
-    /// Bytes of the tries that are kept, and of the payloads that are known to lead to them.
+    /// The size in bytes of these tries and of the payloads that are known to lead to them.
     pub bytes: u64,
 }
 
-/// The most payloads that are known.
+/// The largest number of payloads that are known.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
-/// A payload to be found. The hash says where to look; the bytes decide.
+/// A payload to be looked up: its hash finds an entry, and its bytes confirm it.
 #[derive(Clone, Copy)]
 pub(crate) struct Text<'a> {
     hash: u64,
@@ -65,7 +65,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A payload that was found good.
+/// A payload that was parsed without an error.
 struct Known {
     json: Box<[u8]>,
     key: Key,
@@ -81,7 +81,7 @@ impl Known {
 struct Cache {
     /// The tries, by the canonical form of the payload.
     tries: LruCache<Key, Arc<Trie>, ProcessState>,
-    /// Payloads of these tries, by their hash. Each goes with its trie.
+    /// The payloads of these tries, by their hash. Each is evicted with its trie.
     known: LruCache<u64, Known, ProcessState>,
     stats: CacheStats,
     reordered: u64,
@@ -94,18 +94,18 @@ struct Removed {
     payloads: Vec<Known>,
 }
 
-/// A cache that any thread may use.
+/// A cache that is shared by all threads.
 pub(crate) struct Shared {
     capacity: NonZeroUsize,
     max_bytes: usize,
-    /// Made at the first use, under its own lock.
+    /// The cache, made at the first use.
     cache: Mutex<Option<Cache>>,
 }
 
 static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
-/// The trie of a payload, parsed if it is not cached. Tokens must be below `n_vocab`, if that is
-/// known.
+/// Returns the trie of a payload, which is parsed if it is not cached. Tokens must be below
+/// `n_vocab`, if that is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
 }
@@ -114,14 +114,14 @@ fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
     n_vocab.is_none_or(|n_vocab| (trie.max_token() as usize) < n_vocab)
 }
 
-/// The trie of a payload that was made, not parsed; its tokens were checked.
+/// Returns the trie of a payload that was not made from JSON; its tokens have been checked.
 pub fn trie_of_payload(payload: &Payload) -> Arc<Trie> {
     CACHE.trie_of_payload(payload, None)
 }
 
-/// The key of a payload's canonical form: what the trie is made of, in the order in which it is
-/// made. Leaves are sorted within a descriptor, and equal values stand once; the order of
-/// descriptors, their terminators and the model's name count.
+/// Returns the key of a payload's canonical form. Leaves are sorted within a descriptor, and equal
+/// values appear once. The order of descriptors, their terminators and the model's name are
+/// significant.
 fn canonical(payload: &Payload) -> Key {
     let mut hash = Sha256::new();
     // Each with its length, so that nothing can be taken for something else.
@@ -149,13 +149,13 @@ fn canonical(payload: &Payload) -> Key {
     hash.finalize().into()
 }
 
-/// The counters.
+/// Returns the counters.
 pub fn stats() -> CacheStats {
     CACHE.stats()
 }
 
-/// The counters, and how many of the hits were of a payload whose bytes were not known, but another
-/// with the same sets.
+/// Returns the counters, and the number of hits whose payload was unknown although another payload
+/// with the same sets was cached.
 pub fn stats_and_reordered() -> (CacheStats, u64) {
     CACHE.stats_and_reordered()
 }
@@ -182,7 +182,7 @@ impl Shared {
         Ok(self.trie_of_payload(&payload, Some(text)))
     }
 
-    /// The trie of a payload whose bytes, if it has any, were looked for in vain.
+    /// Returns the trie of a payload whose bytes, if it has any, were not found.
     pub(crate) fn trie_of_payload(&self, payload: &Payload, text: Option<Text>) -> Arc<Trie> {
         let key = canonical(payload);
         let (found, is_known) = self.with(|cache| cache.get_canonical(&key, text));
@@ -196,7 +196,7 @@ impl Shared {
         trie
     }
 
-    /// Keeps the trie, and the payload as one that leads to it, as far as there can be room.
+    /// Caches the trie, and the payload as one that leads to it, if they fit.
     fn keep(&self, key: Key, text: Option<Text>, trie: &Arc<Trie>) {
         let Some(room) = self.max_bytes.checked_sub(trie.bytes()) else {
             return;
@@ -225,7 +225,7 @@ impl Shared {
         }))
     }
 
-    /// Number and bytes of what is kept, counted.
+    /// Counts the contents: their number, and their size in bytes.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> (u64, u64) {
         self.with(|cache| {
@@ -250,15 +250,16 @@ impl Cache {
         found
     }
 
-    /// Returns the key of the trie that a payload's bytes lead to. They are compared here alone.
+    /// Returns the key of the trie that a payload's bytes lead to. Only this function compares
+    /// them.
     fn key_of(&mut self, text: Text) -> Option<Key> {
         let known = self.known.get(&text.hash)?;
         (*known.json == *text.json).then_some(known.key)
     }
 
-    /// Finds a trie by the canonical form, after its bytes, if it has any, were looked for in vain.
-    /// True besides if no bytes are left to be known: another thread may have set the same payload
-    /// in the meantime.
+    /// Finds a trie by the canonical form, after its bytes, if it has any, were not found. Also
+    /// returns true if its bytes need not be recorded: another thread may have recorded the same
+    /// payload in the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());
@@ -276,7 +277,8 @@ impl Cache {
         (found, is_known)
     }
 
-    /// Keeps a trie, which may be there already. It and the payload have room alone.
+    /// Caches a trie, which may be there already. An empty cache must have room for it and the
+    /// payload.
     #[must_use]
     fn put(
         &mut self,
@@ -314,7 +316,7 @@ impl Cache {
         }
     }
 
-    /// Evicts what was used longest ago: of tries, and of the last one's payloads.
+    /// Evicts the least recently used tries, and payloads if only one trie is left.
     fn make_room(&mut self, max_bytes: usize, removed: &mut Removed) {
         while self.stats.bytes > max_bytes as u64 {
             if self.tries.len() > 1
@@ -329,7 +331,7 @@ impl Cache {
         }
     }
 
-    /// A trie that was taken out goes, and the payloads that lead to it.
+    /// Records the removal of a trie, and of the payloads that lead to it.
     fn evict(&mut self, key: &Key, trie: Arc<Trie>, removed: &mut Removed) {
         self.stats.evictions += 1;
         self.release(trie, removed);

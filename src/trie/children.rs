@@ -1,14 +1,14 @@
-//! The tokens that may follow, among the candidates: finding them, and leaving no others.
+//! Finding the tokens that may follow among the candidates, and removing all others.
 
 use crate::candidates::Candidates;
 use crate::token::{Token, TokenData, comparable};
 
-/// The reason why no token that may follow was possible.
+/// The reason why no token that may follow has a logit above minus infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Some are absent, all others banned: the absent ones are put back.
+    /// Some are absent, and all others are banned: the absent ones are put back.
     Cut,
-    /// All are there, with minus infinity.
+    /// All are present, with a logit of minus infinity.
     Banned,
 }
 
@@ -20,24 +20,25 @@ pub(super) struct Found {
     pub(super) possible: usize,
 }
 
-/// A bitmap of children may have this many words for each candidate, 2.7 times the array's bytes.
+/// The most words that a bitmap of children may have for each candidate: 2.7 times the size of the
+/// array.
 const WORDS_PER_CANDIDATE: usize = 4;
 
-/// Buffers, reused.
+/// Reused buffers.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Indices of the children among the candidates, ascending.
     indices: Vec<usize>,
     logits: Vec<f32>,
-    /// Children that are among the candidates, sorted.
+    /// The children that are among the candidates, sorted.
     present: Vec<Token>,
     /// A bitmap of tokens, all 0 between calls.
     bits: Vec<u64>,
 }
 
 impl Scratch {
-    /// Finds the children: one step each while the array has not been reordered, else one pass over
-    /// it.
+    /// Finds the children: one step for each while the array has not been reordered, otherwise one
+    /// pass over it.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
@@ -65,8 +66,8 @@ impl Scratch {
         found
     }
 
-    /// Takes one pass over the candidates. Its memory follows from their number, not from that of a
-    /// token.
+    /// Finds the children by one pass over the candidates. The memory depends on the number of
+    /// candidates, not on the token ids.
     fn search(&mut self, data: &[TokenData], children: &[Token]) {
         let last = children.last().map_or(0, |&token| token as usize);
         let words = last / 64 + 1;
@@ -100,9 +101,9 @@ impl Scratch {
         }
     }
 
-    /// Recovers where none of the children that were found is possible: puts those back that were
-    /// not found, as many as there is room for; keeps those that were found if there is no other.
-    /// Nothing is done to an empty array.
+    /// Recovers when every child that was found is masked: puts back the children that were not
+    /// found, as many as fit, or keeps those that were found if there are no others. Does nothing
+    /// to an empty array.
     // In bounds: `indices` were found among the same candidates.
     pub(super) fn fall_back(
         &mut self,

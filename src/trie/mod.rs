@@ -2,17 +2,16 @@
 //! the model must produce exactly one.
 //!
 //! The trie and a position in it are those of [`llama_sieve_constraints::trie`], whose modules are
-//! here, too. On top of them:
+//! re-exported. This module adds:
 //!
-//! - `children`: finding what may follow among the candidates.
+//! - `children`: finding the tokens that may follow among the candidates.
 //! - [`cache`]: the process-wide cache of tries, by a payload's bytes or the SHA-256 of its
 //!   canonical form.
-//! - [`sampler`]: the constraint as a sampler, and the slot through which it is set, also from
-//!   other threads.
+//! - [`sampler`]: the constraint as a sampler, and the slot through which any thread can set it.
 //!
-//! Cost per token: `accept` a binary search among the children of one node; `apply` one write per
-//! candidate, or, in compact mode while the array has not been reordered, one step per child.
-//! Nothing while no span is active.
+//! Cost per token: `accept` is a binary search among the children of one node. `apply` is one write
+//! per candidate or, in compact mode while the array has not been reordered, one step per child.
+//! Both cost nothing while no span is active.
 #![forbid(unsafe_code)]
 
 pub mod cache;

@@ -1,17 +1,16 @@
-//! The constraint as a sampler, and the slot that it lives in.
+//! The constraint as a sampler, and the slot that holds its state.
 //!
-//! The state is in a [`Slot`], shared by the sampler and by those that set it, perhaps from other
-//! threads: a new trie takes effect between two tokens. The slot's lock is held for one `apply` at
-//! most; whoever sets parses before taking it. Warnings are logged after it is released, so that a
-//! log callback may call back.
+//! The state is in a [`Slot`], shared by the sampler and the code that sets it, perhaps on other
+//! threads. A new trie takes effect between two tokens. The slot's lock is held for one `apply` at
+//! most, and payloads are parsed before it is taken. Warnings are logged after it is released, so
+//! that a log callback may call back.
 //!
 //! While a span is active, `apply` guarantees that afterwards only tokens that may follow have a
 //! logit above minus infinity, and that there is at least one, whatever earlier samplers have
-//! removed. Those that an earlier sampler has left with minus infinity are banned, and stay so:
-//! where that is every one they stay in the array alone, so that any choice is still a value, and
-//! no host meets an empty array. Two things that would undo that further down the chain are dealt
-//! with here: an array that is said to be sorted is not any more, and an infinite logit, of which a
-//! softmax makes NaN, stays alone.
+//! removed. Tokens to which an earlier sampler has given minus infinity are banned, and stay
+//! banned. If all of them are, only they stay in the array, so that any choice is still valid and
+//! no host gets an empty array. Two things could undo this later in the chain. So an array marked
+//! as sorted loses the mark, and an infinite logit, which a softmax turns into NaN, is kept alone.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -32,26 +31,26 @@ use crate::trie::descriptor::SPAN_LIMIT;
 /// The effect of a constraint on the candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
-    /// True if the most probable valid token is selected; else later samplers draw among the valid
-    /// ones.
+    /// True if the most probable valid token is selected; otherwise later samplers draw among the
+    /// valid ones.
     pub greedy: bool,
-    /// True if the array shrinks to the valid tokens; else all others are masked.
+    /// True if the array shrinks to the valid tokens; otherwise all other tokens are masked.
     pub compact: bool,
-    /// True if a reset leaves a span idle that is complete; else it begins again.
+    /// True if a reset leaves a completed span idle; otherwise the span begins again.
     pub reset_idle: bool,
 }
 
-/// Number of the mode that selects.
+/// The number of the mode that selects a token.
 pub const GREEDY: i32 = 0;
-/// Number of the mode that leaves the draw to later samplers.
+/// The number of the mode that leaves the draw to later samplers.
 pub const SAMPLED: i32 = 1;
-/// A flag of the mode: the array shrinks to the valid tokens.
+/// A flag of the mode: the array is reduced to the valid tokens.
 pub const COMPACT: i32 = 0x100;
-/// A flag of the mode: a reset leaves a span idle that is complete.
+/// A flag of the mode: a reset leaves a completed span idle.
 pub const RESET_IDLE: i32 = 0x200;
 
 impl Mode {
-    /// The mode of a number of the C interface.
+    /// Converts a mode number of the C interface.
     pub fn from_number(number: i32) -> Result<Self, String> {
         let compact = number & COMPACT != 0;
         let reset_idle = number & RESET_IDLE != 0;
@@ -73,18 +72,18 @@ impl Mode {
     }
 }
 
-/// A trie, the position of the text in it, and how it acts.
+/// A trie, the position of the text in it, and the mode.
 #[derive(Clone, Debug)]
 struct Constraint {
     cursor: Cursor,
     mode: Mode,
-    /// Warnings come once per constraint.
+    /// True if a warning about an accepted token has been logged: there is one per constraint.
     warned_of_leaving: bool,
     warned_of_cut: bool,
     warned_of_ban: bool,
 }
 
-/// The slot that a constraint is set in; nothing is constrained while it is empty.
+/// The slot that holds a constraint. While it is empty, nothing is constrained.
 #[derive(Debug, Default)]
 pub struct Slot {
     constraint: Mutex<Option<Constraint>>,
@@ -92,7 +91,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// An empty slot for a vocabulary of this size, if it is known.
+    /// Returns an empty slot for a vocabulary of this size, if it is known.
     pub fn new(n_vocab: Option<usize>) -> Self {
         Self {
             constraint: Mutex::new(None),
@@ -100,12 +99,12 @@ impl Slot {
         }
     }
 
-    /// Size of the vocabulary.
+    /// The size of the vocabulary.
     pub fn n_vocab(&self) -> Option<usize> {
         self.n_vocab
     }
 
-    /// Constrains by `trie` from the next token on, active at the root of its first descriptor.
+    /// Constrains by `trie` from the next token on, at the root of its first descriptor.
     pub fn set(&self, trie: Arc<Trie>, mode: Mode) {
         let constraint = Constraint {
             cursor: Cursor::new(trie),
@@ -119,13 +118,13 @@ impl Slot {
         drop(replaced);
     }
 
-    /// Constrains nothing from the next token on.
+    /// Removes the constraint from the next token on.
     pub fn clear(&self) {
         let cleared = self.constraint.lock().take();
         drop(cleared);
     }
 
-    /// Begins the span of the descriptor with this path, or says which there are.
+    /// Begins the span of the descriptor with this path. The error lists the paths that exist.
     pub fn activate(&self, path: &str) -> Result<(), String> {
         let mut state = self.constraint.lock();
         fault::point();
@@ -150,13 +149,13 @@ impl Slot {
         self.with_cursor(Cursor::is_active).unwrap_or(false)
     }
 
-    /// Name of the value that the span completed.
+    /// The name of the value that the span completed.
     pub fn leaf(&self) -> Option<String> {
         self.with_cursor(|cursor| cursor.leaf().map(str::to_owned))?
     }
 
-    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room;
-    /// gives its whole length.
+    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room,
+    /// and returns its whole length.
     pub fn forced(&self, out: &mut [Token]) -> usize {
         let length = self.with_cursor(|cursor| {
             out.iter_mut()
@@ -167,8 +166,8 @@ impl Slot {
         length.unwrap_or(0)
     }
 
-    /// Writes the tokens that may follow to `out`, ascending, as far as there is room; gives their
-    /// number.
+    /// Writes the tokens that may follow to `out`, ascending, as far as there is room, and returns
+    /// their number.
     pub fn allowed(&self, out: &mut [Token]) -> usize {
         let mut merged = Vec::new();
         let number = self.with_cursor(|cursor| {
@@ -189,17 +188,17 @@ impl Slot {
     }
 }
 
-/// A sampler that lets only the tokens through that may follow.
+/// A sampler that lets through only the tokens that may follow.
 #[derive(Debug)]
 pub struct TrieSampler {
     slot: Arc<Slot>,
     scratch: Scratch,
-    /// Children and terminators of a node.
+    /// The merged children and terminators of a node.
     merged: Vec<Token>,
 }
 
 impl TrieSampler {
-    /// A sampler for what is set in `slot`.
+    /// Returns a sampler for the constraint in `slot`.
     pub fn new(slot: Arc<Slot>) -> Self {
         Self {
             slot,
@@ -218,7 +217,7 @@ impl Clone for TrieSampler {
         }))
     }
 
-    /// Into the slot that is there, so that those who set it still reach the sampler.
+    /// Copies into the existing slot, so that code that holds it still reaches the sampler.
     fn clone_from(&mut self, source: &Self) {
         let copy = source.slot.constraint.lock().clone();
         fault::point();
@@ -319,7 +318,7 @@ impl Sampler for TrieSampler {
 }
 
 impl Constraint {
-    /// Marks this lack as reported; true if it was not before.
+    /// Marks this lack as reported. Returns true if it was not before.
     fn is_first(&mut self, lack: Lack) -> bool {
         let told = match lack {
             Lack::Cut => &mut self.warned_of_cut,
@@ -328,7 +327,7 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Lets only tokens through that may follow. Returns the reason if that was impossible.
+    /// Lets through only the tokens that may follow. Returns the reason if that was impossible.
     // In bounds: `find` gives an index of the candidates.
     fn apply(
         &mut self,
@@ -368,8 +367,9 @@ impl Constraint {
         None
     }
 
-    /// Decides, at a node where a value ends, others go on and any token may follow, whether the
-    /// candidates are to be constrained. If greedy has another favourite the span is complete.
+    /// Decides, at a node where one value ends and others continue and any token may follow, if the
+    /// candidates are to be constrained. In greedy mode the span is complete if the largest logit
+    /// is that of another token.
     // In bounds: `argmax` gives an index of the candidates.
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {

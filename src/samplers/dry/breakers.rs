@@ -2,9 +2,9 @@
 //!
 //! One pass over the texts finds the tokens that contain a breaker and those that end with a
 //! beginning of one, for any number of breakers. The tokens that must follow are kept once per
-//! beginning, not per token that ends with it. They are sorted, so that the longest match is found
-//! without a search of all. Memory is linear in the bytes of the breakers, each of which may have
-//! 20 tokens after it, and in the number of tokens.
+//! beginning, not for each token that ends with it. They are sorted, so that finding the longest
+//! match does not search all of them. Memory is linear in the bytes of the breakers, each of which
+//! may have 20 tokens after it, and in the number of tokens.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -16,21 +16,22 @@ use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// Breakers are cut to this many bytes, and their tokenised rests to a number of tokens.
+/// The number of bytes to which breakers are cut; their tokenised rests are cut to a number of
+/// tokens.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
 /// The tokens to reserve per byte, more than a tokenizer makes: normalization turns 3 bytes into at
 /// most 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
-/// Stands for "no rest" in `FoundBreakers::numbers`.
+/// The number in `FoundBreakers::numbers` that means "no rest".
 const UNUSED: u32 = u32::MAX;
 
-/// Sequence breakers as tokens: a head, and what must follow it.
+/// Sequence breakers as tokens: a head, and the tokens that must follow it.
 #[derive(Debug, Default)]
 pub struct Breakers {
     heads: TokenMap<Head>,
-    /// The first stands for none.
+    /// The beginnings of breakers; the first means none.
     beginnings: Vec<Beginning>,
     tails: Vec<Tail>,
     /// The tokens of the tails.
@@ -43,19 +44,19 @@ pub struct Breakers {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     is_breaker: bool,
-    /// The longest beginning that it ends with; 0 if there is none.
+    /// The longest beginning that the text ends with; 0 if there is none.
     beginning: u32,
-    /// The range in `contained`, ascending: the breakers that it contains and also ends with a
-    /// beginning of. These need no further token.
+    /// The range in `contained`, ascending, of the breakers that the text contains although it also
+    /// ends with a beginning of them. These need no further token.
     contained: (u32, u32),
 }
 
 /// A beginning of breakers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beginning {
-    /// The longest other beginning that it ends with; 0 if there is none.
+    /// The longest other beginning that this one ends with; 0 if there is none.
     shorter: u32,
-    /// The range in `tails`, sorted by their tokens, of what must follow.
+    /// The range in `tails`, sorted by their tokens, of the tails that may follow.
     tails: (u32, u32),
 }
 
@@ -68,7 +69,7 @@ struct Tail {
 }
 
 impl Breakers {
-    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones break nothing.
+    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones have no effect.
     pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
         let mut found = FoundBreakers::new(vocabulary, breakers);
         found.for_each_tail(|text, tokens| *tokens = vocabulary.tokenize(text));
@@ -91,8 +92,8 @@ impl Breakers {
         head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
     }
 
-    /// Returns the first index of `places` at which a breaker begins, and how many more tokens it
-    /// has. `reversed` has the newest token first.
+    /// Returns the first index of `places` at which a breaker begins, and the number of further
+    /// tokens in it. `reversed` has the newest token first.
     // In bounds: callers pass indices of `reversed`, one of which is `i`.
     pub(super) fn newest(
         &self,
@@ -111,8 +112,8 @@ impl Breakers {
         None
     }
 
-    /// Returns how many tokens of a breaker follow its head, of the longest that does; `following`
-    /// has the newest first. `None`: no breaker begins there.
+    /// Returns the number of tokens that follow the head in the longest breaker that begins with
+    /// it. `following` has the newest token first. `None` if no breaker begins there.
     // In bounds: heads and beginnings have places that were found.
     fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
         let mut longest = head.is_breaker.then_some(0);
@@ -129,8 +130,8 @@ impl Breakers {
         longest
     }
 
-    /// Returns the length of the longest of `tails` that `following`, newest token first, begins
-    /// with. Tails of breakers in `contained` do not count.
+    /// Returns the length of the longest of `tails` with which `following`, newest token first,
+    /// begins. Tails of breakers in `contained` do not count.
     // In bounds: the tails in `longer` have more than `length` tokens.
     fn longest_of<'a>(
         &self,
@@ -176,16 +177,16 @@ impl Tail {
 /// The beginnings of breakers in the texts of a vocabulary, and the rests after them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
-    /// The breakers, with room for the tokens of their tails, but without these.
+    /// The breakers, with room for the tokens of their tails, which are added later.
     breakers: Breakers,
     /// The rests of breakers, each text once.
     rests: Vec<&'a [u8]>,
-    /// The range of each rest's tokens among all.
+    /// The range of each rest's tokens among the tokens of all rests.
     places: Vec<(u32, u32)>,
     /// For each tail, the index of its rest in `rests` and `places`; `UNUSED` if every token that
     /// ends with the beginning contains the whole breaker.
     numbers: Vec<u32>,
-    /// Room for all tokens of a rest.
+    /// A buffer for the tokens of one rest.
     scratch: Vec<Token>,
 }
 
@@ -280,8 +281,8 @@ impl<'a> FoundBreakers<'a> {
         Ok(())
     }
 
-    /// Calls `ask` to replace the tokens of each tail that occurs, given its text. They fit without
-    /// an allocation.
+    /// Calls `ask` to replace the tokens of each tail that occurs, given its text. The tokens fit
+    /// without an allocation.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
         let tokens = &mut self.breakers.tokens;
         for text in &self.rests {
@@ -315,8 +316,8 @@ impl<'a> FoundBreakers<'a> {
 }
 
 impl Breakers {
-    /// Records for each head the tails that it does not need, since it contains the breaker. They
-    /// must still be in the order of the breakers.
+    /// Records for each head the tails that it does not need because it contains the breaker. The
+    /// tails must still be in the order of the breakers.
     // In bounds: heads and beginnings have ranges that were found; every beginning has tails.
     fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
         for head in self.heads.values() {
@@ -337,7 +338,7 @@ impl Breakers {
         }
     }
 
-    /// Searches the texts of all tokens. The heads get numbers of `prefixes`.
+    /// Searches the texts of all tokens. The heads refer to numbers of `prefixes`.
     fn find_heads(&mut self, vocabulary: &dyn Vocabulary, prefixes: &Prefixes<'_>) {
         let mut text = Vec::new();
         let mut contained = Vec::new();
@@ -378,7 +379,7 @@ fn zeros(n: usize) -> Vec<u32> {
     zeros
 }
 
-/// Inserts `number` into the ascending list, unless it is there.
+/// Inserts `number` into the ascending list, unless it is there already.
 fn insert(numbers: &mut Vec<u32>, number: u32) {
     if let Err(place) = numbers.binary_search(&number) {
         push(numbers, number);

@@ -1,8 +1,9 @@
 //! The position of the last sequence breaker.
 //!
-//! A token is settled once as many tokens follow it as a breaker may have: later tokens cannot make
-//! a breaker begin there. So only the newest tokens are searched again, not the whole window, at
-//! each token of which a hostile request may have thousands of breakers begin.
+//! A token is settled once it is followed by as many tokens as a breaker may have: then no later
+//! token can complete a breaker that begins there. So only the newest tokens are searched again,
+//! not the whole window, at each token of which a hostile request can make thousands of breakers
+//! begin.
 
 use super::breakers::{Breakers, MAX_TAIL_TOKENS};
 use crate::token::Token;
@@ -13,7 +14,7 @@ pub(super) struct LastBreaker {
     accepted: u64,
     /// The number of settled tokens.
     settled: u64,
-    /// The number of the token that it begins at, and how many more tokens it has.
+    /// The number of the token at which it begins, and the number of tokens that follow in it.
     last: Option<(u64, usize)>,
 }
 
@@ -23,7 +24,7 @@ impl LastBreaker {
         self.accepted += 1;
     }
 
-    /// Forgets the last breaker: other breakers count from now on.
+    /// Forgets the last breaker: other breakers apply from now on.
     pub(super) fn forget(&mut self) {
         self.settled = 0;
         self.last = None;

@@ -1,4 +1,4 @@
-//! The beginnings of texts, and a search for those that other texts contain or end with.
+//! The beginnings of texts, and a search for those that other texts contain or that they end with.
 //!
 //! A trie with links from each beginning to the longest one that it ends with (Aho and Corasick
 //! 1975): one step for each byte of the searched text, for any number of texts.
@@ -127,8 +127,8 @@ impl<'a> Prefixes<'a> {
         (node.texts.0 + u32::from(is_whole), node.texts.1)
     }
 
-    /// Returns the longest beginning that a text ends with after `byte`, given the longest,
-    /// `prefix`, before it.
+    /// Returns the longest beginning that a text ends with after `byte`; `prefix` is the longest
+    /// before it.
     pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
         loop {
             let node = self.node(prefix);
@@ -155,7 +155,7 @@ impl<'a> Prefixes<'a> {
         })
     }
 
-    /// True if it ends with a beginning of that text, other than the empty one and the whole.
+    /// True if it ends with a beginning of that text, other than the empty one and the whole text.
     pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
         while prefix != ROOT {
             let (from, to) = self.longer_texts(prefix);

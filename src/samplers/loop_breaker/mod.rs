@@ -1,8 +1,8 @@
 //! Loop breaker: detects that the newest tokens repeat for the third time, and ends the repetition.
 //!
 //! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal,
-//! with too many tokens in all to be intended. Without a repetition nothing is changed, nor where
-//! nothing else could be chosen.
+//! with so many tokens in all that it cannot be intended. Nothing is changed if there is no
+//! repetition, or if nothing else could be chosen.
 
 mod repetitions;
 
@@ -26,10 +26,10 @@ pub(crate) const MAX_FORCED: usize = 1024;
 pub enum LoopAction {
     /// The token that would continue it is banned.
     Ban,
-    /// The logits are divided by this number, at the next token by its square, and so on, until
-    /// another token is chosen.
+    /// The logits are divided by this number, at the next token by its square, and so on, until a
+    /// token is chosen that does not continue the repetition.
     Temperature(f32),
-    /// These tokens follow, such as those that end thinking.
+    /// These tokens follow, for example those that end a model's reasoning.
     Force(Arc<[Token]>),
     /// One of these tokens follows: those that end a generation.
     End(Arc<[Token]>),
@@ -40,7 +40,7 @@ pub enum LoopAction {
 pub struct LoopParams {
     /// The longest period, 1 to 1,024.
     pub max_period: usize,
-    /// The least number of tokens of all copies together, at most 65,536.
+    /// The least number of tokens in all copies together, at most 65,536.
     pub min_tokens: usize,
     /// The action.
     pub action: LoopAction,
@@ -97,7 +97,7 @@ impl LoopParams {
     }
 }
 
-/// The largest number that logits are divided by.
+/// The largest number by which logits are divided.
 const MOST_HEAT: f32 = 1e6;
 
 /// Ends repetitions.
@@ -106,9 +106,9 @@ pub struct LoopBreaker {
     action: LoopAction,
     repetitions: Repetitions,
     found: Option<Repetition>,
-    /// The number that logits are divided by, while there is a repetition.
+    /// The number by which logits are divided during a repetition.
     heat: f32,
-    /// How many tokens were forced, while some are.
+    /// The number of tokens forced so far, while tokens are forced.
     forced: Option<usize>,
 }
 
@@ -124,7 +124,7 @@ impl LoopBreaker {
     /// Returns a loop breaker.
     ///
     /// # Errors
-    /// With a text for the caller, if a parameter is out of its range.
+    /// Returns a text for the caller if a parameter is out of its range.
     pub fn new(params: LoopParams) -> Result<Self, String> {
         if let Some(why) = params.refused() {
             return Err(why);
@@ -138,7 +138,7 @@ impl LoopBreaker {
         })
     }
 
-    /// Logs the action for a repetition that was just found.
+    /// Logs the action taken for a new repetition.
     fn say(&self, found: Repetition) {
         let Repetition {
             period,
@@ -169,13 +169,13 @@ impl LoopBreaker {
         }
     }
 
-    /// Forgets the repeated tokens, and counts from here.
+    /// Forgets the repeated tokens, and starts counting again.
     fn begin_anew(&mut self) {
         self.repetitions.clear();
         (self.found, self.heat, self.forced) = (None, 1.0, None);
     }
 
-    /// Returns the tokens one of which must follow; the first is inserted if all are absent.
+    /// Returns the tokens of which one must follow. The first is inserted if all are absent.
     fn wanted(&self) -> Option<&[Token]> {
         match (&self.action, self.forced, self.found) {
             (LoopAction::Force(tokens), Some(n), _) => tokens.get(n..=n),
@@ -202,9 +202,9 @@ fn ban(candidates: &mut Candidates<'_>, token: Token) {
     candidates.set_sorted(false);
 }
 
-/// Leaves only the tokens of `wanted`. If none of them is among several candidates, the first
-/// replaces one. Nothing is done if another sampler has banned them, nor to a single candidate, by
-/// which a host checks whether it is allowed.
+/// Keeps only the tokens of `wanted`. If several candidates include none of these, the first
+/// replaces a candidate. Does nothing if another sampler has banned them, or to a single candidate,
+/// with which a host checks that a token is allowed.
 fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
     let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
     let slice = candidates.as_mut_slice();
@@ -297,8 +297,8 @@ impl Sampler for LoopBreaker {
         self.begin_anew();
     }
 
-    /// Writes the tokens with their runs, the number that logits are divided by, and how many
-    /// tokens were forced, `u32::MAX` while none are.
+    /// Writes the tokens with their runs, the number by which logits are divided, and the number of
+    /// forced tokens, which is `u32::MAX` while none are forced.
     fn save_memory(&self, put: &mut dyn FnMut(&[u8])) -> Option<()> {
         self.repetitions.save(put);
         put(&self.heat.to_le_bytes());

@@ -1,8 +1,8 @@
 //! The shortest period in which the newest tokens repeat.
 //!
-//! For each period a counter holds the length of the current run of tokens that equal the one a
-//! period before them. A token is compared with all possible predecessors at once, side by side in
-//! memory, in a few vector operations: no hash is needed, and the result is exact.
+//! For each period a counter holds the length of the current run of tokens that equal the token one
+//! period before. A new token is compared with all possible predecessors, which are contiguous in
+//! memory, in a few vector operations. No hash is needed, and the result is exact.
 
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
@@ -17,7 +17,7 @@ pub(crate) const MAX_LENGTH: usize = 65_536;
 pub(super) struct Repetition {
     pub(super) period: usize,
     pub(super) length: usize,
-    /// The token that would continue it.
+    /// The token that would continue the repetition.
     pub(super) next: Token,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct Repetition {
 pub(super) struct Repetitions {
     /// The newest tokens, in order; at least as many as the longest period.
     tokens: Vec<Token>,
-    /// By descending period: how many tokens in a row equal the one a period before.
+    /// The runs by descending period: how many tokens in a row equal the token one period before.
     runs: Vec<i32>,
-    /// The run at which there is a repetition.
+    /// The length of a run that makes a repetition, for each period.
     enough: Vec<i32>,
 }
 
@@ -39,8 +39,8 @@ crate::sampler::clone_by_field!(Repetitions {
 });
 
 impl Repetitions {
-    /// Finds periods of at most `max_period`, repeated three times, or more often until all copies
-    /// have `min_tokens` tokens.
+    /// Returns a detector of periods of at most `max_period` that are repeated three times, or more
+    /// often until all copies have `min_tokens` tokens.
     pub(super) fn new(max_period: usize, min_tokens: usize) -> Self {
         let zeros = |n: usize| {
             let mut zeros = with_room(n).unwrap_or_else(exhausted);
@@ -91,7 +91,7 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Passes to `put` the newest tokens, as many as the longest period, with their runs.
+    /// Passes the newest tokens to `put`, as many as the longest period, with their runs.
     // In bounds: there are as many tokens at least.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());
@@ -104,8 +104,8 @@ impl Repetitions {
         }
     }
 
-    /// Restores a saved state of the same longest period. `None` if the bytes are of another, or
-    /// invalid.
+    /// Restores a saved state of the same longest period. `None` if the bytes have another longest
+    /// period or are invalid.
     // In bounds: no more are known than the longest period, which is the number of runs.
     pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (longest, rest) = bytes.split_first_chunk()?;

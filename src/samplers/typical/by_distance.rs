@@ -1,5 +1,5 @@
 //! Locally typical sampling by the built-in's own steps: all candidates are sorted by logit, then
-//! as far as needed by distance from the entropy, both in the order of the host's sorts.
+//! by distance from the entropy as far as needed. Both orders are those of the host's sorts.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::token::{Token, TokenData};
 /// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// The probability that the kept candidates, as few as possible, together exceed.
+    /// The probability that the fewest possible kept candidates together exceed.
     pub(super) p: f32,
     /// The least number of candidates kept.
     pub(super) min_keep: usize,
@@ -26,7 +26,7 @@ pub(super) struct Cut {
 /// The number of distances that are computed at once, on the stack.
 const PART: usize = 512;
 
-/// Buffers for this.
+/// Buffers for the built-in's steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByDistance {
     /// The distances, by rank, as the logits descend.
@@ -40,8 +40,8 @@ lent_per_thread!(ByDistance);
 room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
-    /// Cuts the candidates. Returns whether some of the kept, or the first that is not, are equally
-    /// near. `order` and `work` lend their buffers.
+    /// Cuts the candidates. Returns true if some of the kept candidates and the first that is not
+    /// kept are equally near. `order` and `work` provide their buffers.
     // In bounds: ranks are kept, and each candidate has one rank and one probability.
     pub(super) fn keep(
         &mut self,
@@ -100,7 +100,7 @@ impl ByDistance {
         tied
     }
 
-    /// Finds the ranks of the kept candidates. Returns whether there are ties.
+    /// Finds the ranks of the kept candidates. Returns true if there are ties.
     fn rank(&mut self, ps: &[f32], cut: Cut) -> bool {
         self.find_distances(ps);
         let mut kept = Kept {
@@ -115,8 +115,8 @@ impl ByDistance {
         any_equal(kept.unwrap_or(&self.scores))
     }
 
-    /// Computes the negative distance of each surprisal from the entropy; all are equal if that is
-    /// NaN.
+    /// Computes the negative distance of each surprisal from the entropy; all are equal if the
+    /// entropy is NaN.
     ///
     /// It works in small parts, which need no memory besides the probabilities and the scores.
     // In bounds: a part has at most `PART` elements.

@@ -1,4 +1,4 @@
-//! The stages that only a pipeline has, with their memory from token to token.
+//! The stages that only a pipeline has, with the memory that they keep from token to token.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::sieve::params::Params;
 use crate::sieve::stages::{temperature, warm_up};
 use crate::token::Token;
 
-/// The stages with a memory or numbers of their own; those that a sieve does not have are `None`.
-/// Those with a memory exist even while their numbers switch them off. Those with a generator, of
-/// 2.5 KB, are boxed.
+/// The stages with a memory or numbers of their own; a stage that the sieve does not have is
+/// `None`. A stage with a memory exists even while its parameters disable it. Stages with a
+/// generator are boxed, since that takes 2.5 KB.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -85,7 +85,7 @@ impl Selector {
         each!(self, s => s.rng_mut())
     }
 
-    /// Returns the stage with these numbers: `old` with its memory, if it is the same.
+    /// Returns the stage with these parameters: `old`, with its memory, if it is the same stage.
     fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
         let mut fresh = match (stage, old.as_deref_mut()) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
@@ -122,7 +122,7 @@ pub(super) fn apply(sampler: &mut impl Sampler, pool: &mut Pool<'_>) {
 }
 
 impl Members {
-    /// Takes the memory that these stages need, so that [`arrange`](Self::arrange) cannot fail.
+    /// Allocates the memory that these stages need, so that [`arrange`](Self::arrange) cannot fail.
     pub(super) fn try_reserve(&mut self, stages: &[Stage]) -> Result<(), Error> {
         for stage in stages {
             if let (Stage::Dry(params), None) = (stage, &self.dry) {
@@ -132,8 +132,8 @@ impl Members {
         Ok(())
     }
 
-    /// Updates the members to `stages` and `params`. Those that were there keep their memory; the
-    /// streams of others begin at `seed`.
+    /// Updates the members to `stages` and `params`. Stages that stay keep their memory; the
+    /// streams of new ones begin at `seed`.
     pub(super) fn arrange(&mut self, stages: &[Stage], params: &Params, seed: u64) {
         let seed = seed as u32;
         let (mut dry, mut xtc) = (self.dry.take(), self.xtc.take());
@@ -183,7 +183,7 @@ impl Members {
         }
     }
 
-    /// Makes room for whatever `n` candidates can take.
+    /// Makes room for the most that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.xtc.as_deref_mut(), n);
         warm_up(self.temp_ext.as_mut(), n);
@@ -193,7 +193,7 @@ impl Members {
         self.slots.each(|sampler| sampler.warm_up(n));
     }
 
-    /// Sets the sequence breakers of DRY, which bound repetitions from now on.
+    /// Sets the sequence breakers of DRY, which end repetitions from now on.
     pub(super) fn set_breakers(&mut self, breakers: Arc<Breakers>) {
         if let Some(dry) = &mut self.dry {
             dry.share_breakers(breakers.clone());
@@ -208,7 +208,7 @@ impl Members {
         xtc.into_iter().chain(selector)
     }
 
-    /// Restarts all streams with hashes of the number for this token.
+    /// Restarts all streams at hashes of the random number for this token.
     pub(super) fn begin_streams(&mut self, bits: u64) {
         for (number, rng) in self.streams() {
             rng.stream.reseed(mix(bits ^ number) as u32);

@@ -1,7 +1,7 @@
-//! The memory of the stages from token to token, as bytes of a saved state.
+//! The memory that stages keep from token to token, in the format of a saved state.
 //!
-//! Little-endian, one part for each of the sieve's stages that remember something, in the order of
-//! their numbers:
+//! All numbers are little-endian. There is one part for each of the sieve's stages with a memory,
+//! in the order of their numbers:
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -20,7 +20,7 @@ use crate::sampler::{Member, Sampler};
 use crate::samplers::Average;
 use crate::token::Token;
 
-/// The size in bytes of the head of a part: its stage's number and its length.
+/// The size in bytes of the head of a part: the stage's number and the length.
 const HEAD: usize = 8;
 
 impl Members {
@@ -51,8 +51,8 @@ impl Members {
         }
     }
 
-    /// Restores the saved memory of the same stages. `None` if it was of others, or is invalid;
-    /// some stages may then have changed.
+    /// Restores the saved memory of the same stages. `None` if it belongs to other stages or is
+    /// invalid; some stages may then have changed.
     pub(in crate::sieve) fn load(&mut self, mt19937: bool, mut bytes: &[u8]) -> Option<()> {
         let bytes = &mut bytes;
         if let Some(dry) = &mut self.dry {
@@ -87,7 +87,8 @@ impl Members {
     }
 }
 
-/// Writes the bound or the average of a selector, with its stream if the generator is mt19937.
+/// Writes the surprisal bound or the average of a selector, with its stream if the generator is
+/// mt19937.
 fn save_selector(selector: &Selector, mt19937: bool, put: &mut impl FnMut(&[u8])) {
     let words = if mt19937 { 4 * Mt19937::WORDS } else { 0 };
     let (number, numbers, pending) = match selector {
@@ -122,7 +123,7 @@ fn save_sampler(number: u32, sampler: &dyn Member, put: &mut impl FnMut(&[u8])) 
     let _ = sampler.save_memory(put);
 }
 
-/// Loads into a sampler in a slot the memory of one with the same name.
+/// Loads the memory of a sampler with the same name into the sampler in a slot.
 fn load_sampler(sampler: &mut dyn Member, bytes: &[u8]) -> Option<()> {
     let (n, rest) = bytes.split_first_chunk()?;
     let (name, rest) = rest.split_at_checked(u32::from_le_bytes(*n) as usize)?;
@@ -166,7 +167,7 @@ fn put_words(rng: &SeededMt19937, mt19937: bool, put: &mut impl FnMut(&[u8])) {
     }
 }
 
-/// Takes the next part off `bytes`; `None` unless it is of the stage with this number.
+/// Takes the next part from `bytes`. `None` unless it belongs to the stage with this number.
 fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     let (head, rest) = bytes.split_at_checked(HEAD)?;
     let (head, _) = head.as_chunks();
@@ -178,7 +179,7 @@ fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     (u32::from_le_bytes(*theirs) == number).then_some(part)
 }
 
-/// Sets `rng` to the words that `bytes` begin with, if `mt19937`, and returns what is after them.
+/// If `mt19937`, sets `rng` to the words at the start of `bytes`. Returns the rest.
 fn take_words<'b>(bytes: &'b [u8], mt19937: bool, rng: &mut SeededMt19937) -> Option<&'b [u8]> {
     if !mt19937 {
         return Some(bytes);

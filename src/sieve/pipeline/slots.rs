@@ -18,7 +18,7 @@ impl fmt::Debug for Slots {
 }
 
 impl Clone for Slots {
-    /// Returns slots whose samplers go on as the originals would.
+    /// Returns slots whose samplers continue as the originals would.
     fn clone(&self) -> Self {
         let twin = |sampler: &Option<Box<dyn Member>>| sampler.as_ref().map(|s| s.twin());
         Self(self.0.each_ref().map(twin))
@@ -26,7 +26,7 @@ impl Clone for Slots {
 }
 
 impl Slots {
-    /// Puts a sampler into a slot, where it replaces another. Without such a slot nothing changes.
+    /// Puts a sampler into a slot, replacing any other. Does nothing if there is no such slot.
     pub(in crate::sieve) fn put(&mut self, slot: usize, sampler: Option<Box<dyn Member>>) {
         if let Some(place) = self.0.get_mut(slot) {
             *place = sampler;
@@ -50,7 +50,7 @@ impl Slots {
         there.filter(|(_, sampler)| sampler.remembers())
     }
 
-    /// Returns, in the same order, the same samplers to be changed.
+    /// Returns the samplers with a memory as mutable references, in the same order.
     pub(super) fn that_remember_mut(
         &mut self,
     ) -> impl Iterator<Item = (u32, &mut Box<dyn Member>)> {
@@ -59,7 +59,7 @@ impl Slots {
         there.filter(|(_, sampler)| sampler.remembers())
     }
 
-    /// Returns the name of a sampler whose memory cannot be saved, if there is one.
+    /// Returns the name of one sampler whose memory cannot be saved, if any.
     pub(in crate::sieve) fn unsaved(&self) -> Option<&'static CStr> {
         let mut samplers = self.that_remember();
         let unsaved = samplers.find(|(_, sampler)| sampler.save_memory(&mut |_| {}).is_none());

@@ -3,12 +3,12 @@
 use crate::samplers::DryParams;
 use crate::sieve::Error;
 
-/// One stage of a sieve. Those without numbers of their own have the
-/// [parameters](crate::sieve::Params) of that name; a stage that these disable does nothing. What
-/// each computes is in the sampler of that name in [`samplers`](crate::samplers).
+/// One stage of a sieve. A stage without fields uses the [parameters](crate::sieve::Params) of its
+/// name; it does nothing if these disable it. Its computation is that of the sampler of its name in
+/// [`samplers`](crate::samplers).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
-    /// Penalises tokens of the history, by `penalty_last_n`, `penalty_repeat`, `penalty_freq` and
+    /// Penalises tokens of the history, with `penalty_last_n`, `penalty_repeat`, `penalty_freq` and
     /// `penalty_present`.
     Penalties,
     /// Penalises the continuation of repetitions, with the breakers of
@@ -24,55 +24,57 @@ pub enum Stage {
     MinP,
     /// Top-n-sigma sampling, with `top_n_sigma`.
     TopNSigma,
-    /// With a chance of `probability` removes all tokens of probability `threshold` and more but
-    /// the least probable of them. Disabled by `probability <= 0` and by `threshold > 0.5`.
+    /// XTC: with a chance of `probability`, removes every token whose probability is at least
+    /// `threshold`, except the least probable of these. Disabled by `probability <= 0` or
+    /// `threshold > 0.5`.
     Xtc {
         /// The chance that tokens are removed.
         probability: f32,
-        /// The probability from which on a token may be removed.
+        /// The least probability at which a token may be removed.
         threshold: f32,
     },
     /// Divides the logits by `temperature`.
     Temperature,
     /// Divides the logits by a temperature between `temperature - range` and `temperature + range`,
-    /// the higher the more evenly the probabilities are spread. A `range` of 0 and less is plain
-    /// temperature, which counts as 0 below 0.001; with one above 0 any temperature counts as it
-    /// is.
+    /// which is higher the more even the probabilities are. A `range` of at most 0 means plain
+    /// temperature, which counts as 0 below 0.001; with a `range` above 0 no temperature is changed
+    /// to 0.
     DynamicTemperature {
-        /// How far the temperature moves from `temperature`.
+        /// The largest deviation from `temperature`.
         range: f32,
         /// The power to which the entropy, divided by the largest possible one, is raised.
         exponent: f32,
     },
     /// Draws the token so that the surprisal of the text stays near `tau` bits.
     Mirostat {
-        /// The target.
+        /// The target, in bits.
         tau: f32,
-        /// How much of an error is corrected at each token.
+        /// The fraction of the error that is corrected at each token.
         eta: f32,
-        /// How many candidates serve the estimate.
+        /// The number of candidates used for the estimate.
         m: i32,
     },
     /// Draws the token as `Mirostat` does, by the second version of the algorithm.
     MirostatV2 {
-        /// The target.
+        /// The target, in bits.
         tau: f32,
-        /// How much of an error is corrected at each token.
+        /// The fraction of the error that is corrected at each token.
         eta: f32,
     },
-    /// Draws the token near a probability, which moves so that the tokens' average is `target`.
+    /// Draws a token with a probability near a moving goal, which is adjusted so that the average
+    /// probability of the tokens stays near `target`.
     AdaptiveP {
-        /// The target, 0 to 1; below 0 the stage only draws.
+        /// The target, from 0 to 1; below 0 the stage only draws.
         target: f32,
-        /// The weight of the past, 0 to 0.99: the average reaches back 1 / (1 - decay) tokens.
+        /// The weight of the past, from 0 to 0.99: the average covers about 1 / (1 - decay) tokens.
         decay: f32,
     },
-    /// The sampler in this slot, of [`Sieve::set_sampler`](crate::sieve::Sieve::set_sampler);
-    /// nothing while there is none.
+    /// The sampler in this slot, set by [`Sieve::set_sampler`](crate::sieve::Sieve::set_sampler).
+    /// It does nothing while the slot is empty.
     Sampler(u8),
 }
 
-/// The slots for samplers of the caller's in a sieve.
+/// The number of slots for the caller's samplers in a sieve.
 pub const MAX_SAMPLERS: usize = 16;
 
 // The numbers of the stages that remember something.
@@ -85,7 +87,7 @@ pub(super) const ADAPTIVE_P: u32 = 13;
 pub(super) const SAMPLER: u32 = 64;
 
 impl Stage {
-    /// Returns the number that C and saved states have for the stage.
+    /// Returns the number of the stage in C and in saved states.
     pub fn number(self) -> u32 {
         match self {
             Self::Penalties => 1,
@@ -105,7 +107,7 @@ impl Stage {
         }
     }
 
-    /// Returns the name of the stage, as error messages have it.
+    /// Returns the name of the stage, as used in error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Penalties => "penalties",
@@ -163,8 +165,8 @@ pub(in crate::sieve) fn check_slot(slot: usize) -> Result<(), Error> {
     }
 }
 
-/// Fails unless a sieve can have these stages: each at most once, one that draws the token only at
-/// the end, and with finite numbers.
+/// Fails unless a sieve can have these stages: each at most once, with finite numbers, and one that
+/// draws the token only at the end.
 pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
     for (place, stage) in stages.iter().enumerate() {
         let name = stage.name();

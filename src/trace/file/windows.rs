@@ -11,23 +11,23 @@ unsafe extern "system" {
     fn GetFileType(file: *mut c_void) -> u32;
 }
 
-/// Others may read it meanwhile, but not write it.
+/// The flag that lets other processes read the file meanwhile, but not write it.
 const SHARED_FOR_READING: u32 = 1;
-/// A link itself is opened, not its target.
+/// The flag that opens a link itself, not its target.
 const LINK_ITSELF: u32 = 0x0020_0000;
-/// The server of a pipe of this name does not get this user's rights.
+/// The level of impersonation that gives the server of a pipe of this name no rights of this user.
 const ANONYMOUS: u32 = 0;
 /// The attribute of a link.
 const IS_LINK: u32 = 0x400;
-/// A file on a disk.
+/// The type of a file on a disk.
 const ON_DISK: u32 = 1;
 /// The error if another process has it open for writing.
 const SHARING_VIOLATION: i32 = 32;
 /// The index of the number of names in the information about a file.
 const NAMES: usize = 10;
 
-/// Opens a file, without truncating it, unless another process writes it. Its folder determines who
-/// may read it.
+/// Opens a file, without truncating it, unless another process writes it. The permissions of its
+/// folder apply.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {
     let opened = OpenOptions::new()
         .write(true)
