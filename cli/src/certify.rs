@@ -1,4 +1,4 @@
-//! `certify`: every sampler beside a llama.cpp's own.
+//! `certify`: compares every sampler with that of a llama.cpp.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use crate::failure::Failure;
 use crate::probe::{Trial, try_all};
 use crate::{help, output, wrong};
 
-/// As the dynamic linker knows it.
+/// The name by which the dynamic linker finds libllama.
 const INSTALLED: &str = "libllama.so";
 
-/// The exit code where not all are equal.
+/// The exit code if not all samplers are equal.
 const DIFFERENT: u8 = 1;
 
 #[derive(Serialize)]

@@ -1,4 +1,5 @@
-//! `doctor`: which llama.cpp a process, a program or a library has, and what ours would do in it.
+//! `doctor`: reports the llama.cpp that a process, a program or a library has, and the samplers
+//! that would be replaced in it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,16 +17,15 @@ use crate::library::Sieve;
 use crate::probe::{Trial, try_all, watch};
 use crate::{help, output, run, wrong};
 
-/// The command by which the Python package has its own report told: `.report [--json]` reads from
-/// the standard input what `doctor --json` prints, and answers as `doctor` does.
+/// The command by which the Python package prints its own report: `.report [--json]` reads the
+/// output of `doctor --json` from the standard input, and prints what `doctor` does.
 pub const TELL: &str = ".report";
 
-/// The export that makes a library or program a llama.cpp, and the one that it needs to take
-/// samplers of others.
+/// The export that identifies a llama.cpp in a library or program.
 const MARK: &str = "llama_sampler_chain_init";
 const TAKES_OTHERS: &str = "llama_sampler_init";
 
-/// Names that came with a build: whoever exports one is that build or a later one.
+/// Exports that a build introduced: a llama.cpp with one of them is that build or a later one.
 const SIGNS: [(&str, u32); 3] = [
     ("llama_version", 10_394),
     ("llama_sampler_copy", 10_355),
@@ -34,39 +34,40 @@ const SIGNS: [(&str, u32); 3] = [
 
 const PRELOAD_MARK: &str = "llama_sieve_preload_marker";
 
-/// Names of ours: what exports one is no caller of llama.cpp's constructors.
+/// Exports of this project: a file with one of them does not count as a caller of llama.cpp's
+/// constructors.
 const OURS: [&str; 2] = ["llama_sieve_version", PRELOAD_MARK];
 
 const CONSTRUCTOR: &str = "llama_sampler_init_";
 
-/// Kinds that need a vocabulary, and so are compared when the program first asks for one.
+/// Kinds that need a vocabulary, and so are compared when the program first makes one.
 const AT_FIRST_CALL: [(&str, &str); 2] = [
     ("infill", "llama_sampler_init_infill"),
     ("grammar", "llama_sampler_init_grammar_lazy_patterns"),
 ];
 
-/// The exit code where no sampler would be ours.
+/// The exit code if no sampler would be replaced.
 const NONE: u8 = 1;
 
-/// One llama.cpp.
+/// A llama.cpp that was found.
 #[derive(Default, Deserialize, Serialize)]
 struct Found {
     path: String,
-    /// Its release, where it tells one.
+    /// Its release, if it reports one.
     version: Option<String>,
-    /// It is this build or a later one, by what it exports.
+    /// The earliest build that it can be, by its exports.
     since: Option<u32>,
     build_id: Option<String>,
-    /// How it computes, where builds differ, as LLAMA_SIEVE_PROFILE takes it.
+    /// Its arithmetic where builds differ, in the notation of LLAMA_SIEVE_PROFILE.
     profile: Option<String>,
-    /// Each kind of sampler: "" where ours would be made, else why not.
+    /// Each kind of sampler, with "" if it would be replaced, otherwise the reason why not.
     #[serde(serialize_with = "as_map", deserialize_with = "of_map")]
     kinds: Vec<(String, String)>,
-    /// Kinds among these that are compared when the program asks for one.
+    /// The kinds among these that are compared when the program makes one.
     at_first_call: Vec<String>,
-    /// Why none of it could be tried.
+    /// The reason why nothing could be tested.
     problem: Option<String>,
-    /// Other files that call its constructors through the linker: where LD_PRELOAD reaches.
+    /// Other files that call its constructors through the linker, so that LD_PRELOAD has an effect.
     callers: Vec<String>,
 }
 
@@ -81,7 +82,7 @@ fn as_map<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S:
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// The pairs of a map, in its order.
+/// Reads the pairs of a map, in its order.
 fn of_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
     struct Pairs;
 
@@ -121,7 +122,7 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     tell(&report, json)
 }
 
-/// Tells a report that others have made.
+/// Prints a report made by another program.
 pub fn tell_given(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     let mut json = false;
     while let Some(argument) = parser.next().map_err(wrong)? {
@@ -136,7 +137,7 @@ pub fn tell_given(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     tell(&report, json)
 }
 
-/// Prints a report, and returns the exit code that it leads to.
+/// Prints a report, and returns its exit code.
 fn tell(report: &Report, json: bool) -> Result<u8, Failure> {
     if json {
         output::print_json(report)?;
@@ -148,7 +149,7 @@ fn tell(report: &Report, json: bool) -> Result<u8, Failure> {
     Ok(if helps { 0 } else { NONE })
 }
 
-/// The report of what a user names: a process's number, a file, or a program in PATH.
+/// Returns the report on the user's argument: a process's number, a file, or a program in PATH.
 fn of(subject: &OsStr) -> Result<Report, String> {
     let name = subject.to_string_lossy();
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
@@ -167,7 +168,7 @@ fn of(subject: &OsStr) -> Result<Report, String> {
     Ok(of_file(elf))
 }
 
-/// A running process.
+/// Returns the report on a running process.
 fn of_process(number: &str) -> Result<Report, String> {
     let folder = Path::new("/proc").join(number);
     let told = |error: std::io::Error| format!("process {number}: {error}");
@@ -219,7 +220,7 @@ fn code_of(maps: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// A program that could be run, or a library.
+/// Returns the report on a program that could be run, or on a library.
 fn of_file(elf: Elf) -> Report {
     let path = elf.path.clone();
     let is_program = elf.interpreter.is_some();
@@ -237,7 +238,7 @@ fn of_file(elf: Elf) -> Report {
     report
 }
 
-/// The libraries that the dynamic linker would load with it.
+/// Returns the libraries that the dynamic linker would load with this file.
 fn loaded_at_start(elf: &Elf) -> Vec<PathBuf> {
     let own = || {
         let program = std::env::current_exe().ok()?;
@@ -308,7 +309,7 @@ impl Report {
     }
 }
 
-/// Tries a library that is a llama.cpp: its version, and each sampler that would be ours.
+/// Tests a library that is a llama.cpp: its version, and each sampler that would be replaced.
 fn examine(elf: &Elf, loaded: &[Elf]) -> Found {
     let sign = SIGNS.iter().find(|(name, _)| elf.exports.contains(*name));
     let mut found = Found {
@@ -348,7 +349,8 @@ fn verdict(trial: Trial) -> (String, String) {
     (trial.kind, trial.reason)
 }
 
-/// Files that call the constructors of others through the linker, but for ours and the host itself.
+/// Returns the files that call constructors of other libraries through the linker, except this
+/// project's and the host itself.
 fn callers(host: &Elf, loaded: &[Elf]) -> Vec<String> {
     let calls = |elf: &&Elf| {
         let asks = elf.imports.iter().any(|name| name.starts_with(CONSTRUCTOR));
@@ -362,7 +364,7 @@ fn callers(host: &Elf, loaded: &[Elf]) -> Vec<String> {
         .collect()
 }
 
-/// The report in words.
+/// Returns the report as text.
 fn text(report: &Report) -> Result<String, String> {
     let sieve = Sieve::load()?;
     let mut lines = vec![

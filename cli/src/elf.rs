@@ -1,7 +1,7 @@
 //! Reads exports, imports and build id of a Linux library or program, without running it.
 //!
-//! The file may be anybody's. What is read of it is bounded: one table of symbols with its names,
-//! and a few notes. Sections that overlap, or whose numbers are made up, cost nothing more.
+//! The file may be malicious. The amount that is read is bounded: one table of symbols with its
+//! names, and a few notes. Sections that overlap, or that have invalid numbers, do not increase it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,31 +17,31 @@ type Data<'a> = &'a ReadCache<File>;
 type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
 type Parsed<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Names of llama.cpp's functions and of ours begin so; no others are kept.
+/// The beginning of the names of llama.cpp's functions and of this library's; no others are kept.
 const OF_INTEREST: &[u8] = b"llama_";
 
 const LONGEST_NAME: usize = 256;
 
-/// The largest table of symbols, and the largest of their names.
+/// The size of the largest table of symbols, and of the largest table of names.
 const LARGEST_TABLE: u64 = 256 << 20;
 
-/// Notes are searched for the build id in that many sections of at most this size.
+/// The most sections of notes that are searched for the build id.
 const MOST_NOTES: usize = 64;
 const LARGEST_NOTE: u64 = 64 << 10;
 
 /// A library or program.
 pub struct Elf {
     pub path: PathBuf,
-    /// The dynamic linker; none for a library, and for a program that is linked statically.
+    /// The dynamic linker; `None` for a library or a statically linked program.
     pub interpreter: Option<PathBuf>,
-    /// The names with [`OF_INTEREST`] that it exports.
+    /// The exported names that begin with [`OF_INTEREST`].
     pub exports: BTreeSet<String>,
-    /// The names with [`OF_INTEREST`] that it asks others for.
+    /// The imported names that begin with [`OF_INTEREST`].
     pub imports: BTreeSet<String>,
     pub build_id: Option<String>,
 }
 
-/// Reads the file, or says why it cannot be read.
+/// Reads a file. The error says why it cannot be read.
 pub fn read(path: &Path) -> Result<Elf, String> {
     let told = |why: String| format!("{}: {why}", path.display());
     let file = open(path).map_err(told)?;
@@ -51,7 +51,7 @@ pub fn read(path: &Path) -> Result<Elf, String> {
     parse(path, header, &data).map_err(|error| told(format!("it is damaged: {error}")))
 }
 
-/// Opens a regular file; a pipe, for one, would never end.
+/// Opens a file, which must be regular: a pipe, for example, might never end.
 fn open(path: &Path) -> Result<File, String> {
     let metadata = std::fs::metadata(path).map_err(|error| error.to_string())?;
     if !metadata.is_file() {
@@ -119,7 +119,7 @@ fn read_names(
     Ok(())
 }
 
-/// The name at an offset, if it is one of those that are kept.
+/// Returns the name at an offset, if it is one that is kept.
 fn name_at(strings: &[u8], offset: u32) -> Option<String> {
     let rest = strings.get(usize::try_from(offset).ok()?..)?;
     let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
@@ -148,7 +148,8 @@ fn build_id(sections: &Sections, endian: Endianness, data: Data) -> Option<Strin
     None
 }
 
-/// Why no preload library reaches a program; none where nothing speaks against it.
+/// Returns the reason why a preload library has no effect on a program; `None` if there is no such
+/// reason.
 pub fn out_of_reach(program: &Path) -> Option<&'static str> {
     if runs_with_more_rights(program) {
         return Some(

@@ -1,13 +1,14 @@
-//! Why a command could not do what it was asked, and the exit code for that.
+//! The failure of a command: the reason, and the exit code.
 
 use std::io::Write;
 
 use crate::output;
 
-/// The exit code where arguments are wrong, or where what they name cannot be looked at.
+/// The exit code if arguments are wrong, or if the file or process that they name cannot be
+/// examined.
 pub const USAGE: u8 = 2;
 
-/// A message for stderr, and the program's exit code.
+/// A failure: a message for stderr, and the program's exit code.
 #[derive(Debug)]
 pub struct Failure {
     pub code: u8,
@@ -24,14 +25,14 @@ impl Failure {
         Self::new(USAGE, text)
     }
 
-    /// Says it on stderr. A stderr that is closed changes nothing.
+    /// Prints the message on stderr. A closed stderr is ignored.
     pub fn tell(&self) {
         let line = format!("llama-sieve: {}\n", output::printable(&self.text));
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
 }
 
-/// As what the library refuses: nothing more to say than its words.
+/// Makes a failure of an error text of the library.
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::new(USAGE, text)

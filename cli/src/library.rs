@@ -1,4 +1,4 @@
-//! The shared libraries: where they are, and the functions that this program calls.
+//! The shared libraries: their locations, and the functions that this program calls.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const FILE: &str = if cfg!(windows) {
     "libllama_sieve.so"
 };
 
-/// By which the dynamic linker finds an installed one.
+/// The name by which the dynamic linker finds an installed library.
 const SONAME: &str = if cfg!(all(unix, not(target_os = "macos"))) {
     "libllama_sieve.so.0"
 } else {
@@ -30,11 +30,12 @@ const PRELOAD: &str = if cfg!(windows) {
 /// The function of the preload library's by which it gives those of the other.
 const GIVE: &[u8] = b"llama_sieve_preload_function";
 
-/// Names another library than the one beside this program, as for Python and Node.
+/// The environment variable that names a library other than the one next to this program, as for
+/// Python and Node.
 const VARIABLE: &str = "LLAMA_SIEVE_LIBRARY";
 
-/// Folders, from this program's own, in which a package may have put the libraries: beside it, as
-/// cargo and the wheel do, or in `lib` beside `bin`, as an archive or an installation does.
+/// Returns the folders in which a package may have put the libraries: that of this program, as
+/// cargo and the wheel do, or `lib` next to `bin`, as an archive or an installation does.
 fn folders() -> Vec<PathBuf> {
     let program = std::env::current_exe().and_then(std::fs::canonicalize);
     let Some(own) = program.ok().and_then(|p| p.parent().map(Path::to_owned)) else {
@@ -51,8 +52,8 @@ fn find(name: &str) -> Option<PathBuf> {
     std::fs::canonicalize(found).ok()
 }
 
-/// The library for LD_PRELOAD: beside this program, or beside the library that the environment
-/// names.
+/// Returns the library for LD_PRELOAD: next to this program, or next to the library that the
+/// environment names.
 pub fn preload() -> Result<PathBuf, String> {
     let named = std::env::var_os(VARIABLE).map(PathBuf::from);
     let beside = named.and_then(|file| std::fs::canonicalize(file.parent()?.join(PRELOAD)).ok());
@@ -66,17 +67,17 @@ pub fn preload() -> Result<PathBuf, String> {
     })
 }
 
-/// Room for a grammar; a longer one is written at the second call.
+/// The room for a grammar; a longer one is written by a second call.
 const USUAL_GRAMMAR: usize = 1 << 20;
 
-/// The library, loaded; it stays so until the process ends.
+/// The loaded library, which stays loaded until the process ends.
 pub struct Sieve {
     library: Library,
     pub path: PathBuf,
 }
 
 impl Sieve {
-    /// Loads the library, or says where none was found.
+    /// Loads the library. The error lists the places where none was found.
     pub fn load() -> Result<Self, String> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         let path = named
@@ -95,7 +96,7 @@ impl Sieve {
         Ok(Self { library, path })
     }
 
-    /// The function of that name.
+    /// Returns the function with this name.
     ///
     /// # Safety
     /// `T` is the type that the header gives it.
@@ -141,12 +142,12 @@ impl Sieve {
         self.text_of("llama_sieve_version")
     }
 
-    /// The instruction set that it uses on this machine.
+    /// Returns the instruction set that it uses on this machine.
     pub fn simd(&self) -> Result<String, String> {
         self.text_of("llama_sieve_simd")
     }
 
-    /// How the bound host computes, where builds differ.
+    /// Returns the arithmetic of the bound host where builds differ.
     pub fn host_profile(&self) -> Result<String, String> {
         self.text_of("llama_sieve_host_profile")
     }
@@ -156,7 +157,7 @@ impl Sieve {
             .unwrap_or_else(|why| why)
     }
 
-    /// Has it use the llama.cpp of a handle from dlopen, which is never closed.
+    /// Binds the library to the llama.cpp of a handle from dlopen, which is never closed.
     pub fn bind_host(&self, handle: *mut c_void) -> Result<(), String> {
         // SAFETY: the header's type.
         let bind: unsafe extern "C" fn(*mut c_void) -> c_int =
@@ -168,7 +169,7 @@ impl Sieve {
         }
     }
 
-    /// Compares a kind of sampler with the bound host's own: 0, or a code and why.
+    /// Compares a kind of sampler with the bound host's own. Returns 0, or a code and the reason.
     pub fn certify(&self, kind: &str, build: i32) -> Result<(i32, String), String> {
         // SAFETY: the header's type; a host's exception passes through, hence the ABI.
         let compare: unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int =
@@ -184,7 +185,7 @@ impl Sieve {
         Ok((code, reason))
     }
 
-    /// The grammar of a schema's texts.
+    /// Returns the grammar of a schema's texts.
     pub fn json_schema_to_gbnf(&self, schema: &CStr, flags: u32) -> Result<String, String> {
         // SAFETY: the header's type.
         let convert: unsafe extern "C" fn(*const c_char, u32, *mut c_char, usize) -> usize =
@@ -211,7 +212,7 @@ impl Sieve {
     }
 }
 
-/// The line of `--version`: of the library too, where there is one.
+/// Returns the line of `--version`, with the library's version if there is one.
 pub fn versions() -> String {
     let own = env!("CARGO_PKG_VERSION");
     let library = Sieve::load().and_then(|sieve| {

@@ -1,7 +1,7 @@
 //! The command line of llama-sieve.
 //!
-//! It holds no sampler: it loads `libllama_sieve` (see [`library`]) and asks it. So the program is
-//! small, and what it says is what the library says that others use.
+//! It contains no sampler, but loads `libllama_sieve` (see [`library`]) and calls it. So the
+//! program is small, and it reports on the library that other programs use.
 
 mod certify;
 mod doctor;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Does what the arguments say, and returns the exit code.
+/// Runs the command of the arguments, and returns the exit code.
 fn command(arguments: Vec<OsString>) -> Result<u8, Failure> {
     let mut parser = lexopt::Parser::from_args(arguments);
     match parser.next().map_err(wrong)? {
@@ -58,7 +58,7 @@ fn subcommand(name: &str, parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     }
 }
 
-/// The failure that an argument is which no command takes.
+/// Returns the failure for an argument that no command accepts.
 fn wrong(error: lexopt::Error) -> Failure {
     Failure::new(USAGE, format!("{error}; see llama-sieve --help"))
 }

@@ -1,4 +1,4 @@
-//! Prints texts, of which no terminal takes anything for a command.
+//! Prints texts without characters that a terminal would treat as commands.
 
 use std::io::{ErrorKind, Write};
 
@@ -8,7 +8,7 @@ use crate::failure::{Failure, USAGE};
 
 /// Prints a text, which ends with a line break, and returns the exit code of success.
 ///
-/// A reader that has gone, as `head` does, is no failure.
+/// A reader that has closed its end, as `head` does, is not a failure.
 pub fn print(text: &str) -> Result<u8, Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -27,7 +27,7 @@ pub fn print_json(value: &impl Serialize) -> Result<u8, Failure> {
     print(&(text + "\n"))
 }
 
-/// The text with escapes for what is no printable character; lines stay lines.
+/// Returns the text with escapes for unprintable characters; line breaks stay.
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,5 +1,5 @@
-//! Loads a llama.cpp and tries every kind of sampler, in a process of its own: a library that is
-//! not what it seems may end the process that loads it.
+//! Loads a llama.cpp and tests every kind of sampler in a separate process, since a library that
+//! only looks like a llama.cpp may end the process that loads it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -40,10 +40,10 @@ pub const KINDS: [&str; 17] = [
     INFILL,
 ];
 
-/// It asks a vocabulary, which a trial has none of.
+/// The sampler that needs a vocabulary, which a test does not have.
 const INFILL: &str = "infill";
 
-/// Kinds whose argument lists have changed, or may, with a build that has each of the known lists.
+/// Kinds whose argument lists have changed or may change, each with one build for every known list.
 const LISTS: [(&str, &[i32]); 3] = [
     ("penalties", &[11_434, 10_000]),
     ("dry", &[11_434, 10_000]),
@@ -54,40 +54,41 @@ const LISTS: [(&str, &[i32]); 3] = [
 const ARGUMENTS: i32 = 8;
 const VOCABULARY: i32 = 9;
 
-/// The time that a library may take to load and to be tried.
+/// The time that loading and testing a library may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The time for the last words of a child that has ended: its own children may hold the pipe open.
+/// The time to wait for the last output of a child that has ended, whose own children may hold the
+/// pipe open.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Of what a child writes, the end is kept.
+/// The number of bytes that are kept from the end of a child's output.
 const KEPT: usize = 1 << 20;
 
 /// The verdict on one kind of the host's samplers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Trial {
     pub kind: String,
-    /// 0: ours would be made; else LLAMA_SIEVE_CERTIFY_* or LLAMA_SIEVE_ERROR_*.
+    /// 0 if the sampler would be replaced, otherwise LLAMA_SIEVE_CERTIFY_* or LLAMA_SIEVE_ERROR_*.
     pub code: i32,
-    /// "" where ours would be made; else why not.
+    /// "" if the sampler would be replaced, otherwise the reason why not.
     pub reason: String,
 }
 
 /// The verdicts on a library.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub struct Answer {
-    /// Why nothing could be tried.
+    /// The reason why nothing could be tested.
     pub problem: Option<String>,
-    /// The library's release, where it tells one.
+    /// The library's release, if it reports one.
     pub version: Option<String>,
     pub profile: Option<String>,
-    /// True if it is known which argument lists the constructors have.
+    /// True if the argument lists of the constructors are known.
     known_build: bool,
     pub kinds: Vec<Trial>,
 }
 
-/// Tries every kind of sampler in a library, each known argument list in a process of its own where
-/// the build does not tell.
+/// Tests every kind of sampler in a library. If its build is unknown, each known argument list is
+/// tested in a separate process.
 pub fn try_all(library: &Path) -> Answer {
     let mut answer = ask(library, None);
     if answer.known_build {
@@ -125,7 +126,8 @@ fn try_lists(library: &Path, trial: &Trial, builds: &[i32]) -> Trial {
     }
 }
 
-/// Has a process of its own try a library: all kinds, or one with the arguments of a build.
+/// Runs a separate process that tests a library: all kinds, or one kind with the arguments of a
+/// build.
 fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
     let problem = |why: String| Answer {
         problem: Some(why),
@@ -155,7 +157,7 @@ fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
     })
 }
 
-/// Runs a command for as long as there is patience: its output, its errors, and how it ended.
+/// Runs a command with a time limit. Returns its output, its errors, and how it ended.
 pub fn watch(mut command: Command) -> Result<(String, String, String), String> {
     command
         .stdin(Stdio::null())
@@ -190,7 +192,7 @@ fn wait(child: &mut Child) -> Result<String, String> {
     }
 }
 
-/// The end of all that comes out of a pipe.
+/// The end of a pipe's output.
 struct Words {
     text: Arc<Mutex<Vec<u8>>>,
     closed: Receiver<()>,
@@ -224,7 +226,7 @@ impl Words {
     }
 }
 
-/// The other side: tries a library in this process.
+/// Runs the command `.probe`, which tests a library in this process.
 pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
     let mut arguments = parser.raw_args().map_err(wrong)?;
     let library = arguments.next().map(PathBuf::from);
@@ -293,7 +295,7 @@ fn try_one(sieve: &Sieve, kind: &str, build: i32) -> Result<Trial, String> {
     })
 }
 
-/// The release that the library tells, since b10394.
+/// Returns the release that the library reports, as builds do since b10394.
 fn release(host: &Library) -> Option<String> {
     type Version = unsafe extern "C" fn() -> *const std::ffi::c_char;
     // SAFETY: llama.h's type.
@@ -308,7 +310,7 @@ fn release(host: &Library) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-/// The linker's handle, which is never closed.
+/// Returns the linker's handle, which is never closed.
 #[cfg(unix)]
 fn handle(host: Library) -> *mut std::ffi::c_void {
     libloading::os::unix::Library::from(host).into_raw()

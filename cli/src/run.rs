@@ -1,4 +1,4 @@
-//! `run`: becomes a program that has the preload library.
+//! `run`: replaces itself with a program that has the preload library.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use lexopt::prelude::*;
 use crate::failure::Failure;
 use crate::{elf, help, library, output, wrong};
 
-/// Exit codes of those commands that run others: `env`, `nice`, `timeout`.
+/// The exit code for a failure of this command itself, as for `env`, `nice` and `timeout`.
 const OWN_FAULT: u8 = 125;
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -57,7 +57,7 @@ fn run(
     Err(Failure::new(CANNOT_RUN, text))
 }
 
-/// The value of LD_PRELOAD, with the library in front of what was there.
+/// Returns the value of LD_PRELOAD: the library, followed by the earlier value.
 fn preload_list(preload: &Path, earlier: Option<&OsStr>) -> Result<OsString, String> {
     let separates = |byte: &u8| matches!(byte, b' ' | b':' | b'\t' | b'\n');
     if preload.as_os_str().as_encoded_bytes().iter().any(separates) {
@@ -74,7 +74,7 @@ fn preload_list(preload: &Path, earlier: Option<&OsStr>) -> Result<OsString, Str
     Ok(list)
 }
 
-/// The file of a program, found in PATH where its name has no slash.
+/// Returns the file of a program, searched in PATH if the name has no slash.
 pub fn which(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
         let path = PathBuf::from(program);
@@ -103,7 +103,7 @@ fn is_executable(file: &Path) -> bool {
     file.is_file()
 }
 
-/// Replaces this process; returns only where that fails.
+/// Replaces this process with the program. Returns only if that fails.
 #[cfg(unix)]
 fn become_program(
     name: &OsStr,

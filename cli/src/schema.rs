@@ -10,13 +10,13 @@ use crate::failure::{Failure, USAGE};
 use crate::library::Sieve;
 use crate::{help, output, wrong};
 
-/// The exit code where the library refuses the schema.
+/// The exit code if the library refuses the schema.
 const REFUSED: u8 = 1;
 
 /// The longest text that is read; the library's own limit is lower.
 const LONGEST: u64 = 64 << 20;
 
-/// LLAMA_SIEVE_JSON_* of the header.
+/// The options with their LLAMA_SIEVE_JSON_* flags.
 const FLAGS: [(&str, u32); 5] = [
     ("llama-cpp", 1),
     ("compact", 2),
@@ -51,7 +51,7 @@ fn flag(name: &str) -> Option<u32> {
     found.map(|(_, bit)| *bit)
 }
 
-/// The text of the file, or of the standard input.
+/// Returns the text of the file, or of the standard input.
 fn read(file: &OsString) -> Result<CString, Failure> {
     let name = file.to_string_lossy();
     let failed = |why: String| Failure::new(USAGE, format!("schema: {name}: {why}"));

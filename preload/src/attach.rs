@@ -1,12 +1,13 @@
-//! Attaching this library to a process that runs, and detaching it: what `llama_sieve_attach` and
-//! `llama_sieve_detach` of libllama_sieve lead to.
+//! Attaching this library to a running process, and detaching it, for `llama_sieve_attach` and
+//! `llama_sieve_detach` of libllama_sieve.
 //!
-//! Loaded by `dlopen`, nothing is bound to its names. So the imports themselves are pointed at the
-//! stand-ins (`slots`), which decide and prove as they do under LD_PRELOAD. Detached, they are
-//! pointed back; the stand-ins stay, step aside, and know the samplers that live on.
+//! When this library is loaded by `dlopen`, no calls are bound to its names. So the imports of
+//! other modules are pointed at the stand-ins (`slots`), which decide as they do under LD_PRELOAD.
+//! Detaching restores the imports. The stand-ins stay in memory, pass all new calls on to the host,
+//! and still recognise live samplers.
 //!
-//! A call that is answered question by question must not lose the stand-ins halfway. So detaching
-//! first has all new calls step aside, and waits for those that run.
+//! A call whose queries are answered one by one must not lose the stand-ins halfway. So detaching
+//! first makes all new calls pass on to the host, and waits for those that are running.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, TryLockError};
@@ -39,8 +40,8 @@ static ATTACHED: Mutex<Attached> = Mutex::new(Attached {
     bent: Vec::new(),
 });
 
-/// Takes what is attached. In a forked child another thread of the parent may have had it, and
-/// nobody will ever give it back.
+/// Locks the record of the attached imports. In a forked child this can fail, since another thread
+/// of the parent may have held the lock, which is then never released.
 fn attached() -> Result<MutexGuard<'static, Attached>, Failure> {
     let started = Instant::now();
     loop {
@@ -114,7 +115,8 @@ fn detach() -> Result<usize, Failure> {
     unbent
 }
 
-/// The number that `body` gives, or its negative error, with a text for the caller in `error`.
+/// Returns the number that `body` returns, or its negative error, with a text for the caller in
+/// `error`.
 ///
 /// # Safety
 /// `error` is a place for a pointer.
@@ -141,8 +143,9 @@ unsafe fn answer(
     code
 }
 
-/// Points the imports of the process at the stand-ins, and returns how many were not yet; negative
-/// with the text of an error, which is valid until this thread calls again.
+/// Points the imports of the process at the stand-ins. Returns the number of imports that were not
+/// yet pointed there, or a negative number with the text of an error, which is valid until this
+/// thread calls again.
 ///
 /// # Safety
 /// `error` is a place for a pointer.
@@ -152,7 +155,7 @@ pub unsafe extern "C" fn llama_sieve_preload_attach(error: *mut *const c_char) -
     unsafe { answer("llama_sieve_attach", error, attach) }
 }
 
-/// Points them back, and returns how many.
+/// Restores the imports, and returns their number.
 ///
 /// # Safety
 /// As for [`llama_sieve_preload_attach`].

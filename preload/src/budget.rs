@@ -1,9 +1,9 @@
 //! Reasoning budgets: the sampler that llama.cpp's common library applies before the chain.
 //!
 //! It counts the tokens of a model's thoughts, and changes nothing until there are too many. Then
-//! it forces a text that ends them, token by token: every other logit becomes minus infinity. A
-//! look at two candidates therefore tells whether it forces, and only where it does is it applied
-//! to the whole vocabulary, for the chain to work on what that leaves.
+//! it forces a text that ends them, token by token: every other logit becomes minus infinity.
+//! Applying it to two candidates therefore shows if it forces a token. Only then is it applied to
+//! the whole vocabulary, and the chain to the result.
 //!
 //! ```text
 //! apply to [token 0, token 1]
@@ -11,9 +11,9 @@
 //! else                 -> apply to all tokens; the chain works on what they are then
 //! ```
 //!
-//! Anything may come before a chain, so a budget must be recognised: by its name, and by
-//! a copy of it that is tried on other candidates. Recognised ones are listed, since a chain's note
-//! outlives the sampler: when one is freed, it is taken off.
+//! Any sampler may come before a chain, so a budget must be recognised: by its name, and by testing
+//! a copy of it on other candidates. Recognised budgets are listed, since a chain's note outlives
+//! the sampler. A freed budget is removed from the list.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
@@ -29,7 +29,7 @@ use llama_sieve::memory;
 use crate::host_constructors::Route;
 use crate::routes::Function;
 
-/// The name that `llama_sampler_name` reports for one.
+/// The name that `llama_sampler_name` reports for a budget.
 const NAME: &CStr = c"reasoning-budget";
 
 static APPLY: Function = Function::new(c"llama_sampler_apply");
@@ -37,16 +37,17 @@ static CLONE: Function = Function::new(c"llama_sampler_clone");
 static FREE: Function = Function::new(c"llama_sampler_free");
 static NAME_OF: Function = Function::new(c"llama_sampler_name");
 
-/// The most live budgets that are known at once; the chains of others are the host's.
+/// The most live budgets that are known at once; chains after other budgets are left to the host.
 const MOST: usize = 255;
 
-/// The logit of the two candidates by which a budget is asked: no change that it makes leaves it.
+/// The logit of the two candidates with which a budget is tested. Every change by a budget gives
+/// another number.
 const ASKED: f32 = 1.5;
 
-/// A place in the list.
+/// An entry of the list.
 struct Place {
     sampler: AtomicPtr<llama_sampler>,
-    /// The number of samplers that this place has held.
+    /// The number of samplers that this entry has held.
     nth: AtomicU32,
 }
 
@@ -57,34 +58,34 @@ static LIST: [Place; MOST] = [const {
     }
 }; MOST];
 
-/// The number of places, the first ones, that were ever taken.
+/// The number of entries, from the first on, that have ever been used.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// A budget in the list. Zero bits are none.
+/// A reference to a budget in the list. Zero means none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed(u32);
 
-/// The number of bits of a note that name a budget.
+/// The number of bits in a note that identify a budget.
 const BITS: u32 = 24;
 
 impl Listed {
-    /// The one that is named in a note, or none.
+    /// Returns the budget that a note identifies, if any.
     pub const fn in_note(note: u32) -> Self {
         Self(note >> (u32::BITS - BITS))
     }
 
-    /// The note with this one named in it.
+    /// Returns the note with this budget in it.
     pub const fn noted(self, note: u32) -> u32 {
         let below = note & (u32::MAX >> BITS);
         below | self.0 << (u32::BITS - BITS)
     }
 
-    /// True unless there was never one.
+    /// True unless this means none.
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
 
-    /// The sampler, if it was not freed.
+    /// Returns the sampler, unless it has been freed.
     pub fn sampler(self) -> Option<*mut llama_sampler> {
         let place = LIST.get(usize::from(self.0 as u8).checked_sub(1)?)?;
         let sampler = place.sampler.load(Ordering::Acquire);
@@ -92,7 +93,7 @@ impl Listed {
         (is_it && !sampler.is_null()).then_some(sampler)
     }
 
-    /// Lists it, if there is room.
+    /// Adds a sampler to the list, if there is room.
     fn of(sampler: *mut llama_sampler) -> Option<Self> {
         let listed = |(i, place): (usize, &Place)| {
             let nth = place.nth.load(Ordering::Acquire) & 0xFFFF;
@@ -118,7 +119,7 @@ impl Listed {
     }
 }
 
-/// A sampler is freed: it is taken off the list, if it is there.
+/// Removes a sampler that is being freed from the list, if it is there.
 fn forget(sampler: *mut llama_sampler) {
     let used = USED.load(Ordering::Acquire) as usize;
     let places = LIST.iter().take(used);
@@ -129,7 +130,7 @@ fn forget(sampler: *mut llama_sampler) {
     }
 }
 
-/// Takes all off the list: from here on, samplers may be freed unseen.
+/// Empties the list: from here on, samplers may be freed without a call of the stand-in.
 pub fn forget_all() {
     for place in &LIST {
         forget(place.sampler.load(Ordering::Acquire));
@@ -157,7 +158,7 @@ pub unsafe fn recognise(
     }
 }
 
-/// The logits that the budget leaves for the chain; `None`: that is not known.
+/// Returns the logits after the budget, for the chain; `None` if they are not known.
 ///
 /// # Safety
 /// `budget` is a live sampler of the host that is served, which is used by no other thread.
@@ -184,7 +185,7 @@ pub unsafe fn edited(budget: *mut llama_sampler, logits: &[f32]) -> Option<Edite
     Some(Edited::Others(others))
 }
 
-/// Applies a sampler to candidates. `None` if it does more than to change logits.
+/// Applies a sampler to candidates. `None` if it changes more than logits.
 ///
 /// # Safety
 /// As for [`edited`].
@@ -208,8 +209,8 @@ unsafe fn apply_to(
     (marks == (candidates.as_mut_ptr(), candidates.len(), -1, 0)).then_some(())
 }
 
-/// True if a copy does to candidates of several kinds as a budget does: nothing to any of them,
-/// or minus infinity to all but one token.
+/// True if a copy changes several arrays of candidates as a budget does: it changes nothing in any
+/// of them, or sets all tokens except one to minus infinity.
 ///
 /// # Safety
 /// As for [`edited`].
@@ -240,7 +241,7 @@ unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool>
     Some(true)
 }
 
-/// The effect of a budget.
+/// The effect of a budget on candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
@@ -249,7 +250,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// `None` if no budget does that.
+    /// Returns the effect, given the logits before and after; `None` if no budget has this effect.
     fn of(before: &[TokenData], after: &[TokenData]) -> Option<Self> {
         let bits = |c: &TokenData| (c.id, c.logit.to_bits(), c.p.to_bits());
         let same = |pair: &(&TokenData, &TokenData)| bits(pair.0) == bits(pair.1);
@@ -267,7 +268,7 @@ impl Outcome {
         is_alone.then(|| Self::Forces(forced.map(|(_, after)| after.id)))
     }
 
-    /// True if both can be of one budget, without a token in between.
+    /// True if both effects can be those of one budget, without a token in between.
     fn agrees(self, other: Self) -> bool {
         match (self, other) {
             (Self::Nothing, Self::Nothing) => true,
@@ -290,7 +291,7 @@ unsafe fn is_named(smpl: *const llama_sampler) -> bool {
     !name.is_null() && unsafe { CStr::from_ptr(name) } == NAME
 }
 
-/// A copy that the host has made, freed with this.
+/// A copy of a sampler, made by the host and freed when this is dropped.
 struct Copy(*mut llama_sampler);
 
 impl Copy {
@@ -313,7 +314,7 @@ impl Drop for Copy {
     }
 }
 
-/// Stand-in for `llama_sampler_free`: budgets that are freed are known no longer.
+/// Stand-in for `llama_sampler_free`, which also removes freed budgets from the list.
 ///
 /// # Safety
 /// The argument is what llama.h asks for.
@@ -334,7 +335,7 @@ mod tests {
         TokenData { id, logit, p: 0.0 }
     }
 
-    /// Of candidates with these logits.
+    /// Returns the effect of a change to candidates with these logits.
     fn outcome(logits: [f32; 3]) -> Option<Outcome> {
         let after = [0, 1, 2].map(|id| candidate(id, logits[id as usize]));
         Outcome::of(&BEFORE, &after)

@@ -1,8 +1,8 @@
-//! Tells which code of a library calls, where llama.cpp and its program may lie in one: llama.cpp's
-//! own samplers, or the program.
+//! Distinguishes calls by llama.cpp's own samplers from calls by the program, if one library or
+//! program contains both.
 //!
-//! The exported functions tell, by where they lie, and no list of names. What has no name, as it is
-//! not exported, belongs to its neighbours: a file's functions lie together.
+//! The addresses of the exported functions decide, not a list of names. A function that is not
+//! exported is attributed to its neighbours, since the functions of one source file are contiguous.
 
 use std::ffi::CStr;
 
@@ -15,7 +15,8 @@ pub struct Functions(Vec<Function>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Function {
     start: usize,
-    /// Of several at one place, one of the samplers is the last.
+    /// True for a function of llama.cpp's samplers. Of several functions at one address, such a one
+    /// is last.
     is_of_samplers: bool,
     end: usize,
 }
@@ -32,7 +33,7 @@ impl Functions {
         Self(functions)
     }
 
-    /// True if the code there is of llama.cpp's samplers, or may be.
+    /// True if the code at this address belongs, or may belong, to llama.cpp's samplers.
     pub fn are_samplers_at(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         let behind = self.0.partition_point(|function| function.start <= address);
@@ -47,8 +48,8 @@ impl Functions {
     }
 }
 
-/// True if llama.cpp's samplers have a function of that name, which C++ may have written out:
-/// `_ZN` or `_Z`, and the length of the first part of the name.
+/// True if llama.cpp's samplers have a function with this name, which C++ may have mangled: `_ZN`
+/// or `_Z`, and the length of the first part of the name.
 fn is_of_samplers(name: &CStr) -> bool {
     let name = name.to_bytes();
     let mangled = name

@@ -1,34 +1,34 @@
-//! The call of `common_sampler_sample` that a thread is in, and what is answered during it.
+//! The call of `common_sampler_sample` that a thread is in, and the answers to the host's queries
+//! during it.
 //!
-//! llama.cpp's common library samples like this: it asks whether a backend has sampled
-//! (`llama_get_sampled_probs_ith`, `_logits_ith`, `_candidates_ith`), fills an array with the whole
-//! vocabulary where none has, asks for the backend's token, and applies a reasoning budget, a
-//! grammar if that comes first, and the chain. Where the chain is of ours alone, the chain is run
-//! when that first question comes, straight from the logits, and what it leaves is the answer: a
-//! backend sampler's few candidates, as far as the host can tell. When the host then applies the
-//! chain, it is told which of them is selected, and nothing is run again. Its array is then what
-//! its own chain would have left of the whole vocabulary: ids, order, logits, probabilities, what
-//! is selected.
+//! llama.cpp's common library samples as follows. It queries the results of a backend sampler
+//! (`llama_get_sampled_probs_ith`, `_logits_ith`, `_candidates_ith`). If there are none, it fills
+//! an array with the whole vocabulary. It queries the backend's token, and then applies a reasoning
+//! budget, a grammar if that comes first, and the chain. If all members of the chain are this
+//! library's, the first query runs the chain, straight from the logits, and is answered with the
+//! candidates that it leaves. The host treats these as a backend sampler's few candidates. When the
+//! host then applies the chain, only the selected index is set, and nothing is run again. The array
+//! then has the contents that the host's own chain would have left of the whole vocabulary: ids,
+//! order, logits, probabilities and selected index.
 //!
-//! That is exact only if nothing comes before the chain but a budget, of which is known what it
-//! does: see `budget`. So the first call with each chain is only watched, and what was seen is
-//! noted with the chain's first member, which is freed with it: see `watch`. Anything else before
-//! the chain, and that stays with the host for good; another order of questions, or other
-//! candidates than the logits, and all chains do. A call in which the grammar comes first
-//! must have been seen without a grammar. Of later calls one now and then is watched again: see
-//! `proof`.
+//! This is exact only if nothing comes before the chain except a budget, whose effect is known: see
+//! `budget`. So the first call with each chain is only watched. The findings are noted with the
+//! chain's first member, which is freed with it: see `watch`. If anything else comes before the
+//! chain, the chain is left to the host for good. If the queries come in another order, or the
+//! candidates are not the logits, all chains are. A call in which the grammar comes first must have
+//! been observed without a grammar. Some later calls are watched again: see `proof`.
 //!
-//! A watched host does not show how it takes the answers. So the first that it gets in a process
-//! are those of copies of the chain. The chain itself is run when the host comes to apply
-//! it to the candidates that it was told of. Where it does otherwise, it is called once more, and
-//! samples itself.
+//! Watching does not show how the host uses the answers. So the first answers in a process are
+//! those of copies of the chain. The chain itself is run when the host applies it to the candidates
+//! of the answers. If the host does something else, its function is called once more, and samples
+//! itself.
 //!
-//! `llama_sampler_sample` is watched like that, too, in a call of its own. It is not answered
-//! question by question, but as a whole.
+//! `llama_sampler_sample` is watched in the same way, in a call of its own. It is answered as a
+//! whole, not query by query.
 //!
 //! After a grammar has rejected the token, the host begins again, now with the grammar before the
-//! chain. Where the grammar is ours, both are run at that second question. Where it is the host's,
-//! the host has the whole vocabulary.
+//! chain. If the grammar is this library's, the second query runs both. If it is the host's, the
+//! host gets the whole vocabulary.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -47,40 +47,43 @@ use crate::proof::{self, Difference, Entry};
 use crate::slots;
 use crate::watch::{self, Question, Seen, Verdict};
 
-/// Notes of a chain: nothing precedes it where the grammar does not come first.
+/// A flag in the note of a chain: nothing precedes the chain when the grammar does not come first.
 const NOTHING_BEFORE: u64 = 1;
-/// Notes of a chain: nothing precedes it where the grammar comes first; so there is none.
+/// A flag in the note of a chain: nothing precedes the chain when the grammar would come first, so
+/// there is no grammar.
 const NOTHING_AT_ALL_BEFORE: u64 = 2;
-/// Notes of a chain: the host does it all.
+/// A flag in the note of a chain: the chain is left to the host.
 const ASIDE: u64 = 4;
-/// Notes of a chain: the host does it all where the grammar comes first.
+/// A flag in the note of a chain: the chain is left to the host when the grammar comes first.
 const ASIDE_BEHIND_GRAMMAR: u64 = 8;
-/// Notes of a chain: `llama_sampler_sample` does with it what ours does.
+/// A flag in the note of a chain: `llama_sampler_sample` gives the same result with it as this
+/// library.
 const SAMPLED_ALIKE: u64 = 16;
 
 /// The stage of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The call is the host's; what it does is noted.
+    /// The host samples itself, and its steps are recorded.
     Watched,
-    /// The chain is to be run at the first question.
+    /// The first query is to run the chain.
     Waiting,
-    /// The chain was run; questions are answered with what it left. At a trial, copies of it were.
+    /// The chain has run, or in a trial copies of it, and queries are answered with the candidates
+    /// that it left.
     Answering,
-    /// The host has its candidates, and is to apply the chain.
+    /// The host has the candidates, and is expected to apply the chain.
     Answered,
-    /// The chain was applied; a grammar may look at the token.
+    /// The chain has been applied; a grammar may check the token.
     Checked,
-    /// A grammar of ours has rejected the token: it and the chain are to be run at the next
-    /// question.
+    /// A grammar of this library has rejected the token: the next query is to run the grammar and
+    /// the chain.
     Rejected,
-    /// Everything else is the host's.
+    /// Everything further is left to the host.
     Done,
-    /// A trial has failed. Nothing is applied any more, and what the host returns is thrown away.
+    /// A trial has failed. Nothing more is applied, and the host's result is discarded.
     Failed,
 }
 
-/// A call that the calling thread is in.
+/// A call that the thread is in.
 struct Call {
     entry: Entry,
     ctx: *mut llama_context,
@@ -88,31 +91,30 @@ struct Call {
     chain: *mut llama_sampler,
     grammar_first: bool,
     note: &'static AtomicU64,
-    /// The notes that the chain gets when ours would have given the same.
+    /// The flags that the chain's note gets if this library would have given the same token.
     noted: u64,
-    /// True if the chain has them already.
+    /// True if the note already has these flags.
     is_known: bool,
-    /// The host that is to show how it takes answers.
+    /// The address of the host's function if this is a trial of how it uses answers.
     trial: Option<usize>,
     /// The reasoning budget that the chain is known to have before it.
     budget: Option<*mut llama_sampler>,
-    /// The grammar that has looked at the token, if it is ours.
+    /// The grammar that has checked the token, if it is this library's.
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
-    /// The difference between what the host does after ours have answered and what it does when it
-    /// is watched.
+    /// The difference between the host's steps after an answer and its steps when it is watched.
     difference: Option<Difference>,
     applied: Applied,
 }
 
-/// The sampler that the host is applying at the moment, which may apply others.
+/// The sampler that the host is currently applying, which may apply others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applied {
     Nothing,
-    /// A grammar of ours, to see whether it allows the token.
+    /// A grammar of this library, which checks the token.
     Check(*mut llama_sampler),
-    /// The chain, which is watched.
+    /// The watched chain.
     Chain,
     Other,
 }
@@ -122,11 +124,11 @@ thread_local! {
     static COLUMNS: PerThread<Cell<Option<Box<Columns>>>> = const { PerThread::new() };
 }
 
-/// True once a call was begun. Where this library is off or steps aside, none is, and whatever the
-/// host asks costs a look at this.
+/// True once a call has begun. If this library is off or passes all calls on, none ever does, and
+/// each query of the host costs only a read of this flag.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// The number of calls that threads are in.
+/// The number of calls that all threads are in.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// True if this thread is in a call.
@@ -148,7 +150,7 @@ pub fn all_are_over(patience: Duration) -> bool {
     true
 }
 
-/// Returns what `look` gives for the call that this thread is in; `None` outside of calls.
+/// Returns the result of `look` on the call that this thread is in; `None` outside of calls.
 #[inline]
 fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
     // A thread that is in a call has written it itself.
@@ -159,13 +161,13 @@ fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
     CALL.try_with(look).ok().flatten()
 }
 
-/// Ends the call when it is dropped, also where the host throws.
+/// A guard that ends the call when it is dropped, even if the host throws.
 pub struct Entered {
     before: Option<Call>,
 }
 
 impl Entered {
-    /// Begins a call of the common library's with this chain, whose note outlives it.
+    /// Begins a call of the common library with this chain, whose note outlives the call.
     pub fn common(
         host: Route,
         output: (*mut llama_context, i32),
@@ -204,8 +206,8 @@ impl Entered {
         })
     }
 
-    /// Begins a call of llama_sampler_sample that the host does itself; ours are to be
-    /// [rehearsed](keep_rehearsed) at once.
+    /// Begins a call of llama_sampler_sample that the host performs itself; copies of the chain are
+    /// to be [rehearsed](keep_rehearsed) at once.
     pub fn sampler(
         output: (*mut llama_context, i32),
         chain: *mut llama_sampler,
@@ -217,7 +219,8 @@ impl Entered {
         })
     }
 
-    /// In a call that is inside another nothing is ours, and none where ours step aside.
+    /// Begins a call. A call within another one is left to the host, and so are all calls while the
+    /// stand-ins pass calls on.
     #[inline]
     fn new(call: Call) -> Self {
         BEGUN.store(true, Ordering::Relaxed);
@@ -232,7 +235,8 @@ impl Entered {
         Self { before }
     }
 
-    /// The host has returned this token. True if it is to be called once more.
+    /// Ends the call with the token that the host returned. Returns true if the host is to be
+    /// called once more.
     pub fn finish(self, token: Token) -> bool {
         let finished = with_call(|call| Some((call.ctx, call.entry, call.finish(token))));
         let Some((ctx, entry, (again, difference))) = finished else {
@@ -247,11 +251,11 @@ impl Entered {
     }
 }
 
-/// Bits of a note that tell which chain it is of.
+/// The bits of a note that identify its chain.
 const OF_CHAIN: u64 = !0xFFFF_FFFF;
 
-/// The note, if it is of this chain: a host may have moved the member that it lives with to another
-/// chain, of which nothing is known.
+/// Returns the note if it belongs to this chain: a host may have moved the member that stores it to
+/// another chain, about which nothing is known.
 fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     let known = note.load(Ordering::Relaxed);
     let of_chain = (chain.addr() as u64 >> 4) << u32::BITS;
@@ -262,12 +266,13 @@ fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     of_chain
 }
 
-/// True if llama_sampler_sample was seen to do with a chain what ours does.
+/// True if llama_sampler_sample has been observed to give the same result with this chain as this
+/// library.
 fn is_sampled_alike(note: &AtomicU64) -> bool {
     note.load(Ordering::Relaxed) & SAMPLED_ALIKE != 0
 }
 
-/// True if ours may sample in the place of llama_sampler_sample, with a chain of this note.
+/// True if this library may replace llama_sampler_sample for a chain with this note.
 pub fn may_sample(note: &AtomicU64) -> bool {
     is_sampled_alike(note) && !proof::is_due()
 }
@@ -279,7 +284,7 @@ impl Drop for Entered {
     }
 }
 
-/// Puts a call in the place of the one that this thread is in.
+/// Replaces the call that this thread is in, and returns the previous one.
 #[inline]
 fn exchange(call: Option<Call>) -> Option<Call> {
     let set = |slot: &RefCell<Option<Call>>| {
@@ -293,22 +298,22 @@ fn exchange(call: Option<Call>) -> Option<Call> {
 pub struct Now {
     pub before: Before,
     pub chain: *mut llama_sampler,
-    /// The mode in which it is run.
+    /// The mode in which the chain is run.
     pub run: Run,
 }
 
 /// The mode of running a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// The chain itself, to answer with what it leaves.
+    /// The chain itself is run, to answer with the candidates that it leaves.
     Itself,
-    /// Copies of it, to answer with what they leave.
+    /// Copies of the chain are run, to answer with the candidates that they leave.
     Copies,
-    /// Copies of it, to compare what they leave with what the host does.
+    /// Copies of the chain are run, to compare the result with the host's.
     Rehearsal,
 }
 
-/// Returns the chain to be run now that the host has asked the first question about this output.
+/// Returns the chain to be run when the host has made the first query about this output.
 pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     with_call(|call| {
         if call.entry != Entry::Common || (call.ctx, call.idx) != (ctx, idx) {
@@ -341,8 +346,8 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
     })
 }
 
-/// Keeps what ours made of the logits on copies of the chain, to be compared with what the host
-/// does.
+/// Keeps the candidates that copies of the chain leave of the logits, to be compared with the
+/// host's.
 pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
     if watch::keep(logits, begins, left) {
         with_call(|call| {
@@ -352,7 +357,7 @@ pub fn keep_rehearsed(logits: &[f32], begins: &[f32], left: Candidates<'_>) {
     }
 }
 
-/// Takes this thread's columns, to be [put back](put_back).
+/// Takes this thread's columns, which are to be [put back](put_back).
 fn taken() -> Option<Box<Columns>> {
     PerThread::with(&COLUMNS, Cell::take).flatten()
 }
@@ -361,7 +366,7 @@ fn put_back(columns: Box<Columns>) {
     let _ = PerThread::with(&COLUMNS, |place| place.set(Some(columns)));
 }
 
-/// Keeps what the chain has left, to answer with it. False if that cannot be kept.
+/// Keeps the candidates that the chain left, for answers. Returns false if they cannot be kept.
 pub fn keep(left: Candidates<'_>) -> bool {
     let mut columns = taken().unwrap_or_default();
     let kept = columns.fill(left);
@@ -373,7 +378,7 @@ pub fn keep(left: Candidates<'_>) -> bool {
     kept && with_call(answer).is_some()
 }
 
-/// Answers a question about this output from the columns; `None`: the host answers.
+/// Answers a query about this output from the columns; `None` if the host is to answer.
 fn answer<T>(
     output: (*mut llama_context, i32),
     question: Option<Question>,
@@ -392,31 +397,32 @@ fn answer<T>(
     Some(value)
 }
 
-/// `llama_get_sampled_probs_ith`.
+/// Answers `llama_get_sampled_probs_ith`.
 pub fn probs(ctx: *mut llama_context, idx: i32) -> Option<*mut f32> {
     answer((ctx, idx), Some(Question::Probs), |c| c.probs.as_mut_ptr())
 }
 
-/// `llama_get_sampled_logits_ith`.
+/// Answers `llama_get_sampled_logits_ith`.
 pub fn logits(ctx: *mut llama_context, idx: i32) -> Option<*mut f32> {
     answer((ctx, idx), Some(Question::Logits), |c| {
         c.logits.as_mut_ptr()
     })
 }
 
-/// `llama_get_sampled_candidates_ith`.
+/// Answers `llama_get_sampled_candidates_ith`.
 pub fn candidates(ctx: *mut llama_context, idx: i32) -> Option<*mut Token> {
     answer((ctx, idx), Some(Question::Candidates), |c| {
         c.ids.as_mut_ptr()
     })
 }
 
-/// `llama_get_sampled_probs_count_ith` and the two like it.
+/// Answers `llama_get_sampled_probs_count_ith` and the two similar functions.
 pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
     answer((ctx, idx), None, |c| u32::try_from(c.ids.len()).ok())?
 }
 
-/// `llama_get_sampled_token_ith`, which the host answers: from here on the candidates are its own.
+/// Records a call of `llama_get_sampled_token_ith`, which the host answers. From here on the
+/// candidates are its own.
 pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     with_call(|call| {
         call.ask(Question::Token, (call.ctx, call.idx) == (ctx, idx));
@@ -427,28 +433,28 @@ pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     })
 }
 
-/// The treatment of a sampler that the host applies.
+/// The way in which an applied sampler is handled.
 pub enum Apply {
-    /// Nothing: its candidates are what the chain has left.
+    /// Nothing is applied: the candidates are already those that the chain left.
     Nothing,
     /// The chain is to be run from the logits of this output, and then [selects](chain_was_run):
-    /// its candidates are what copies of it have left.
+    /// the candidates are those that copies of it left.
     Run(Now, (*mut llama_context, i32)),
-    /// The host's function is to be called during this. Nothing else was applied since the
-    /// candidates were filled in, and this is not the chain: it may be one that [`comes_first`].
+    /// The host's function is to be called while this exists. It is the first sampler applied since
+    /// the candidates were filled in, but not the chain: it may be one that [`comes_first`].
     First(Applying),
-    /// The host's function is to be called during this.
+    /// The host's function is to be called while this exists.
     Theirs(Applying),
 }
 
-/// Marks, while it lives, that samplers which are applied are members of another.
+/// A guard: samplers that are applied while it exists are members of another sampler.
 pub struct Applying {
-    /// True if it is no member itself.
+    /// True if the sampler is not itself a member of another.
     outermost: bool,
 }
 
 impl Applying {
-    /// The host has applied it.
+    /// Records that the host has applied the sampler.
     ///
     /// # Safety
     /// `array` is what was applied to.
@@ -487,7 +493,7 @@ impl Drop for Applying {
     }
 }
 
-/// `llama_sampler_apply`.
+/// Handles a call of `llama_sampler_apply`.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler, `array` NULL or a valid array that nobody else uses during the
@@ -499,7 +505,7 @@ pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array
 }
 
 impl Call {
-    /// Begins a call with a chain of which nothing is known, and which gets the notes `noted`.
+    /// Begins a watched call with a chain, whose note gets the flags `noted`.
     #[inline]
     fn watched(
         entry: Entry,
@@ -532,7 +538,8 @@ impl Call {
         }
     }
 
-    /// `None` for a member of what is being applied.
+    /// Returns the handling of an applied sampler; `None` for a member of the one that is being
+    /// applied.
     ///
     /// # Safety
     /// As for [`apply`].
@@ -616,12 +623,12 @@ impl Call {
         }
     }
 
-    /// True of the budget that the chain is known to have before it.
+    /// True for the budget that is known to come before the chain.
     fn is_budget(&self, smpl: *mut llama_sampler) -> bool {
         self.budget == Some(smpl)
     }
 
-    /// Returns this chain, with the samplers before it, to be run like this.
+    /// Returns this chain, with the samplers before it, to be run in this mode.
     fn now(&self, run: Run) -> Now {
         let first = |sampler| First {
             sampler,
@@ -637,7 +644,7 @@ impl Call {
         }
     }
 
-    /// True if the host has answers of copies of the chain, which itself was not run.
+    /// True if the host has got answers of copies of the chain, and the chain itself has not run.
     fn is_tried(&self) -> bool {
         let answers = matches!(self.stage, Stage::Answering | Stage::Answered);
         self.stage == Stage::Failed || (answers && self.trial.is_some())
@@ -676,8 +683,8 @@ impl Call {
         Apply::Nothing
     }
 
-    /// The host has returned this token: whether it is to be called once more, and how it differs
-    /// from ours, where it does.
+    /// Ends the call with the host's token. Returns true if the host is to be called once more, and
+    /// the difference from this library's result, if any.
     fn finish(&mut self, token: Token) -> (bool, Option<Difference>) {
         let difference = match self.stage {
             Stage::Watched => self.judge(token),
@@ -687,7 +694,8 @@ impl Call {
         (self.is_tried(), difference)
     }
 
-    /// Notes what was seen with the chain. What shows that all chains are the host's is given.
+    /// Writes the findings to the chain's note. Returns a difference if it means that all chains
+    /// are to be left to the host.
     fn judge(&mut self, token: Token) -> Option<Difference> {
         let note = |bits| {
             self.note.fetch_or(bits, Ordering::Relaxed);
@@ -712,7 +720,7 @@ impl Call {
     }
 }
 
-/// Notes that the host applies this budget first; `None`: it is none.
+/// Records that the host applies this budget first; `None` means a sampler that is not a budget.
 pub fn comes_first(budget: Option<Listed>) {
     with_call(|call| {
         let budget = budget?;
@@ -728,7 +736,8 @@ pub fn comes_first(budget: Option<Listed>) {
     });
 }
 
-/// The chain itself was run, after the host has taken what copies of it had left.
+/// Records that the chain itself has run, after the host has taken the candidates that copies of it
+/// left.
 ///
 /// # Safety
 /// As for [`apply`].
@@ -749,7 +758,7 @@ pub unsafe fn chain_was_run(was_run: bool, array: *mut llama_token_data_array) {
     });
 }
 
-/// True if a grammar of ours looks at one token.
+/// True if a grammar of this library is applied to a single token, as a check.
 ///
 /// # Safety
 /// As for [`apply`].
@@ -761,7 +770,8 @@ unsafe fn is_check(smpl: *const llama_sampler, array: *const llama_token_data_ar
     }
 }
 
-/// Marks in the host's array what the chain has selected. False if it is not what the chain left.
+/// Sets the selected index in the host's array to the chain's choice. Returns false if the array is
+/// not the one that the chain left.
 ///
 /// # Safety
 /// As for [`apply`].
@@ -776,7 +786,7 @@ unsafe fn select(array: *mut llama_token_data_array) -> bool {
     found
 }
 
-/// Selects something, so that a host can go on with what is thrown away.
+/// Selects any candidate, so that the host can continue with a result that will be discarded.
 ///
 /// # Safety
 /// As for [`apply`].

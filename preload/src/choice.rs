@@ -1,19 +1,19 @@
-//! Decides between ours and the host's at each call; for one host and one constructor the answer
-//! never changes, since what goes into it does not.
+//! Decides at each call between this library's sampler and the host's. For one host and one
+//! constructor the answer never changes, since it depends on nothing that does.
 //!
-//! Why that matters: inside llama.cpp the clone functions of built-in samplers call these very
-//! constructors, and then write their own state into what they got. A call that comes from inside
-//! llama.cpp's samplers therefore gets llama.cpp's own: see `callers`. (One that ends its function
-//! may look as if it came from that function's caller; but then nothing more is written into the
-//! sampler, and ours will do.)
+//! That matters because the clone functions of llama.cpp's built-in samplers call these
+//! constructors, and then write their own state into the result. A call from llama.cpp's samplers
+//! therefore gets llama.cpp's own: see `callers`. (A tail call may look as if it came from that
+//! function's caller. But then nothing more is written into the sampler, and this library's can be
+//! used.)
 //!
-//! Ours is made where the host's own was found to do the same (`certificate`), and, where arguments
-//! have changed or are pointers, where the calls of the program have proven which they are
-//! (`certificate::layouts`): until then the host's own constructor gets each call first, and ours
-//! takes the place of what it makes. Grammars are compared on the vocabulary that they are given
+//! This library's sampler is made if the host's own was found to compute the same (`certificate`).
+//! If arguments have changed between builds or are pointers, the program's calls must also have
+//! shown the argument list (`certificate::layouts`): until then each call first goes to the host's
+//! own constructor, whose sampler is then replaced. Grammars are compared on the given vocabulary
 //! (`grammar::proof`).
 //!
-//! Nothing of the host that could throw is called inside the guard.
+//! No function of the host that could throw is called inside the guard.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, c_void};
@@ -49,31 +49,32 @@ use crate::stubs::{Answer, Saved};
 use crate::vocabularies;
 use crate::watch::SAMPLED_PROBS;
 
-/// The llama.cpp that our samplers are made for.
+/// The llama.cpp whose samplers are replaced.
 ///
-/// A second one in the process keeps its own samplers: the library knows one at a time.
+/// A second one in the process keeps its own samplers: the library serves one at a time.
 struct Served {
-    /// The address that it is loaded to.
+    /// The address at which it is loaded.
     base: usize,
     segments: Vec<Range<usize>>,
-    /// Its exported functions, once a caller in it has asked.
+    /// Its exported functions, determined at the first call from within it.
     functions: OnceLock<Functions>,
-    /// `None` if it is older than those that take samplers of others.
+    /// `None` if it is too old to accept samplers of other libraries.
     host: Option<Host>,
-    /// Its build, or the reason why that is not known.
+    /// Its build, or the reason why it is not known.
     build: Result<Build, String>,
-    /// The result of each constructor's trial: that ours does the same, or the difference.
+    /// The result of each constructor's trial: equal samplers, or the difference.
     verdicts: [OnceLock<Result<(), String>>; ALL.len()],
-    /// The argument lists that have changed, as far as the program's calls have shown them.
+    /// The argument lists that differ between builds, as far as the program's calls have shown
+    /// them.
     layouts: [Layouts; Changing::all().len()],
 }
 
-/// The first llama.cpp that asked; if that was unloaded, the first one that asked afterwards. Never
-/// freed, so that nobody takes a lock to look at it.
+/// The first llama.cpp whose constructor was called or, if that was unloaded, the first one after
+/// that. It is never freed, so that reading it needs no lock.
 static SERVED: AtomicPtr<Served> = AtomicPtr::new(null_mut());
 
 impl Served {
-    /// The one that asked before, if it is still loaded.
+    /// Returns the llama.cpp that is served, if it is still loaded.
     fn get() -> Option<&'static Self> {
         Self::last().filter(|served| served.host.is_none_or(|host| host.is_there()))
     }
@@ -111,7 +112,7 @@ impl Served {
         }
     }
 
-    /// True if the address is in code of its samplers, and not in that of a program in the same
+    /// True if the address is in the code of its samplers, and not in that of a program in the same
     /// library.
     fn samples_at(&self, address: Address) -> bool {
         let place = address.as_ptr() as usize;
@@ -123,7 +124,7 @@ impl Served {
     }
 }
 
-/// The llama.cpp that a call from `caller` was meant for, if it takes samplers of ours.
+/// Returns the llama.cpp that a call from `caller` was meant for, if its samplers can be replaced.
 fn served(caller: Option<Address>) -> Result<&'static Served, String> {
     static CHAIN_INIT: Function = Function::new(MARK);
     let way = CHAIN_INIT.route_from(caller);
@@ -163,19 +164,19 @@ fn serve(base: usize) -> &'static Served {
     unsafe { &*kept }
 }
 
-/// The llama.cpp that ours serve, if it lies there.
+/// Returns the llama.cpp that is served, if it is loaded at this address.
 fn served_at(base: usize) -> Option<&'static Served> {
     Served::last().filter(|served| served.base == base)?;
     Served::get().filter(|served| served.base == base)
 }
 
-/// True if calls that take this route reach the llama.cpp that ours serve.
+/// True if calls that take this route reach the llama.cpp that is served.
 pub fn is_served(way: Route) -> bool {
     served_at(way.base).is_some_and(|served| served.host.is_some())
 }
 
-/// True if calls of this function that take this route may be sampled straight from the logits, as
-/// far as that is known before their chain is looked at.
+/// True if calls of this function that take this route may be sampled straight from the logits,
+/// provided that their chain allows it.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
     // On Windows the host's own calls, by which it is watched, stay in its library.
@@ -187,7 +188,7 @@ pub fn serves(way: Route, entry: Entry) -> bool {
 }
 
 /// Returns the function that leads from the common library's sampler to its chain, for a call of
-/// `common_sampler_sample` that takes this route; `None` where that is not to be looked at.
+/// `common_sampler_sample` that takes this route; `None` if the call is to be passed on.
 pub fn common_sampler_get(way: Route) -> Option<Route> {
     static GET: Function = Function::new(c"_Z18common_sampler_getPK14common_sampler");
     if Served::last().is_none() || slots::are_aside() {
@@ -203,8 +204,8 @@ pub fn common_sampler_get(way: Route) -> Option<Route> {
 
 /// An argument of a constructor.
 pub trait Argument: Debug {
-    /// True if ours give it the built-in's meaning: of numbers that are not finite, they make
-    /// nothing.
+    /// True if this library's samplers treat the argument as the built-in does: they reject numbers
+    /// that are not finite.
     fn is_finite(&self) -> bool {
         true
     }
@@ -221,21 +222,21 @@ impl Argument for u32 {}
 impl Argument for usize {}
 impl<T> Argument for *const T {}
 
-/// The reason why the host's own is made.
+/// The reason why the host's own sampler is made.
 enum Reason {
-    /// The user wants none of this kind of ours.
+    /// The user has excluded this kind of sampler.
     Unwanted,
-    /// The call asks for it, or does not show enough for ours; it needs no message.
+    /// The call requests it, or does not show enough to replace it. This needs no message.
     Wanted(&'static str),
     /// The sampler is made for a trial, not for the program.
     OfATrial,
-    /// The arguments ask for it, which needs no message either.
+    /// The arguments require it, which needs no message either.
     Refused(String),
     /// An unexpected failure: reported once per process, for every sampler.
     Unexpected(String),
     /// An unexpected failure: reported once for each kind of sampler.
     OfThisKind(String),
-    /// Reported like `OfThisKind`; other calls may have ours.
+    /// An unexpected failure that is reported like `OfThisKind`, but does not apply to all calls.
     OfSuchCalls(String),
 }
 
@@ -257,7 +258,7 @@ impl Reason {
     }
 }
 
-/// The caller's address, found when it is first asked for.
+/// The caller's address, determined at its first use.
 #[derive(Default)]
 struct Caller(OnceCell<Option<Address>>);
 
@@ -267,7 +268,8 @@ impl Caller {
     }
 }
 
-/// The llama.cpp that ours is to be made for.
+/// Returns the llama.cpp for which this library's sampler is to be made, or the reason to make the
+/// host's.
 fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'static Served, Reason> {
     let constructor = call.constructor;
     // Before anything is looked for.
@@ -291,8 +293,8 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     Ok(served)
 }
 
-/// Says that ours does what the host's own does, with the argument list of this build: tried once.
-/// Not inside the guard, since the host may throw.
+/// Succeeds if this library's sampler does the same as the host's own, with the argument list of
+/// this build. The trial is made once, outside the guard, since the host may throw.
 fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
@@ -313,7 +315,8 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
     verdict.as_ref().map(|_| ()).map_err(aside)
 }
 
-/// Lets ours compute as the host does. Not inside the guard, since the host may throw.
+/// Makes this library use the host's arithmetic. Must be called outside the guard, since the host
+/// may throw.
 fn settle() {
     let trying = Trying::begin();
     profile::settle(None);
@@ -323,9 +326,9 @@ fn settle() {
 /// The outcome of a call.
 enum Made {
     Ours(*mut llama_sampler),
-    /// NULL is the answer.
+    /// The result is NULL.
     Nothing,
-    /// The host's, which was made already.
+    /// The host's sampler, which has already been made.
     Theirs(*mut llama_sampler, Reason),
 }
 
@@ -333,8 +336,7 @@ thread_local! {
     static TRYING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks, while it lives, that constructors which this thread calls are called for a trial, by the
-/// host.
+/// A guard: while it exists, constructor calls on this thread are made by the host for a trial.
 struct Trying {
     before: bool,
 }
@@ -353,20 +355,20 @@ impl Drop for Trying {
     }
 }
 
-/// The reason where none of the known lists is the host's.
+/// Returns the reason for a host that has none of the known argument lists.
 fn of_no_known_list() -> Reason {
     let text = "its calls have none of the argument lists that are known";
     Reason::OfThisKind(text.into())
 }
 
-/// The reason where the host's copies are others than ours.
+/// Returns the reason for a host whose copies of samplers differ from this library's.
 fn of_other_copies() -> Reason {
     let text = "its clones, or what is left of it after a reset, are something else than ours";
     Reason::OfThisKind(text.into())
 }
 
-/// Makes ours by the argument list that the host's constructor has, as far as that is known or this
-/// call shows it. Not inside the guard: the host is called, and may throw.
+/// Makes this library's sampler by the argument list of the host's constructor, if that is known or
+/// this call shows it. Must be called outside the guard: it calls the host, which may throw.
 fn made_by_list(
     call: &Call<'_>,
     (served, changing): (&Served, Changing),
@@ -429,18 +431,18 @@ fn made_by_list(
     Ok(made)
 }
 
-/// The outcome of making one of our samplers.
+/// The outcome of making one of this library's samplers.
 pub enum Ours {
     /// A sampler.
     Made(*mut llama_sampler),
-    /// An unexpected failure: the host's own is made. The last error says why.
+    /// An unexpected failure, after which the host's own sampler is made. The last error says why.
     Failed,
     /// A refused text, which a client has written: the host's own constructor is to judge it. The
     /// last error says why.
     Refused,
-    /// The host's own was found to do something else: that is made.
+    /// The host's own sampler was found to differ, and is made.
     Otherwise(String),
-    /// A refusal: NULL is the answer. The last error says why.
+    /// A refusal, for which the result is NULL. The last error says why.
     Nothing,
 }
 
@@ -453,16 +455,16 @@ impl From<*mut llama_sampler> for Ours {
     }
 }
 
-/// A function of the host's, which is to be called outside the guard.
+/// A function of the host, which is to be called outside the guard.
 pub struct Theirs {
     address: Address,
-    /// True for llama.cpp's own function, which does not come back here for ever.
+    /// True for llama.cpp's own function, whose calls back to this library end.
     is_of_llama_cpp: bool,
-    /// Counts the calls that come back here from the function, where they could do so for ever.
+    /// Counts the calls from the function back to this library, if they could recurse for ever.
     _inside: Option<Inside>,
 }
 
-/// The deepest nesting of chains in chains.
+/// The deepest nesting of chains in chains that is followed.
 const NESTED: usize = 1000;
 
 impl Theirs {
@@ -471,11 +473,11 @@ impl Theirs {
         self.address.as_ptr()
     }
 
-    /// The function that a call of ours was meant for. Where other libraries may stand in front of
-    /// llama.cpp as well, one that has come back here without having reached a llama.cpp goes
-    /// straight to one, and if it comes back again, nowhere. What llama.cpp calls for each member
-    /// of a chain comes back for chains in chains, and so does what a program's own samplers call
-    /// for those that they hold.
+    /// Returns the function that a call of a stand-in was meant for. Other libraries may also
+    /// intercept llama.cpp's functions. A call that has come back here without having reached a
+    /// llama.cpp goes straight to one; if it comes back again, it goes nowhere. A function that
+    /// llama.cpp calls for each member of a chain comes back for chains in chains, and so does one
+    /// that a program's own samplers call for the samplers that they contain.
     fn of(function: &'static Function, caller: &Caller) -> Option<Self> {
         if let Some(route) = function.directly() {
             return Some(Self {
@@ -503,14 +505,14 @@ impl Theirs {
     }
 }
 
-/// Marks that this thread is inside the host's function of a name. Ends also when the function
+/// A guard: this thread is inside the host's function with this name. It ends even if the function
 /// throws.
 struct Inside {
     before: (Option<&'static CStr>, usize),
 }
 
 thread_local! {
-    /// The function that this thread is in, and how often it came back here from it.
+    /// The function that this thread is in, and the number of calls back from it.
     static INSIDE: Cell<(Option<&'static CStr>, usize)> = const { Cell::new((None, 0)) };
 }
 
@@ -535,16 +537,17 @@ impl Drop for Inside {
     }
 }
 
-/// An argument with the name that it has in llama.h.
+/// An argument with its name in llama.h.
 pub type Named<'a> = (&'static str, &'a dyn Argument);
 
 /// A call of a constructor.
 pub struct Call<'a> {
     pub constructor: &'static Constructor,
     pub saved: &'a Saved,
-    /// The arguments with their names, if the list is the one of this number; `None`: any.
+    /// Returns the arguments with their names for the argument list of a number; for `None`, by any
+    /// list.
     pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
-    /// True if ours give the arguments the built-in's meaning.
+    /// True if this library's sampler treats the arguments as the built-in does.
     pub are_finite: bool,
 }
 
@@ -631,17 +634,17 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     }
 }
 
-/// The action of the stand-in for a function that is no constructor.
+/// The action of the stand-in for a function that is not a constructor.
 pub enum Other {
-    /// Look for samplers of ours; the host's function is this.
+    /// Handle samplers of this library; this is the host's function.
     Ours(Theirs),
-    /// Call the host's: there are none of ours.
+    /// Call the host's function: no sampler is this library's.
     Theirs(Theirs),
-    /// There is no function of the host's.
+    /// The host has no such function.
     Nowhere,
 }
 
-/// Decides for the function of that name.
+/// Decides for the function with this name.
 pub fn other(function: &'static Function) -> Other {
     guard(
         function.symbol.to_string_lossy(),
@@ -658,7 +661,7 @@ pub fn other(function: &'static Function) -> Other {
     )
 }
 
-/// A line about what is not to be expected, which is wrong for every sampler: once per process.
+/// Reports an unexpected condition that concerns every sampler, once per process.
 fn warn_once(text: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Ordering::Relaxed) {
@@ -669,7 +672,8 @@ fn warn_once(text: &str) {
 }
 
 impl Call<'_> {
-    /// Lets all calls go to the host's, where the reason holds for all and nobody wants to know.
+    /// Makes all calls go to the host's function, if the reason holds for all of them and no report
+    /// is requested.
     fn step_aside(&self, reason: &Reason) {
         let directly = || self.constructor.function.directly();
         let is_for_all = match reason {
@@ -687,7 +691,7 @@ impl Call<'_> {
         }
     }
 
-    /// The host's own is used, and why.
+    /// Reports that the host's own sampler is used, and the reason.
     fn tell_theirs(&self, reason: &Reason) {
         self.warn(reason);
         if !matches!(reason, Reason::OfATrial) {

@@ -1,4 +1,4 @@
-//! The candidates that a chain has left, in the columns that a host asks for.
+//! The candidates that a chain left, in the columns that a host queries.
 
 use llama_sieve::ffi::chain::in_front::Candidates;
 use llama_sieve::ffi::host::llama_h::llama_token_data_array;
@@ -15,7 +15,7 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// False without memory.
+    /// Fills the columns. Returns false if there is not enough memory.
     pub fn fill(&mut self, left: Candidates<'_>) -> bool {
         self.ids.clear();
         self.logits.clear();
@@ -33,7 +33,8 @@ impl Columns {
         room
     }
 
-    /// Marks in the host's array what is selected. False if it has another number of candidates.
+    /// Sets the selected index in the host's array. Returns false if the array has another number
+    /// of candidates.
     pub fn select(&self, array: &mut llama_token_data_array) -> bool {
         let has_them = array.size == self.ids.len();
         if has_them {
@@ -43,7 +44,7 @@ impl Columns {
         has_them
     }
 
-    /// True if the array has these candidates and no others, marked as these are.
+    /// True if the array has exactly these candidates, with the same selected index.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -52,7 +53,7 @@ impl Columns {
         unsafe { self.are_marked_in(array, (self.selected, self.sorted)) }
     }
 
-    /// True if the array has these candidates and no others, and nothing is selected.
+    /// True if the array has exactly these candidates, and none is selected.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -81,7 +82,7 @@ impl Columns {
     }
 }
 
-/// True if the array has all `logits` and nothing else, in order, with nothing selected.
+/// True if the array has exactly the candidates of `logits`, in order, and none is selected.
 ///
 /// # Safety
 /// `array` is NULL or valid.
@@ -99,7 +100,7 @@ pub unsafe fn are_logits_in(logits: &[f32], array: *const llama_token_data_array
     })
 }
 
-/// The token that is selected.
+/// Returns the selected token.
 ///
 /// # Safety
 /// `array` is NULL or valid.
@@ -122,7 +123,7 @@ unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     Some(unsafe { std::slice::from_raw_parts(array.data, array.size) })
 }
 
-/// True if two numbers are equal; one NaN is as good as another.
+/// True if two numbers are equal, or both are NaN.
 fn is_same(a: f32, b: f32) -> bool {
     a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }

@@ -1,4 +1,4 @@
-//! The constructors that this library stands in for, and what must be known of a host before.
+//! The constructors that this library replaces, and the facts about a host that each requires.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
@@ -14,32 +14,32 @@ use crate::routes::Function;
 pub struct Constructor {
     /// The name that `llama_sampler_name` reports for its samplers.
     pub name: &'static str,
-    /// The host's.
+    /// The host's constructor.
     pub function: Function,
-    /// The proof of its argument list, where that has changed, or has pointers.
+    /// The proof of its argument list, if that has changed between builds or has pointers.
     pub changing: Option<Changing>,
-    /// True if ours can be tried against the host's.
+    /// True if the sampler can be compared with the host's in a trial.
     pub can_be_tried: bool,
-    /// True once a warning has said that the host's own is used.
+    /// True once a warning has reported that the host's own sampler is used.
     pub warned: AtomicBool,
-    /// The host's function, where all calls go there and nobody wants to know; else NULL.
+    /// The host's function, if all calls go there without a report; otherwise NULL.
     aside: AtomicPtr<c_void>,
 }
 
 impl Constructor {
-    /// The host's, where all calls go there.
+    /// Returns the host's function, if all calls go there.
     #[inline]
     pub fn aside(&self) -> Option<Address> {
         Address::new(self.aside.load(Ordering::Acquire))
     }
 
-    /// Lets all calls go to this function from now on.
+    /// Makes all calls go to this function from now on.
     pub fn step_aside(&self, host: Address) {
         self.aside.store(host.as_ptr(), Ordering::Release);
     }
 }
 
-/// Describes a constructor whose arguments have been the same, all numbers, in every build.
+/// Describes a constructor whose arguments are all numbers, and have been the same in every build.
 const fn plain(name: &'static str, symbol: &'static CStr) -> Constructor {
     constructor(name, symbol, None, true)
 }
@@ -64,8 +64,9 @@ const fn constructor(
     }
 }
 
-/// Proven on the vocabulary that it is given: see `grammar::proof` of the library. The arguments,
-/// pointers among them, have been the same in every build. All three have one name.
+/// Describes a constructor of a grammar, which is proven on the given vocabulary: see
+/// `grammar::proof` of the library. The arguments, which include pointers, have been the same in
+/// every build. All three constructors report one name.
 const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",
@@ -101,7 +102,8 @@ pub static LOGIT_BIAS: Constructor = changing(
     c"llama_sampler_init_logit_bias",
     Changing::LogitBias,
 );
-/// A trial would need a vocabulary whose tokens are known.
+/// The constructor of infill, which is not tried: a trial would need a vocabulary whose tokens are
+/// known.
 pub static INFILL: Constructor = constructor(
     "infill",
     c"llama_sampler_init_infill",
@@ -114,7 +116,7 @@ pub static GRAMMAR_LAZY: Constructor = grammar(c"llama_sampler_init_grammar_lazy
 pub static GRAMMAR_LAZY_PATTERNS: Constructor =
     grammar(c"llama_sampler_init_grammar_lazy_patterns");
 
-/// All of them, one of each name: the names that `LLAMA_SIEVE_PRELOAD` may list.
+/// All constructors, one for each name that `LLAMA_SIEVE_PRELOAD` may list.
 pub static ALL: [&Constructor; 18] = [
     &GREEDY,
     &DIST,

@@ -1,9 +1,9 @@
 //! Members that the user wants in every chain: `LLAMA_SIEVE_EXTRA`.
 //!
-//! They come in front of the member that chooses the token, which is the last one of a chain: as
-//! that is added, they are added first. Bans come in front of all members, since after one that
-//! truncates there may be none left that is not banned. A copy of a chain has them already. This
-//! changes tokens, as nothing else of this library does, and is said aloud when it is loaded.
+//! They are inserted before the member that chooses the token, which is the last one of a chain:
+//! when that is added, they are added first. Bans come before all members, since after a truncating
+//! sampler all remaining candidates may be banned. A copy of a chain already has them. This changes
+//! tokens, as no other part of this library does, and is reported when the library is loaded.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
@@ -38,9 +38,9 @@ pub const VARIABLE: &str = "LLAMA_SIEVE_EXTRA";
 /// A member of every chain.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Extra {
-    /// With the least number of tokens of a loop; 0 for the default.
+    /// A loop breaker with the least number of tokens of a loop; 0 means the default.
     LoopBreaker(i32),
-    /// With the texts, and true if letters of either case are equal.
+    /// Bans of these texts, and true if letters that differ only in case are equal.
     BanStrings(Vec<CString>, bool),
     TopA(f32),
     EpsilonCutoff(f32),
@@ -51,7 +51,7 @@ pub enum Extra {
     Quadratic(f32, f32),
 }
 
-/// The members that `text` names, and what is wrong with others, which are left out. `read` gives
+/// Returns the members that `text` names, and the faults of those that are left out. `read` returns
 /// the contents of a file.
 pub fn parse(text: &str, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> (Vec<Extra>, Vec<String>) {
     let (mut extras, mut warnings) = (Vec::new(), Vec::new());
@@ -123,7 +123,7 @@ fn number(value: Option<&str>) -> Result<f32, String> {
     finite.ok_or_else(|| "it wants a number, as top_h=0.4 has".to_owned())
 }
 
-/// The lines of a file that are not empty.
+/// Returns the lines of a file that are not empty.
 fn texts(
     value: Option<&str>,
     read: &impl Fn(&str) -> io::Result<Vec<u8>>,
@@ -143,8 +143,8 @@ fn texts(
     }
 }
 
-/// Returns the members that the environment names, and what is wrong with others. They are read
-/// once, so that what was announced is what chains get.
+/// Returns the members that the environment names, and the faults of those that are left out. They
+/// are read once, so that chains get the members that were announced.
 fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     static READ: OnceLock<(Vec<Extra>, Vec<String>)> = OnceLock::new();
     READ.get_or_init(|| match environment::variable(VARIABLE) {
@@ -153,7 +153,7 @@ fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     })
 }
 
-/// Returns what a file of texts has. Neither a pipe, which may never end, is read, nor a device.
+/// Returns the contents of a file of texts. Refuses devices, and pipes, which may never end.
 fn read_texts(path: &str) -> io::Result<Vec<u8>> {
     // An end of line for each text, or two.
     const MOST: u64 = (LLAMA_SIEVE_BAN_MAX_BYTES + 2 * LLAMA_SIEVE_BAN_MAX_TEXTS) as u64;
@@ -194,12 +194,12 @@ impl Extra {
         }
     }
 
-    /// True if it comes in front of all members.
+    /// True if it comes before all members.
     fn is_first(&self) -> bool {
         matches!(self, Self::BanStrings(..))
     }
 
-    /// Makes the sampler; NULL, with the reason as last error, where there can be none.
+    /// Makes the sampler. Returns NULL, with the reason as last error, if that fails.
     fn make(&self) -> *mut llama_sampler {
         match self {
             Self::LoopBreaker(min_tokens) => {
@@ -301,7 +301,7 @@ unsafe fn name_of<'a>(smpl: *const llama_sampler) -> Option<&'a CStr> {
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
-/// True if this is the name of one of ours, which its numbers may have switched off.
+/// True if this is the name of the sampler for `extra`, perhaps disabled by its parameters.
 fn is_of(name: &CStr, extra: &Extra) -> bool {
     let name = name.to_bytes();
     name.strip_prefix(b"?").unwrap_or(name) == extra.name().to_bytes()
@@ -315,7 +315,7 @@ unsafe fn n_members(chain: *const llama_sampler) -> i32 {
     call_host!(N_OF.route(), (*const llama_sampler) -> i32, (chain), 0)
 }
 
-/// True if the last members of a chain are these: it is a copy.
+/// True if the last members of a chain are these, so that it is a copy.
 ///
 /// # Safety
 /// `chain` is a live chain.
@@ -335,7 +335,7 @@ unsafe fn has(chain: *mut llama_sampler, extras: &[&Extra]) -> bool {
     first >= 0 && (first..).zip(extras).all(is_there)
 }
 
-/// Returns what is to be added to `chain` in front of a sampler with this name.
+/// Returns the members to be added to `chain` before a sampler with this name.
 ///
 /// # Safety
 /// `chain` is a live chain.
@@ -360,7 +360,7 @@ unsafe fn wanted<'a>(
     wanted
 }
 
-/// Makes samplers, without those that cannot be.
+/// Makes the samplers, except those that fail.
 fn made(extras: &[&Extra]) -> Vec<*mut llama_sampler> {
     let mut all = Vec::new();
     for extra in extras {

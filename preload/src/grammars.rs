@@ -1,5 +1,5 @@
-//! The exports for grammars, and what forgets a vocabulary with its model. Each decides inside the
-//! guard, and calls the host outside of it.
+//! The exports for grammars, and those that free a model and so forget its vocabulary. Each decides
+//! inside the guard, and calls the host outside it.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
@@ -21,7 +21,7 @@ use crate::vocabularies;
 /// The arguments of every constructor: vocabulary, text and root.
 type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
-/// Decides for a constructor's stand-in: a sampler of ours, or the host's function.
+/// Decides for a constructor's stand-in: returns a sampler of this library, or the host's function.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -52,8 +52,8 @@ unsafe fn chosen(
     choose(&call, ours)
 }
 
-/// Exports constructors for grammars: what they take beside vocabulary, text and root; what is
-/// waited for; and which of the arguments are reported.
+/// Exports constructors for grammars, given their arguments after vocabulary, text and root, their
+/// triggers, and the arguments that are reported.
 macro_rules! constructors {
     ($($symbol:ident($($argument:ident: $kind:ty),*): $which:ident, $triggers:expr, $told:expr;)*) => {$(
         const _: () = {
@@ -86,7 +86,7 @@ constructors! {
         &[("num_trigger_patterns", &n_patterns), ("num_trigger_tokens", &n_tokens)];
 }
 
-/// Forgets the vocabulary of a model that is freed, and calls the host's.
+/// Forgets the vocabulary of a model that is being freed, and calls the host's function.
 ///
 /// # Safety
 /// `model` is what llama.h asks for.
@@ -99,7 +99,7 @@ unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
     call_host!(way, (*mut llama_model) -> (), (model), ());
 }
 
-/// Stand-in for `llama_model_free`: another model may lie at the same place afterwards.
+/// Stand-in for `llama_model_free`: another model may be at the same address afterwards.
 ///
 /// # Safety
 /// `model` is what llama.h asks for.
@@ -110,7 +110,8 @@ pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
     unsafe { free_model(HOSTS.route(), model) }
 }
 
-/// Stand-in for its deprecated name, which llama.cpp may implement without the other.
+/// Stand-in for the deprecated name of `llama_model_free`, whose implementation need not call the
+/// new one.
 ///
 /// # Safety
 /// `model` is what llama.h asks for.

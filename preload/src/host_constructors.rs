@@ -1,17 +1,16 @@
-//! Finding the functions that we stand in front of.
+//! Finds the functions that the stand-ins replace.
 //!
-//! A call arrives here because our name was found first. Where it would have gone: to the next
-//! definition in the linker's global order, or, for a library that was loaded with RTLD_LOCAL, to
-//! one among that library's own dependencies.
+//! A call arrives here because this library's definition of its name was found first. Without this
+//! library it would have gone to the next definition in the linker's global order or, from a
+//! library that was loaded with RTLD_LOCAL, to one among that library's own dependencies.
 //!
-//! The program's own libraries come first in that order, and stay; if one of them has the function,
-//! all calls go there. If one library alone has it that came later, they go there as well, whether
-//! it was loaded for all to see or not. Only where several have it that came later must the linker
-//! be asked, since what is loaded for all to see it alone knows, and for that it takes the lock of
-//! `dlopen`.
+//! The program's own libraries come first in that order, and stay loaded. If one of them has the
+//! function, all calls go there. If exactly one library that was loaded later has it, they go there
+//! as well, with RTLD_GLOBAL or without. Only if several later libraries have it must the linker be
+//! asked, since only the linker knows which are global; for that it takes the lock of `dlopen`.
 //!
-//! In a process that this library was attached to, only imports that led to the first llama.cpp
-//! lead here (`slots`), and all calls go there.
+//! In a process to which this library was attached, only imports that led to the first llama.cpp
+//! lead here (`slots`), and all calls go to it.
 
 #[cfg(not(windows))]
 use std::ffi::c_int;
@@ -33,7 +32,8 @@ use crate::callers::Functions;
 /// The symbol that identifies a llama.cpp: every build with samplers exports it, and we do not.
 pub const MARK: &CStr = c"llama_sampler_chain_init";
 
-/// The symbol that identifies a copy of this library, which is never what we stand in front of.
+/// The symbol that identifies a copy of this library, which is never the one that a call is passed
+/// on to.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
 
 /// A function of the host's, and the library that it is in.
@@ -57,24 +57,23 @@ impl Route {
 #[derive(Debug)]
 pub enum Way {
     Nowhere,
-    /// All of them, until the process ends.
+    /// All calls take this route until the process ends.
     OfAll(Route),
-    /// All of them, as long as no library comes or goes.
+    /// All calls take this route as long as no library is loaded or unloaded.
     Only(Route),
-    /// This or that library: [`asked`] says where a call goes.
+    /// Calls go to different libraries: [`asked`] returns the route of each.
     Several,
 }
 
-/// True once imports were pointed here that led to the first llama.cpp.
+/// True once imports that led to the first llama.cpp have been pointed here.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
 
-/// Lets all calls go to the first llama.cpp from now on.
+/// Makes all calls go to the first llama.cpp from now on.
 pub fn attach() {
     ATTACHED.store(true, Ordering::Release);
 }
 
-/// True if the dynamic linker binds calls to this library before it looks at a llama.cpp, as under
-/// LD_PRELOAD.
+/// True if the dynamic linker finds this library before any llama.cpp, as under LD_PRELOAD.
 pub fn comes_first() -> bool {
     // On Windows each module names the library that it calls.
     !cfg!(windows)
@@ -139,8 +138,8 @@ pub fn way_of(symbol: &CStr) -> Way {
     way.unwrap_or(Way::Nowhere)
 }
 
-/// Returns the route that a call of `symbol` from `caller` would have taken without us, by the
-/// linker.
+/// Returns the route that a call of `symbol` from `caller` would have taken without this library,
+/// as determined by the linker.
 pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
     #[cfg(windows)]
     let next: Option<Address> = None;
@@ -172,13 +171,13 @@ fn route(library: &Library<'_>, address: Address) -> Route {
     }
 }
 
-/// The function that the first llama.cpp in the process has of that name.
+/// Returns the function with this name in the first llama.cpp of the process.
 pub fn own_of_any(symbol: &CStr) -> Option<Address> {
     with_all(|all| first_llama_cpp(all)?.symbol(symbol))
 }
 
-/// The llama.cpp's function of that name which `caller` may be given again while it runs: of the
-/// llama.cpp that it is in, or for code that calls llama.cpp, of the first. Not for a library that
+/// Returns the function with this name in the llama.cpp that contains `caller` or, for code that
+/// calls llama.cpp, in the first one; `caller` may get it while it runs. `None` for a library that
 /// has such a function itself and passes calls on: they would come back.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     with_all(|all| {
@@ -193,7 +192,7 @@ pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     })
 }
 
-/// Returns the memory of the library that was loaded to `base`, and its own function of that name.
+/// Returns the memory of the library that is loaded at `base`, and its own function with this name.
 pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Address>) {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);
@@ -202,7 +201,7 @@ pub fn library_at(base: usize, symbol: &CStr) -> (Vec<Range<usize>>, Option<Addr
     })
 }
 
-/// Returns the functions that the library loaded to `base` exports.
+/// Returns the exported functions of the library that is loaded at `base`.
 pub fn functions_at(base: usize) -> Functions {
     with_all(|all| {
         let library = all.iter().find(|library| library.base() == base);
@@ -210,12 +209,12 @@ pub fn functions_at(base: usize) -> Functions {
     })
 }
 
-/// Returns the path that the first llama.cpp in the process was loaded from.
+/// Returns the path from which the first llama.cpp in the process was loaded.
 pub fn path_of_any() -> Option<String> {
     with_all(|all| Some(first_llama_cpp(all)?.path().to_string_lossy().into_owned()))
 }
 
-/// The first llama.cpp among them.
+/// Returns the first llama.cpp among these libraries.
 pub fn first_llama_cpp<'a, 'b>(all: &'a [Library<'b>]) -> Option<&'a Library<'b>> {
     all.iter().find(|library| is_llama_cpp(library))
 }
@@ -224,24 +223,24 @@ fn is_llama_cpp(library: &Library<'_>) -> bool {
     foreign(library, MARK).is_some()
 }
 
-/// The library's own `symbol`, if it is a library, and no copy of this one.
+/// Returns the library's own `symbol`, unless it is a copy of this library.
 fn foreign(library: &Library<'_>, symbol: &CStr) -> Option<Address> {
     let address = library.symbol(symbol)?;
     let is_program = library.path().is_empty();
     (!is_program && !is_copy(library)).then_some(address)
 }
 
-/// True if it is this library, or another copy of it.
+/// True if the library is this one or a copy of it.
 pub fn is_copy(library: &Library<'_>) -> bool {
     contains_us(library) || library.symbol(OUR_MARK).is_some()
 }
 
-/// True if it is this library.
+/// True if the library is this one.
 pub fn contains_us(library: &Library<'_>) -> bool {
     library.contains(NonNull::from(&HERE).cast())
 }
 
-/// A byte in this library, for its address.
+/// A byte whose address is in this library.
 static HERE: u8 = 0;
 
 /// True if `address` lies in this library.

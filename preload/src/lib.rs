@@ -104,12 +104,13 @@ use choice::{Argument, Call, Named, choose};
 use routes::Function;
 use stubs::{Answer, Arguments, Saved, stand_in};
 
-/// Marks this library: another copy of it that is loaded does not take it for a llama.cpp.
+/// A symbol that marks this library, so that another loaded copy does not mistake it for a
+/// llama.cpp.
 #[unsafe(no_mangle)]
 #[used]
 pub static llama_sieve_preload_marker: u8 = 1;
 
-/// Exports of constructors that have one known argument list.
+/// Exports constructors that have one known argument list.
 macro_rules! constructors {
     ($($which:ident: $symbol:ident($($argument:ident: $kind:ty),*) => $ours:ident;)*) => {$(
         const _: () = {
@@ -159,13 +160,13 @@ constructors! {
 /// The numbers of the argument lists that a constructor may have.
 const LISTS: [usize; 2] = [0, 1];
 
-/// True if ours give them the built-in's meaning. Where two lists have them in different places,
-/// one of the two is not of the call.
+/// True if all numbers are finite, so that this library's sampler treats them as the built-in does.
+/// If two lists have numbers in different positions, one of the two does not belong to the call.
 fn are_finite(numbers: &[f32]) -> bool {
     numbers.iter().all(|number| number.is_finite())
 }
 
-/// Penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
+/// Makes penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
 ///
 /// # Safety
 /// The call is one of a program's.
@@ -207,8 +208,8 @@ unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
 }
 stand_in!(llama_sampler_init_penalties, penalties);
 
-/// DRY: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in older builds
-/// with n_ctx_train after vocab.
+/// Makes DRY: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in older
+/// builds with n_ctx_train after vocab.
 ///
 /// # Safety
 /// The call is one of a program's.
@@ -277,7 +278,7 @@ unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
 }
 stand_in!(llama_sampler_init_dry, dry);
 
-/// Stand-in for `llama_sampler_get_seed`: knows ours, too.
+/// Stand-in for `llama_sampler_get_seed` that also knows this library's samplers.
 ///
 /// # Safety
 /// `smpl` is what llama.h asks for.
@@ -295,8 +296,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sample
     }
 }
 
-/// Stand-in for `llama_sampler_copy`, which aborts where one of the two has given way to the
-/// built-in (`llama_set_sampler`) and the other is still ours: the built-in is copied then.
+/// Stand-in for `llama_sampler_copy`, which aborts if one of the two was replaced by the built-in
+/// (`llama_set_sampler`) and the other was not. In that case the built-in is copied.
 ///
 /// # Safety
 /// `src` and `dst` are what llama.h asks for.

@@ -1,6 +1,6 @@
-//! Reports of the library itself for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, and one
-//! at the end: how many tokens were sampled straight from the logits, or, of a program that has
-//! asked it for no sampler, the likely reason.
+//! The library's own reports for `LLAMA_SIEVE_VERBOSE`: a line when a program loads it, and one at
+//! the end with the number of tokens that were sampled straight from the logits or, if the program
+//! has made no sampler through it, the likely reason.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -20,7 +20,8 @@ use crate::extra::{announce, is_named};
 use crate::host_constructors::{is_preloaded, path_of_any};
 use crate::settings::{say, settings, verbose};
 
-/// The name of a function in llama.cpp's messages, which any program has that it is linked into.
+/// The name of a function in llama.cpp's messages, which every program with a statically linked
+/// llama.cpp contains.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
 /// Tokens that were sampled, and those of them that were sampled straight from the logits; counted
@@ -28,7 +29,7 @@ const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static DIRECT: AtomicU64 = AtomicU64::new(0);
 
-/// The process that reported its beginning; a child that it forked reports no end.
+/// The process that reported its start; a forked child of it reports no end.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 #[used]
@@ -47,7 +48,7 @@ pub fn sampling() {
     count(&SAMPLED);
 }
 
-/// The token that a program samples comes straight from the logits.
+/// Records that the token is sampled straight from the logits.
 #[inline]
 pub fn directly() {
     count(&DIRECT);
@@ -159,7 +160,7 @@ fn likely_reason() -> String {
     "there is no llama.cpp in it".into()
 }
 
-/// True if `text` occurs in the input, as far as that can be read.
+/// True if `text` occurs in the readable part of the input.
 fn contains(mut from: impl Read, text: &[u8]) -> bool {
     let mut bytes = Vec::with_capacity((1 << 20) + text.len());
     loop {

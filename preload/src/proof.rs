@@ -1,9 +1,10 @@
 //! Decides whether tokens are sampled straight from the logits in this process.
 //!
-//! No list of builds says so. The first token of each chain is llama.cpp's own, and so is every
-//! 256th that would be ours; what it does is compared with what ours make of copies of the chain:
-//! see `calls` and `watch`. What was seen of a chain is noted with it. What shows that the host
-//! samples otherwise than ours take for granted ends it here, for all chains.
+//! This is not decided by a list of builds. The first token of each chain is sampled by llama.cpp,
+//! and so is every 256th token that this library would sample. The result is compared with that of
+//! this library on copies of the chain: see `calls` and `watch`. The findings about a chain are
+//! noted with it. If the host samples in a way that this library does not expect, all chains are
+//! left to the host from then on.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use llama_sieve::log;
 
 use crate::settings::{say, settings};
 
-/// A function of the host's that samples.
+/// A function of the host that samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// The common library's `common_sampler_sample`.
@@ -37,12 +38,12 @@ impl Entry {
     }
 }
 
-/// A difference between the host's way of sampling and ours.
+/// A difference between the host's sampling and this library's expectation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The host asks what a backend has sampled in another order, or about another output.
+    /// The host queries a backend's results in another order, or of another output.
     Questions,
-    /// The candidates that it begins with are not the logits.
+    /// The host's initial candidates are not the logits.
     Logits,
     /// Something is applied before the chain.
     Before,
@@ -52,7 +53,7 @@ pub enum Difference {
     Candidates,
     /// The token is not the one that the chain selects.
     Token,
-    /// The chain is applied to other candidates than the host was told of as a backend's.
+    /// The chain is applied to candidates other than those in the answers.
     Answers,
 }
 
@@ -70,19 +71,19 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The entries that are the host's for good, as bits.
+/// A bitmap of the functions that are left to the host for good.
 static ENDED: AtomicU8 = AtomicU8::new(0);
 
-/// The entries in which ours have sampled, as bits.
+/// A bitmap of the functions in whose place this library has sampled.
 static IN_USE: AtomicU8 = AtomicU8::new(0);
 
-/// The `common_sampler_sample` that was seen to take what a backend is said to have left.
+/// The address of the `common_sampler_sample` that was observed to use the answers about a backend.
 static TAKEN_BY: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of tokens that were to be ours.
+/// The number of tokens that this library could have sampled.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// The number of tokens of which the host samples one.
+/// The host samples one in this many tokens.
 const ONE_IN: u32 = 256;
 
 /// True if tokens may be sampled in place of this function.
@@ -90,31 +91,31 @@ pub fn may(entry: Entry) -> bool {
     ENDED.load(Ordering::Relaxed) & entry.bit() == 0
 }
 
-/// True if a token that would be ours is to be sampled by the host, and compared.
+/// True if the next token that this library could sample is to be sampled by the host and compared.
 pub fn is_due() -> bool {
     settings().verifies || COUNT.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1
 }
 
-/// Notes that ours have sampled a token in place of this function.
+/// Records that this library has sampled a token in place of this function.
 pub fn used(entry: Entry) {
     if IN_USE.load(Ordering::Relaxed) & entry.bit() == 0 {
         IN_USE.fetch_or(entry.bit(), Ordering::Relaxed);
     }
 }
 
-/// True if the host's `common_sampler_sample` at this address was seen to take what a backend is
-/// said to have left.
+/// True if the host's `common_sampler_sample` at this address was observed to use the answers about
+/// a backend.
 pub fn takes_answers(address: usize) -> bool {
     TAKEN_BY.load(Ordering::Relaxed) == address
 }
 
-/// Notes that it was seen to take what a backend is said to have left.
+/// Records that it was observed to use the answers about a backend.
 pub fn has_taken_answers(address: usize) {
     TAKEN_BY.store(address, Ordering::Relaxed);
 }
 
-/// The host differs: from now on it samples itself. Where ours have sampled already, or the user
-/// wants to know, that is told, once.
+/// Leaves all sampling to the host from now on, because of a difference. This is reported once, if
+/// this library has already sampled or reports are requested.
 pub fn refuse(entry: Entry, difference: Difference) {
     let is_told = settings().verifies || IN_USE.load(Ordering::Relaxed) != 0;
     let ended = if is_told { ALL } else { entry.bit() };

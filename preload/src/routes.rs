@@ -1,12 +1,12 @@
-//! Routes of calls that pass us by: found once, not at each call.
+//! The routes of calls if this library were absent, which are determined once and not at each call.
 //!
-//! Most programs are linked with llama.cpp. Then the way is the same for all callers and for as
-//! long as the process lives, and is kept with the function. Otherwise libraries may come and go,
-//! and the ways of two callers may differ: what was found then holds until the dynamic linker has
-//! counted another library, and is kept by thread and caller.
+//! Most programs are linked with llama.cpp. Then the route is the same for all callers until the
+//! process ends, and is kept with the function. Otherwise libraries may be loaded and unloaded, and
+//! the routes of two callers may differ. A route is then valid until the dynamic linker's count of
+//! libraries changes, and is kept for each thread and caller.
 //!
-//! Nothing here waits for the dynamic linker, but where several libraries that may go have the
-//! function: see `host_constructors`.
+//! Nothing here waits for the dynamic linker, unless several libraries that may be unloaded have
+//! the function: see `host_constructors`.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_void};
@@ -19,27 +19,27 @@ use llama_sieve::per_thread::PerThread;
 
 use crate::host_constructors::{Route, Way, asked, caller, way_of};
 
-/// A function of the host's that this library stands in for.
+/// A function of the host that this library replaces.
 #[derive(Debug)]
 pub struct Function {
     pub symbol: &'static CStr,
-    /// The route of all callers for ever; NULL if there is none, or none was found yet.
+    /// The permanent route of all callers; NULL if there is none or it is not yet known.
     address: AtomicPtr<c_void>,
-    /// Written before that address, as what follows.
+    /// The base of that route, which is written before the address, like the fields that follow.
     base: AtomicUsize,
     to_llama_cpp: AtomicBool,
 }
 
-/// A route that was found.
+/// A known route.
 struct Known {
     function: &'static Function,
-    /// The caller; `None` where all callers go the same way.
+    /// The caller; `None` if all callers take the same route.
     caller: Option<Address>,
     route: Route,
 }
 
 thread_local! {
-    /// The functions found so far, as of the dynamic linker's counter.
+    /// The routes found so far, valid for the current value of the dynamic linker's counter.
     static KNOWN: PerThread<RefCell<Vec<Known>>> = const { PerThread::new() };
     static AS_OF: Cell<u64> = const { Cell::new(0) };
 }
@@ -54,19 +54,19 @@ impl Function {
         }
     }
 
-    /// The host's function that this call of ours was meant for.
+    /// Returns the route of the current call, whose caller is determined from the stack.
     #[inline]
     pub fn route(&'static self) -> Option<Route> {
         self.kept().or_else(|| self.look(None))
     }
 
-    /// The one that a call from `caller` is meant for, where that is known.
+    /// Returns the route of a call from `caller`, if that is known.
     pub fn route_from(&'static self, caller: Option<Address>) -> Option<Route> {
         self.kept().or_else(|| self.look(Some(caller)))
     }
 
-    /// Returns the route that all callers take for ever, if it leads to a llama.cpp. What it calls
-    /// comes back to us once at most for each call.
+    /// Returns the permanent route of all callers, if it leads to a llama.cpp. Each call through it
+    /// leads to at most one call back.
     pub fn directly(&'static self) -> Option<Route> {
         let route = self.kept().or_else(|| {
             self.look(None);
@@ -95,7 +95,7 @@ impl Function {
             .store(route.address.as_ptr(), Ordering::Release);
     }
 
-    /// Of the `caller`, or of whoever has called us.
+    /// Determines the route of the given caller, or of the caller of this library.
     #[cold]
     fn look(&'static self, from: Option<Option<Address>>) -> Option<Route> {
         guard(

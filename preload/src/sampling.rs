@@ -1,5 +1,5 @@
-//! The exports that sample: what programs call for every token. Each decides inside the guard, and
-//! calls the host outside of it.
+//! The exports that sample: the functions that programs call for every token. Each decides inside
+//! the guard, and calls the host outside it.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -28,8 +28,8 @@ pub struct common_sampler {
 
 const NO_TOKEN: Token = -1;
 
-/// Stand-in for `llama_sampler_sample`: a chain of ours alone is sampled straight from the logits,
-/// once the host was seen to do the same.
+/// Stand-in for `llama_sampler_sample`: a chain whose members are all this library's is sampled
+/// straight from the logits, once the host has been observed to give the same result.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -75,8 +75,8 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
     token
 }
 
-/// Stand-in for `llama_sampler_apply`: says what is selected where the chain has already been run,
-/// and records what is done to an array of the host's own.
+/// Stand-in for `llama_sampler_apply`: sets the selected index if the chain has already run, and
+/// records the samplers that are applied to an array of the host.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -124,7 +124,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
     }
 }
 
-/// Stand-in for the common library's `common_sampler_sample`: notes the call.
+/// Stand-in for the common library's `common_sampler_sample`: records the call.
 ///
 /// # Safety
 /// The arguments are what sampling.h asks for.
@@ -163,7 +163,7 @@ pub unsafe extern "C-unwind" fn common_sampler_sample(
     }
 }
 
-/// Begins a call with this chain, if it is of ours alone.
+/// Begins a call with this chain, if all its members are this library's.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the host that is served, and lives on until the call ends.
@@ -181,8 +181,8 @@ unsafe fn enter(
     Some(Entered::common(host?, output, chain, grammar_first, note))
 }
 
-/// Stand-in for `llama_get_sampled_probs_ith`, the first question of a host that samples: where the
-/// chain is of ours alone, it is run here.
+/// Stand-in for `llama_get_sampled_probs_ith`, the first query of a sampling host: runs the chain
+/// here, if all its members are this library's.
 ///
 /// # Safety
 /// The arguments are what llama.h asks for.
@@ -231,10 +231,10 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     )
 }
 
-/// Stand-ins for what a host asks of a backend that has sampled.
+/// Defines the stand-ins for queries of a backend's results.
 macro_rules! questions {
     ($($symbol:ident($text:literal) -> $result:ty: $answer:path, $otherwise:expr;)*) => {$(
-        /// Answers with what the chain has left, where that was run for the host.
+        /// Answers with the candidates that the chain left, if it was run for the host.
         ///
         /// # Safety
         /// The arguments are what llama.h asks for.

@@ -1,4 +1,4 @@
-//! The settings of the environment, read once; not in a setuid program, where they are ignored.
+//! The settings from environment variables, which are read once. A setuid program ignores them.
 //!
 //! | variable | meaning |
 //! | --- | --- |
@@ -18,18 +18,18 @@ use llama_sieve::sync::OnceLock;
 
 use crate::constructors::{ALL, Constructor};
 
-/// The name, in a list, of sampling straight from the logits.
+/// The name, in a list of samplers, of sampling straight from the logits.
 const SAMPLE: &str = "sample";
 
-/// The word that has every token compared.
+/// The word that requests a comparison of every token.
 const VERIFY: &str = "verify";
 
-/// The word that has more repetitions read than llama.cpp takes.
+/// The word that allows more repetitions than llama.cpp.
 const LARGE_GRAMMARS: &str = "large-grammars";
 
 const VERBOSE: &str = "LLAMA_SIEVE_VERBOSE";
 
-/// The samplers that are ours.
+/// The samplers that are to be replaced.
 #[derive(Debug, PartialEq, Eq)]
 enum Selection {
     All,
@@ -41,16 +41,16 @@ pub struct Settings {
     selection: Selection,
     /// The build number that the user names.
     pub host_build: Option<u32>,
-    /// True if llama.cpp is to sample every token, and ours to be compared.
+    /// True if llama.cpp is to sample every token, to be compared with this library's.
     pub verifies: bool,
-    /// True if ours read grammars that llama.cpp refuses for the number of their repetitions.
+    /// True if grammars are accepted that llama.cpp refuses for the number of their repetitions.
     pub large_grammars: bool,
     /// True if every sampler is reported.
     pub verbose: bool,
 }
 
 impl Settings {
-    /// True if the user wants this sampler to be ours.
+    /// True if the user wants this sampler to be replaced.
     pub fn selects(&self, constructor: &Constructor) -> bool {
         match &self.selection {
             Selection::All => true,
@@ -66,12 +66,13 @@ impl Settings {
         }
     }
 
-    /// True if no sampler is to be ours.
+    /// True if no sampler is to be replaced.
     pub fn is_off(&self) -> bool {
         matches!(&self.selection, Selection::Only(names) if names.is_empty())
     }
 
-    /// The settings that `variable` gives by name, and what is wrong with them.
+    /// Returns the settings of the variables that `variable` returns by name, and the faults in
+    /// them.
     fn parse(variable: impl Fn(&str) -> Option<String>) -> (Self, Vec<String>) {
         let mut warnings = Vec::new();
         let text = |name| variable(name).unwrap_or_default().trim().to_owned();
@@ -94,12 +95,13 @@ fn is_set(text: &str) -> bool {
     !matches!(text.trim(), "" | "0")
 }
 
-/// True if every sampler is to be reported; reads no other setting, and so warns of none.
+/// True if every sampler is to be reported. It reads no other setting, and so logs no warning about
+/// one.
 pub fn verbose() -> bool {
     environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
 }
 
-/// Takes the word out of the list `text`: true if it was there, and the rest of the list.
+/// Removes a word from the list `text`. Returns true if it was there, and the rest of the list.
 fn without(wanted: &str, text: &str) -> (bool, String) {
     let words = text.split(',').map(str::trim);
     let (found, others): (Vec<&str>, Vec<&str>) = words
@@ -152,7 +154,7 @@ fn host_build(text: &str, warnings: &mut Vec<String>) -> Option<u32> {
     build
 }
 
-/// The settings of this process.
+/// Returns the settings of this process.
 pub fn settings() -> &'static Settings {
     static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);

@@ -2,11 +2,11 @@
 //! pointed at the stand-ins and back.
 //!
 //! An import is pointed here if the dynamic linker would have bound it to this library, had it been
-//! loaded first: one of a name that this library exports, as long as it leads to the llama.cpp that
-//! is served. A word that leads anywhere else is somebody else's, and is left alone.
+//! loaded first. It must have a name that this library exports, and lead to the llama.cpp that is
+//! served. A word that leads anywhere else belongs to other code, and is not changed.
 //!
-//! A word is written in one step: a thread which calls through it finds one function or the other.
-//! Where the dynamic linker has made it read-only, its page may be written for that long.
+//! A word is written in one step: a thread that calls through it gets one function or the other. If
+//! the dynamic linker has made it read-only, its page is made writable for that time.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -47,16 +47,17 @@ pub fn step_aside(aside: bool) {
 #[derive(Debug)]
 pub struct Bent {
     place: usize,
-    /// The address that it held before.
+    /// The address that the word had before.
     before: usize,
 }
 
-/// The functions by the order in which they are pointed at ours.
+/// The order in which the functions are pointed at the stand-ins.
 ///
-/// A call that is watched counts on every question of the host, and one that is sampled straight
-/// from the logits answers them; so what samples is ours last, and goes first. What makes samplers
-/// comes before it: until then no chain is ours. What must know samplers of ours is first, and
-/// stays: they live on, and llama.cpp ends the process where one is copied to one of its own.
+/// A watched call needs every query of the host, and a call that is sampled straight from the
+/// logits answers them. So the functions that sample are pointed here last, and restored first. The
+/// functions that make samplers come before them: until then no chain has members of this library.
+/// The functions that must recognise this library's samplers are first, and are never restored: the
+/// samplers live on, and llama.cpp ends the process if one is copied to one of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Knowing,
@@ -89,7 +90,7 @@ impl Slot<'_, '_> {
         self.import.value() == self.ours.as_ptr()
     }
 
-    /// Puts `to` in the place of `from`. False if it holds something else.
+    /// Replaces `from` by `to`. Returns false if the word has another value.
     fn write(&self, from: *mut c_void, to: *mut c_void, memory: &Memory) -> io::Result<bool> {
         // SAFETY: it may be written, and both are functions of that name.
         let write = || unsafe { self.import.exchange(from, to) };
@@ -98,7 +99,7 @@ impl Slot<'_, '_> {
     }
 }
 
-/// The imports of all libraries but this one that it stands in for, in turn.
+/// Returns the imports of all other libraries for which there are stand-ins, in order of `Turn`.
 fn slots<'l, 'a>(all: &'l [Library<'a>], memory: &Memory) -> Vec<Slot<'l, 'a>> {
     let Some(here) = all.iter().find(|library| contains_us(library)) else {
         return Vec::new();
@@ -118,7 +119,7 @@ fn slots<'l, 'a>(all: &'l [Library<'a>], memory: &Memory) -> Vec<Slot<'l, 'a>> {
     slots
 }
 
-/// The function of this library that stands in for the one of that name.
+/// Returns the stand-in for the function with this name.
 fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     let is_own = name.to_bytes().starts_with(b"llama_sieve_");
     (!is_own).then(|| here.symbol(name))?
