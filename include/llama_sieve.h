@@ -105,26 +105,26 @@ extern "C" {
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- The most elements of an array that a function reads or writes, where the header names no other
+ The most elements of an array that a function reads or writes, if the header names no other
  limit: logits, candidates, tokens, biases.
  */
 #define LLAMA_SIEVE_MAX_ELEMENTS 2147483647
 
 /*
- The version of this header: the part that changes when a C name goes away or changes its
+ The version of this header: the part that changes when a C name is removed or changes its
  meaning.
  */
 #define LLAMA_SIEVE_VERSION_MAJOR 0
 
-/* The part of the version that changes when something is new. */
+/* The part of the version that changes when a feature is added. */
 #define LLAMA_SIEVE_VERSION_MINOR 2
 
-/* The part of the version that changes when something is fixed. */
+/* The part of the version that changes when a fault is fixed. */
 #define LLAMA_SIEVE_VERSION_PATCH 0
 
 /*
  The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
- patch. The library that is loaded may be another: llama_sieve_version.
+ patch. The loaded library may have another version: see llama_sieve_version.
  */
 #define LLAMA_SIEVE_VERSION_NUMBER 200
 
@@ -140,13 +140,13 @@ const char *llama_sieve_version(void);
 const char *llama_sieve_simd(void);
 
 /*
- Returns the text of the last error on this thread, of a call that failed or of a sampler that
- met a problem; "" if there was none. Some functions clear it when they begin, so that afterwards
- it is about that call alone: constructors, clones, functions that return an error number (also
- those that return a token or a count on success), and eliza_inference_*. The others, such as the
- calls that a host makes per token, keep it unless something goes wrong. Never NULL; valid until
- this thread calls this function again. Call it in a statement of its own: the arguments of one
- call are evaluated in any order.
+ Returns the text of the last error on this thread, either of a failed call or of a problem in a
+ sampler; "" if there was none. Some functions clear it when they begin, so that afterwards it is
+ about that call alone: constructors, clones, functions that return an error number (also those
+ that return a token or a count on success), and eliza_inference_*. The others, such as the calls
+ that a host makes per token, keep it unless something goes wrong. Never NULL; valid until this
+ thread calls this function again. Call it in a statement of its own: the arguments of one call
+ are evaluated in any order.
  */
 const char *llama_sieve_last_error(void);
 
@@ -218,13 +218,13 @@ const char *llama_sieve_last_error(void);
  */
 int llama_sieve_last_error_code(void);
 
-/* Level of a message for information; the same number as in enum ggml_log_level. */
+/* The level of an informational message; the numbers are those of enum ggml_log_level. */
 #define LLAMA_SIEVE_LOG_INFO 2
 
-/* Level of a warning. */
+/* The level of a warning. */
 #define LLAMA_SIEVE_LOG_WARN 3
 
-/* Level of an error. */
+/* The level of an error. */
 #define LLAMA_SIEVE_LOG_ERROR 4
 
 /*
@@ -236,8 +236,8 @@ int llama_sieve_last_error_code(void);
 typedef void (*llama_sieve_log_callback)(int level, const char *text, void *user);
 
 /*
- Sends log messages to callback with user, from now on and from all threads. NULL: to stderr,
- as at the start.
+ Sends log messages to callback with user, from now on and from all threads. NULL restores
+ the default, which is stderr.
 
  The callback may call the library; a message that such a call leads to is kept as last error and
  not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
@@ -265,8 +265,8 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
 struct llama_sampler *llama_sieve_init_greedy(void);
 
 /*
- Draws a candidate with its softmax probability, from std::mt19937 started with seed.
- 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed, another at each reset.
+ Draws a candidate with its softmax probability, by std::mt19937 with this seed. 0xFFFFFFFF
+ (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
  */
 struct llama_sampler *llama_sieve_init_dist(uint32_t seed);
 
@@ -296,8 +296,8 @@ struct llama_sampler *llama_sieve_init_min_p(float p, size_t min_keep);
 struct llama_sampler *llama_sieve_init_typical(float p, size_t min_keep);
 
 /*
- Divides every logit by the temperature t. t <= 0: the largest logit stays, all others become
- minus infinity. Disabled: t 1.
+ Divides every logit by the temperature t. If t <= 0, the largest logit stays and all others
+ become minus infinity. Disabled: t 1.
  */
 struct llama_sampler *llama_sieve_init_temp(float t);
 
@@ -310,11 +310,12 @@ struct llama_sampler *llama_sieve_init_top_n_sigma(float n);
 /*
  Penalises the tokens among the last last_n accepted ones: repeat divides a logit above 0 and
  multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then freq is subtracted
- once per occurrence and present once. n_vocab is the size of the vocabulary, used only to
- warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
- llama.cpp has changed that built-in's arguments, so it only takes over if the environment
- variable LLAMA_SIEVE_HOST names the build; without it, penalties and what follows them stay out
- of the graph. Disabled: last_n <= 0, or repeat 1 with freq and present 0.
+ once per occurrence and present once. n_vocab is the size of the vocabulary, used only for
+ warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
+ graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
+ environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
+ after them stay out of the graph. Disabled: last_n <= 0, or repeat 1 with freq and
+ present 0.
  */
 struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  int32_t last_n,
@@ -323,22 +324,24 @@ struct llama_sampler *llama_sieve_init_penalties(int32_t n_vocab,
                                                  float present);
 
 /*
- Dynamic temperature: between t - delta and t + delta, following the entropy to the power
- exponent. Plain temperature if delta <= 0. Disabled: t 1 and delta <= 0.
+ Dynamic temperature: divides every logit by a temperature between t - delta and t +
+ delta, which follows the entropy to the power exponent. Plain temperature if delta <= 0.
+ Disabled: t 1 and delta <= 0.
  */
 struct llama_sampler *llama_sieve_init_temp_ext(float t, float delta, float exponent);
 
 /*
- XTC, exclude top choices: with chance p removes every candidate of probability t or more but
- the least probable of them, unless fewer than min_keep would be left (text-generation-webui
- pull request 6335). seed as for dist. Disabled: p <= 0 or t > 0.5.
+ XTC, exclude top choices: with chance p removes every candidate of probability t or more
+ except the least probable of these, unless fewer than min_keep would be left
+ (text-generation-webui pull request 6335). seed is as for dist. Disabled: p <= 0 or t >
+ 0.5.
  */
 struct llama_sampler *llama_sieve_init_xtc(float p, float t, size_t min_keep, uint32_t seed);
 
 /*
- Mirostat 1: selects so that the surprisal of the text stays near tau bits per token,
- correcting by eta; m candidates serve the estimate (Basu et al. 2020, arXiv:2007.14966).
- seed as for dist. Parameters that are not finite: the largest logit is selected.
+ Mirostat 1: selects so that the surprisal of the text stays near tau bits per token, with
+ corrections by eta and an estimate from m candidates (Basu et al. 2020, arXiv:2007.14966).
+ seed is as for dist. If a parameter is not finite, the largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
                                                 uint32_t seed,
@@ -348,8 +351,8 @@ struct llama_sampler *llama_sieve_init_mirostat(int32_t n_vocab,
 
 /*
  Mirostat 2: keeps the surprisal near tau, as mirostat 1 does, by a cut at a surprisal that
- follows the error (Basu et al. 2020, arXiv:2007.14966). seed as for dist. Parameters that are
- not finite: the largest logit is selected.
+ follows the error (Basu et al. 2020, arXiv:2007.14966). seed is as for dist. If a parameter is
+ not finite, the largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, float eta);
 
@@ -360,10 +363,10 @@ struct llama_sampler *llama_sieve_init_mirostat_v2(uint32_t seed, float tau, flo
  DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
  multiplier * base^(n - allowed_length) (text-generation-webui pull request 5677).
 
- The last last_n accepted tokens are searched; repetitions do not reach across any of the
+ The last last_n accepted tokens are searched. A repetition does not extend across any of the
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
- must outlive this call only. What the host's tokenizer throws passes through. Disabled:
- multiplier 0, base < 1, or last_n <= 0. NULL, if it is not disabled, for more than
+ is used only within this call. Exceptions of the host's tokenizer pass through. Disabled:
+ multiplier 0, base < 1, or last_n <= 0. If it is not disabled, returns NULL for more than
  LLAMA_SIEVE_DRY_MAX_BREAKERS.
 
  The caller guarantees:
@@ -379,17 +382,18 @@ struct llama_sampler *llama_sieve_init_dry(const struct llama_vocab *vocab,
                                            size_t n_breakers);
 
 /*
- Adaptive-p: selects near probability target (0 to 1; negative: draws from the distribution as
- it is), moving the aim so that the chosen tokens average it; decay (0 to 0.99) makes the
- average reach back 1 / (1 - decay) tokens (llama.cpp pull request 17927). seed as for dist.
- Parameters that are not finite: the largest logit is selected.
+ Adaptive-p: selects a candidate near the probability target (0 to 1; if it is negative, the
+ draw is from the unchanged distribution), and adjusts the goal so that the chosen tokens have
+ this probability on average. With decay (0 to 0.99) the average covers about 1 / (1 - decay)
+ tokens (llama.cpp pull request 17927). seed is as for dist. If a parameter is not finite, the
+ largest logit is selected.
  */
 struct llama_sampler *llama_sieve_init_adaptive_p(float target, float decay, uint32_t seed);
 
 /*
  Adds to the logits of tokens: n pairs of token and bias, copied. Minus infinity bans a token.
- n_vocab is the size of the vocabulary, which only the built-in reads that takes the place in a
- host's graph. Disabled: n <= 0, or bias NULL (with a warning).
+ n_vocab is the size of the vocabulary, which only the built-in that replaces the sampler in a
+ host's graph reads. Disabled: n <= 0, or bias NULL (with a warning).
 
  The caller guarantees:
  bias is NULL or n elements.
@@ -409,9 +413,9 @@ struct llama_sampler *llama_sieve_init_logit_bias(int32_t n_vocab,
 struct llama_sampler *llama_sieve_init_infill(const struct llama_vocab *vocab);
 
 /*
- Tail-free sampling: cuts where the curve of the sorted probabilities flattens. z is the share
- to keep of the absolute second differences, min_keep the least number of candidates (Trenton
- Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
+ Tail-free sampling: cuts where the curve of the sorted probabilities flattens. z is the
+ fraction of the absolute second differences to keep, and min_keep the least number of
+ candidates (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: z >= 1.
  */
 struct llama_sampler *llama_sieve_init_tail_free(float z, size_t min_keep);
 
@@ -444,8 +448,8 @@ struct llama_sampler *llama_sieve_init_epsilon_cutoff(float epsilon);
 struct llama_sampler *llama_sieve_init_eta_cutoff(float eta);
 
 /*
- P-less sampling: keeps the candidates with p >= c, in their order; c is the sum of all p^2, or,
- if normalised, (v c - 1) / (v - 1) of v candidates, which is lower (Tan, Wu and Howard 2025,
+ P-less sampling: keeps the candidates with p >= c, in their order; c is the sum s of all p^2 or,
+ if normalised, (v s - 1) / (v - 1) for v candidates, which is lower (Tan, Wu and Howard 2025,
  arXiv:2509.23234). Equal candidates are kept or dropped together. llama.cpp does not have it.
  */
 struct llama_sampler *llama_sieve_init_p_less(bool normalised);
@@ -462,8 +466,9 @@ struct llama_sampler *llama_sieve_init_top_h(float alpha);
 /*
  Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
  from the largest logit, d <= 0, k = factor (3 - curve) / 2 and s = factor (curve - 1) /
- 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola; from 1 to 3 logits stay
- in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <= 0.
+ 2 (kalomaze, text-generation-webui; KoboldCpp). curve 1 is a parabola; from 1 to 3 the logits
+ stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: factor <=
+ 0.
  */
 struct llama_sampler *llama_sieve_init_quadratic(float factor, float curve);
 
@@ -489,8 +494,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 #define LLAMA_SIEVE_BAN_MAX_STATES 16384
 
 /*
- A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
- Unicode's simple case folding.
+ A flag of llama_sieve_init_ban_strings: letters that differ only in case are equal, by Unicode's
+ simple case folding.
  */
 #define LLAMA_SIEVE_BAN_FOLD_CASE 1
 
@@ -498,8 +503,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 #define LLAMA_SIEVE_BAN_REGEX 2
 
 /*
- Makes a sampler that bans every token which would complete one of n texts, however the text is
- tokenized: none of them occurs in what is generated.
+ Makes a sampler that bans every token that would complete one of n texts, however the text is
+ tokenized, so that none of them occurs in the generated text.
 
  The text is that of the accepted tokens as hosts show it: those that control, and those that end
  a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
@@ -515,7 +520,7 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
    LLAMA_SIEVE_BAN_MAX_STATES states.
 
  Put the sampler before those that truncate, so that other tokens are left to choose. It never
- removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
+ removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
  it.
 
  vocab is asked within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
@@ -559,43 +564,46 @@ int llama_sieve_ban_rewind(const struct llama_sampler *smpl);
 /* The most tokens that a loop breaker forces. */
 #define LLAMA_SIEVE_LOOP_MAX_FORCED 1024
 
-/* Action of a loop breaker: the token that would go on is banned. */
+/* Action of a loop breaker: the token that would continue the repetition is banned. */
 #define LLAMA_SIEVE_LOOP_BAN 0
 
 /* Action of a loop breaker: the temperature rises until another token is chosen. */
 #define LLAMA_SIEVE_LOOP_TEMPERATURE 1
 
-/* Action of a loop breaker: the tokens of the parameters follow, such as the end of thinking. */
+/*
+ Action of a loop breaker: the tokens of the parameters follow, for example those that end a
+ model's reasoning.
+ */
 #define LLAMA_SIEVE_LOOP_FORCE 2
 
 /* Action of a loop breaker: a token follows that ends the generation. */
 #define LLAMA_SIEVE_LOOP_END 3
 
 /*
- Parameters of a loop breaker. A member that is 0 or NULL has its default: set the struct to 0,
- and struct_size to its size.
+ Parameters of a loop breaker. A member that is 0 or NULL has its default value. Set the whole
+ struct to 0, and struct_size to its size.
  */
 typedef struct llama_sieve_loop_params {
   /* sizeof(llama_sieve_loop_params) of the caller. */
   size_t struct_size;
-  /* LLAMA_SIEVE_LOOP_*: what ends a repetition. Default LLAMA_SIEVE_LOOP_BAN. */
+  /* The action that ends a repetition: LLAMA_SIEVE_LOOP_*. Default LLAMA_SIEVE_LOOP_BAN. */
   int32_t action;
   /* The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default. */
   int32_t max_period;
   /*
-   The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-   Default 128: shorter ones occur in tables and lists. 1: three copies are enough, even of a
-   single token.
+   The least number of tokens in all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
+   Default 128, since shorter repetitions occur in tables and lists. With 1, three copies are
+   enough, even of a single token.
    */
   int32_t min_tokens;
   /*
-   For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, that the logits are divided by, once
+   For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
    at the first token, twice at the next, and so on. Default 1.5.
    */
   float temperature;
-  /* For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied. */
+  /* For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, which are copied. */
   const int32_t *tokens;
-  /* 1 to LLAMA_SIEVE_LOOP_MAX_FORCED. */
+  /* The number of these tokens, 1 to LLAMA_SIEVE_LOOP_MAX_FORCED. */
   size_t n_tokens;
   /*
    For LLAMA_SIEVE_LOOP_END: the vocabulary, from which the tokens that end a generation are
@@ -607,16 +615,17 @@ typedef struct llama_sieve_loop_params {
 /*
  Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 
- A repetition is a period of tokens of which the newest three copies or more are equal, with
- min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period
- counts. What is done then is the action's; an Info message says it, once for each. Off a
- repetition no bit of a candidate is changed. Where a ban would leave nothing, and where an
- earlier sampler has banned what would be forced, nothing is done. A text that is forced, or an
- end, is put in where an earlier sampler has cut it, but not in an array of one. llama.cpp does
- not have it; DRY makes a repetition less likely, this one ends it.
+ A repetition is a period of tokens whose newest three or more copies are equal, with at least
+ min_tokens tokens in all. It is found when the last of them is accepted; the shortest period
+ counts. The action then follows, with one Info message for each repetition. Without a repetition
+ no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
+ earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
+ has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
+ makes a repetition less likely; this sampler ends it.
 
- params NULL: the default of everything. NULL, and llama_sieve_last_error names the member, for
- one that is out of its range, for an unknown struct_size, and without what the action needs.
+ With params NULL every member has its default. Returns NULL, and llama_sieve_last_error names
+ the member, if a member is out of its range, if struct_size is unknown, or if a member that the
+ action needs is missing.
 
  The caller guarantees:
  params is NULL or as long as its struct_size says; its tokens are NULL or n_tokens tokens; its
@@ -626,9 +635,9 @@ struct llama_sampler *llama_sieve_init_loop_breaker(const struct llama_sieve_loo
 
 /*
  Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed does: for
- dist, mirostat and mirostat_v2, this library's and built-in; for a sieve in a chain, the lower
- 32 bits; for a chain, that of its last member with a seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if
- there is none, and for NULL.
+ dist, mirostat and mirostat_v2, both this library's and built-in. For a sieve in a chain it is
+ the lower 32 bits, and for a chain the seed of its last member with one. Returns 0xFFFFFFFF
+ (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -648,9 +657,9 @@ uint32_t llama_sieve_get_seed(const struct llama_sampler *smpl);
  but no array of the whole vocabulary is filled.
 
  chain is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
- others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
- the chain was made for that, the host's own llama_sampler_sample is called. Exceptions of
- members reach the caller.
+ others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
+ chain was made for that, the host's own llama_sampler_sample is called. Exceptions of members
+ reach the caller.
 
  Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
  no logits for idx, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
@@ -710,9 +719,9 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
 
 /*
  Selects one token for each of n chains, each from its own n_vocab logits, on the calling
- thread and at most n_threads - 1 of the library's; 0 or 1: on the calling thread alone.
- Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
- after the others. The tokens do not depend on the number of threads.
+ thread and at most n_threads - 1 threads of the library; with 0 or 1 only on the calling
+ thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
+ thread, after the others. The tokens do not depend on the number of threads.
 
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave a token, otherwise the first error in out, whose text llama_sieve_last_error
@@ -744,7 +753,8 @@ int llama_sieve_chain_sample_batch(struct llama_sampler *const *chains,
  must not have changed the logits since, from which candidates may be computed again. A new chain
  at the address of a freed one must sample first.
 
- Negative errors: chain NULL; out NULL although cap is not 0; cap too large.
+ Returns a negative error if the chain is NULL, if out is NULL although cap is not 0, or if
+ cap is too large.
 
  The caller guarantees:
  out is NULL or has room for cap elements; the logits that the last token was sampled from
@@ -755,9 +765,9 @@ int llama_sieve_chain_candidates(struct llama_sampler *chain,
                                  size_t cap);
 
 /*
- Reports what makes no sense in a chain: a second selector, a sampler after a selector, a
+ Reports members that make no sense in a chain: a second selector, a sampler after a selector, a
  constraint after a sampler that truncates, xtc after a temperature of 0, top-k after min-p, a
- sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
+ sampler that its parameters disable, and a missing selector. Writes a sentence for each to
  out, with a line end between them and a NUL at the end, cut off at cap bytes; out may be
  NULL.
 
@@ -778,23 +788,22 @@ int llama_sieve_chain_check(const struct llama_sampler *chain, char *out, size_t
 typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *user);
 
 /*
- Hands a line of JSON to callback for each token that is sampled straight from the logits, by a
- chain or a sieve: what each stage has removed or changed, and why. The lines, and what else may
- come between those of tokens, are described in docs/trace.md and docs/trace.schema.json. The
- tokens are the same with and without it. NULL ends the trace, also one that the environment
- variable LLAMA_SIEVE_TRACE has begun; there is one at a time.
+ Passes a line of JSON to callback for each token that is sampled straight from the logits, by
+ a chain or a sieve: the tokens that each stage removed or changed, and why. These lines, and
+ others that may come between them, are described in docs/trace.md and docs/trace.schema.json.
+ The tokens are the same with and without it. NULL ends the trace, even one that the environment
+ variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 
  options is NULL or a list with commas: n=10, the number of most probable candidates that are
- followed, at most 100; text=off, to leave out texts, numbers of tokens, and the length of what
- was repeated.
+ followed, at most 100; text=off, to omit texts, numbers of tokens, and the lengths of
+ repetitions.
 
  The callback may call the library, but not while it holds a lock that it takes itself: a batch
- calls it from several threads. What it samples is not traced. It must not throw or long-jump.
- When this function returns, no call of an earlier callback is running any more, unless one takes
- longer than ten seconds, or this is called from within one.
+ calls it from several threads. Tokens that it samples are not traced. It must not throw or
+ long-jump. When this function returns, no call of an earlier callback is running any more,
+ unless one takes longer than ten seconds, or this is called from within one.
 
- Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
- changes.
+ Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 
  The caller guarantees:
  callback is NULL or a function as described, user whatever it expects, and options NULL or
@@ -811,21 +820,21 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
  * as in llama_sieve_sample, which is the call for every token; the rest may be left out.
  * ---------------------------------------------------------------------------------------------- */
 
-/* Mode: tsampler's default. Kept with the parameters, and changes nothing. */
+/* Mode: tsampler's default. It is kept with the parameters, and has no effect. */
 #define LLAMA_SIEVE_MODE_FAST 0
 
-/* Mode: llama.cpp's chain of built-in samplers, which every sieve is. */
+/* Mode: llama.cpp's chain of built-in samplers, as which every sieve works. */
 #define LLAMA_SIEVE_MODE_PARITY 1
 
 /* Generator: xoroshiro128+, seeded through SplitMix64. */
 #define LLAMA_SIEVE_RNG_XOROSHIRO128PLUS 0
 
-/* Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed. */
+/* Generator: std::mt19937, as in llama.cpp. It takes the lower 32 bits of the seed. */
 #define LLAMA_SIEVE_RNG_MT19937 1
 
 /*
- Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
- can be replayed alone.
+ Generator: a hash of the seed and the number of accepted tokens, without a stream, so that any
+ position can be replayed alone.
  */
 #define LLAMA_SIEVE_RNG_POSITION 2
 
@@ -835,65 +844,71 @@ int llama_sieve_trace(llama_sieve_trace_callback callback, void *user, const cha
 /* Draw: the largest of logit / temperature + Gumbel noise. */
 #define LLAMA_SIEVE_METHOD_GUMBEL 1
 
-/* Temperature after all filters (tsampler, llama.cpp's default chain). */
+/* Order: temperature after all filters (tsampler, llama.cpp's default chain). */
 #define LLAMA_SIEVE_ORDER_TEMP_LAST 0
 
-/* Temperature right after the penalties (Akunu, transformers, vLLM). */
+/* Order: temperature right after the penalties (Akunu, transformers, vLLM). */
 #define LLAMA_SIEVE_ORDER_TEMP_FIRST 1
 
 /*
- The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+ The parameters of a sieve. Begin with llama_sieve_default_params, which also sets struct_size.
  The struct is frozen: new parameters are set by functions.
  */
 typedef struct llama_sieve_params {
-  /* sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error. */
+  /*
+   sizeof(llama_sieve_params) of the caller. A size that this library does not know is an
+   error.
+   */
   size_t struct_size;
   /*
-   Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
-   what the filters leave.
+   Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable token that
+   the filters leave is chosen.
    */
   float temperature;
-  /*
-   Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
-   token.
-   */
+  /* Keeps this many of the largest logits. Default 40; disabled by <= 0. */
   int32_t top_k;
   /*
-   Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
-   by >= 1; <= 0 keeps the most probable.
+   Keeps the fewest most probable tokens whose probabilities add up to this. Default 0.95;
+   disabled by >= 1; <= 0 keeps only the most probable token.
    */
   float top_p;
   /*
-   Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+   Keeps the tokens whose probability is at least this fraction of the largest. Default 0.05;
    disabled by <= 0.
    */
   float min_p;
   /*
-   Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
-   probability. Default 1; disabled by >= 1.
+   Keeps the tokens whose surprisal is nearest to the entropy until the sum of their
+   probabilities exceeds this. Default 1; disabled by >= 1.
    */
   float typical_p;
   /*
-   Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+   Keeps the logits within this many standard deviations of the largest. Default -1; disabled
    by <= 0.
    */
   float top_n_sigma;
-  /* Typical, top-p and min-p leave at least that many. Default 1. */
+  /* The number of tokens that typical, top-p and min-p keep at least. Default 1. */
   size_t min_keep;
   /*
    The number of most recently accepted tokens that are penalised. Default 64; disabled
    by <= 0.
    */
   int32_t penalty_last_n;
-  /* Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0. */
+  /*
+   Divides logits above 0, and multiplies the others. Default 1, which disables it; must be
+   above 0.
+   */
   float penalty_repeat;
-  /* Subtracted once per occurrence. Default 0, which disables. */
+  /* The penalty subtracted once per occurrence. Default 0, which disables it. */
   float penalty_freq;
-  /* Subtracted once. Default 0, which disables. */
+  /* The penalty subtracted once. Default 0, which disables it. */
   float penalty_present;
-  /* Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset. */
+  /*
+   The seed. Default 0xFFFFFFFF (LLAMA_DEFAULT_SEED), which means a random one that changes at
+   each reset.
+   */
   uint64_t seed;
-  /* LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing. */
+  /* LLAMA_SIEVE_MODE_*. Default PARITY. It has no effect. */
   int32_t mode;
   /* LLAMA_SIEVE_RNG_*. Default MT19937. */
   int32_t rng;
@@ -902,31 +917,31 @@ typedef struct llama_sieve_params {
   /* LLAMA_SIEVE_ORDER_*. Default TEMP_LAST. */
   int32_t order;
   /*
-   n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
-   infinity bans a token. Default NULL.
+   n_bias pairs of token and bias, which are added to the logits before the penalties. They are
+   copied. Minus infinity bans a token. Default NULL.
    */
   const struct llama_logit_bias *bias;
-  /* Default 0. */
+  /* The number of biases. Default 0. */
   size_t n_bias;
 } llama_sieve_params;
 
 /*
  Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
- min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
- of a llama.cpp program a sieve gives the tokens of its default chain.
+ min_p 0.05, everything else disabled, a random seed, mt19937, CDF, and temperature last. With
+ the seed of a llama.cpp program, a sieve gives the tokens of its default chain.
  */
 struct llama_sieve_params llama_sieve_default_params(void);
 
 /*
- A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
- one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
+ A sampler of one sequence over raw logits. It is made by llama_sieve_new and owned by the
+ caller. One thread may use it at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
  */
 typedef struct llama_sieve llama_sieve;
 
 /*
- Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error, if
- params is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
- unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+ Makes a sieve without history, to be freed with llama_sieve_free. Returns NULL, with an error,
+ if params is NULL or has an unknown struct_size, or if a parameter is not finite, not a value
+ of its enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 
  The caller guarantees:
  params is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
@@ -936,7 +951,7 @@ struct llama_sieve *llama_sieve_new(const struct llama_sieve_params *params);
 
 /*
  Makes a copy of the sieve with the same parameters, history and generator state. Free it with
- llama_sieve_free. NULL, and an error, for NULL and for a sieve in use.
+ llama_sieve_free. Returns NULL, with an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -954,7 +969,8 @@ struct llama_sieve *llama_sieve_clone(const struct llama_sieve *sieve);
 void llama_sieve_free(struct llama_sieve *sieve);
 
 /*
- Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+ Returns to the initial state: without history, and with the generator at its seed. Parameters
+ and buffers stay.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -962,30 +978,30 @@ void llama_sieve_free(struct llama_sieve *sieve);
 void llama_sieve_reset(struct llama_sieve *sieve);
 
 /*
- Sets other parameters from the next token on; history and generator stay. Another rng begins its
- stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+ Sets other parameters from the next token on; history and generator stay. A different rng begins
+ its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
  penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 
- LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+ Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 
  The caller guarantees:
  sieve is NULL or alive; params as for llama_sieve_new.
  */
 int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_params *params);
 
-/* The largest vocabulary, in tokens, that llama_sieve_reserve takes memory for. */
+/* The largest vocabulary, in tokens, for which llama_sieve_reserve allocates memory. */
 #define LLAMA_SIEVE_MAX_RESERVED 16777216
 
 /*
- Takes the memory for vocabularies of up to n_vocab tokens with the current parameters, so that
- even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
- logits). History, generator and statistics stay. Takes up to 1024 bytes of address space per
- token of the vocabulary, by the parameters. The system provides a page when it is first written
- to: most never are.
+ Allocates the memory for vocabularies of up to n_vocab tokens with the current parameters, so
+ that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
+ logits). History, generator and statistics stay. It reserves up to 1024 bytes of address space
+ for each token of the vocabulary, depending on the parameters. The system provides a page when
+ it is first written to, which most never are.
 
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0 or above
- LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
- then nothing is changed.
+ Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
+ (n_vocab <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or
+ LLAMA_SIEVE_ERROR_INTERNAL if there is too little memory.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -993,9 +1009,9 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 int llama_sieve_reserve(struct llama_sieve *sieve, int32_t n_vocab);
 
 /*
- Adds a token that has become part of the text to the history, chosen by the sieve or not. A
- negative number, such as an error of llama_sieve_sample, is refused, as llama_sieve_last_error
- then says. It is not checked that the token is in the vocabulary.
+ Adds a token that has become part of the text to the history, whether or not the sieve chose it.
+ A negative number, such as an error of llama_sieve_sample, is refused, with a last error. There
+ is no check that the token is in the vocabulary.
 
  The caller guarantees:
  sieve is NULL (an error) or alive.
@@ -1006,12 +1022,12 @@ void llama_sieve_accept(struct llama_sieve *sieve, int32_t token);
  Chooses the next token from n_vocab raw logits, which are only read. The token is not
  accepted: call llama_sieve_accept.
 
- NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
- does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
- LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
- (no logit above minus infinity: then the random stream stays; or one of minus infinity is
- drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
- tokens.
+ NaN counts as minus infinity, a banned token. A logit of plus infinity has the effect that it
+ has on the built-in chain, which then draws by probabilities that are NaN. Returns the token,
+ which is 0 or above, or LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (n_vocab <= 0),
+ LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit is above minus infinity, in which case the random
+ stream does not advance; or a token with minus infinity is drawn), LLAMA_SIEVE_ERROR_BUSY or
+ LLAMA_SIEVE_ERROR_INTERNAL. Allocates nothing after the first tokens.
 
  The caller guarantees:
  sieve is NULL or alive; logits is NULL or n_vocab floats.
@@ -1036,17 +1052,17 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
 
 /*
  Chooses a token for each of n independent sequences, on the calling thread and at most
- n_threads - 1 of the library's own pool, which is made when first needed and has at most one
- thread for each processor. If no thread can be started, and in a child that was forked after a
- batch, the calling thread does all the work. The tokens do not depend on the number of threads.
- They are not accepted.
+ n_threads - 1 threads of the library's own pool, which is made when first needed and has at
+ most one thread for each processor. If no thread can be started, and in a child that was forked
+ after a batch, the calling thread does all the work. The tokens do not depend on the number of
+ threads. They are not accepted.
 
  Writes to out[i] the token of sieves[i] and logits[i], or its negative error, whose text
  llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in out,
  whose text llama_sieve_last_error returns. Errors of the call leave out untouched: an array or
- sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, a sieve that is in use or
- twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) only that
- sieve is out of use.
+ sieve that is NULL, n above LLAMA_SIEVE_MAX_BATCH, n_vocab <= 0, or a sieve that is in use
+ or occurs twice in the batch. An internal error (LLAMA_SIEVE_ERROR_INTERNAL in out) disables
+ only that sieve.
 
  The caller guarantees:
  sieves, logits and out are NULL or n elements; each sieve is alive; each element of
@@ -1063,9 +1079,9 @@ int llama_sieve_sample_batch(struct llama_sieve *const *sieves,
  Chooses a token from the logits that llama_get_logits_ith returns for output idx of a context
  (-1: the last), and accepts it.
 
- Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
- LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
- on an idx without logits.)
+ In addition to the errors of llama_sieve_sample it returns LLAMA_SIEVE_ERROR_NO_HOST, and
+ LLAMA_SIEVE_ERROR_NO_LOGITS if the context has none. (A llama.cpp built for debugging aborts on
+ an idx without logits.)
 
  The caller guarantees:
  sieve is NULL or alive; ctx is NULL or a context of the bound host, used by no other thread
@@ -1075,7 +1091,7 @@ int32_t llama_sieve_sample_ctx(struct llama_sieve *sieve, struct llama_context *
 
 /*
  Returns the number of tokens accepted since the sieve was made or reset: the position of the
- next token, counted from 0. 0, and an error, for NULL and for a sieve in use.
+ next token, counted from 0. Returns 0, with an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1084,8 +1100,8 @@ uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
 
 /*
  Returns the seed that the random numbers began with: that of the parameters or, if that is
- 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
- and an error, for NULL and for a sieve in use.
+ 0xFFFFFFFF, the random one, which allows a run to be repeated. Returns 0xFFFFFFFF
+ (LLAMA_DEFAULT_SEED), with an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1093,8 +1109,8 @@ uint64_t llama_sieve_n_accepted(const struct llama_sieve *sieve);
 uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
 
 /*
- Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
- error, for NULL and for a sieve in use.
+ Returns the number of tokens to which the penalties apply: at most penalty_last_n. Returns 0,
+ with an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1102,8 +1118,8 @@ uint64_t llama_sieve_current_seed(const struct llama_sieve *sieve);
 size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 
 /*
- Returns the number of times that token is among the tokens that the penalties look back on. 0,
- and an error, for NULL and for a sieve in use.
+ Returns the number of times that token occurs among the tokens to which the penalties apply.
+ Returns 0, with an error, for NULL and for a sieve in use.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1111,7 +1127,7 @@ size_t llama_sieve_history_size(const struct llama_sieve *sieve);
 uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t token);
 
 /*
- Returns true if token is among the tokens that the penalties look back on. False, and an
+ Returns true if token is among the tokens to which the penalties apply. Returns false, with an
  error, for NULL and for a sieve in use.
 
  The caller guarantees:
@@ -1120,9 +1136,9 @@ uint32_t llama_sieve_history_count(const struct llama_sieve *sieve, int32_t toke
 bool llama_sieve_history_contains(const struct llama_sieve *sieve, int32_t token);
 
 /*
- Writes the different tokens that the penalties look back on, in no particular order: the first
- cap of them to out. Returns how many there are, which may be more. 0, and an error, for
- NULL, for a sieve in use, and where out is not aligned or cap too large.
+ Writes the different tokens to which the penalties apply to out, in no particular order, but
+ at most cap. Returns their number, which may be larger. Returns 0, with an error, for NULL,
+ for a sieve in use, and if out is not aligned or cap is too large.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or has room for cap tokens.
@@ -1131,9 +1147,9 @@ size_t llama_sieve_history_unique(const struct llama_sieve *sieve, int32_t *out,
 
 /*
  Returns the raw logit of one token after bias and the current penalties, as the other stages
- would see it. With stages set by llama_sieve_set_stages, penalties count if they are among
- these; DRY never does. NaN, and an error, for NULL and for a sieve in use; NaN also for a logit
- that is.
+ would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
+ among these; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and NaN
+ for a logit that is NaN.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1142,11 +1158,11 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 
 /*
  Returns the error text of the sieve's last sampling, by llama_sieve_sample*, in a batch, or as a
- sampler of a chain; "" if that gave a token. An error before the sieve is reached (NULL, a size,
- a sieve in use) is only in llama_sieve_last_error.
+ sampler of a chain; "" if that returned a token. An error before the sieve is reached (NULL, a
+ size, a sieve in use) is reported only by llama_sieve_last_error.
 
- Works for a sieve that is out of use after an internal error, too. NULL, and an error, for NULL
- and for a sieve in use. Valid until this thread calls this function again.
+ Also works for a sieve that an internal error has disabled. Returns NULL, with an error, for
+ NULL and for a sieve in use. The text is valid until this thread calls this function again.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1154,10 +1170,10 @@ float llama_sieve_adjusted_logit(const struct llama_sieve *sieve, int32_t token,
 const char *llama_sieve_error(const struct llama_sieve *sieve);
 
 /*
- Makes a sampler for a chain that runs a whole sieve on the candidates that earlier samplers have
- left, and selects one. Afterwards the array holds the candidates it was drawn from, with
- probabilities. NULL for the errors of llama_sieve_new, and without a host.
- llama_sieve_of_sampler returns the sieve in it.
+ Makes a sampler for a chain that runs a whole sieve on the candidates of earlier samplers, and
+ selects one. Afterwards the array holds the candidates from which it was drawn, with their
+ probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
+ llama_sieve_of_sampler returns its sieve.
 
  The caller guarantees:
  params as for llama_sieve_new.
@@ -1169,10 +1185,10 @@ struct llama_sampler *llama_sieve_init_sampler(const struct llama_sieve_params *
  sieve: parameters, statistics, history, saved states, the candidates and the error of the last
  token. Changes take effect at the next token of the chain.
 
- The sampler owns it: do not free it, nor use it after the sampler is freed. Use it only between
- two tokens: while the sampler runs, the sieve is in use, and while you use it, the sampler takes
- the largest logit. A clone of the sampler has its own sieve. NULL, and an error, for NULL and
- for other samplers. llama_sampler_chain_get returns a member of a chain.
+ The sampler owns the sieve: do not free it, and do not use it after the sampler is freed. Use it
+ only between two tokens: while the sampler runs, the sieve is in use, and while you use it, the
+ sampler takes the largest logit. A clone of the sampler has its own sieve. Returns NULL, with an
+ error, for NULL and for other samplers. llama_sampler_chain_get returns a member of a chain.
 
  The caller guarantees:
  smpl is NULL or a live sampler of any kind.
@@ -1181,7 +1197,7 @@ struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 
 /*
  Writes the current parameters to out, whose struct_size the caller sets. Returns
- LLAMA_SIEVE_OK, or a negative error, with out unchanged.
+ LLAMA_SIEVE_OK or, with out unchanged, a negative error.
 
  out->bias belongs to the sieve: it is valid until the next llama_sieve_get_params of this
  sieve, or its end, and may be passed to llama_sieve_set_params. out->seed is the parameter;
@@ -1193,10 +1209,11 @@ struct llama_sieve *llama_sieve_of_sampler(struct llama_sampler *smpl);
 int llama_sieve_get_params(const struct llama_sieve *sieve, struct llama_sieve_params *out);
 
 /*
- Writes the distribution that the last token was drawn from: at most cap candidates with the
- logits after all stages and probabilities, which add up to 1 over all of them. Returns how many
- there are, which may be more. In the order of the parameters, with top-k on and typical off,
- they descend. 0 before the first token and after a failure.
+ Writes the distribution that the last token was drawn from to out: at most cap candidates,
+ with the logits after all stages and with probabilities, whose sum over all candidates is 1.
+ Returns the number of all candidates, which may be larger. In the order of the parameters, with
+ top-k enabled and typical disabled, they descend. Returns 0 before the first token and after a
+ failure.
 
  out may be NULL if cap is 0.
 
@@ -1208,7 +1225,7 @@ int llama_sieve_candidates(const struct llama_sieve *sieve,
                            size_t cap);
 
 /*
- Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost an extra pass
+ Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
  over the logits, which takes four times as long as a maximum. If the filters leave the whole
  vocabulary, it is also written out as candidates and read once more.
 
@@ -1219,45 +1236,48 @@ int llama_sieve_measure(struct llama_sieve *sieve, bool measured);
 
 /*
  Statistics of the stages and of the last token's distribution. The caller sets struct_size;
- later versions may add members at the end, and callers without them still work.
+ later versions may add members at the end, and callers without these still work.
 
- The counts are of candidates with a probability left after each stage; in the order of the
- parameters they never rise, and the last is of what was drawn from. With stages of its own they
- are those after the stage of that name, wherever it stands, or, where it is not there, of what
- was drawn from.
- Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
+ Each count is the number of candidates with a probability above 0 after a stage. In the order of
+ the parameters the counts never rise, and the last is the number of candidates drawn from. With
+ stages set by llama_sieve_set_stages each is taken after the stage of its name, at any position,
+ or is the number of candidates drawn from if there is no such stage. Entropies and surprisals
+ are in nats, and NaN unless requested by llama_sieve_measure.
  */
 typedef struct llama_sieve_stats {
   /* sizeof(llama_sieve_stats) of the caller. */
   size_t struct_size;
-  /* Entropy of the raw logits. */
+  /* The entropy of the raw logits' distribution. */
   float model_entropy;
-  /* Surprisal of the chosen token in the raw logits' distribution. */
+  /* The surprisal of the chosen token in the raw logits' distribution. */
   float surprisal;
-  /* Entropy of the distribution that was drawn from. */
+  /* The entropy of the distribution that was drawn from. */
   float sampling_entropy;
-  /* Size of the vocabulary. */
+  /* The size of the vocabulary. */
   int32_t n_vocab;
-  /* Candidates after top-k. */
+  /* The number of candidates after top-k. */
   int32_t after_top_k;
-  /* Candidates after typical. */
+  /* The number of candidates after typical. */
   int32_t after_typical;
-  /* Candidates after top-p. */
+  /* The number of candidates after top-p. */
   int32_t after_top_p;
-  /* Candidates after min-p. */
+  /* The number of candidates after min-p. */
   int32_t after_min_p;
-  /* Candidates after top-n-sigma. */
+  /* The number of candidates after top-n-sigma. */
   int32_t after_top_n_sigma;
-  /* Surprisal of the chosen token in the distribution that was drawn from. */
+  /* The surprisal of the chosen token in the distribution that was drawn from. */
   float sampling_surprisal;
-  /* Tokens that had been accepted when this one was chosen: its position, counted from 0. */
+  /*
+   The number of tokens that had been accepted when this one was chosen: its position, counted
+   from 0.
+   */
   uint64_t n_accepted;
 } llama_sieve_stats;
 
 /*
  Writes the statistics of the stages and of the last token's distribution to out. Returns
- LLAMA_SIEVE_OK, or a negative error, with out unchanged. Before the first token the counts are
- 0; what was not measured is NaN. llama_sieve_measure takes effect at the next token.
+ LLAMA_SIEVE_OK or, with out unchanged, a negative error. Before the first token the counts are
+ 0; values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
 
  The caller guarantees:
  sieve is NULL or alive; out is NULL or as long as its struct_size says.
@@ -1291,7 +1311,7 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_s
 /* Stage: temperature of llama_sieve_params. */
 #define LLAMA_SIEVE_STAGE_TEMPERATURE 9
 
-/* Stage: dynamic temperature, which the entropy moves. */
+/* Stage: dynamic temperature, which depends on the entropy. */
 #define LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE 10
 
 /* Stage: mirostat, which draws the token. */
@@ -1304,55 +1324,58 @@ int llama_sieve_last_stats(const struct llama_sieve *sieve, struct llama_sieve_s
 #define LLAMA_SIEVE_STAGE_ADAPTIVE_P 13
 
 /*
- The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
- have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+ The stages of a sieve in their order, and the parameters of those that llama_sieve_params does
+ not have. Begin with llama_sieve_default_stages, which also sets struct_size.
  */
 typedef struct llama_sieve_stages {
   /* sizeof(llama_sieve_stages) of the caller. */
   size_t struct_size;
   /*
-   n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
-   copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
-   typical, top-p, min-p, XTC, dynamic temperature.
+   n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once.
+   They are copied. The default is the order of llama.cpp's programs: penalties, DRY,
+   top-n-sigma, top-k, typical, top-p, min-p, XTC, dynamic temperature.
    */
   const int32_t *stages;
-  /* Default 9. */
+  /* The number of stages. Default 9. */
   size_t n_stages;
-  /* The factor of every penalty of DRY. Default 0, which disables. */
+  /* The factor of every penalty of DRY. Default 0, which disables it. */
   float dry_multiplier;
   /* The base of DRY's exponential. Default 1.75; disabled by < 1. */
   float dry_base;
-  /* Repetitions up to this length cost nothing. Default 2. */
+  /* The longest repetition that is not penalised. Default 2. */
   int32_t dry_allowed_length;
-  /*
-   The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
-   by <= 0.
-   */
+  /* The number of most recently accepted tokens that DRY searches. Default 64; disabled by <= 0. */
   int32_t dry_penalty_last_n;
   /* The chance that XTC acts. Default 0; disabled by <= 0. */
   float xtc_probability;
-  /* The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5. */
+  /* The least probability at which XTC removes a token. Default 0.1; disabled by > 0.5. */
   float xtc_threshold;
-  /* The distance that the temperature moves to both sides. Default 0: not at all. */
+  /*
+   The largest deviation of the temperature in both directions. Default 0, which means a fixed
+   temperature.
+   */
   float dynatemp_range;
-  /* The power of the entropy's share. Default 1. */
+  /* The power to which the entropy, divided by the largest possible one, is raised. Default 1. */
   float dynatemp_exponent;
-  /* The surprisal that both mirostats aim at, in bits. Default 5. */
+  /* The target surprisal of both mirostats, in bits. Default 5. */
   float mirostat_tau;
-  /* The share of an error that both mirostats correct at each token. Default 0.1. */
+  /* The fraction of the error that both mirostats correct at each token. Default 0.1. */
   float mirostat_eta;
   /* The number of candidates for the first mirostat's estimate. Default 100. */
   int32_t mirostat_m;
-  /* The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws. */
+  /* The target probability of adaptive-p, from 0 to 1. Default -1, with which it only draws. */
   float adaptive_target;
-  /* 0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9. */
+  /*
+   The weight of the past, from 0 to 0.99: the average covers about 1 / (1 - decay) tokens.
+   Default 0.9.
+   */
   float adaptive_decay;
 } llama_sieve_stages;
 
 /*
- Returns the order of llama.cpp's programs and their defaults, which switch all but
- llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
- programs have four of (newline, colon, quotation mark, asterisk), are set by
+ Returns the order of llama.cpp's programs and their defaults, which disable all stages except
+ those of llama_sieve_params. The array of stages stays valid for ever. DRY's breakers, of which
+ those programs have four (newline, colon, quotation mark, asterisk), are set by
  llama_sieve_set_dry_breakers.
  */
 struct llama_sieve_stages llama_sieve_default_stages(void);
@@ -1361,15 +1384,15 @@ struct llama_sieve_stages llama_sieve_default_stages(void);
  Sets the stages of the sieve from the next token on. NULL restores the order of its parameters;
  with n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
  exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
- range above 0. The bias still comes first. The last stage draws the token if it is mirostat or
- adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
- tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
- be called between any two tokens: stages that were there go on with what they remember, also
- after numbers that switched them off.
+ range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
+ the token; no other stage may be one of these. Otherwise the parameters' method draws. With
+ mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
+ sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
+ after parameters that disabled them.
 
- LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
- or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
- draws before the end, or a number that is not finite.
+ Returns LLAMA_SIEVE_OK or, with the stages unchanged, a negative error: NULL, a sieve in use,
+ too little memory, or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is
+ unknown, occurs twice or draws before the end, or a number that is not finite.
 
  The caller guarantees:
  sieve is NULL or alive; stages is NULL or as long as its struct_size says; its stages are
@@ -1379,9 +1402,9 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 
 /*
  Writes the first cap of the sieve's stages to out, as numbers LLAMA_SIEVE_STAGE_* in the
- order in which they run. Returns how many there are, which may be more; 0 also with the order of
- its parameters. A negative error for NULL and for a sieve in use. out may be NULL if cap is
- 0.
+ order in which they run. Returns their number, which may be larger; 0 also if the parameters
+ decide the order. Returns a negative error for NULL and for a sieve in use. out may be NULL if
+ cap is 0.
 
  The caller guarantees:
  sieve is NULL or alive; out has room for cap numbers.
@@ -1389,34 +1412,34 @@ int llama_sieve_set_stages(struct llama_sieve *sieve, const struct llama_sieve_s
 int llama_sieve_get_stages(const struct llama_sieve *sieve, int32_t *out, size_t cap);
 
 /*
- Stage: the sampler in the first slot; the slot is added for the others. See
+ Stage: the sampler in the first slot. For other slots, add the number of the slot. See
  llama_sieve_set_sampler.
  */
 #define LLAMA_SIEVE_STAGE_SAMPLER 64
 
-/* The slots for samplers of a sieve. */
+/* The number of slots for samplers in a sieve. */
 #define LLAMA_SIEVE_MAX_SAMPLERS 16
 
 /*
- Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
- NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
- LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
- It accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
+ Puts a copy of a sampler in its current state into a slot of the sieve, replacing any other.
+ NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from 0. The copy runs
+ only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages places it. It
+ accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
  the sieve.
 
  The caller still owns the sampler, which is not changed: free it at once, or let it accept the
- same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be one of this
- library's that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
- penalties, and so on. It draws from its own generator, with the seed that it was made with. With
- fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
+ same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be a sampler of
+ this library that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
+ penalties, and so on. It draws from its own generator, with the seed with which it was made.
+ With fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
  beyond them, and the sieve may choose it.
 
  Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
- memory no state can be saved: that is LLAMA_SIEVE_ERROR_STATE.
+ memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
 
- LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
- LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,
- LLAMA_SIEVE_ERROR_INVALID for one that is not this library's.
+ Returns LLAMA_SIEVE_OK or, with the slot unchanged, a negative error: NULL, a sieve in use, too
+ little memory, LLAMA_SIEVE_ERROR_PARAMS for an invalid slot or a sampler that selects, or
+ LLAMA_SIEVE_ERROR_INVALID for a sampler that is not this library's.
 
  The caller guarantees:
  sieve is NULL or alive; smpl is NULL or a live sampler.
@@ -1428,11 +1451,12 @@ int llama_sieve_set_sampler(struct llama_sieve *sieve,
 /*
  Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
  n_breakers strings breakers, each cut to 40 bytes; NULL or empty ones are skipped. vocab
- must outlive this call only; it may be NULL where there are none.
+ is used only within this call, and may be NULL if there are no breakers.
 
- LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
- more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
- to ask. What the host's tokenizer throws passes through, and leaves them as well.
+ Returns LLAMA_SIEVE_OK or, with the breakers unchanged, a negative error: NULL, a sieve in use,
+ too little memory, more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST if there
+ is no llama.cpp. Exceptions of the host's tokenizer pass through; the breakers are then
+ unchanged, too.
 
  The caller guarantees:
  sieve is NULL or alive; vocab is NULL or a vocabulary of the host; breakers is NULL or
@@ -1444,11 +1468,12 @@ int llama_sieve_set_dry_breakers(struct llama_sieve *sieve,
                                  size_t n_breakers);
 
 /*
- Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for NULL or
- a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with
- mt19937 another 2496. Stages set by llama_sieve_set_stages add 8 each, 4 per token that DRY
- looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for each that draws, and
- the memory of each sampler in a slot.
+ Returns the number of bytes that llama_sieve_state_save writes now; 0, with an error, for NULL
+ or a sieve in use. It grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
+ penalty_last_n, and with mt19937 another 2496. Stages with a memory that are set by
+ llama_sieve_set_stages add 8 bytes each, 4 per token that DRY searches, at most 16 for mirostat
+ or adaptive-p, with mt19937 2496 for each stage that draws, and the memory of each sampler in a
+ slot.
 
  The caller guarantees:
  sieve is NULL or alive.
@@ -1462,9 +1487,9 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
  Writes history, generator and parameters into the first llama_sieve_state_size bytes of bytes,
  in a format that is the same on every machine.
 
- LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if size is too small, or
- above LLAMA_SIEVE_STATE_MAX_BYTES, or for a sampler in a slot that remembers what no state
- holds. Then nothing is written.
+ Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, or
+ LLAMA_SIEVE_ERROR_STATE if size is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
+ memory of a sampler in a slot cannot be saved.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or has room for size bytes.
@@ -1472,7 +1497,7 @@ size_t llama_sieve_state_size(const struct llama_sieve *sieve);
 int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size_t size);
 
 /*
- Restores a saved state, but for its parameters: the shorter form of llama_sieve_state_load_with,
+ Restores a saved state without its parameters: the shorter form of llama_sieve_state_load_with,
  with options 0.
 
  The caller guarantees:
@@ -1480,27 +1505,29 @@ int llama_sieve_state_save(const struct llama_sieve *sieve, uint8_t *bytes, size
  */
 int llama_sieve_state_load(struct llama_sieve *sieve, const uint8_t *bytes, size_t size);
 
-/* An option of llama_sieve_state_load_with: takes the parameters that were saved, too. */
+/* An option of llama_sieve_state_load_with: also restores the saved parameters. */
 #define LLAMA_SIEVE_STATE_PARAMS 1
 
 /*
- Restores a saved state, so that the sieve continues as the one that saved bytes: same
- parameters, same logits, same tokens. size is exactly what llama_sieve_state_size said when
- they were saved. The state carries the random stream, whatever the parameters' seed;
- llama_sieve_reset goes back to that. Stages of its own are not saved: set them first.
+ Restores a saved state, so that the sieve continues like the one that saved bytes: with equal
+ parameters and logits it chooses equal tokens. size must be the result of
+ llama_sieve_state_size when they were saved. The state includes the random stream, independently
+ of the parameters' seed; llama_sieve_reset returns to that seed. Stages set by
+ llama_sieve_set_stages are not saved: set them first.
 
- With options 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
- newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and
- generator included, so that a sieve of any parameters goes on exactly as the one that saved.
+ With options 0 the sieve keeps its parameters; a smaller penalty_last_n keeps the newest
+ tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
+ generator, so that a sieve with any parameters continues exactly like the one that saved them.
 
- LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_INVALID for
- other options, or LLAMA_SIEVE_ERROR_STATE for more than LLAMA_SIEVE_STATE_MAX_BYTES, and for
- bytes that are no state, damaged, of another version, or of a sieve with other stages that
- remember something; with options 0 also of another generator than the parameters', with
- LLAMA_SIEVE_STATE_PARAMS of an earlier version, which has no parameters, or with parameters that
- llama_sieve_new would refuse. States of earlier versions are read otherwise; one of mt19937 that
- lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated. The time is
- bounded by size.
+ Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL,
+ LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more than
+ LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an unknown
+ version, or belong to a sieve whose stages with a memory differ. With options 0 that is also the
+ error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is also the
+ error for a state of an earlier version, which has no parameters, and for parameters that
+ llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A state
+ of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws, which
+ are repeated. The time is bounded by size.
 
  The caller guarantees:
  sieve is NULL or alive; bytes is NULL or size bytes.
@@ -1512,11 +1539,12 @@ int llama_sieve_state_load_with(struct llama_sieve *sieve,
 
 /*
  Writes the n most probable tokens in descending order to out, with their probabilities over
- the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
- sort of n.
+ the whole vocabulary: for servers that report log-probabilities. It takes one pass over the
+ logits, and a sort of n.
 
- Returns how many were written: n, or fewer if fewer tokens have a probability; or a negative
- error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus infinity.
+ Returns the number of tokens written: n, or fewer if fewer tokens have a probability above 0;
+ or a negative error: out or logits NULL, n < 0, n_vocab <= 0, no logit above minus
+ infinity.
 
  The caller guarantees:
  logits is NULL or n_vocab floats; out is NULL or has room for n elements.
@@ -1527,8 +1555,8 @@ int llama_sieve_top_candidates(const float *logits,
                                struct llama_token_data *out);
 
 /*
- Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
- needed. Errors as for llama_sieve_sample.
+ Returns the token with the largest logit, the first of equals, without bias or penalties. Needs
+ no object. Errors are as for llama_sieve_sample.
 
  The caller guarantees:
  logits is NULL or n_vocab floats.
@@ -1543,20 +1571,21 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, and the
  most probable valid one is selected.
  */
 #define LLAMA_SIEVE_TRIE_GREEDY 0
 
 /*
- Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
- selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+ Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, and
+ none is selected, so that temperature, top-p and the draw of later samplers apply to the valid
+ tokens.
  */
 #define LLAMA_SIEVE_TRIE_SAMPLED 1
 
 /*
- A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
- valid tokens (greedy: to the most probable one alone).
+ A flag, to be or-ed into the mode of a token trie: instead of masking, the array is reduced to
+ the valid tokens (in greedy mode to the most probable one).
  */
 #define LLAMA_SIEVE_TRIE_COMPACT 256
 
@@ -1567,8 +1596,8 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
 #define LLAMA_SIEVE_TRIE_RESET_IDLE 512
 
 /*
- The most tokens of one value of a token trie: a span takes no more. A payload with a longer
- value is refused.
+ The most tokens of one value of a token trie: a span has no more. A payload with a longer value
+ is refused.
  */
 #define LLAMA_SIEVE_TRIE_SPAN_LIMIT 500
 
@@ -1580,17 +1609,16 @@ int32_t llama_sieve_greedy(const float *logits, int32_t n_vocab);
  sequence is complete.
 
  json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
- [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
- terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
- LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
- active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
- in a chain the sampler belongs (before those that truncate). It can be set again like a slot.
+ [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
+ terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
+ which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
+ active at once, at the first descriptor; docs/token-trie.md describes its effect and its
+ position in a chain (before samplers that truncate). It can be set again like a slot.
 
- Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
- valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
- more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, a token outside the
- vocabulary (the upper bound is not checked if vocab is NULL), an unknown mode, or without a
- host.
+ Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
+ no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than
+ LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, or a token outside the vocabulary
+ (the upper bound is not checked if vocab is NULL); and for an unknown mode, or without a host.
 
  The caller guarantees:
  vocab is NULL or a vocabulary of the host; json is NULL or a C string.
@@ -1600,8 +1628,9 @@ struct llama_sampler *llama_sampler_init_token_trie(const struct llama_vocab *vo
                                                     int mode);
 
 /*
- Makes a token trie sampler without a constraint: it does and costs nothing until
- llama_sieve_trie_set. One such sampler can stay in a chain for many spans. NULL without a host.
+ Makes a token trie sampler without a constraint: it has no effect and no cost until
+ llama_sieve_trie_set. One such sampler can stay in a chain for many spans. Returns NULL without
+ a host.
 
  The caller guarantees:
  vocab is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -1610,7 +1639,7 @@ struct llama_sampler *llama_sieve_init_trie_slot(const struct llama_vocab *vocab
 
 /*
  Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
- from the next token on. May be called from any thread, also while the sampler runs. A payload
+ from the next token on. May be called from any thread, even while the sampler runs. A payload
  whose trie is still in the cache is not parsed again.
 
  json has len bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
@@ -1641,8 +1670,8 @@ void llama_sieve_trie_clear(struct llama_sampler *smpl);
 int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 
 /*
- Returns true if a span is active: the next token is constrained, or may continue a value. False
- for NULL and for other samplers.
+ Returns true if a span is active: the next token is constrained, or may continue a value.
+ Returns false for NULL and for other samplers.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1650,8 +1679,8 @@ int llama_sieve_trie_activate(struct llama_sampler *smpl, const char *path);
 bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 
 /*
- Returns the name of the leaf that the span has completed; NULL before. Valid until this thread
- calls this function again.
+ Returns the name of the leaf that the span has completed; NULL before that. The name is valid
+ until this thread calls this function again.
 
  The caller guarantees:
  smpl is NULL or a live sampler.
@@ -1659,11 +1688,11 @@ bool llama_sieve_trie_is_active(const struct llama_sampler *smpl);
 const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 
 /*
- Writes the forced tokens, each the only one that may follow, up to the next choice or the end of
- the value: the first cap of them to out. They can be appended to the text as one batch
- without sampling, and must then be accepted one by one. Returns how many there are, which may be
- more than cap, but never more than the span still takes. 0 if nothing is forced, and, with an
- error, if out is not aligned or cap too large.
+ Writes the forced tokens to out, but at most cap: each is the only one that may follow, up
+ to the next choice or the end of the value. They can be appended to the text as one batch
+ without sampling, and must then be accepted one by one. Returns their number, which may be
+ larger than cap, but never exceeds the rest of the span's limit. Returns 0 if nothing is
+ forced and, with an error, if out is not aligned or cap is too large.
 
  The caller guarantees:
  smpl is NULL or a live sampler; out is NULL or has room for cap tokens.
@@ -1671,12 +1700,12 @@ const char *llama_sieve_trie_leaf(const struct llama_sampler *smpl);
 size_t llama_sieve_trie_forced(const struct llama_sampler *smpl, int32_t *out, size_t cap);
 
 /*
- Writes the tokens that may follow here, ascending: the first cap of them to out. Returns how
- many there are, which may be more. 0 if nothing is constrained, and, with an error, if out is
- not aligned or cap too large.
+ Writes the tokens that may follow here to out in ascending order, but at most cap. Returns
+ their number, which may be larger. Returns 0 if nothing is constrained and, with an error, if
+ out is not aligned or cap is too large.
 
  Where one value ends and longer ones continue, these are the tokens that continue them, and the
- descriptor's terminators. Without terminators any other token may follow, too, and completes the
+ descriptor's terminators. Without terminators any other token may also follow, and completes the
  span.
 
  The caller guarantees:
@@ -1686,22 +1715,22 @@ size_t llama_sieve_trie_allowed(const struct llama_sampler *smpl, int32_t *out, 
 
 /*
  The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
- not kept.
+ not cached.
  */
 #define LLAMA_SIEVE_TRIE_CACHE_BYTES 16777216
 
-/* Counters of the cache of token tries since the start of the process, and what it holds now. */
+/* Counters of the cache of token tries since the start of the process, and its current contents. */
 typedef struct llama_sieve_cache_stats {
-  /* Lookups that found a trie. */
+  /* The number of lookups that found a trie. */
   uint64_t hits;
-  /* Lookups that did not. */
+  /* The number of lookups that found none. */
   uint64_t misses;
-  /* Tries that made room for others; those still in use live on. */
+  /* The number of tries evicted to make room for others; those in use stay valid. */
   uint64_t evictions;
-  /* Tries that are kept, at most 128. */
+  /* The number of cached tries, at most 128. */
   uint64_t entries;
   /*
-   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   The size in bytes of the cached tries and of the payloads that lead to them, at most
    LLAMA_SIEVE_TRIE_CACHE_BYTES.
    */
   uint64_t bytes;
@@ -1723,21 +1752,21 @@ void llama_sieve_trie_cache_stats(struct llama_sieve_cache_stats *out);
 typedef struct llama_sieve_trie_stats {
   /* sizeof(llama_sieve_trie_stats) of the caller. */
   size_t struct_size;
-  /* Lookups that found a trie. */
+  /* The number of lookups that found a trie. */
   uint64_t hits;
   /*
-   Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
-   values in another order.
+   The number of these lookups for a payload whose bytes were new but whose sets were known:
+   the same values in another order.
    */
   uint64_t reordered;
-  /* Lookups that did not. */
+  /* The number of lookups that found none. */
   uint64_t misses;
-  /* Tries that made room for others; those still in use live on. */
+  /* The number of tries evicted to make room for others; those in use stay valid. */
   uint64_t evictions;
-  /* Tries that are kept, at most 128. */
+  /* The number of cached tries, at most 128. */
   uint64_t entries;
   /*
-   Bytes of the tries that are kept and of the payloads that they are known by, at most
+   The size in bytes of the cached tries and of the payloads that lead to them, at most
    LLAMA_SIEVE_TRIE_CACHE_BYTES.
    */
   uint64_t bytes;
@@ -1745,8 +1774,9 @@ typedef struct llama_sieve_trie_stats {
 
 /*
  Writes all counters of the process-wide cache of token tries to out, whose struct_size the
- caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
- recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
+ caller sets. The cache keeps the most recently used tries: at most 128, in at most
+ LLAMA_SIEVE_TRIE_CACHE_BYTES. A trie is found by the bytes of a payload or by the SHA-256 of its
+ sets in canonical order.
 
  Returns LLAMA_SIEVE_OK; or, with out unchanged, LLAMA_SIEVE_ERROR_NULL, or
  LLAMA_SIEVE_ERROR_PARAMS for a struct_size that this library does not know.
@@ -1757,15 +1787,16 @@ typedef struct llama_sieve_trie_stats {
 int llama_sieve_trie_get_stats(struct llama_sieve_trie_stats *out);
 
 /*
- Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
- slot NULL removes the handle. A handle that is bound already is rebound. May be called from
- any thread.
+ Binds a token trie sampler to an opaque handle, by which it can then be set. The handle is only
+ compared, never dereferenced. slot NULL removes the handle. A handle that is already bound is
+ rebound. May be called from any thread.
 
  The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
  elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 
  Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
- a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if slot is no token trie sampler.
+ a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if slot is not a token trie
+ sampler.
 
  The caller guarantees:
  slot is NULL or a live sampler. It may be freed while it is bound.
@@ -1775,7 +1806,7 @@ int eliza_inference_bind_token_trie(void *handle, struct llama_sampler *slot);
 /*
  Sets the constraint of the token trie sampler that is bound to handle, as llama_sieve_trie_set
  does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
- May be called from any thread, also while the sampler runs.
+ May be called from any thread, even while the sampler runs.
 
  The caller guarantees:
  json is NULL or len bytes.
@@ -1792,22 +1823,23 @@ void eliza_inference_clear_token_trie(void *handle);
 #define LLAMA_SIEVE_TRIE_MAX_STRINGS 1048576
 
 /*
- The most bytes of one of them, as of a token's text in a grammar or a tag. Tokenizers of a host
- that split a text with std::regex recurse for each character of it: 512 KiB of stack are enough.
+ The most bytes of one such string, and of a token's text in a grammar or a tag. Tokenizers of a
+ host that split a text with std::regex recurse for each of its characters: 512 KiB of stack are
+ enough.
  */
 #define LLAMA_SIEVE_TRIE_MAX_STRING_BYTES 1024
 
 /*
  Makes a token trie of n strings. Each is a value and the name of its leaf, and is tokenized as
- in the middle of a text: without special tokens, and without the space that some tokenizers put
- before a text. So if a value follows a space, include the space in it: " Moses".
+ in the middle of a text: without special tokens, and without the space that some tokenizers
+ insert before a text. So if a value follows a space, include the space in it, as in " Moses".
 
  Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
- descriptor whose path is "". NULL, with the reason in llama_sieve_last_error, for a vocab or
- strings that is NULL, an n of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is
- NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
- LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
- tokenizer throws passes through; it may take 512 KiB of stack. For longer values, pass their
+ descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if vocab
+ or strings is NULL; if n is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
+ empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+ LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
+ host's tokenizer pass through; it may take 512 KiB of stack. For longer values, pass their
  tokens in such a payload.
 
  The caller guarantees:
@@ -1829,7 +1861,7 @@ struct llama_sampler *llama_sieve_init_trie_strings(const struct llama_vocab *vo
 
 /*
  The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
- through more never finds any again.
+ through more never finds a kept one.
  */
 #define LLAMA_SIEVE_MAX_VOCABULARIES 8
 
@@ -1883,16 +1915,17 @@ struct llama_sampler *llama_sieve_init_grammar(const struct llama_vocab *vocab,
                                                const char *grammar_str,
                                                const char *grammar_root);
 
-/* The most words of a bitmap of tokens: one bit for every possible token number. */
+/* The most words of a bitmap of tokens, with one bit for every possible token number. */
 #define LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS 67108864
 
 /*
  Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
  token t is allowed. Writes the first n_words words to bits; words after the vocabulary's
- last are 0. Returns how many tokens are allowed in all; if the grammar is empty, and while a
+ last are 0. Returns the total number of allowed tokens; if the grammar is empty, and while a
  lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
- no grammar, bits is not aligned, or n_words is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If
- bits is NULL nothing is written, whatever n_words is. May be called from any thread.
+ not a grammar, if bits is not aligned, or if n_words is above
+ LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If bits is NULL, nothing is written, and n_words is
+ ignored. May be called from any thread.
 
  The caller guarantees:
  smpl is NULL or a live sampler; bits is NULL or has room for n_words words.
@@ -1926,7 +1959,7 @@ int llama_sieve_grammar_error(const struct llama_sampler *smpl);
 /*
  Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
  LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
- by the vocabulary. NULL or not aligned: does nothing.
+ by the vocabulary. Does nothing if out is NULL or not aligned.
 
  The caller guarantees:
  out is NULL or writable.
@@ -1935,9 +1968,9 @@ void llama_sieve_grammar_cache_stats(struct llama_sieve_cache_stats *out);
 
 /*
  Drops the data kept for a vocabulary: its tree, and the grammars that were compiled for it.
- Samplers in use continue, and what they compute afterwards is not kept. Call it before a model
- is freed: it releases that memory, and another model at the same address cannot be mistaken for
- this one. NULL does nothing.
+ Samplers in use continue, but their later results are not kept. Call it before a model is freed:
+ it releases that memory, and another model at the same address cannot be mistaken for this one.
+ NULL does nothing.
 
  The caller guarantees:
  vocab is not dereferenced, and may have been freed.
@@ -2018,8 +2051,8 @@ size_t llama_sieve_grammar_forced(const struct llama_sampler *smpl, char *bytes,
  of the tokens is accepted. The grammar then begins with that word, or with that token.
 
  It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
- otherwise works as llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL there are
- none, whatever their number is.
+ otherwise works as llama_sieve_init_grammar_lazy_patterns. If trigger_words is NULL, there are
+ none, and their number is ignored.
 
  The caller guarantees:
  As for llama_sieve_init_grammar; the words are NULL or as many C strings, the tokens NULL or
@@ -2071,13 +2104,13 @@ struct llama_sampler *llama_sieve_init_grammar_lazy(const struct llama_vocab *vo
  accepted text, or one of the tokens is accepted.
 
  With a token, the grammar begins with it. With a pattern, it begins at the first group that is
- not empty, or else where the match begins; it reads the text from there, even from within a
+ not empty, or otherwise where the match begins; it reads the text from there, even from within a
  token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
  bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
  whole text.
 
- Returns NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar does, if a
- pattern is NULL or no regular expression, if a list is NULL although its number is not 0, and
+ Returns NULL, and llama_sieve_last_error says why, if llama_sieve_init_grammar would, if a
+ pattern is NULL or not a regular expression, if a list is NULL although its number is not 0, and
  beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps than
  LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
  LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait
@@ -2112,8 +2145,8 @@ struct llama_sampler *llama_sieve_init_grammar_lazy_patterns(const struct llama_
 #define LLAMA_SIEVE_PATTERN_MAX_CLASSES 4096
 
 /*
- Makes a sampler that lets only tokens through with which the whole text matches a regular
- expression, or still can match.
+ Makes a sampler that lets through only tokens with which the whole text matches, or can still
+ match, a regular expression.
 
  The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
  lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
@@ -2138,12 +2171,11 @@ struct llama_sampler *llama_sieve_init_regex(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_CHOICE_MAX_VALUES 1048576
 
 /*
- Makes a sampler that lets only tokens through with which the whole text is one of n strings,
- or still can become one. Thousands of them cost no more than a few.
+ Makes a sampler that lets through only tokens with which the whole text is, or can still become,
+ one of n strings. Thousands of them cost no more than a few.
 
- Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) takes the
- tokens that the tokenizer gives it, and reports which value was chosen; docs/token-trie.md
- compares the two.
+ Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
+ tokens from the tokenizer, and reports the chosen value; docs/token-trie.md compares the two.
 
  The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
  llama_sieve_last_error names the value, if vocab, values or one of them is NULL, one is not
@@ -2159,27 +2191,27 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
                                               size_t n);
 
 /*
- The language of llama.cpp's own converter from JSON Schema, which llama-server uses for
- "json_schema": keywords that it ignores are ignored, and schemas that it refuses are refused. It
+ A flag: the language of llama.cpp's own converter from JSON Schema, which llama-server uses for
+ "json_schema". Keywords that it ignores are ignored, and schemas that it refuses are refused. It
  cannot be combined with another flag.
  */
 #define LLAMA_SIEVE_JSON_LLAMA_CPP 1
 
-/* No white space between the parts of the JSON. */
+/* A flag: no white space between the parts of the JSON. */
 #define LLAMA_SIEVE_JSON_COMPACT 2
 
 /*
- Objects that name properties have no others unless the schema mentions these, as if
+ A flag: objects that name properties have no others unless the schema mentions these, as if
  "additionalProperties" were false.
  */
 #define LLAMA_SIEVE_JSON_CLOSED 4
 
-/* Properties in any order, instead of the schema's; at most 10 of one object. */
+/* A flag: properties in any order, instead of the schema's; at most 10 in one object. */
 #define LLAMA_SIEVE_JSON_ANY_ORDER 8
 
 /*
- Leaves out keywords that cannot be enforced, with a warning that names them, instead of refusing
- the schema.
+ A flag: keywords that cannot be enforced are ignored, with a warning that names them, instead of
+ refusing the schema.
  */
 #define LLAMA_SIEVE_JSON_LENIENT 16
 
@@ -2192,16 +2224,13 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 /* The most JSON values in a JSON Schema. */
 #define LLAMA_SIEVE_JSON_MAX_VALUES 1048576
 
-/*
- The most schemas of a JSON Schema that may be chained for one value, by "$ref", "allOf" and the
- like.
- */
+/* The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords. */
 #define LLAMA_SIEVE_JSON_MAX_CHAIN 100
 
 /* The most different combinations of a JSON Schema's subschemas. */
 #define LLAMA_SIEVE_JSON_MAX_COMBINATIONS 65536
 
-/* The most alternatives for one value: the product of "anyOf" and the like. */
+/* The most alternatives for one value: the product of "anyOf" and similar keywords. */
 #define LLAMA_SIEVE_JSON_MAX_WAYS 1024
 
 /* The most elements of the grammar that a JSON Schema becomes. */
@@ -2229,17 +2258,18 @@ struct llama_sampler *llama_sieve_init_choice(const struct llama_vocab *vocab,
 #define LLAMA_SIEVE_JSON_MAX_GROUPS 100
 
 /*
- Makes a sampler that lets only tokens through with which the text is JSON valid by a JSON
- Schema, or still can become so.
+ Makes a sampler that lets through only tokens with which the text is, or can still become, JSON
+ that is valid against a JSON Schema.
 
  Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. flags are
  LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
- schema names them, or first the required ones in the order in which it lists these, then others;
- between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
- space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
- refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A
- schema whose parts nest, or refer to each other in a row, or whose patterns have nested groups,
- may take 512 KiB of stack. See docs/json-schema.md for each keyword.
+ schema names them, or the required ones come first, in the order in which it lists them, and
+ then others. Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE
+ characters of white space. No text is accepted that the schema does not allow: a keyword that
+ cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not
+ enforce everything. A schema whose parts nest, or refer to each other in a row, or whose
+ patterns have nested groups, may take 512 KiB of stack. See docs/json-schema.md for each
+ keyword.
 
  The sampler is a grammar: except for the notation it behaves as that of
  llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the
@@ -2322,10 +2352,11 @@ struct llama_sampler *llama_sieve_init_tags(const struct llama_vocab *vocab,
  Returns the Shannon entropy of the model's distribution, from its n raw logits: between 0 and
  the logarithm of n.
 
- base 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
- minus infinity are tokens without probability; plus infinity takes all of it (of several, the
- first). NaN, and an error, if logits is NULL, n <= 0, base is another number, or no
- token has probability. Cost: one pass over the logits. Any thread.
+ The result is in nats for base 0, and in bits for base 2. The relative error is below 1e-6,
+ whatever offset all logits share. Tokens with NaN or minus infinity have no probability; plus
+ infinity takes all of it (the first one, if there are several). Returns NaN, with an error, if
+ logits is NULL, n <= 0, base is another number, or no token has a probability. It takes
+ one pass over the logits, and may be called from any thread.
 
  The caller guarantees:
  logits is NULL or n floats.
@@ -2336,8 +2367,8 @@ float llama_sieve_entropy(const float *logits, int32_t n, int base);
  Returns the surprisal of token in the model's distribution, from its n raw logits: minus the
  logarithm of its probability.
 
- base and errors as for llama_sieve_entropy; NaN, too, for a token outside [0, n). Plus
- infinity for a masked token.
+ base and errors are as for llama_sieve_entropy. Also returns NaN for a token outside [0, n).
+ Returns plus infinity for a masked token.
 
  The caller guarantees:
  logits is NULL or n floats.
@@ -2345,8 +2376,8 @@ float llama_sieve_entropy(const float *logits, int32_t n, int base);
 float llama_sieve_surprisal(const float *logits, int32_t n, int32_t token, int base);
 
 /*
- Returns the entropy of the distribution over n candidates, from their logits: how uncertain
- the draw is after the filters. Probabilities are ignored. base and errors as for
+ Returns the entropy of the distribution over n candidates, from their logits: the uncertainty
+ of the draw after the filters. Probabilities are ignored. base and errors are as for
  llama_sieve_entropy.
 
  The caller guarantees:
@@ -2356,7 +2387,8 @@ float llama_sieve_candidates_entropy(const struct llama_token_data *candidates, 
 
 /*
  Returns the surprisal of token in the distribution over n candidates, from their logits.
- Plus infinity for a token that is not among them. base and errors as for llama_sieve_entropy.
+ Returns plus infinity for a token that is not among them. base and errors are as for
+ llama_sieve_entropy.
 
  The caller guarantees:
  candidates is NULL or n elements.
@@ -2369,13 +2401,13 @@ float llama_sieve_candidates_surprisal(const struct llama_token_data *candidates
 /*
  The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
 
- Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+ It is made by llama_sieve_ppl_new and owned by the caller. One thread may use it at a time.
  */
 typedef struct llama_sieve_ppl llama_sieve_ppl;
 
 /*
- Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only
- without memory.
+ Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. Returns NULL
+ only if there is too little memory.
  */
 struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 
@@ -2389,7 +2421,7 @@ struct llama_sieve_ppl *llama_sieve_ppl_new(void);
 void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 
 /*
- Returns the perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+ Returns the perplexity: 1 if every token was certain. NaN before the first token, and for NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.
@@ -2397,7 +2429,7 @@ void llama_sieve_ppl_add(struct llama_sieve_ppl *ppl, float surprisal_nats);
 float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
 
 /*
- Returns the number of tokens that were added; 0 for NULL.
+ Returns the number of added tokens; 0 for NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.
@@ -2405,7 +2437,7 @@ float llama_sieve_ppl_value(const struct llama_sieve_ppl *ppl);
 size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
 
 /*
- Forgets all tokens. For NULL nothing happens, but the last error is set.
+ Forgets all tokens. For NULL only the last error is set.
 
  The caller guarantees:
  ppl is NULL or alive, and used by no other thread during the call.
@@ -2413,7 +2445,8 @@ size_t llama_sieve_ppl_count(const struct llama_sieve_ppl *ppl);
 void llama_sieve_ppl_reset(struct llama_sieve_ppl *ppl);
 
 /*
- Makes a second object with the same tokens, to be freed by itself. NULL for NULL.
+ Makes a second object with the same tokens, which must be freed separately. Returns NULL for
+ NULL.
 
  The caller guarantees:
  ppl is NULL or alive, and changed by no other thread during the call.
@@ -2438,18 +2471,18 @@ void llama_sieve_ppl_free(struct llama_sieve_ppl *ppl);
  * ---------------------------------------------------------------------------------------------- */
 
 /*
- Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
- takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The profile is
- found once, by running the host's samplers; without a host it is that of a build with libstdc++
- and nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
- function again. An exception that the host throws passes through.
+ Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
+ LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
+ profile is found once, by running the host's samplers; without a host it is that of a build with
+ libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
+ until this thread calls this function again. An exception that the host throws passes through.
  */
 const char *llama_sieve_host_profile(void);
 
 /*
  Sets the llama.cpp that the library uses: dl_handle is what dlopen returned for libllama. Only
  needed if the library cannot find it by itself, or if a process holds several. Existing samplers
- keep the host they were made with, but compute as the one that was bound last does
+ keep the host that they were made with, but use the arithmetic of the host that was bound last
  (llama_sieve_host_profile).
 
  Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST
@@ -2464,20 +2497,21 @@ int llama_sieve_bind_host(void *dl_handle);
 /*
  Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
  sampler functions of llama.cpp that the program and its libraries import are redirected to the
- preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. That is
- loaded from the folder of this library if it is not in the process yet. Which samplers are
- replaced, how they are compared first, and the environment variables are as under LD_PRELOAD
- (docs/preload.md). On Windows the host's own sampling function calls these samplers; it is not
- replaced by one that samples straight from the logits.
+ preload library, libllama_sieve_preload.so, or llama_sieve_preload.dll on Windows. It is
+ loaded from the folder of this library if it is not yet in the process. The same samplers are
+ replaced, after the same comparisons and with the same environment variables, as under
+ LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers;
+ it is not replaced by one that samples straight from the logits.
 
  flags is 0. Existing samplers stay as they are; new ones are this library's. For libraries
- that are loaded later, call it again: it adds their imports and leaves the rest. It does not
- reach function pointers that a program has got otherwise, as by dlsym or GetProcAddress
- (Python's ctypes), or has kept from before, imports by a number instead of a name, nor a
- llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses the first.
+ that are loaded later, call it again: it adds their imports and leaves the others unchanged. It
+ does not affect function pointers that a program has got in another way, such as by dlsym or
+ GetProcAddress (Python's ctypes), or has kept from before; imports by a number instead of a
+ name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
+ the first.
 
- Returns the number of imports that this call has redirected; 0 if all are already, or if the
- preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
+ Returns the number of imports that this call has redirected; 0 if all already are, or if the
+ preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another flags;
  LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
  LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
  Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
@@ -2485,32 +2519,34 @@ int llama_sieve_bind_host(void *dl_handle);
  LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
  nothing has changed.
 
- Call it from any thread, also while others sample. The first call waits while another thread is
- inside dlopen; if several libraries have a function of these names, so does every call. The
- preload library stays loaded until the process ends. A forked child is attached as its parent
- was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
- functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
- DT_RELA of the ELF format; of the PE format the import and the delay-load import table.
+ May be called from any thread, even while others sample. The first call waits while another
+ thread is inside dlopen; if several libraries have a function of these names, so does every
+ call. The preload library stays loaded until the process ends. A forked child is attached as its
+ parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
+ during the call: Windows writes its table of imports until it is loaded. Source: the tables
+ DT_JMPREL and DT_RELA of the ELF format; of the PE format the import and the delay-load import
+ table.
  */
 int llama_sieve_attach(uint32_t flags);
 
 /*
- Undoes llama_sieve_attach: redirected imports are restored. Samplers of this library that exist
- go on as they are, and are freed as always. New ones are llama.cpp's own, also where a pointer
- to a function of the preload library was kept. An import that something else has redirected
- since is left alone, and one line of the log says so. The imports of llama_sampler_get_seed and
- llama_sampler_copy stay redirected, too: llama.cpp's own llama_sampler_copy ends the process if
+ Undoes llama_sieve_attach: redirected imports are restored. Existing samplers of this library
+ continue to work, and are freed as always. New ones are llama.cpp's own, even if a pointer to a
+ function of the preload library was kept. An import that other code has redirected since is not
+ changed, and one line of the log says so. The imports of llama_sampler_get_seed and
+ llama_sampler_copy also stay redirected: llama.cpp's own llama_sampler_copy ends the process if
  a sampler of this library is copied to a built-in.
 
- Returns the number of restored imports, which is what the next llama_sieve_attach then returns;
- 0 if nothing was attached, or if the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
+ Returns the number of restored imports, which the next llama_sieve_attach then returns; 0 if
+ nothing was attached, or if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
  if another thread attaches or detaches, or stays inside a call that samples, for two seconds, or
- if this thread is inside such a call; then all stays attached. Call it from any thread.
+ if this thread is inside such a call; then everything stays attached. May be called from any
+ thread.
  */
 int llama_sieve_detach(void);
 
 /*
- Compares ours with the host's own sampler of that name: the shorter form of
+ Compares this library's sampler with the host's own of that name: the shorter form of
  llama_sieve_certify_build, for a build that is not known.
 
  The caller guarantees:
@@ -2521,22 +2557,22 @@ int llama_sieve_certify(const char *sampler_name);
 /* The host's sampler has another name. */
 #define LLAMA_SIEVE_CERTIFY_NAME 1
 
-/* The host's sampler leaves another number of candidates. */
+/* The host's sampler leaves a different number of candidates. */
 #define LLAMA_SIEVE_CERTIFY_SIZE 2
 
-/* One of the two calls the candidates sorted that the other does not. */
+/* Only one of the two marks the candidates as sorted. */
 #define LLAMA_SIEVE_CERTIFY_SORTED 3
 
-/* The two select different candidates, or one of them none. */
+/* The two select different candidates, or only one of them selects one. */
 #define LLAMA_SIEVE_CERTIFY_SELECTED 4
 
-/* Candidates are in different places. */
+/* The candidates are in a different order. */
 #define LLAMA_SIEVE_CERTIFY_IDS 5
 
-/* A logit has other bits. */
+/* A logit has different bits. */
 #define LLAMA_SIEVE_CERTIFY_LOGITS 6
 
-/* A probability has other bits. */
+/* A probability has different bits. */
 #define LLAMA_SIEVE_CERTIFY_PROBABILITIES 7
 
 /*
@@ -2545,23 +2581,24 @@ int llama_sieve_certify(const char *sampler_name);
  */
 #define LLAMA_SIEVE_CERTIFY_ARGUMENTS 8
 
-/* The sampler asks a vocabulary, so that it cannot be tried without one: it was not called. */
+/* The sampler needs a vocabulary and cannot be tested without one, so it was not called. */
 #define LLAMA_SIEVE_CERTIFY_VOCABULARY 9
 
-/* The host's constructor gives NULL. */
+/* The host's constructor returned NULL. */
 #define LLAMA_SIEVE_CERTIFY_NOT_MADE 10
 
 /*
- Compares our sampler with the host's own of that name, as by llama_sampler_name ("top-k"), on
- small arrays. The result holds as long as the host stays loaded.
+ Compares this library's sampler with the host's own of the same name, which is the one that
+ llama_sampler_name returns ("top-k"), on small arrays. The result holds as long as the host
+ stays loaded.
 
- Arguments of constructors depend on the host's build. build is its number, which is believed
- unless the host's exports rule it out, or 0 or less where it is not known: then it is found out
- as far as that is possible. The environment variable LLAMA_SIEVE_HOST has precedence.
+ Arguments of constructors depend on the host's build. build is its number, which is used
+ unless the host's exports rule it out; if it is 0 or less, the function tries to determine the
+ build. The environment variable LLAMA_SIEVE_HOST has precedence.
 
- Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
- (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
- or none of a built-in sampler, there is no host, or it has no such sampler.
+ Returns LLAMA_SIEVE_OK if all results were equal, bit for bit; LLAMA_SIEVE_CERTIFY_* (above 0)
+ if not, or if the sampler could not be tested; or a negative LLAMA_SIEVE_ERROR_* if the name is
+ NULL or not that of a built-in sampler, if there is no host, or if the host has no such sampler.
  llama_sieve_last_error says more. An exception that the host throws passes through.
 
  The caller guarantees:

@@ -1,34 +1,35 @@
 //! The preload library in a running process: `llama_sieve_attach` loads it, or finds it where it is
-//! loaded already, and makes it replace what the libraries of the process import.
+//! loaded already, and makes it replace the functions that the libraries of the process import.
 //!
-//! All that decides and proves is there, as under LD_PRELOAD. Here is the door alone.
+//! All decisions are made there, as under LD_PRELOAD. This module only loads it.
 
 use std::ffi::c_int;
 
 use crate::errors::LLAMA_SIEVE_ERROR_PARAMS;
 use crate::ffi::failure::{Failure, answer};
 
-/// The answer where there is nothing to attach to, and what to do.
+/// The error text if there is nothing to attach to, which says what to do.
 pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load it first, or \
     what brings it (an addon, a package, a plugin). One that is linked into the program itself \
     is not imported, and cannot be attached to: compile the program with llama_sieve_dropin.h";
 
 /// Replaces llama.cpp's samplers by this library's in the running process, without LD_PRELOAD: the
 /// sampler functions of llama.cpp that the program and its libraries import are redirected to the
-/// preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. That is
-/// loaded from the folder of this library if it is not in the process yet. Which samplers are
-/// replaced, how they are compared first, and the environment variables are as under LD_PRELOAD
-/// (docs/preload.md). On Windows the host's own sampling function calls these samplers; it is not
-/// replaced by one that samples straight from the logits.
+/// preload library, `libllama_sieve_preload.so`, or `llama_sieve_preload.dll` on Windows. It is
+/// loaded from the folder of this library if it is not yet in the process. The same samplers are
+/// replaced, after the same comparisons and with the same environment variables, as under
+/// LD_PRELOAD (docs/preload.md). On Windows the host's own sampling function calls these samplers;
+/// it is not replaced by one that samples straight from the logits.
 ///
 /// `flags` is 0. Existing samplers stay as they are; new ones are this library's. For libraries
-/// that are loaded later, call it again: it adds their imports and leaves the rest. It does not
-/// reach function pointers that a program has got otherwise, as by dlsym or GetProcAddress
-/// (Python's ctypes), or has kept from before, imports by a number instead of a name, nor a
-/// llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses the first.
+/// that are loaded later, call it again: it adds their imports and leaves the others unchanged. It
+/// does not affect function pointers that a program has got in another way, such as by dlsym or
+/// GetProcAddress (Python's ctypes), or has kept from before; imports by a number instead of a
+/// name; or a llama.cpp that is linked into the program. If several llama.cpps are loaded, it uses
+/// the first.
 ///
-/// Returns the number of imports that this call has redirected; 0 if all are already, or if the
-/// preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
+/// Returns the number of imports that this call has redirected; 0 if all already are, or if the
+/// preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_PARAMS for another `flags`;
 /// LLAMA_SIEVE_ERROR_NO_HOST if no llama.cpp is loaded as a shared library;
 /// LLAMA_SIEVE_ERROR_NOT_FOUND if the preload library cannot be loaded, and on every system but
 /// Linux with glibc or musl, on x86-64 and aarch64, and Windows on x86-64; LLAMA_SIEVE_ERROR_BUSY
@@ -36,12 +37,13 @@ pub const NO_LIBRARY: &str = "no llama.cpp is loaded as a shared library: load i
 /// LLAMA_SIEVE_ERROR_INTERNAL if the system does not let the imports be written. After an error
 /// nothing has changed.
 ///
-/// Call it from any thread, also while others sample. The first call waits while another thread is
-/// inside dlopen; if several libraries have a function of these names, so does every call. The
-/// preload library stays loaded until the process ends. A forked child is attached as its parent
-/// was. On Windows, let no other thread load a library meanwhile that imports llama.cpp's
-/// functions: its table of imports is Windows' until it is loaded. Source: the tables DT_JMPREL and
-/// DT_RELA of the ELF format; of the PE format the import and the delay-load import table.
+/// May be called from any thread, even while others sample. The first call waits while another
+/// thread is inside dlopen; if several libraries have a function of these names, so does every
+/// call. The preload library stays loaded until the process ends. A forked child is attached as its
+/// parent was. On Windows, no other thread may load a library that imports llama.cpp's functions
+/// during the call: Windows writes its table of imports until it is loaded. Source: the tables
+/// DT_JMPREL and DT_RELA of the ELF format; of the PE format the import and the delay-load import
+/// table.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     answer("llama_sieve_attach", || {
@@ -53,17 +55,18 @@ pub extern "C" fn llama_sieve_attach(flags: u32) -> c_int {
     })
 }
 
-/// Undoes llama_sieve_attach: redirected imports are restored. Samplers of this library that exist
-/// go on as they are, and are freed as always. New ones are llama.cpp's own, also where a pointer
-/// to a function of the preload library was kept. An import that something else has redirected
-/// since is left alone, and one line of the log says so. The imports of llama_sampler_get_seed and
-/// llama_sampler_copy stay redirected, too: llama.cpp's own llama_sampler_copy ends the process if
+/// Undoes llama_sieve_attach: redirected imports are restored. Existing samplers of this library
+/// continue to work, and are freed as always. New ones are llama.cpp's own, even if a pointer to a
+/// function of the preload library was kept. An import that other code has redirected since is not
+/// changed, and one line of the log says so. The imports of llama_sampler_get_seed and
+/// llama_sampler_copy also stay redirected: llama.cpp's own llama_sampler_copy ends the process if
 /// a sampler of this library is copied to a built-in.
 ///
-/// Returns the number of restored imports, which is what the next llama_sieve_attach then returns;
-/// 0 if nothing was attached, or if the preload library came by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
+/// Returns the number of restored imports, which the next llama_sieve_attach then returns; 0 if
+/// nothing was attached, or if the preload library was loaded by LD_PRELOAD. LLAMA_SIEVE_ERROR_BUSY
 /// if another thread attaches or detaches, or stays inside a call that samples, for two seconds, or
-/// if this thread is inside such a call; then all stays attached. Call it from any thread.
+/// if this thread is inside such a call; then everything stays attached. May be called from any
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_detach() -> c_int {
     answer("llama_sieve_detach", door::detach)
@@ -91,7 +94,7 @@ mod door {
     use crate::last_error;
     use crate::quoted::escaped;
 
-    /// The preload library's file, and what it exports for this one.
+    /// The preload library's file, and the functions that it exports for this one.
     const FILE: &str = if cfg!(windows) {
         "llama_sieve_preload.dll"
     } else {
@@ -100,7 +103,8 @@ mod door {
     const ATTACH: &CStr = c"llama_sieve_preload_attach";
     const DETACH: &CStr = c"llama_sieve_preload_detach";
 
-    /// Both take a place for the text of an error, which is valid until the thread's next call.
+    /// The type of both functions, which take a pointer for the text of an error, valid until the
+    /// thread's next call.
     type Call = unsafe extern "C" fn(error: *mut *const c_char) -> c_int;
 
     pub(super) fn attach() -> Result<c_int, Failure> {
@@ -116,13 +120,13 @@ mod door {
         look(|all| loaded(all, DETACH))?.map_or(Ok(0), called)
     }
 
-    /// Looks at the libraries of the process.
+    /// Returns the result of `look` on the libraries of the process.
     fn look<T>(look: impl FnOnce(&[Library<'_>]) -> T) -> Result<T, Failure> {
         with_all(|all| Some(look(all)))
             .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, last_error::get()))
     }
 
-    /// Finds a function of the preload library, if that is in the process.
+    /// Returns a function of the preload library, if that is in the process.
     fn loaded(all: &[Library<'_>], name: &CStr) -> Option<Address> {
         all.iter().find_map(|library| library.symbol(name))
     }
@@ -147,7 +151,7 @@ mod door {
         Err(Failure::new(code, text.to_string_lossy()))
     }
 
-    /// The path of the preload library in the folder of this one.
+    /// Returns the path of the preload library in the folder of this one.
     fn beside() -> Result<PathBuf, Failure> {
         let here = system::own_path()?;
         let folder = here.as_deref().and_then(Path::parent);
@@ -158,7 +162,7 @@ mod door {
         })
     }
 
-    /// Loads it for good, and gives its function.
+    /// Loads the library until the process ends, and returns its function.
     fn load(path: &Path) -> Result<Address, Failure> {
         let not_found = |why: &str| {
             let text = format!(
@@ -177,7 +181,7 @@ mod door {
         })
     }
 
-    /// A byte in this library, for its address.
+    /// A byte whose address is in this library.
     static HERE: u8 = 0;
 
     #[cfg(not(windows))]
@@ -189,8 +193,8 @@ mod door {
         use super::{Address, Failure, HERE, LLAMA_SIEVE_ERROR_INTERNAL};
         use crate::ffi::host::mappings::{containing, mappings};
 
-        /// The path of this library. By the kernel's list: what the dynamic linker knows may be
-        /// relative to a folder that the process has left.
+        /// Returns the path of this library from the kernel's list: the path that the dynamic
+        /// linker has may be relative to an earlier working directory.
         pub(super) fn own_path() -> Result<Option<PathBuf>, Failure> {
             let all = mappings().map_err(|error| {
                 let text = format!("/proc/self/maps cannot be read: {error}");
@@ -200,7 +204,8 @@ mod door {
             Ok(here.map(|here| PathBuf::from(&here.file)))
         }
 
-        /// The library of that path, which stays; or why it cannot be loaded.
+        /// Loads the library with this path until the process ends. The error says why it cannot be
+        /// loaded.
         pub(super) fn loaded(path: &Path) -> Result<Address, String> {
             let name = CString::new(path.as_os_str().as_encoded_bytes());
             let name = name.map_err(|_| "its path has a NUL".to_owned())?;
@@ -224,12 +229,13 @@ mod door {
         use super::{Address, Failure, HERE};
         use crate::windows::{load, path, pinned};
 
-        /// The path of this library.
+        /// Returns the path of this library.
         pub(super) fn own_path() -> Result<Option<PathBuf>, Failure> {
             Ok(pinned(NonNull::from(&HERE).cast()).and_then(path))
         }
 
-        /// The library of that path, which stays; or why it cannot be loaded.
+        /// Loads the library with this path until the process ends. The error says why it cannot be
+        /// loaded.
         pub(super) fn loaded(path: &Path) -> Result<Address, String> {
             load(path).map_err(|error| error.to_string())
         }

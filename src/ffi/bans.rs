@@ -39,18 +39,18 @@ pub const LLAMA_SIEVE_BAN_REGEX: u32 = 2;
 
 pub(super) static BANS: Vtable = vtable::<BanStrings>();
 
-/// The name of one that bans nothing.
+/// The name of a sampler that bans nothing.
 const OFF: &CStr = c"?ban-strings";
 
 const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 
-/// Bytes that are taken for each byte of a text, about, and for each text.
+/// The approximate number of bytes reserved for each byte of a text.
 const PER_BYTE: usize = 128;
 /// Bytes that are taken for each byte of a regular expression, about.
 const PER_BYTE_OF_PATTERN: usize = 1024;
 
-/// Makes a sampler that bans every token which would complete one of `n` texts, however the text is
-/// tokenized: none of them occurs in what is generated.
+/// Makes a sampler that bans every token that would complete one of `n` texts, however the text is
+/// tokenized, so that none of them occurs in the generated text.
 ///
 /// The text is that of the accepted tokens as hosts show it: those that control, and those that end
 /// a generation, have none. A token that only begins a text is not banned; llama_sieve_ban_rewind
@@ -66,7 +66,7 @@ const PER_BYTE_OF_PATTERN: usize = 1024;
 ///   LLAMA_SIEVE_BAN_MAX_STATES states.
 ///
 /// Put the sampler before those that truncate, so that other tokens are left to choose. It never
-/// removes a candidate: if all are banned they stay, with minus infinity. llama.cpp does not have
+/// removes a candidate: if all are banned, they stay with minus infinity. llama.cpp does not have
 /// it.
 ///
 /// `vocab` is asked within this call only. Disabled: `n` 0. NULL, and llama_sieve_last_error says
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
     })
 }
 
-/// The texts, each with one byte more than it may have at most.
+/// Returns the texts, each cut to one byte more than the limit.
 ///
 /// # Safety
 /// `texts` is NULL or `n` pointers, each NULL or a C string that outlives `'a`.

@@ -1,4 +1,4 @@
-//! DRY's sequence breakers in a vocabulary of the host's.
+//! DRY's sequence breakers in a vocabulary of the host.
 
 use std::ffi::{c_char, c_int};
 use std::fmt::Display;

@@ -1,7 +1,8 @@
-//! Copies between our samplers and built-ins: those that replace ours (see
-//! [`built_ins`](crate::ffi::host::built_ins)), and those made because ours refused the arguments.
+//! Copies between this library's samplers and built-ins: those that replace them in a graph (see
+//! [`built_ins`](crate::ffi::host::built_ins)), and those made because this library refused the
+//! arguments.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -14,7 +15,8 @@ use crate::ffi::host::llama_h::llama_sampler;
 use crate::ffi::samplers::REPLACEABLE;
 use crate::ffi::vtable::Vtable;
 
-/// Returns the recipe of the built-in that does what `smpl` does; `None` if `smpl` is not ours.
+/// Returns the recipe of the built-in equivalent to `smpl`; `None` if `smpl` is not a sampler of
+/// this library.
 ///
 /// # Safety
 /// `smpl` is a live sampler of any kind.
@@ -28,9 +30,9 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
 
 /// Copies the state of `src` to `dst` as `llama_sampler_copy` does.
 ///
-/// If one of the two is ours and the other is the built-in of the same kind, the built-in's state
-/// is copied; kinds that a built-in never replaces are cloned instead. Otherwise calls `copy`, the
-/// host's `llama_sampler_copy`, which aborts if the vtables differ.
+/// If one of the two is this library's and the other is the built-in of the same kind, the
+/// built-in's state is copied. Kinds that a built-in never replaces are cloned instead. Otherwise
+/// calls `copy`, the host's `llama_sampler_copy`, which aborts if the vtables differ.
 ///
 /// # Safety
 /// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.
@@ -76,7 +78,7 @@ pub unsafe fn copy_between(
     }
 }
 
-/// Puts the built-in in the place of `dst`, if `src` is one of that kind.
+/// Replaces `dst` by the built-in, if `src` is a built-in of that kind.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of one host; `dst` is ours, and told the recipe.
@@ -94,8 +96,9 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
     }
 }
 
-/// Makes the members of `dst` clones of those of `src` where only one of the two is ours, if both
-/// are chains: for a host that copies members itself, by calls which nobody else sees.
+/// If both are chains, makes a member of `dst` a clone of that of `src` wherever only one of the
+/// two is this library's. It is for a host that copies members itself, by calls that cannot be
+/// intercepted.
 ///
 /// # Safety
 /// `src` and `dst` are live samplers of the bound host.

@@ -1,7 +1,7 @@
 //! A value for one thread at a time, for which a second thread polls.
 //!
-//! Cheaper than a mutex, since no thread is woken: entering is one atomic exchange, leaving a plain
-//! store, where a mutex exchanges twice to see whether it must wake a thread.
+//! It is cheaper than a mutex, since no thread is woken: entering is one atomic exchange and
+//! leaving a plain store, where a mutex needs two exchanges to know if it must wake a thread.
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -27,19 +27,19 @@ pub(crate) struct Taken<'a, T> {
     value: PhantomData<&'a mut T>,
 }
 
-/// The number of times that a waiting thread looks before it sleeps: some calls take less time
-/// than falling asleep.
+/// The number of attempts of a waiting thread before it sleeps: some calls take less time than
+/// falling asleep.
 const LOOKS: usize = 100;
 
-/// The pause between two attempts of a thread that has looked so often.
+/// The pause between two later attempts.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The most that one pause counts: in a longer one the process was stopped, or had no processor,
-/// and so had whoever has the value.
+/// The longest time that one pause counts. During a longer one the process was stopped or had no
+/// processor, and so the thread that has the value could not run either.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<T> Exclusive<T> {
-    /// Returns the value with its flag, not taken.
+    /// Returns the value with a cleared flag.
     pub(crate) fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
@@ -59,7 +59,7 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// Returns the value, after waiting for about `patience` at most while it is taken.
+    /// Returns the value, after waiting at most about `patience` while it is taken.
     #[inline]
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         self.take().or_else(|| self.wait(patience))
@@ -86,7 +86,7 @@ impl<T> Exclusive<T> {
         None
     }
 
-    /// Returns what [`take`](Self::take) does, without changing the flag of a taken value.
+    /// Takes the value as [`take`](Self::take) does, but without writing the flag of a taken value.
     fn take_if_free(&self) -> Option<Taken<'_, T>> {
         if self.taken.load(Ordering::Relaxed) {
             return None;

@@ -1,9 +1,9 @@
 //! Failures of calls from C: an error number with a text, reported in one way by every export.
 //!
-//! Three shapes, each with the guard around it. [`answer`] is for functions that return an error
-//! number and [`made`] for those that return an object: both begin by clearing the last error, so
-//! that afterwards it speaks of this call (a warning of a call that succeeded included). [`value`]
-//! is for all others: it leaves the last error as it is unless something goes wrong.
+//! There are three forms, each of which includes the guard. [`answer`] is for functions that return
+//! an error number and [`made`] for those that return an object. Both begin by clearing the last
+//! error, so that afterwards it is about this call (it may be a warning of a call that succeeded).
+//! [`value`] is for all others, and leaves the last error unchanged unless something goes wrong.
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -32,9 +32,9 @@ pub struct Failure {
 #[derive(Debug)]
 enum Text {
     Of(String),
-    /// The text that memory is lacking, which takes none.
+    /// The text for too little memory, which itself needs none.
     NoMemory,
-    /// None: the last error has the text already.
+    /// There is no text here, since the last error already has it.
     Told,
 }
 
@@ -52,7 +52,7 @@ impl Failure {
         Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
     }
 
-    /// Returns the failure that there is no host, or none with the functions needed.
+    /// Returns the failure that there is no host, or that it lacks the needed functions.
     pub fn no_host(why: String) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NO_HOST, why)
     }
@@ -65,7 +65,7 @@ impl Failure {
         }
     }
 
-    /// Returns a failure whose text is the last error already.
+    /// Returns a failure whose text is already the last error.
     pub fn told_already() -> Self {
         Self {
             code: last_error::code(),
@@ -73,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// Returns the failure that memory is lacking, even for the text of an error.
+    /// Returns the failure that there is too little memory, even for the text of an error.
     pub fn no_memory() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// The error number.
+    /// Returns the error number.
     pub fn code(&self) -> c_int {
         self.code
     }
@@ -95,7 +95,7 @@ impl Failure {
         }
     }
 
-    /// Returns the text, for a panic that of its report. Must be called before anything else fails
+    /// Returns the text; for a panic, that of its report. Must be called before anything else fails
     /// on this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
@@ -104,7 +104,7 @@ impl Failure {
         }
     }
 
-    /// Puts the name of a part of the caller's input in front of the text.
+    /// Prefixes the text with the name of a part of the caller's input.
     pub fn of(mut self, part: &str) -> Self {
         if let Text::Of(text) = &mut self.text {
             *text = format!("{part}: {text}");
@@ -122,7 +122,7 @@ impl Failure {
     }
 }
 
-/// Returns the failure that an argument has a value that is not allowed.
+/// Makes the failure of an argument whose value is not allowed.
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_INVALID, text)
@@ -168,8 +168,8 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
 }
 
 /// Returns the struct_size of the struct `name` that the caller calls `what`, if it is among
-/// `known`, the sizes that it has or once had, the newest first. A larger size is an error, since
-/// members beyond the known ones cannot be heeded.
+/// `known`, its current and earlier sizes, the newest first. A larger size is an error, since
+/// members beyond the known ones would be ignored.
 ///
 /// # Safety
 /// `pointer` is NULL or begins with a readable struct_size.

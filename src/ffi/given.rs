@@ -1,8 +1,8 @@
 //! Checks of a pointer and a number of elements from a C caller, in one place.
 //!
-//! It cannot be checked whether the memory behind a pointer exists. But each argument has a limit,
-//! named in the header, that no sensible call exceeds. A larger count is an error that names the
-//! argument and the limit, and nothing is read or written.
+//! There is no check that the memory behind a pointer exists. But each argument has a limit, named
+//! in the header, that no sensible call exceeds. A larger count is an error that names the argument
+//! and the limit, and nothing is read or written.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,7 +10,7 @@ use crate::errors::{LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE};
 use crate::ffi::failure::Failure;
 use crate::token::Token;
 
-/// The most elements of an array that a function reads or writes, where the header names no other
+/// The most elements of an array that a function reads or writes, if the header names no other
 /// limit: logits, candidates, tokens, biases.
 pub const LLAMA_SIEVE_MAX_ELEMENTS: usize = 2_147_483_647;
 const _: () = assert!(LLAMA_SIEVE_MAX_ELEMENTS == Token::MAX as usize);
@@ -19,13 +19,14 @@ pub const LLAMA_SIEVE_MAX_BATCH: usize = 1_048_576;
 /// The most sequence breakers of DRY.
 pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
 
-/// The reason why nothing can be read or written at a pointer. No text yet: making one takes more
-/// code than all that is done for an array that can be used.
+/// The reason why nothing can be read or written at a pointer. It has no text yet, since making one
+/// would take more code than checking a usable array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unfit {
     Null,
     Misaligned,
-    /// There are more elements than the limit, or than memory has room for behind the pointer.
+    /// There are more elements than the limit, or than the address space has room for after the
+    /// pointer.
     TooMany,
 }
 
@@ -52,7 +53,7 @@ pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), 
     }
 }
 
-/// An array that a function takes, as its caller knows it.
+/// An array argument of a function, with its names in the header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Argument {
     /// The pointer's name.
@@ -65,7 +66,7 @@ pub(super) struct Argument {
     pub(super) code: c_int,
 }
 
-/// An [`Argument`] of that many elements at most.
+/// Makes an [`Argument`] with at most this many elements.
 macro_rules! argument {
     ($array:literal, $count:literal) => {
         $crate::ffi::given::argument!($array, $count, LLAMA_SIEVE_MAX_ELEMENTS)
@@ -92,14 +93,13 @@ impl Argument {
         }
     }
 
-    /// Returns this argument for a function that answers too many elements with another error
-    /// number.
+    /// Returns this argument for a function that reports too many elements by another error number.
     pub(super) const fn answered_with(mut self, code: c_int) -> Self {
         self.code = code;
         self
     }
 
-    /// An error if `n` elements cannot lie at `elements`.
+    /// Returns an error if there cannot be `n` elements at `elements`.
     #[inline]
     pub(super) fn check<T>(&self, elements: *const T, n: usize) -> Result<(), Failure> {
         judge(elements, n, self.most.0).map_err(|unfit| self.failure(unfit, n))
@@ -126,7 +126,7 @@ impl Argument {
         }
     }
 
-    /// Returns the caller's elements; empty if `n` is 0, wherever they lie.
+    /// Returns the caller's elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
     /// `elements` is NULL or has `n` elements, which are not written during `'a`.
@@ -145,7 +145,7 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts(elements, n) })
     }
 
-    /// Returns the caller's room for elements; empty if `n` is 0, wherever it lies.
+    /// Returns the caller's room for elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
     /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
@@ -159,7 +159,7 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
     }
 
-    /// Returns the caller's room as [`room`](Self::room) does, but empty, too, for NULL: for
+    /// Returns the caller's room as [`room`](Self::room) does, but empty for NULL as well, for
     /// functions that then only count.
     ///
     /// # Safety
@@ -174,7 +174,7 @@ impl Argument {
     }
 }
 
-/// The first bytes of a C string, `most` at most; no byte after them is read.
+/// Returns the first bytes of a C string, at most `most`. No byte after them is read.
 ///
 /// # Safety
 /// `text` is a C string that outlives `'a`.

@@ -1,7 +1,7 @@
-//! The one boundary that every export and every vtable entry runs inside.
+//! The boundary within which every export and every vtable entry runs.
 //!
 //! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error`
-//! and logged, and the call returns what it documents for failure. Messages logged inside are
+//! and logged, and the call returns its documented result for a failure. Messages logged inside are
 //! delivered when the thread leaves its outermost guard.
 
 use std::any::Any;

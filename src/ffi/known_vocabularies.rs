@@ -1,8 +1,9 @@
 //! The trees of the host's vocabularies, one per vocabulary and process.
 //!
-//! A vocabulary is known by its address, the number of its tokens, its special tokens, and a
-//! checksum over some of its texts, the added tokens among them: a model may have been freed and
-//! another one lie where it was. What passes for the same beyond that is documented.
+//! A vocabulary is identified by its address, the number of its tokens, its special tokens, and a
+//! checksum over some of its texts, including the added tokens: a model may have been freed, and
+//! another one may be at its address. Vocabularies that agree in all of this are documented to be
+//! treated as the same.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
@@ -20,7 +21,7 @@ use crate::vocabulary::Vocabulary;
 
 /// The most texts that the checksum reads: of added tokens, and of others.
 const SAMPLES: (usize, usize) = (256, 32);
-/// Bytes that are written of a token before its text.
+/// The number of bytes that are written for a token before its text.
 const ABOUT: usize = 5;
 /// `LLAMA_TOKEN_ATTR_UNKNOWN`, `_CONTROL` and `_USER_DEFINED`.
 const ADDED: i32 = 1 << 0 | 1 << 3 | 1 << 4;
@@ -37,12 +38,12 @@ pub(super) struct Known {
     pub(super) tree: Arc<VocabularyTree>,
     /// The results of comparing the host's grammars with ours, with this vocabulary.
     pub(super) proofs: Proofs,
-    /// The texts as bans read them, with and without case; made when first asked for.
+    /// The texts as bans read them, with and without case; made at the first use.
     for_bans: [OnceLock<BanVocabulary>; 2],
 }
 
 impl Known {
-    /// Returns the texts as bans read them: letters that differ in case alone are equal if `folds`.
+    /// Returns the texts as bans read them: letters that differ only in case are equal if `folds`.
     ///
     /// # Safety
     /// `vocab` is the vocabulary that this is known of, and lives.
@@ -66,7 +67,7 @@ impl Known {
 
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
 
-/// The vocabulary at this address with its tree, which is made if it is not known.
+/// Returns the vocabulary at this address with its tree, which is made if it is not known.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the bound host.
@@ -131,7 +132,7 @@ pub(super) fn forget(address: usize) {
     }
 }
 
-/// The tokens whose texts are compared.
+/// Returns the tokens whose texts are compared.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the bound host.
@@ -160,7 +161,7 @@ fn attributes(host: &Host) -> Option<OfToken> {
     look().ok()
 }
 
-/// A number for what the vocabulary says of itself and of these tokens.
+/// Returns a checksum of the vocabulary's properties and of these tokens.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the bound host.

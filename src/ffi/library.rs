@@ -1,4 +1,4 @@
-//! The library itself: version, instruction set, last error, log, host binding.
+//! The library itself: version, instruction set, last error, log and host binding.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -16,11 +16,11 @@ use crate::log::{self, Level};
 use crate::per_thread::PerThread;
 use crate::simd;
 
-/// Level of a message for information; the same number as in enum ggml_log_level.
+/// The level of an informational message; the numbers are those of enum ggml_log_level.
 pub const LLAMA_SIEVE_LOG_INFO: c_int = 2;
-/// Level of a warning.
+/// The level of a warning.
 pub const LLAMA_SIEVE_LOG_WARN: c_int = 3;
-/// Level of an error.
+/// The level of an error.
 pub const LLAMA_SIEVE_LOG_ERROR: c_int = 4;
 
 /// Receives log messages: level (LLAMA_SIEVE_LOG_*), text without line end (valid during the call),
@@ -37,15 +37,15 @@ const VERSION: &CStr =
         Err(_) => panic!("the version contains a NUL"),
     };
 
-/// The version of this header: the part that changes when a C name goes away or changes its
+/// The version of this header: the part that changes when a C name is removed or changes its
 /// meaning.
 pub const LLAMA_SIEVE_VERSION_MAJOR: c_int = 0;
-/// The part of the version that changes when something is new.
+/// The part of the version that changes when a feature is added.
 pub const LLAMA_SIEVE_VERSION_MINOR: c_int = 2;
-/// The part of the version that changes when something is fixed.
+/// The part of the version that changes when a fault is fixed.
 pub const LLAMA_SIEVE_VERSION_PATCH: c_int = 0;
 /// The whole version as a number, to be compared by the preprocessor: major * 10000 + minor * 100 +
-/// patch. The library that is loaded may be another: llama_sieve_version.
+/// patch. The loaded library may have another version: see llama_sieve_version.
 pub const LLAMA_SIEVE_VERSION_NUMBER: c_int = 200;
 
 const _: () = {
@@ -60,7 +60,7 @@ const _: () = {
     assert!(LLAMA_SIEVE_VERSION_NUMBER == major * 10_000 + minor * 100 + patch);
 };
 
-/// A number in decimal digits.
+/// Returns the number that these decimal digits give.
 #[expect(clippy::panic, reason = "while the library is compiled")]
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {
@@ -88,11 +88,11 @@ pub extern "C" fn llama_sieve_simd() -> *const c_char {
     )
 }
 
-/// Returns how the bound host computes, where builds of llama.cpp differ, as LLAMA_SIEVE_PROFILE
-/// takes it: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The profile is
-/// found once, by running the host's samplers; without a host it is that of a build with libstdc++
-/// and nothing fused. "" after an internal error. Never NULL; valid until this thread calls this
-/// function again. An exception that the host throws passes through.
+/// Returns the arithmetic of the bound host where builds of llama.cpp differ, in the notation of
+/// LLAMA_SIEVE_PROFILE: "sort=libstdc++ one-candidate-draw=dist libm=process fusion=none". The
+/// profile is found once, by running the host's samplers; without a host it is that of a build with
+/// libstdc++ and without fused operations. Returns "" after an internal error. Never NULL; valid
+/// until this thread calls this function again. An exception that the host throws passes through.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
     const NAME: &str = "llama_sieve_host_profile";
@@ -112,13 +112,13 @@ pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
     guard(NAME, || None, text).unwrap_or(c"".as_ptr())
 }
 
-/// Returns the text of the last error on this thread, of a call that failed or of a sampler that
-/// met a problem; "" if there was none. Some functions clear it when they begin, so that afterwards
-/// it is about that call alone: constructors, clones, functions that return an error number (also
-/// those that return a token or a count on success), and eliza_inference_*. The others, such as the
-/// calls that a host makes per token, keep it unless something goes wrong. Never NULL; valid until
-/// this thread calls this function again. Call it in a statement of its own: the arguments of one
-/// call are evaluated in any order.
+/// Returns the text of the last error on this thread, either of a failed call or of a problem in a
+/// sampler; "" if there was none. Some functions clear it when they begin, so that afterwards it is
+/// about that call alone: constructors, clones, functions that return an error number (also those
+/// that return a token or a count on success), and eliza_inference_*. The others, such as the calls
+/// that a host makes per token, keep it unless something goes wrong. Never NULL; valid until this
+/// thread calls this function again. Call it in a statement of its own: the arguments of one call
+/// are evaluated in any order.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_last_error() -> *const c_char {
     thread_local! {
@@ -149,11 +149,11 @@ pub extern "C" fn llama_sieve_last_error_code() -> c_int {
     guard("llama_sieve_last_error_code", || 0, last_error::code)
 }
 
-/// A text that a caller has a pointer to.
+/// A text to which a caller has a pointer.
 pub(super) type Shown = PerThread<RefCell<Vec<u8>>>;
 
-/// Returns a pointer to a copy of `text` that `place` keeps until the next call. NULL without
-/// memory.
+/// Returns a pointer to a copy of `text` that `place` keeps until the next call. Returns NULL if
+/// there is too little memory.
 pub(super) fn show(place: &'static LocalKey<Shown>, text: &str) -> *const c_char {
     let shown = PerThread::with(place, |place| {
         let mut shown = place.borrow_mut();
@@ -167,14 +167,14 @@ pub(super) fn show(place: &'static LocalKey<Shown>, text: &str) -> *const c_char
     shown.flatten().unwrap_or(null())
 }
 
-/// A text for C, which cannot have NUL in it.
+/// Returns a text for C, without NUL in it.
 fn c_string(mut text: String) -> CString {
     text.retain(|c| c != '\0');
     CString::new(text).unwrap_or_default()
 }
 
-/// Sends log messages to `callback` with `user`, from now on and from all threads. NULL: to stderr,
-/// as at the start.
+/// Sends log messages to `callback` with `user`, from now on and from all threads. NULL restores
+/// the default, which is stderr.
 ///
 /// The callback may call the library; a message that such a call leads to is kept as last error and
 /// not delivered. It must not throw or long-jump. When this function returns, no call of an earlier
@@ -217,7 +217,7 @@ unsafe impl Sync for User {}
 
 /// Sets the llama.cpp that the library uses: `dl_handle` is what dlopen returned for libllama. Only
 /// needed if the library cannot find it by itself, or if a process holds several. Existing samplers
-/// keep the host they were made with, but compute as the one that was bound last does
+/// keep the host that they were made with, but use the arithmetic of the host that was bound last
 /// (llama_sieve_host_profile).
 ///
 /// Returns LLAMA_SIEVE_OK, LLAMA_SIEVE_ERROR_NULL for a NULL handle, or LLAMA_SIEVE_ERROR_NO_HOST

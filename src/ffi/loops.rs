@@ -24,37 +24,38 @@ const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_TOKENS as usize == MAX_LENGTH);
 pub const LLAMA_SIEVE_LOOP_MAX_FORCED: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_LOOP_MAX_FORCED == MAX_FORCED);
 
-/// Action of a loop breaker: the token that would go on is banned.
+/// Action of a loop breaker: the token that would continue the repetition is banned.
 pub const LLAMA_SIEVE_LOOP_BAN: i32 = 0;
 /// Action of a loop breaker: the temperature rises until another token is chosen.
 pub const LLAMA_SIEVE_LOOP_TEMPERATURE: i32 = 1;
-/// Action of a loop breaker: the tokens of the parameters follow, such as the end of thinking.
+/// Action of a loop breaker: the tokens of the parameters follow, for example those that end a
+/// model's reasoning.
 pub const LLAMA_SIEVE_LOOP_FORCE: i32 = 2;
 /// Action of a loop breaker: a token follows that ends the generation.
 pub const LLAMA_SIEVE_LOOP_END: i32 = 3;
 
-/// Parameters of a loop breaker. A member that is 0 or NULL has its default: set the struct to 0,
-/// and struct_size to its size.
+/// Parameters of a loop breaker. A member that is 0 or NULL has its default value. Set the whole
+/// struct to 0, and struct_size to its size.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct llama_sieve_loop_params {
     /// sizeof(llama_sieve_loop_params) of the caller.
     pub struct_size: usize,
-    /// LLAMA_SIEVE_LOOP_*: what ends a repetition. Default LLAMA_SIEVE_LOOP_BAN.
+    /// The action that ends a repetition: LLAMA_SIEVE_LOOP_*. Default LLAMA_SIEVE_LOOP_BAN.
     pub action: i32,
     /// The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default.
     pub max_period: i32,
-    /// The least number of tokens of all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-    /// Default 128: shorter ones occur in tables and lists. 1: three copies are enough, even of a
-    /// single token.
+    /// The least number of tokens in all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
+    /// Default 128, since shorter repetitions occur in tables and lists. With 1, three copies are
+    /// enough, even of a single token.
     pub min_tokens: i32,
-    /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, that the logits are divided by, once
+    /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
     /// at the first token, twice at the next, and so on. Default 1.5.
     pub temperature: f32,
-    /// For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, copied.
+    /// For LLAMA_SIEVE_LOOP_FORCE: n_tokens tokens, which are copied.
     pub tokens: *const Token,
-    /// 1 to LLAMA_SIEVE_LOOP_MAX_FORCED.
+    /// The number of these tokens, 1 to LLAMA_SIEVE_LOOP_MAX_FORCED.
     pub n_tokens: usize,
     /// For LLAMA_SIEVE_LOOP_END: the vocabulary, from which the tokens that end a generation are
     /// read. It is not kept.
@@ -67,16 +68,17 @@ const TOKENS: Argument = argument!("tokens", "n_tokens", LLAMA_SIEVE_LOOP_MAX_FO
 
 /// Makes a sampler that detects a repetition of the accepted tokens, and ends it.
 ///
-/// A repetition is a period of tokens of which the newest three copies or more are equal, with
-/// min_tokens tokens in all. It is found as the last of them is accepted, and the shortest period
-/// counts. What is done then is the action's; an Info message says it, once for each. Off a
-/// repetition no bit of a candidate is changed. Where a ban would leave nothing, and where an
-/// earlier sampler has banned what would be forced, nothing is done. A text that is forced, or an
-/// end, is put in where an earlier sampler has cut it, but not in an array of one. llama.cpp does
-/// not have it; DRY makes a repetition less likely, this one ends it.
+/// A repetition is a period of tokens whose newest three or more copies are equal, with at least
+/// min_tokens tokens in all. It is found when the last of them is accepted; the shortest period
+/// counts. The action then follows, with one Info message for each repetition. Without a repetition
+/// no bit of a candidate is changed. Nothing is done if a ban would leave no candidate, or if an
+/// earlier sampler has banned the forced tokens. A forced or ending token that an earlier sampler
+/// has removed is put back, but not in an array of one. llama.cpp does not have this sampler. DRY
+/// makes a repetition less likely; this sampler ends it.
 ///
-/// `params` NULL: the default of everything. NULL, and llama_sieve_last_error names the member, for
-/// one that is out of its range, for an unknown struct_size, and without what the action needs.
+/// With `params` NULL every member has its default. Returns NULL, and llama_sieve_last_error names
+/// the member, if a member is out of its range, if struct_size is unknown, or if a member that the
+/// action needs is missing.
 ///
 /// # Safety
 /// `params` is NULL or as long as its struct_size says; its tokens are NULL or n_tokens tokens; its
@@ -150,7 +152,8 @@ fn wrong(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text)
 }
 
-/// The tokens that end a generation, that of a turn first: it is put in where there is none.
+/// Returns the tokens that end a generation. The one that ends a turn comes first, and is inserted
+/// if all are absent.
 fn ends(vocabulary: &dyn Vocabulary) -> Arc<[Token]> {
     let first = vocabulary.end_token();
     let all = 0..Token::try_from(vocabulary.n_tokens()).unwrap_or(Token::MAX);

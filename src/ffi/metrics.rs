@@ -51,10 +51,11 @@ const MASKED: &str = "every logit is minus infinity or NaN, so there is no distr
 /// Returns the Shannon entropy of the model's distribution, from its `n` raw logits: between 0 and
 /// the logarithm of `n`.
 ///
-/// `base` 0: in nats, 2: in bits. Relative error below 1e-6, whatever the logits' offset. NaN and
-/// minus infinity are tokens without probability; plus infinity takes all of it (of several, the
-/// first). NaN, and an error, if `logits` is NULL, `n` <= 0, `base` is another number, or no
-/// token has probability. Cost: one pass over the logits. Any thread.
+/// The result is in nats for `base` 0, and in bits for `base` 2. The relative error is below 1e-6,
+/// whatever offset all logits share. Tokens with NaN or minus infinity have no probability; plus
+/// infinity takes all of it (the first one, if there are several). Returns NaN, with an error, if
+/// `logits` is NULL, `n` <= 0, `base` is another number, or no token has a probability. It takes
+/// one pass over the logits, and may be called from any thread.
 ///
 /// # Safety
 /// `logits` is NULL or `n` floats.
@@ -71,8 +72,8 @@ pub unsafe extern "C" fn llama_sieve_entropy(logits: *const f32, n: i32, base: c
 /// Returns the surprisal of `token` in the model's distribution, from its `n` raw logits: minus the
 /// logarithm of its probability.
 ///
-/// `base` and errors as for llama_sieve_entropy; NaN, too, for a `token` outside [0, n). Plus
-/// infinity for a masked token.
+/// `base` and errors are as for llama_sieve_entropy. Also returns NaN for a `token` outside [0, n).
+/// Returns plus infinity for a masked token.
 ///
 /// # Safety
 /// `logits` is NULL or `n` floats.
@@ -95,8 +96,8 @@ pub unsafe extern "C" fn llama_sieve_surprisal(
     })
 }
 
-/// Returns the entropy of the distribution over `n` candidates, from their logits: how uncertain
-/// the draw is after the filters. Probabilities are ignored. `base` and errors as for
+/// Returns the entropy of the distribution over `n` candidates, from their logits: the uncertainty
+/// of the draw after the filters. Probabilities are ignored. `base` and errors are as for
 /// llama_sieve_entropy.
 ///
 /// # Safety
@@ -116,7 +117,8 @@ pub unsafe extern "C" fn llama_sieve_candidates_entropy(
 }
 
 /// Returns the surprisal of `token` in the distribution over `n` candidates, from their logits.
-/// Plus infinity for a token that is not among them. `base` and errors as for llama_sieve_entropy.
+/// Returns plus infinity for a token that is not among them. `base` and errors are as for
+/// llama_sieve_entropy.
 ///
 /// # Safety
 /// `candidates` is NULL or `n` elements.
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
 
 /// The perplexity of a text so far: the exponential of the mean surprisal of its tokens.
 ///
-/// Made by llama_sieve_ppl_new, owned by the caller. One thread at a time.
+/// It is made by llama_sieve_ppl_new and owned by the caller. One thread may use it at a time.
 #[allow(non_camel_case_types)]
 #[derive(Debug)]
 pub struct llama_sieve_ppl(RollingPerplexity);
@@ -158,8 +160,8 @@ unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_p
     Ok(unsafe { &mut *ppl })
 }
 
-/// Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. NULL only
-/// without memory.
+/// Returns a new perplexity without tokens, to be freed with llama_sieve_ppl_free. Returns NULL
+/// only if there is too little memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_ppl_new() -> *mut llama_sieve_ppl {
     made("llama_sieve_ppl_new", || {
@@ -186,7 +188,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_add(ppl: *mut llama_sieve_ppl, surprisa
     })
 }
 
-/// Returns the perplexity: 1 for a text without surprise. NaN before the first token, and for NULL.
+/// Returns the perplexity: 1 if every token was certain. NaN before the first token, and for NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.
@@ -199,7 +201,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_value(ppl: *const llama_sieve_ppl) -> f
     })
 }
 
-/// Returns the number of tokens that were added; 0 for NULL.
+/// Returns the number of added tokens; 0 for NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.
@@ -212,7 +214,7 @@ pub unsafe extern "C" fn llama_sieve_ppl_count(ppl: *const llama_sieve_ppl) -> u
     })
 }
 
-/// Forgets all tokens. For NULL nothing happens, but the last error is set.
+/// Forgets all tokens. For NULL only the last error is set.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and used by no other thread during the call.
@@ -226,7 +228,8 @@ pub unsafe extern "C" fn llama_sieve_ppl_reset(ppl: *mut llama_sieve_ppl) {
     })
 }
 
-/// Makes a second object with the same tokens, to be freed by itself. NULL for NULL.
+/// Makes a second object with the same tokens, which must be freed separately. Returns NULL for
+/// NULL.
 ///
 /// # Safety
 /// `ppl` is NULL or alive, and changed by no other thread during the call.

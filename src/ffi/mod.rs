@@ -1,12 +1,11 @@
-//! The C border: every `extern "C"` of the library, and the only place that knows raw pointers of C
-//! callers.
+//! The C interface: every `extern "C"` function of the library, and the only code that handles raw
+//! pointers of C callers.
 //!
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`failure`][]: errors with their texts, and when the last error is cleared.
-//! - [`given`][]: pointers with numbers of elements, judged in one place.
-//! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: which
-//!   build it is; [`host::vocabulary`]: asking its vocabularies; [`host::built_ins`]: making its
-//!   samplers.
+//! - [`given`][]: pointers with numbers of elements, checked in one place.
+//! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: its
+//!   build; [`host::vocabulary`]: its vocabularies; [`host::built_ins`]: making its samplers.
 //! - [`vtable`][]: from a sampler to a `llama_sampler`.
 //! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: that of banned
 //!   texts, [`loops`]: of the loop breaker; [`seed`]: `llama_sieve_get_seed`.

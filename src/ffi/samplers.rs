@@ -1,9 +1,10 @@
 //! The constructors of the drop-in samplers, with the arguments of llama.cpp's own.
 //!
-//! Each returns a sampler of the host's, to be added to a chain or freed with `llama_sampler_free`,
-//! or NULL where no host is bound. Parameters that disable the built-in give a sampler that does
-//! nothing, named with a question mark as the built-in is. With parameters that are not finite, and
-//! one warning, a filter does nothing either, and a selector takes the largest logit.
+//! Each returns a `llama_sampler` of the host, to be added to a chain or freed with
+//! `llama_sampler_free`, or NULL if there is no host. Parameters that disable the built-in give a
+//! sampler that does nothing, whose name begins with a question mark, like the built-in's. With
+//! parameters that are not finite, and one warning, a filter also does nothing, and a selector
+//! takes the largest logit.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -28,8 +29,8 @@ use crate::samplers::{
 };
 use crate::token::Token;
 
-/// Defines the vtables, which are the identities: a static each, since a promoted constant could
-/// have two addresses.
+/// Defines the vtables, whose addresses identify the samplers. Each is a static, since a promoted
+/// constant could have two addresses.
 macro_rules! vtables {
     ($($name:ident: $sampler:ident,)*) => {
         $(pub(super) static $name: Vtable = vtable::<$sampler>();)*
@@ -70,7 +71,7 @@ vtables! {
     MIN_K: MinK,
 }
 
-/// The vtables of the samplers that tell their seed.
+/// The vtables of the samplers that report their seed.
 pub(super) static SEEDED: [&Vtable; 3] = [&DIST, &MIROSTAT, &MIROSTAT_V2];
 
 /// The vtables of the samplers that have a built-in counterpart in a host's graph.
@@ -86,7 +87,7 @@ pub(super) static REPLACEABLE: [&Vtable; 9] = [
     &TOP_P,
 ];
 
-/// True of one of these that is switched off.
+/// True for a disabled sampler of this library.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -96,7 +97,7 @@ pub(super) unsafe fn is_disabled(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { DISABLED.is_of(smpl) }
 }
 
-/// Returns tokens that begin breakers of DRY, that many at most.
+/// Returns at most `most` tokens that begin breakers of DRY.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -122,7 +123,7 @@ impl fmt::Display for Constructor {
     }
 }
 
-/// True if all parameters are finite; if not, logs one warning, which says what is made `instead`.
+/// True if all parameters are finite; if not, logs one warning, which says that `instead` is made.
 fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
     if !finite {
@@ -135,8 +136,8 @@ fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     finite
 }
 
-/// Hands the host the filter that `make` gives, or the disabled one of that name if it gives none
-/// or a parameter is not finite.
+/// Passes the filter that `make` returns to the host, or the disabled one with this name if it
+/// returns none or a parameter is not finite.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -163,7 +164,7 @@ fn filter<S: Sampler>(
     }
 }
 
-/// Hands the host the selector that `make` gives, or one that takes the largest logit if a
+/// Passes the selector that `make` returns to the host, or one that takes the largest logit if a
 /// parameter is not finite.
 fn construct_selector<S: Sampler>(
     vtable: &'static Vtable,
@@ -186,9 +187,10 @@ fn construct_selector<S: Sampler>(
     }))
 }
 
-/// Returns the sampler, once it is known how its host computes.
+/// Returns the sampler, after the arithmetic of its host has been determined.
 ///
-/// Not inside the guard: what the host throws passes through, and the sampler is lost.
+/// Must be called outside the guard: the host's exceptions pass through, and the sampler is then
+/// leaked.
 fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
     let others = profile::settle_by_itself().unwrap_or_default();
     if !others.is_empty() {
@@ -210,8 +212,8 @@ pub extern "C-unwind" fn llama_sieve_init_greedy() -> *mut llama_sampler {
     construct_selector(&GREEDY, c"?greedy", &[], || Greedy)
 }
 
-/// Draws a candidate with its softmax probability, from std::mt19937 started with `seed`.
-/// 0xFFFFFFFF (LLAMA_DEFAULT_SEED): a random seed, another at each reset.
+/// Draws a candidate with its softmax probability, by std::mt19937 with this `seed`. 0xFFFFFFFF
+/// (LLAMA_DEFAULT_SEED) means a random seed, which changes at each reset.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_dist(seed: u32) -> *mut llama_sampler {
     construct_selector(&DIST, c"?dist", &[], || Dist::new(seed))
@@ -246,8 +248,8 @@ pub extern "C-unwind" fn llama_sieve_init_typical(p: f32, min_keep: usize) -> *m
     construct(&TYPICAL, c"?typical", &[p], || Typical::new(p, min_keep))
 }
 
-/// Divides every logit by the temperature `t`. `t` <= 0: the largest logit stays, all others become
-/// minus infinity. Disabled: `t` 1.
+/// Divides every logit by the temperature `t`. If `t` <= 0, the largest logit stays and all others
+/// become minus infinity. Disabled: `t` 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp(t: f32) -> *mut llama_sampler {
     construct(&TEMP, c"?temp", &[t], || Temp::new(t))
@@ -262,11 +264,12 @@ pub extern "C-unwind" fn llama_sieve_init_top_n_sigma(n: f32) -> *mut llama_samp
 
 /// Penalises the tokens among the last `last_n` accepted ones: `repeat` divides a logit above 0 and
 /// multiplies one at or below 0 (Keskar et al. 2019, arXiv:1909.05858), then `freq` is subtracted
-/// once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used only to
-/// warn of tokens outside it, and by the built-in that takes over in a host's graph; 0 if unknown.
-/// llama.cpp has changed that built-in's arguments, so it only takes over if the environment
-/// variable LLAMA_SIEVE_HOST names the build; without it, penalties and what follows them stay out
-/// of the graph. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and `present` 0.
+/// once per occurrence and `present` once. `n_vocab` is the size of the vocabulary, used only for
+/// warnings about tokens outside it, and by the built-in that replaces the sampler in a host's
+/// graph; 0 if unknown. llama.cpp has changed that built-in's arguments, so it is used only if the
+/// environment variable LLAMA_SIEVE_HOST names the build; otherwise penalties and the samplers
+/// after them stay out of the graph. Disabled: `last_n` <= 0, or `repeat` 1 with `freq` and
+/// `present` 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_penalties(
     n_vocab: i32,
@@ -280,8 +283,9 @@ pub extern "C-unwind" fn llama_sieve_init_penalties(
     })
 }
 
-/// Dynamic temperature: between `t` - `delta` and `t` + `delta`, following the entropy to the power
-/// `exponent`. Plain temperature if `delta` <= 0. Disabled: `t` 1 and `delta` <= 0.
+/// Dynamic temperature: divides every logit by a temperature between `t` - `delta` and `t` +
+/// `delta`, which follows the entropy to the power `exponent`. Plain temperature if `delta` <= 0.
+/// Disabled: `t` 1 and `delta` <= 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_temp_ext(
     t: f32,
@@ -293,9 +297,10 @@ pub extern "C-unwind" fn llama_sieve_init_temp_ext(
     })
 }
 
-/// XTC, exclude top choices: with chance `p` removes every candidate of probability `t` or more but
-/// the least probable of them, unless fewer than `min_keep` would be left (text-generation-webui
-/// pull request 6335). `seed` as for dist. Disabled: `p` <= 0 or `t` > 0.5.
+/// XTC, exclude top choices: with chance `p` removes every candidate of probability `t` or more
+/// except the least probable of these, unless fewer than `min_keep` would be left
+/// (text-generation-webui pull request 6335). `seed` is as for dist. Disabled: `p` <= 0 or `t` >
+/// 0.5.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_xtc(
     p: f32,
@@ -306,9 +311,9 @@ pub extern "C-unwind" fn llama_sieve_init_xtc(
     construct(&XTC, c"?xtc", &[p, t], || Xtc::new(p, t, min_keep, seed))
 }
 
-/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token,
-/// correcting by `eta`; `m` candidates serve the estimate (Basu et al. 2020, arXiv:2007.14966).
-/// `seed` as for dist. Parameters that are not finite: the largest logit is selected.
+/// Mirostat 1: selects so that the surprisal of the text stays near `tau` bits per token, with
+/// corrections by `eta` and an estimate from `m` candidates (Basu et al. 2020, arXiv:2007.14966).
+/// `seed` is as for dist. If a parameter is not finite, the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_mirostat(
     n_vocab: i32,
@@ -323,8 +328,8 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat(
 }
 
 /// Mirostat 2: keeps the surprisal near `tau`, as mirostat 1 does, by a cut at a surprisal that
-/// follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` as for dist. Parameters that are
-/// not finite: the largest logit is selected.
+/// follows the error (Basu et al. 2020, arXiv:2007.14966). `seed` is as for dist. If a parameter is
+/// not finite, the largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
     seed: u32,
@@ -339,10 +344,10 @@ pub extern "C-unwind" fn llama_sieve_init_mirostat_v2(
 /// DRY, don't repeat yourself: a token that would continue a repetition of n tokens loses
 /// `multiplier` * `base`^(n - `allowed_length`) (text-generation-webui pull request 5677).
 ///
-/// The last `last_n` accepted tokens are searched; repetitions do not reach across any of the
+/// The last `last_n` accepted tokens are searched. A repetition does not extend across any of the
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
-/// must outlive this call only. What the host's tokenizer throws passes through. Disabled:
-/// `multiplier` 0, `base` < 1, or `last_n` <= 0. NULL, if it is not disabled, for more than
+/// is used only within this call. Exceptions of the host's tokenizer pass through. Disabled:
+/// `multiplier` 0, `base` < 1, or `last_n` <= 0. If it is not disabled, returns NULL for more than
 /// LLAMA_SIEVE_DRY_MAX_BREAKERS.
 ///
 /// # Safety
@@ -391,10 +396,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_dry(
     made.unwrap_or(null_mut())
 }
 
-/// Adaptive-p: selects near probability `target` (0 to 1; negative: draws from the distribution as
-/// it is), moving the aim so that the chosen tokens average it; `decay` (0 to 0.99) makes the
-/// average reach back 1 / (1 - `decay`) tokens (llama.cpp pull request 17927). `seed` as for dist.
-/// Parameters that are not finite: the largest logit is selected.
+/// Adaptive-p: selects a candidate near the probability `target` (0 to 1; if it is negative, the
+/// draw is from the unchanged distribution), and adjusts the goal so that the chosen tokens have
+/// this probability on average. With `decay` (0 to 0.99) the average covers about 1 / (1 - `decay`)
+/// tokens (llama.cpp pull request 17927). `seed` is as for dist. If a parameter is not finite, the
+/// largest logit is selected.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_adaptive_p(
     target: f32,
@@ -407,8 +413,8 @@ pub extern "C-unwind" fn llama_sieve_init_adaptive_p(
 }
 
 /// Adds to the logits of tokens: `n` pairs of token and bias, copied. Minus infinity bans a token.
-/// `n_vocab` is the size of the vocabulary, which only the built-in reads that takes the place in a
-/// host's graph. Disabled: `n` <= 0, or `bias` NULL (with a warning).
+/// `n_vocab` is the size of the vocabulary, which only the built-in that replaces the sampler in a
+/// host's graph reads. Disabled: `n` <= 0, or `bias` NULL (with a warning).
 ///
 /// # Safety
 /// `bias` is NULL or `n` elements.
@@ -457,9 +463,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_infill(
     })
 }
 
-/// Tail-free sampling: cuts where the curve of the sorted probabilities flattens. `z` is the share
-/// to keep of the absolute second differences, `min_keep` the least number of candidates (Trenton
-/// Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
+/// Tail-free sampling: cuts where the curve of the sorted probabilities flattens. `z` is the
+/// fraction of the absolute second differences to keep, and `min_keep` the least number of
+/// candidates (Trenton Bricken 2019). llama.cpp no longer has it. Disabled: `z` >= 1.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_tail_free(z: f32, min_keep: usize) -> *mut llama_sampler {
     construct(&TAIL_FREE, c"?tail-free", &[z], || {
@@ -501,8 +507,8 @@ pub extern "C-unwind" fn llama_sieve_init_eta_cutoff(eta: f32) -> *mut llama_sam
     construct(&ETA_CUTOFF, c"?eta-cutoff", &[eta], || EtaCutoff::new(eta))
 }
 
-/// P-less sampling: keeps the candidates with p >= c, in their order; c is the sum of all p^2, or,
-/// if `normalised`, (v c - 1) / (v - 1) of v candidates, which is lower (Tan, Wu and Howard 2025,
+/// P-less sampling: keeps the candidates with p >= c, in their order; c is the sum s of all p^2 or,
+/// if `normalised`, (v s - 1) / (v - 1) for v candidates, which is lower (Tan, Wu and Howard 2025,
 /// arXiv:2509.23234). Equal candidates are kept or dropped together. llama.cpp does not have it.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_p_less(normalised: bool) -> *mut llama_sampler {
@@ -521,8 +527,9 @@ pub extern "C-unwind" fn llama_sieve_init_top_h(alpha: f32) -> *mut llama_sample
 
 /// Quadratic sampling, smoothing: replaces each logit by max - k d^2 + s d^3, with d its distance
 /// from the largest logit, d <= 0, k = `factor` (3 - `curve`) / 2 and s = `factor` (`curve` - 1) /
-/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola; from 1 to 3 logits stay
-/// in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: `factor` <= 0.
+/// 2 (kalomaze, text-generation-webui; KoboldCpp). `curve` 1 is a parabola; from 1 to 3 the logits
+/// stay in order. Masked candidates stay masked. llama.cpp does not have it. Disabled: `factor` <=
+/// 0.
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn llama_sieve_init_quadratic(factor: f32, curve: f32) -> *mut llama_sampler {
     construct(&QUADRATIC, c"?quadratic", &[factor, curve], || {

@@ -1,4 +1,4 @@
-//! The seed of a sampler: ours, built in, or a chain of both.
+//! The seed of a sampler: this library's, a built-in, or a chain of both.
 
 use crate::ffi::chain::host::Chains;
 use crate::ffi::failure::{Failure, part, usable, value};
@@ -9,9 +9,9 @@ use crate::ffi::sieve::SIEVE;
 use crate::rng::DEFAULT_SEED;
 
 /// Returns the seed that a sampler's random stream began with, as llama_sampler_get_seed does: for
-/// dist, mirostat and mirostat_v2, this library's and built-in; for a sieve in a chain, the lower
-/// 32 bits; for a chain, that of its last member with a seed. 0xFFFFFFFF (LLAMA_DEFAULT_SEED) if
-/// there is none, and for NULL.
+/// dist, mirostat and mirostat_v2, both this library's and built-in. For a sieve in a chain it is
+/// the lower 32 bits, and for a chain the seed of its last member with one. Returns 0xFFFFFFFF
+/// (LLAMA_DEFAULT_SEED) if there is none, and for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -39,7 +39,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
     })
 }
 
-/// Returns the seed of one of our samplers; `None` for any other.
+/// Returns the seed of a sampler of this library; `None` for any other.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

@@ -14,23 +14,22 @@ use crate::trace::{self, Options};
 pub type llama_sieve_trace_callback =
     Option<unsafe extern "C" fn(json: *const c_char, len: usize, user: *mut c_void)>;
 
-/// Hands a line of JSON to `callback` for each token that is sampled straight from the logits, by a
-/// chain or a sieve: what each stage has removed or changed, and why. The lines, and what else may
-/// come between those of tokens, are described in docs/trace.md and docs/trace.schema.json. The
-/// tokens are the same with and without it. NULL ends the trace, also one that the environment
-/// variable LLAMA_SIEVE_TRACE has begun; there is one at a time.
+/// Passes a line of JSON to `callback` for each token that is sampled straight from the logits, by
+/// a chain or a sieve: the tokens that each stage removed or changed, and why. These lines, and
+/// others that may come between them, are described in docs/trace.md and docs/trace.schema.json.
+/// The tokens are the same with and without it. NULL ends the trace, even one that the environment
+/// variable LLAMA_SIEVE_TRACE has begun. There is only one trace at a time.
 ///
 /// `options` is NULL or a list with commas: `n=10`, the number of most probable candidates that are
-/// followed, at most 100; `text=off`, to leave out texts, numbers of tokens, and the length of what
-/// was repeated.
+/// followed, at most 100; `text=off`, to omit texts, numbers of tokens, and the lengths of
+/// repetitions.
 ///
 /// The callback may call the library, but not while it holds a lock that it takes itself: a batch
-/// calls it from several threads. What it samples is not traced. It must not throw or long-jump.
-/// When this function returns, no call of an earlier callback is running any more, unless one takes
-/// longer than ten seconds, or this is called from within one.
+/// calls it from several threads. Tokens that it samples are not traced. It must not throw or
+/// long-jump. When this function returns, no call of an earlier callback is running any more,
+/// unless one takes longer than ten seconds, or this is called from within one.
 ///
-/// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS for options that are not known; then nothing
-/// changes.
+/// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 ///
 /// # Safety
 /// `callback` is NULL or a function as described, `user` whatever it expects, and `options` NULL or

@@ -60,8 +60,8 @@ fn enough(p: f32, min_keep: usize) -> Enough {
 }
 
 impl TopP {
-    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it: `p
-    /// >= 1`.
+    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it:
+    /// `p >= 1`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
         if p >= 1.0 {
             return None;

@@ -67,8 +67,8 @@ fn enough(cut: Cut) -> Enough {
 }
 
 impl Typical {
-    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it: `p
-    /// >= 1`.
+    /// Returns a sampler that keeps at least `min_keep` candidates. `None` if `p` disables it:
+    /// `p >= 1`.
     pub fn new(p: f32, min_keep: usize) -> Option<Self> {
         if p >= 1.0 {
             return None;

@@ -1,15 +1,15 @@
-//! The arrays that both work on.
+//! The arrays that the host's and this library's samplers are compared on.
 
 use std::f32::consts::LN_2;
 
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
-/// Accepted before all else: repetitions of one to four tokens.
+/// The tokens that are accepted first: repetitions of one to four tokens.
 pub(super) const HISTORY: [Token; 14] = [3, 1, 2, 3, 1, 2, 3, 7, 1, 2, 3, 1, 2, 3];
 
-/// The first arrays of every kind, in the order of their use; a generator's draws differ from the
-/// second on if it drew more or less than ours for the one before.
+/// The first arrays of every kind, in the order of their use. If a generator drew more or fewer
+/// numbers than this library's for one array, its draws differ for the next.
 const ARRAYS: [Shape; 6] = [
     Shape::scattered(1),
     Shape::scattered(2),
@@ -27,8 +27,8 @@ const ARRAYS: [Shape; 6] = [
 ];
 
 /// The shapes of the arrays of every trial, and of the copies of its samplers. Equal candidates and
-/// halves come first: their probabilities have no rounding, so that a bound shows that is met
-/// exactly, of sums, of differences and of what a sampler has just begun with.
+/// halves come first: their probabilities have no rounding, so that they reveal a bound that is met
+/// exactly by sums, by differences or by a sampler's initial values.
 pub(super) const FEW: [Shape; 7] = [
     Shape::halves(4, 0.0),
     Shape::halves(2, 0.0),
@@ -44,12 +44,12 @@ pub(super) const FEW: [Shape; 7] = [
 
 pub(super) const LARGEST: usize = 1025;
 
-/// That of kinds that sort everything and look at each probability: large enough for the buckets
-/// that the host puts before its sort, which begin above 128.
+/// The largest array of kinds that sort everything and read each probability: large enough for the
+/// buckets that the host uses before its sort, which begin above 128.
 const LARGEST_SORTED: usize = 145;
 
-/// The arrays for the kind of that name: those of every kind, and then some on which a build that
-/// fuses multiplications and additions leaves something else.
+/// Returns the arrays for the kind with this name: those of every kind, and then some on which a
+/// build that fuses multiplications and additions gives another result.
 pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
     let most = match name {
         "typical" | "temp-ext" | "mirostat" | "mirostat-v2" => LARGEST_SORTED,
@@ -62,13 +62,13 @@ pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
     of_every_kind.into_iter().chain(rounded_otherwise(name))
 }
 
-/// Arrays of which a fused build leaves something else. Where the random numbers of each begin was
-/// found by a search among up to two million beginnings, with llama.cpp 0.6.0's source compiled by
-/// gcc 12 (-O2 and -O3, -mfma) and clang 14 (-O3, -mfma -ffp-contract=on): all three leave the
-/// same, and not what is left unfused.
+/// Returns arrays on which a fused build gives another result. The seed of each array was found by
+/// a search among up to two million, with llama.cpp 0.6.0's source compiled by gcc 12 (-O2 and -O3,
+/// -mfma) and clang 14 (-O3, -mfma -ffp-contract=on): all three give the same result, which differs
+/// from the unfused one.
 ///
-/// Penalties, dynamic temperature and adaptive-p need none: a logit or a probability of most arrays
-/// is another, so of those of every kind.
+/// Penalties, dynamic temperature and adaptive-p need none: a logit or a probability differs in
+/// most arrays, and so in those of every kind.
 fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
     let (size, tied, beginnings): (_, _, &[u32]) = match name {
         // The bucket of a candidate, so that others are sorted together, and leave other ties.
@@ -98,17 +98,18 @@ fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     size: usize,
-    /// Over how much of their range, from -8 to 8, the logits are random. The rest descends, so
-    /// that sorting many takes less time.
+    /// The part of the range of logits, from -8 to 8, in which they are random. The rest descends,
+    /// so that sorting many takes less time.
     scatter: f32,
-    /// Every fourth candidate has the logit of one before it: the order in which ties are left
-    /// belongs to what is compared.
+    /// True if every fourth candidate has the logit of an earlier one: the order of ties is
+    /// compared, too.
     tied: bool,
     sorted: bool,
     ids_backward: bool,
     /// The first state of the random numbers.
     beginning: u32,
-    /// No random numbers: how many times half as likely each is as the one before it.
+    /// If set, there are no random numbers: the number of times by which each candidate's
+    /// probability is halved compared with the previous one.
     halved: Option<f32>,
 }
 
@@ -133,7 +134,7 @@ impl Shape {
         }
     }
 
-    /// The candidates.
+    /// Returns the candidates.
     pub(super) fn array(self) -> Array {
         let mut data: Vec<TokenData> = Vec::with_capacity(self.size);
         let mut lcg = Lcg(self.beginning);
@@ -168,7 +169,7 @@ impl Shape {
     }
 }
 
-/// Candidates, and whether they are handed over as sorted.
+/// Candidates, and a flag that says if they are passed as sorted.
 pub(super) struct Array {
     pub(super) data: Vec<TokenData>,
     pub(super) sorted: bool,

@@ -38,7 +38,7 @@ impl Difference {
     }
 }
 
-/// The host's sampler and ours, freed also when the host throws.
+/// The host's sampler and this library's, freed even if the host throws.
 pub(super) struct Pair {
     pub(super) made: Samplers,
     pub(super) free: Free,
@@ -54,8 +54,8 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Lets both work on these arrays, one after the other; then, on a few, their clones, both
-    /// again with the state of these, and both from the beginning.
+    /// Applies both to these arrays, one after the other; then, on a few arrays, their clones, both
+    /// with the state copied from the clones, and both after a reset.
     ///
     /// # Safety
     /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
@@ -85,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Lets their clones work, both again with the state of these, and both from the beginning.
+    /// Applies their clones, both with the state copied from the clones, and both after a reset.
     ///
     /// # Safety
     /// The samplers are live; `copy` is their host's `llama_sampler_copy`.
@@ -117,8 +117,8 @@ impl Pair {
         }
     }
 
-    /// True if the host's has no state and no function to clone it: its clone, which the host's
-    /// `llama_sampler_clone` makes, is another with that vtable. Older greedy ones are so.
+    /// True if the host's sampler has no state and no function to clone it, as the older greedy
+    /// sampler. The host's `llama_sampler_clone` then makes another sampler with that vtable.
     ///
     /// # Safety
     /// All are live.
@@ -150,7 +150,7 @@ impl Pair {
         }
     }
 
-    /// Lets both work on these arrays. Of some they accept another candidate than is selected.
+    /// Applies both to these arrays. For some, they accept a candidate other than the selected one.
     ///
     /// # Safety
     /// The samplers are live.
@@ -192,7 +192,7 @@ pub(super) fn differ<T>(code: c_int, size: usize) -> Result<T, Difference> {
 /// The host's `llama_sampler_copy`.
 pub(super) type CopyTo = unsafe extern "C-unwind" fn(*const llama_sampler, *mut llama_sampler);
 
-/// A copy of a sampler, by its own function; NULL if it has none.
+/// Returns a copy of a sampler made by its own function; NULL if it has none.
 ///
 /// # Safety
 /// `smpl` is live or NULL.
@@ -222,7 +222,8 @@ unsafe fn reset(smpl: *mut llama_sampler) {
     }
 }
 
-/// The name, without the question mark of one that is disabled: older builds have none.
+/// Returns the name without the question mark of a disabled sampler, which older builds do not
+/// have.
 ///
 /// # Safety
 /// `smpl` is live.
@@ -279,9 +280,9 @@ pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sor
     }
 }
 
-/// The state of an array that a sampler has worked on.
+/// The state of an array after a sampler.
 pub(super) struct Left {
-    /// The place in the array where it begins: XTC moves the beginning.
+    /// The offset in the array at which the candidates begin, which XTC changes.
     offset: usize,
     size: usize,
     selected: i64,
@@ -298,7 +299,7 @@ impl Left {
         }
     }
 
-    /// All of that many candidates, as they were.
+    /// Returns the state of an unchanged array of `size` candidates.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn all(size: usize) -> Self {
         Self {
@@ -307,7 +308,7 @@ impl Left {
         }
     }
 
-    /// The candidates; `None` if they are not in the array.
+    /// Returns the candidates; `None` if they are not in the array.
     fn of<'a>(&self, data: &'a [TokenData]) -> Option<&'a [TokenData]> {
         data.get(self.offset..)?.get(..self.size)
     }

@@ -15,18 +15,19 @@ use crate::token::Token;
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) constructor: Name,
-    /// True of the builds that it can be made for with these arguments; `None`: all.
+    /// True for builds for which it can be made with these arguments; `None` means all builds.
     pub(super) takes: Option<fn(Build) -> bool>,
-    /// Makes the host's and ours with the arguments of a trial; `None` after the last.
+    /// Makes the host's and this library's sampler with the arguments of a trial; `None` after the
+    /// last one.
     pub(super) make: unsafe fn(*mut c_void, usize) -> Option<Samplers>,
 }
 
-/// The host's and ours.
+/// The host's sampler and this library's.
 pub(super) type Samplers = [*mut llama_sampler; 2];
 
-/// A line for each trial: ours with its arguments, and those of the host's. The first works on all
-/// arrays, and its arguments are those with which each of these shows what it is there for. The
-/// others work on a few.
+/// Defines the kinds, with a line for each trial: this library's sampler with its arguments, and
+/// those of the host's. The first trial uses all arrays, and its arguments are those for which the
+/// arrays were chosen. The others use a few arrays.
 macro_rules! kinds {
     ($(
         $name:literal, $constructor:literal, $takes:expr,

@@ -1,14 +1,14 @@
-//! Checks by trial that the host's own samplers equal ours.
+//! Checks by trial that the host's own samplers equal this library's.
 //!
 //! Built-ins have changed: other random streams for the same seed, other orders, other rounding
-//! where a compiler fuses multiplications and additions. So before ours stands in for one of them,
-//! both are made with the same arguments and work on the same arrays, and all that they leave must
-//! be equal, bit for bit. The arrays hold what tells builds apart: one and two candidates, of which
-//! older builds draw nothing; several draws in a row; ties, which show the order that a sort
-//! leaves; products and sums that round otherwise where they are fused, and change what is left;
-//! sizes on both sides of the kernels' thresholds; probabilities without rounding, which meet a
-//! bound exactly. The arguments are those at which a sampler does something else. Then clones,
-//! copies and what was reset go on in the same way.
+//! where a compiler fuses multiplications and additions. So before this library's sampler replaces
+//! one of them, both are made with the same arguments and applied to the same arrays, and all
+//! results must be equal, bit for bit. The arrays distinguish the builds. They have one and two
+//! candidates, for which older builds draw nothing; several draws in a row; ties, which reveal the
+//! order that a sort leaves; products and sums that are rounded differently if they are fused, with
+//! a visible effect; sizes on both sides of the kernels' thresholds; and probabilities without
+//! rounding, which meet a bound exactly. The arguments are those at which a sampler changes its
+//! behaviour. The comparison then continues with clones, copies and samplers after a reset.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -38,7 +38,7 @@ pub use codes::*;
 use compare::*;
 use kinds::*;
 
-/// Compares ours with the host's own sampler of that name: the shorter form of
+/// Compares this library's sampler with the host's own of that name: the shorter form of
 /// llama_sieve_certify_build, for a build that is not known.
 ///
 /// # Safety
@@ -49,16 +49,17 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify(sampler_name: *const c_char)
     unsafe { certified("llama_sieve_certify", sampler_name, None) }
 }
 
-/// Compares our sampler with the host's own of that name, as by llama_sampler_name ("top-k"), on
-/// small arrays. The result holds as long as the host stays loaded.
+/// Compares this library's sampler with the host's own of the same name, which is the one that
+/// llama_sampler_name returns ("top-k"), on small arrays. The result holds as long as the host
+/// stays loaded.
 ///
-/// Arguments of constructors depend on the host's build. `build` is its number, which is believed
-/// unless the host's exports rule it out, or 0 or less where it is not known: then it is found out
-/// as far as that is possible. The environment variable LLAMA_SIEVE_HOST has precedence.
+/// Arguments of constructors depend on the host's build. `build` is its number, which is used
+/// unless the host's exports rule it out; if it is 0 or less, the function tries to determine the
+/// build. The environment variable LLAMA_SIEVE_HOST has precedence.
 ///
-/// Returns LLAMA_SIEVE_OK if all that they left was equal, bit for bit; LLAMA_SIEVE_CERTIFY_*
-/// (above 0) if not, or if it could not be tried; a negative LLAMA_SIEVE_ERROR_*: the name is NULL
-/// or none of a built-in sampler, there is no host, or it has no such sampler.
+/// Returns LLAMA_SIEVE_OK if all results were equal, bit for bit; LLAMA_SIEVE_CERTIFY_* (above 0)
+/// if not, or if the sampler could not be tested; or a negative LLAMA_SIEVE_ERROR_* if the name is
+/// NULL or not that of a built-in sampler, if there is no host, or if the host has no such sampler.
 /// llama_sieve_last_error says more. An exception that the host throws passes through.
 ///
 /// # Safety
@@ -108,8 +109,8 @@ fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
     found.map_err(Failure::no_host)
 }
 
-/// Compares ours with the bound host's own, whose build is `build` where it is known. `Err` says
-/// what differs, or why they could not be compared.
+/// Compares this library's sampler with the bound host's own; `build` is the host's build, if it is
+/// known. The error describes the difference, or the reason why they could not be compared.
 pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
     // The build of another kind is any that has its list.
     let build_of_kind = build.filter(|_| name == "penalties");
@@ -132,7 +133,7 @@ fn copy_to(host: &Host) -> Result<CopyTo, String> {
     Ok(host_function!(host, c"llama_sampler_copy", CopyTo))
 }
 
-/// The samplers that sort, on some arrays at least: what they leave of ties is the sort's.
+/// The samplers that sort, at least on some arrays, so that the order of ties is the sort's.
 const SORTING: [&str; 8] = [
     "top-k",
     "top-p",
@@ -147,16 +148,16 @@ const SORTING: [&str; 8] = [
 /// The samplers that need a vocabulary.
 const WITH_VOCABULARY: [&str; 2] = ["infill", "grammar"];
 
-/// All that is needed to try a kind, so that nothing of ours can fail between calls of the host.
+/// Everything needed to test a kind, so that this library cannot fail between calls of the host.
 struct Trials {
     kind: &'static Kind,
     constructor: Address,
     free: Free,
-    /// The host's `llama_sampler_copy`; older ones have none.
+    /// The host's `llama_sampler_copy`; older hosts have none.
     copy: Option<CopyTo>,
     arrays: Vec<Array>,
     few: Vec<Array>,
-    /// The candidates that the host's works on, and those of ours.
+    /// The candidates for the host's sampler, and those for this library's.
     work: [Vec<TokenData>; 2],
 }
 
@@ -200,7 +201,7 @@ impl Trials {
         })
     }
 
-    /// Runs them all, up to the first difference.
+    /// Runs all trials, up to the first difference.
     ///
     /// # Safety
     /// The host is loaded.

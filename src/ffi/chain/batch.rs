@@ -23,7 +23,7 @@ use crate::simd;
 use crate::token::Token;
 use crate::trace::{self, Off};
 
-/// The arguments of a batch, checked.
+/// The checked arguments of a batch.
 pub(super) struct Batch<'a> {
     chains: &'a [*mut llama_sampler],
     logits: &'a [*const f32],
@@ -38,7 +38,7 @@ pub(super) struct Batch<'a> {
 // read.
 unsafe impl Send for Job {}
 
-/// A chain of a batch, in messages.
+/// The name of a chain of a batch in messages.
 struct OfChain<'a>(&'a str, usize);
 
 impl Display for OfChain<'_> {
@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    /// Parts the chains into those that any thread can run, and the others.
+    /// Divides the chains into those that any thread can run and the others.
     ///
     /// # Safety
     /// The logits are as many as was said.
@@ -196,12 +196,12 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The first of the chains that give no token: its index, error number and text.
+/// The first chain without a token: its index, error number and text.
 #[derive(Default)]
 struct First(Option<(usize, c_int, String)>);
 
 impl First {
-    /// Takes note of what came of a chain, when the last error still speaks of it.
+    /// Records the result of a chain, while the last error is still about it.
     fn note(&mut self, index: usize, token: Result<Token, c_int>) {
         let is_first = self.0.as_ref().is_none_or(|(known, ..)| index < *known);
         if let (Err(code), true) = (token, is_first) {
@@ -225,7 +225,7 @@ fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
 }
 
 impl Job {
-    /// Runs the job on any thread: what a panic says is the calling one's to report.
+    /// Runs the job on any thread. The calling thread must report a panic.
     fn run(&mut self) {
         // SAFETY: the batch's lists and the caller's logits stay as they are until all have run.
         let (members, logits) = unsafe { (&*self.members, self.logits.get()) };

@@ -1,13 +1,13 @@
-//! The host's samplers that are switched off.
+//! The host's disabled samplers.
 //!
-//! llama.cpp's constructors answer a value that disables a sampler (a top k of 0, a typical p of 1,
-//! penalties of nothing) with one that does nothing, all of them with one vtable. Members of a
-//! chain with that vtable are passed over, so that they do not call for an array of the whole
-//! vocabulary. Older builds have no such vtable.
+//! For a value that disables a sampler (a top k of 0, a typical p of 1, penalties without effect)
+//! llama.cpp's constructors return one that does nothing. All of these have the same vtable.
+//! Members of a chain with that vtable are skipped, so that they do not require an array of the
+//! whole vocabulary. Older builds have no such vtable.
 //!
-//! Which vtable that is, the host is asked: two samplers of different kinds are made, both switched
-//! off. Their vtable is taken only if it is one, if both say by the question mark of their names
-//! that they are off, and if they leave some candidates as they are.
+//! The vtable is determined by making two disabled samplers of different kinds. It is used only if
+//! both have the same vtable, if the names of both begin with a question mark, and if they leave
+//! some candidates unchanged.
 
 use std::ptr::{self, null};
 
@@ -21,7 +21,7 @@ use crate::token::TokenData;
 type InitTopK = unsafe extern "C-unwind" fn(i32) -> *mut llama_sampler;
 type InitTypical = unsafe extern "C-unwind" fn(f32, usize) -> *mut llama_sampler;
 
-/// The vtable of the host's samplers that are switched off; NULL if it has none.
+/// The vtable of the host's disabled samplers; NULL if it has none.
 #[derive(Clone, Copy)]
 pub(super) struct Disabled(*const llama_sampler_i);
 
@@ -31,7 +31,7 @@ unsafe impl Send for Disabled {}
 unsafe impl Sync for Disabled {}
 
 impl Disabled {
-    /// The value for a host that has none.
+    /// The value for a host without such a vtable.
     pub(super) const NONE: Self = Self(null());
 
     /// True if the host has such a vtable.
@@ -39,13 +39,14 @@ impl Disabled {
         !self.0.is_null()
     }
 
-    /// True of a sampler with this vtable.
+    /// True for a sampler with this vtable.
     pub(super) fn has(self, iface: *const llama_sampler_i) -> bool {
         !self.0.is_null() && ptr::eq(iface, self.0)
     }
 }
 
-/// All that it takes to find out, so that nothing of ours can fail between calls of the host.
+/// Everything needed to determine the vtable, so that this library cannot fail between calls of the
+/// host.
 pub(super) struct Trial {
     top_k: InitTopK,
     typical: InitTypical,
@@ -65,7 +66,7 @@ impl Trial {
         })
     }
 
-    /// The vtable of the host's samplers that are switched off.
+    /// Returns the vtable of the host's disabled samplers.
     ///
     /// # Safety
     /// The host is loaded.
@@ -86,7 +87,7 @@ impl Trial {
         }
     }
 
-    /// True if it says that it is off, and leaves candidates as they are.
+    /// True if the sampler's name says that it is disabled, and it leaves candidates unchanged.
     ///
     /// # Safety
     /// `smpl` is a live sampler of the host, with a vtable.

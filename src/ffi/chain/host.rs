@@ -1,6 +1,6 @@
 //! The host's functions that return the members of a chain and the logits of a context.
 //!
-//! They are declared so that what the host throws passes through them, and are called outside the
+//! They are declared so that the host's exceptions pass through them, and are called outside the
 //! guard.
 
 use std::ffi::c_int;
@@ -29,7 +29,7 @@ pub(crate) struct ChainParams {
 pub(in crate::ffi) struct Chains {
     chain_n: ChainN,
     chain_get: ChainGet,
-    /// The vtable by which a chain is known.
+    /// The vtable by which a chain is recognised.
     iface: *const llama_sampler_i,
 }
 
@@ -39,7 +39,7 @@ unsafe impl Send for Chains {}
 unsafe impl Sync for Chains {}
 
 impl Chains {
-    /// Returns the host's, which is found outside the guard where the host's code runs.
+    /// Returns those of the host. The host's code that this needs runs outside the guard.
     pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
         static CHAINS: PerHost<Chains> = PerHost::new();
         // SAFETY: the host was just asked for it.
@@ -70,11 +70,11 @@ impl Chains {
     }
 }
 
-/// The host's functions that make a chain, by which others are then known.
+/// The host's functions that make a chain, by which other chains are then recognised.
 struct FirstChain {
     init: ChainInit,
     free: Free,
-    /// The functions that lead to members, as yet without a vtable.
+    /// The functions that return members, still without a vtable.
     chains: Chains,
 }
 
@@ -104,7 +104,7 @@ impl FirstChain {
     }
 }
 
-/// The host's functions that chains take.
+/// The host's functions that chains need.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     pub chains: Chains,
@@ -137,7 +137,7 @@ type Sample = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut llama_context
 type SampledToken = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> Token;
 type SampledFloats = unsafe extern "C-unwind" fn(*mut llama_context, i32) -> *const f32;
 
-/// The host's functions that tell what a backend has sampled.
+/// The host's functions that return a backend's results.
 #[derive(Clone, Copy)]
 struct SampledFunctions {
     token: SampledToken,
@@ -145,7 +145,7 @@ struct SampledFunctions {
     logits: SampledFloats,
 }
 
-/// The host's functions that sample from a context, or return what a backend has sampled.
+/// The host's functions that sample from a context, or return a backend's results.
 #[derive(Clone, Copy)]
 pub(super) struct SamplingFunctions {
     pub sample: Sample,
@@ -176,7 +176,7 @@ impl SamplingFunctions {
         })
     }
 
-    /// Returns true if a backend has sampled, in whole or in part. The host's chain then skips
+    /// Returns true if a backend has sampled, completely or in part. The host's chain then skips
     /// members, and only it knows which.
     ///
     /// # Safety

@@ -1,6 +1,6 @@
-//! Samples chains of ours alone without the host's array, for a library that stands in front of the
-//! host's own functions. Where anything speaks against that, nothing has been run, and the host's
-//! own function does it all.
+//! Samples chains whose members are all this library's without the host's array, for a library that
+//! replaces the host's own functions. If that is not possible, nothing has run, and the host's own
+//! function is to be called.
 
 use std::sync::atomic::AtomicU64;
 
@@ -22,10 +22,10 @@ use crate::trace;
 
 const CALL: &str = "sampling in front of llama.cpp";
 
-/// Leaves NaN among the candidates, as in the array that the host fills.
+/// The choice to keep NaN among the candidates, as in the array that the host fills.
 const LEAVES_NAN: bool = false;
 
-/// The candidates that a chain leaves of the whole vocabulary: what the host's own array would be
+/// The candidates that a chain leaves of the whole vocabulary: the contents of the host's own array
 /// after `llama_sampler_apply`.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
@@ -33,25 +33,25 @@ pub struct Candidates<'a> {
     pub data: &'a [TokenData],
     /// True if they are marked as sorted.
     pub sorted: bool,
-    /// Index of the chosen one, or -1.
+    /// The index of the chosen candidate, or -1.
     pub selected: i64,
 }
 
 /// The samplers before the chain.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
-    /// A sampler that is not ours, which comes first.
+    /// A sampler of the host that comes first.
     pub first: Option<First>,
-    /// A grammar that [is ours](is_grammar).
+    /// A grammar [of this library](is_grammar).
     pub grammar: Option<*mut llama_sampler>,
 }
 
-/// A sampler that changes nothing but logits.
+/// A sampler that changes only logits.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     /// A sampler of the host, used by no other thread.
     pub sampler: *mut llama_sampler,
-    /// Returns the logits as it changes them; `None`: that is not known.
+    /// Returns the logits that it makes of these; `None` if they are not known.
     pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
 }
 
@@ -65,7 +65,7 @@ pub enum Edited {
 }
 
 impl Edited {
-    /// Returns the logits for the chain and a grammar before it; `None`: they are not known.
+    /// Returns the logits for the chain and a grammar before it; `None` if they are not known.
     ///
     /// # Safety
     /// The first sampler is alive.
@@ -77,7 +77,7 @@ impl Edited {
         }
     }
 
-    /// Returns these logits, or those that are there in their place.
+    /// Returns these logits, or those that replace them.
     fn of<'a>(&'a self, logits: &'a [f32]) -> &'a [f32] {
         match self {
             Self::AsTheyAre => logits,
@@ -91,12 +91,13 @@ impl Edited {
 pub enum Sampled<'a> {
     /// This token, which every member has accepted.
     Token(Token),
-    /// Nothing: what the chain's [`note`] says did not allow it.
+    /// Nothing, because the chain's [`note`] did not allow it.
     Nothing(&'a AtomicU64),
 }
 
-/// Samples as llama_sampler_sample does, for a chain of ours alone, and lets every member accept
-/// the token, if `may` says so of the chain's [`note`]. `None`: the host's own is to be called.
+/// Samples as llama_sampler_sample does, for a chain whose members are all this library's, and
+/// every member accepts the token, if `may` returns true for the chain's [`note`]. `None` if the
+/// host's own function is to be called.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`, `ctx` NULL or a
@@ -134,7 +135,7 @@ pub unsafe fn sample<'a>(
     }
 }
 
-/// True for a grammar that a host was given in the place of its own.
+/// True for a grammar of this library that replaces a host's own.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -143,8 +144,8 @@ pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { HOSTED.is_of(smpl) }
 }
 
-/// Hands what `before` and then the chain make of the logits of output `idx` to `take`; nothing is
-/// accepted. `None`: the host is to do it all.
+/// Passes the candidates that `before` and then the chain leave of the logits of output `idx` to
+/// `take`. Nothing is accepted. `None` if the host is to do everything.
 ///
 /// # Safety
 /// As for [`sample`]; what comes before is alive, a grammar [is one](is_grammar), and both are used
@@ -182,9 +183,9 @@ pub unsafe fn narrow<T>(
     }
 }
 
-/// Hands the logits of output `idx` to `take`, those that the chain works on, and what [`narrow`]
-/// would. It is worked out on copies: grammar and chain stay as they are. `None`: that is not
-/// known.
+/// Passes to `take` the logits of output `idx`, the logits with which the chain begins, and the
+/// candidates that [`narrow`] would pass. Copies of the grammar and the chain are used, which
+/// themselves do not change. `None` if the result is not known.
 ///
 /// # Safety
 /// As for [`narrow`].
@@ -212,8 +213,8 @@ pub unsafe fn rehearse<T>(
     }
 }
 
-/// Writes the line of the record, if there is one, of a call in which [`narrow`] or [`rehearse`]
-/// ran, and which is over with this token. `None`: there is no token.
+/// Writes the record's line, if there is a record, for a call in which [`narrow`] or [`rehearse`]
+/// ran and which has ended with this token. `None` if there is no token.
 ///
 /// # Safety
 /// `ctx` is NULL or a live context of the bound host.
@@ -246,7 +247,7 @@ pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_arr
     trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()
 }
 
-/// Notes, while there is a record, that the host has applied a sampler to an array: a grammar
+/// Notes, while there is a record, that the host has applied a sampler to an array. A grammar
 /// refuses a token in this way.
 ///
 /// # Safety
@@ -258,7 +259,8 @@ pub unsafe fn looked_at(array: *const llama_token_data_array) {
     }
 }
 
-/// The token of a run before in the same call, and the number of the chain, for the record.
+/// Returns the token of an earlier run in the same call, and the number of the chain, for the
+/// record.
 fn traced_before(workspace: &Workspace) -> (Option<traced::Refused>, u64) {
     match trace::is_on() {
         true => (traced::before(), traced::sequence_of(&workspace.members)),
@@ -266,14 +268,14 @@ fn traced_before(workspace: &Workspace) -> (Option<traced::Refused>, u64) {
     }
 }
 
-/// Copies of the members of a chain, freed with this.
+/// Copies of the members of a chain, freed when this is dropped.
 struct Copies {
     members: Vec<Member>,
     free: Free,
 }
 
 impl Copies {
-    /// `None` unless all could be copied.
+    /// Copies the members; `None` unless all could be copied.
     ///
     /// # Safety
     /// The members are alive, and of the bound host.
@@ -341,9 +343,9 @@ unsafe fn behind<'a>(
     Some((host, workspace, logits))
 }
 
-/// A word that lives with the first member of the chain, for whoever stands in front to note what
-/// was seen of the chain's surroundings. Zero at first, in clones, too. `None` unless all members
-/// are ours.
+/// Returns a word that is stored with the first member of the chain, in which the library that
+/// replaces the host's functions notes its findings about the chain. It is 0 at first, also in
+/// clones. `None` unless all members are this library's.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
@@ -374,8 +376,8 @@ fn are_ours(members: &[Member]) -> bool {
     !members.is_empty() && members.iter().all(|member| member.own.is_some())
 }
 
-/// The logits of output `idx`, if no backend has sampled from them, and the members of the chain,
-/// if all of them are ours: then no backend has a part of it.
+/// Returns the logits of output `idx`, if no backend has sampled from them, and the members of the
+/// chain, if all of them are this library's, so that no backend runs a part of it.
 ///
 /// # Safety
 /// As for [`sample`]; the logits stay as they are during `'a`.

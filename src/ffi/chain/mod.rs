@@ -1,9 +1,9 @@
 //! Sampling from raw logits with a host's chain, which is not changed.
 //!
-//! The host's functions list the members. Our members are recognised by their vtables and run on a
-//! [`Pool`], each inside the guard. Any other member gets an array of the remaining candidates and
-//! runs outside the guard, so that its exceptions reach the caller. The buffers of pools belong to
-//! the calling thread, which reuses them.
+//! The host's functions list the members. Members of this library are recognised by their vtables
+//! and run on a [`Pool`], each inside the guard. Any other member gets an array of the remaining
+//! candidates and runs outside the guard, so that its exceptions reach the caller. The buffers of
+//! pools belong to the calling thread, which reuses them.
 
 mod batch;
 mod disabled;
@@ -45,8 +45,8 @@ pub(crate) use host::ChainParams;
 use host::{Functions, SamplingFunctions, functions};
 use workspace::{Last, RawLogits, Taken, Workspace, forget};
 
-/// Returns true for a sampler of the host's that is switched off; `None` if the bound host has no
-/// vtable for such samplers. Must not be called inside the guard, since it calls the host.
+/// Returns true for a disabled sampler of the host; `None` if the bound host has no vtable for such
+/// samplers. Must not be called inside the guard, since it calls the host.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of the host's.
@@ -62,9 +62,9 @@ pub unsafe fn switched_off(smpl: *const llama_sampler) -> Option<bool> {
 /// but no array of the whole vocabulary is filled.
 ///
 /// `chain` is a llama_sampler_chain, or a single sampler, of this library's samplers, built-ins and
-/// others in any order. Where the context has already sampled on a backend (llama_set_sampler), or
-/// the chain was made for that, the host's own llama_sampler_sample is called. Exceptions of
-/// members reach the caller.
+/// others in any order. If the context has already sampled on a backend (llama_set_sampler), or the
+/// chain was made for that, the host's own llama_sampler_sample is called. Exceptions of members
+/// reach the caller.
 ///
 /// Returns the token, or a negative error, with nothing accepted: chain or context NULL, no host,
 /// no logits for `idx`, LLAMA_SIEVE_ERROR_NO_CANDIDATE if the chain leaves none or selects one of
@@ -173,9 +173,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 }
 
 /// Selects one token for each of `n` chains, each from its own `n_vocab` logits, on the calling
-/// thread and at most `n_threads` - 1 of the library's; 0 or 1: on the calling thread alone.
-/// Nothing is accepted. Chains with a member that is not this library's run on the calling thread,
-/// after the others. The tokens do not depend on the number of threads.
+/// thread and at most `n_threads` - 1 threads of the library; with 0 or 1 only on the calling
+/// thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
+/// thread, after the others. The tokens do not depend on the number of threads.
 ///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
 /// chain gave a token, otherwise the first error in `out`, whose text llama_sieve_last_error
@@ -224,7 +224,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
 /// must not have changed the logits since, from which candidates may be computed again. A new chain
 /// at the address of a freed one must sample first.
 ///
-/// Negative errors: chain NULL; `out` NULL although `cap` is not 0; `cap` too large.
+/// Returns a negative error if the chain is NULL, if `out` is NULL although `cap` is not 0, or if
+/// `cap` is too large.
 ///
 /// # Safety
 /// `out` is NULL or has room for `cap` elements; the logits that the last token was sampled from
@@ -266,9 +267,9 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
     })
 }
 
-/// Reports what makes no sense in a chain: a second selector, a sampler after a selector, a
+/// Reports members that make no sense in a chain: a second selector, a sampler after a selector, a
 /// constraint after a sampler that truncates, xtc after a temperature of 0, top-k after min-p, a
-/// sampler that its parameters switch off, and no selector at all. Writes a sentence for each to
+/// sampler that its parameters disable, and a missing selector. Writes a sentence for each to
 /// `out`, with a line end between them and a NUL at the end, cut off at `cap` bytes; `out` may be
 /// NULL.
 ///
@@ -360,7 +361,7 @@ fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
     functions(call)
 }
 
-/// Selects a token with `chain`, and keeps the candidates that are left for a later call.
+/// Selects a token with `chain`, and keeps the remaining candidates for a later call.
 ///
 /// # Safety
 /// `chain` is a live sampler of the host that `host` is of; the logits stay until candidates are no
@@ -404,12 +405,12 @@ fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
 
-/// The choice to read NaN as minus infinity, as the functions here promise.
+/// The choice to read NaN as minus infinity, as documented for the functions here.
 const BANS_NAN: bool = true;
 
 /// Runs the listed members, which are those of `chain`, and returns the result of `then` for the
 /// pool, computed inside the guard. With `bans_nan`, NaN is read as minus infinity. Keeps the
-/// candidates that are left for a later call.
+/// remaining candidates for a later call.
 ///
 /// # Safety
 /// As for [`sample`].
@@ -469,8 +470,8 @@ unsafe fn run_members(
     Ok(())
 }
 
-/// Runs our samplers among these members, one after the other, and reports each to `watch`. May be
-/// called on any thread.
+/// Runs this library's samplers among these members, one after the other, and reports each to
+/// `watch`. May be called on any thread.
 ///
 /// # Safety
 /// They are alive, and used by no other thread.
@@ -489,15 +490,15 @@ unsafe fn run_own(members: &[Member], pool: &mut Pool<'_>, watch: &mut impl Watc
 #[derive(Clone, Copy)]
 struct Member {
     smpl: *mut llama_sampler,
-    /// `None` for a sampler that is not ours.
+    /// The vtable, if the sampler is this library's.
     own: Option<&'static Vtable>,
 }
 
 impl Member {
-    /// Returns true if the host skips the member in its chain, because a backend was given it: from
-    /// then on, even if the backend has not sampled, or the chain is detached from its context. The
-    /// name of such a member begins with a plus. Our samplers never are such members: a backend is
-    /// given the built-in instead.
+    /// Returns true if the host skips the member in its chain, because it was given to a backend.
+    /// The host skips it from then on, even if the backend has not sampled, or the chain is
+    /// detached from its context. The name of such a member begins with a plus. This library's
+    /// samplers are never such members: a backend gets the built-in instead.
     ///
     /// # Safety
     /// The sampler is alive.
@@ -512,7 +513,7 @@ impl Member {
         }
     }
 
-    /// Runs the member by `run`, and reports it to `watch`. The member is alive.
+    /// Runs the member by `run`, and reports it to `watch`. The member must be alive.
     #[inline(always)]
     fn watched<T>(
         &self,
@@ -527,15 +528,15 @@ impl Member {
         done
     }
 
-    /// Returns a description of what a member of ours lets through next, if it has one. The member
-    /// is alive.
+    /// Returns a description of what a member of this library lets through next, if it has one. The
+    /// member must be alive.
     fn expected(&self) -> Option<String> {
         // SAFETY: a member that is alive; `list` has compared the vtables.
         unsafe { self.own?.expected_of(self.smpl) }
     }
 
-    /// Reports the numbers that a trace requests, none for a sampler that is not ours. The sampler
-    /// is alive, as members are while they run.
+    /// Reports the numbers that a trace requests, or none for a foreign sampler. The sampler must
+    /// be alive, as members are while they run.
     fn tell(&self, about: About, to: Tell<'_>) {
         if let Some(vtable) = self.own {
             // SAFETY: a member that is alive; `list` has compared the vtables.
@@ -604,13 +605,13 @@ impl Member {
 }
 
 /// Returns the index of the selected candidate in the pool's array, or -1. Makes the array if there
-/// is none, since the index may not be known before.
+/// is none, since the index may not be known otherwise.
 fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
     pool.array();
     pool.selected().map_or(-1, |index| index as i64)
 }
 
-/// Makes what a foreign sampler left of the pool's array the pool's candidates.
+/// Replaces the pool's candidates by those that a foreign sampler left in the pool's array.
 ///
 /// # Safety
 /// `array` has `size` candidates at `data`, if that is not NULL.
@@ -678,7 +679,7 @@ unsafe fn list(
     })
 }
 
-/// Returns the vtable of one of our samplers; `None` for any other.
+/// Returns the vtable of a sampler of this library; `None` for any other.
 ///
 /// # Safety
 /// `smpl` is a live sampler.

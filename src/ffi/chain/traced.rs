@@ -1,7 +1,7 @@
-//! The record of chains: of each token that is sampled with one.
+//! The record of each token that is sampled with a chain.
 //!
-//! A token is observed while its chain runs, and the line is written once the call that asked for
-//! it has it: a host may run the chain again, after a grammar that has refused the first.
+//! A token is observed while its chain runs, and its line is written when the call returns it: a
+//! host may run the chain again after a grammar has refused the first token.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -33,7 +33,7 @@ const CALL: &str = "the trace";
 /// The most bytes of a token's text.
 const LONGEST: usize = 1 << 16;
 
-/// A token whose line is not yet written.
+/// A token whose line has not yet been written.
 pub(super) struct Waiting {
     observer: Box<Observer>,
     sequence: u64,
@@ -74,7 +74,7 @@ impl Watch for Guarded {
 }
 
 impl Guarded {
-    /// Returns what was observed of these members, if they have chosen a token.
+    /// Returns the observations of these members, if they have chosen a token.
     fn ended(mut self, members: &[Member], pool: &mut Pool<'_>) -> Option<Box<Waiting>> {
         let token = pool.token()?;
         let logits = pool.logits();
@@ -87,7 +87,7 @@ impl Guarded {
     }
 }
 
-/// Runs the members of a chain, and keeps what was observed for [`deliver`].
+/// Runs the members of a chain, and keeps the observations for [`deliver`].
 ///
 /// # Safety
 /// As for [`run_members`].
@@ -108,7 +108,8 @@ pub(super) unsafe fn run(
     Ok(())
 }
 
-/// Runs the members of a chain of ours alone, on any thread, and gives what was observed.
+/// Runs the members of a chain, all of them this library's, on any thread, and returns the
+/// observations.
 ///
 /// # Safety
 /// As for [`run_own`](super::run_own).
@@ -124,8 +125,8 @@ pub(super) unsafe fn run_own(
     watch.ended(members, pool)
 }
 
-/// The number of the chain that has these members: that of its last. The first may be a grammar's
-/// that comes before the chain.
+/// Returns the number of the chain with these members, which is that of its last member. The first
+/// may be a grammar that comes before the chain.
 pub(super) fn sequence_of(members: &[Member]) -> u64 {
     let number = |member: &Member| {
         // SAFETY: a member that is alive; `list` has compared the vtables.
@@ -136,7 +137,7 @@ pub(super) fn sequence_of(members: &[Member]) -> u64 {
     members.iter().rev().find_map(number).unwrap_or_else(place)
 }
 
-/// The token of the last run that waits. It is to be given to [`again`].
+/// Returns the waiting token of the last run, which is to be passed to [`again`].
 pub(super) fn before() -> Option<Refused> {
     let waiting = trace::is_on().then(take).flatten()?;
     let token = waiting.observer.token();
@@ -152,7 +153,8 @@ pub(super) struct Refused {
     token: Option<Token>,
 }
 
-/// Notes of the token that waits the number of its chain, and the token that a grammar has refused.
+/// Records, for the waiting token, the number of its chain and the token that a grammar has
+/// refused.
 pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: bool) {
     let Some(mut waiting) = take() else {
         return;
@@ -204,7 +206,7 @@ pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
 }
 
 impl Waiting {
-    /// Writes the line, if the token is `token`; otherwise that it is another.
+    /// Writes the line if the token is `token`, otherwise a line that says that it is another.
     ///
     /// # Safety
     /// As for [`deliver`].
@@ -231,7 +233,7 @@ impl Waiting {
     }
 }
 
-/// The token that was last selected in an array of a host's.
+/// The token that was last selected in an array of a host.
 #[derive(Clone, Copy)]
 struct InArray {
     sequence: u64,
@@ -243,9 +245,9 @@ thread_local! {
     static IN_ARRAY: Cell<Option<InArray>> = const { Cell::new(None) };
 }
 
-/// Does what llama_sampler_apply does with a chain of ours alone, and writes the line of the token
-/// that it selects. `None`: it is no such chain, or the array is none that is filled from the
-/// logits of a vocabulary; nothing was done.
+/// Does what llama_sampler_apply does with a chain whose members are all this library's, and writes
+/// the line of the token that it selects. Does nothing and returns `None` if it is not such a
+/// chain, or if the array was not filled from the logits of a vocabulary.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, `array` NULL or a valid array; no other
@@ -309,8 +311,8 @@ pub(super) unsafe fn apply(
     Some(())
 }
 
-/// Writes the line of the token that was selected in an array. It comes in the place of the one
-/// before it, where that was refused.
+/// Writes the line of the token that was selected in an array. The line replaces the previous one
+/// if that token was refused.
 fn deliver_in_array() {
     let Some(mut waiting) = take() else {
         return;
@@ -333,7 +335,7 @@ fn deliver_in_array() {
     unsafe { waiting.deliver(null_mut(), token) };
 }
 
-/// A sampler was applied to an array: notes whether it has refused the token that was selected.
+/// Records, after a sampler was applied to an array, if it has refused the selected token.
 ///
 /// # Safety
 /// `array` is NULL or a valid array.
@@ -354,21 +356,21 @@ pub(super) unsafe fn looked_at(array: *const llama_token_data_array) {
     }
 }
 
-/// The most tokens that a vocabulary may have, the logits of which are taken from an array.
+/// The most tokens of a vocabulary whose logits are taken from an array.
 const MOST_TOKENS: usize = 1 << 22;
 
 const ARRAY: Argument = argument!("data", "size", MOST_TOKENS);
 
 /// The logits of an array by their tokens.
 struct Filled {
-    /// Minus infinity for those that are not there.
+    /// The logits; minus infinity for tokens that are not in the array.
     logits: Vec<f32>,
-    /// True if the array is that of all tokens in order, and nothing else.
+    /// True if the array has exactly all tokens, in order.
     is_whole: bool,
 }
 
 impl Filled {
-    /// `None` where one has a number that no token has.
+    /// Returns the logits of these candidates; an error if one has a number that no token has.
     fn of(data: &[TokenData], is_fresh: bool) -> Result<Option<Self>, TryReserveError> {
         let places = || {
             data.iter()
@@ -402,7 +404,7 @@ struct Texts {
 }
 
 impl Texts {
-    /// `None` without a context, or where the host does not tell.
+    /// Returns the texts; `None` without a context, or if the host does not provide them.
     ///
     /// # Safety
     /// `ctx` is NULL or a live context of the bound host.

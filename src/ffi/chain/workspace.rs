@@ -21,7 +21,7 @@ use crate::token::Token;
 #[derive(Default)]
 pub(super) struct Workspace {
     pub buffers: Buffers,
-    /// The members of the chain at work.
+    /// The members of the chain that is running.
     pub members: Vec<Member>,
     pub last: Option<Last>,
 }
@@ -67,11 +67,11 @@ impl RawLogits {
     }
 }
 
-/// A chain of a batch, all of whose members are ours.
+/// A chain of a batch whose members are all this library's.
 pub(super) struct Job {
-    /// Its index in the batch.
+    /// The index of the chain in the batch.
     pub index: usize,
-    /// Its members, in the list of all members of the batch.
+    /// The members of the chain, in the list of all members of the batch.
     pub members: *const [Member],
     pub logits: RawLogits,
     pub token: Result<Result<Token, Failure>, Payload>,
@@ -79,21 +79,22 @@ pub(super) struct Job {
     pub waiting: Option<Box<Waiting>>,
 }
 
-/// The lists that a batch makes. What is in them has meaning only within one call.
+/// The lists that a batch makes. Their contents are valid only within one call.
 #[derive(Default)]
 pub(super) struct Lists {
-    /// The chains, each with its place among the caller's.
+    /// The chains, each with its index among the caller's.
     pub seen: Vec<(usize, usize)>,
-    /// The members of all chains, one after the other, and the places where those of each end.
+    /// The members of all chains, one after the other, and the indices at which those of each chain
+    /// end.
     pub members: Vec<Member>,
     pub ends: Vec<usize>,
     pub jobs: Vec<Job>,
-    /// The indices of the chains with a member that is not ours.
+    /// The indices of the chains with a foreign member.
     pub foreign: Vec<usize>,
 }
 
 impl Lists {
-    /// Empty, with room for `n` chains.
+    /// Empties the lists, and makes room for `n` chains.
     pub(super) fn clear(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.clear();
         cleared(&mut self.seen, n)?;
@@ -110,8 +111,8 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 
 lent_per_thread!(Workspace, Lists);
 
-/// The thread's data, until this is dropped; another one for a call inside a call, which a member
-/// can make.
+/// The thread's data, borrowed until this is dropped. A nested call, which a member can make, gets
+/// new data.
 pub(super) struct Taken<T: Lent>(ManuallyDrop<Box<T>>);
 
 impl<T: Lent> Taken<T> {

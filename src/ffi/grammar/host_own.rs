@@ -35,7 +35,7 @@ type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sam
 pub(super) struct Functions {
     pub(super) plain: Plain,
     pub(super) patterns: Lazy,
-    /// Deprecated; a later host may lack it.
+    /// The deprecated constructor with words, which a later host may lack.
     pub(super) words: Option<Lazy>,
     pub(super) apply: Apply,
     pub(super) accept: Accept,
@@ -76,7 +76,7 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    /// Returns the sampler; the caller must free it.
+    /// Returns the sampler, which the caller must free.
     pub(super) fn given(mut self) -> *mut llama_sampler {
         std::mem::replace(&mut self.0, null_mut())
     }

@@ -1,20 +1,22 @@
-//! Grammars that replace a host's own without its knowledge, with the behaviour that it relies on.
+//! Grammars that transparently replace a host's own, with the behaviour that it relies on.
 //!
-//! They differ from those under our own names at a token that is not allowed. The built-in throws
-//! there, so here the host's own code throws: a grammar of the host's that allows nothing accepts
-//! the token. It is freed while the exception passes. Its message depends on the token alone, so
-//! neither the client's grammar nor the earlier tokens are needed. Where the built-in would end the
-//! process, or never return, our constraint is dead. After a limit or an internal error, the host's
-//! code throws at the next token: a server must not mistake a truncated text for a finished one.
+//! They differ from the other grammars of this library at a token that is not allowed. The built-in
+//! throws there, so here the host's own code throws: a grammar of the host that allows nothing
+//! accepts the token, and is freed while the exception passes. The message depends only on the
+//! token, so neither the client's grammar nor the earlier tokens are needed. Where the built-in
+//! would end the process or never return, this library's constraint is dead. After a limit or an
+//! internal error, the host's code throws at the next token, since a server must not mistake a
+//! truncated text for a finished one.
 //!
-//! Our grammar is used where the host's own was found to do the same: see `proof`. A grammar whose
-//! first tokens cannot be found within the limits is the host's own, if its constructor returns.
-//! The host's own constructor checks each text, called with the program's arguments: a text that it
-//! refuses is refused, with its exception or NULL, and its result is freed at once. It is not
-//! called for a text on which it may hang: see [`host_work`](crate::grammar::host_work).
+//! This library's grammar is used if the host's own was found to do the same: see `proof`. A
+//! grammar whose first tokens cannot be found within the limits is left to the host, if its
+//! constructor returns. The host's own constructor checks each text, called with the program's
+//! arguments. A text that it refuses is refused, with its exception or NULL; otherwise its result
+//! is freed at once. It is not called for a text on which it may hang: see
+//! [`host_work`](crate::grammar::host_work).
 //!
-//! The grammar that throws is lazy and waits for the token: triggered by it, it skips the check
-//! whether the generation may end, at which llama.cpp ends the process.
+//! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
+//! the check that the generation may end, where llama.cpp ends the process.
 //!
 //! The host's functions are called outside the guard: their exceptions pass through.
 
@@ -55,18 +57,18 @@ pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept
 /// The result of making a grammar sampler for a host.
 #[derive(Clone, Debug)]
 pub enum Hosted {
-    /// Our sampler.
+    /// This library's sampler.
     Made(*mut llama_sampler),
-    /// The host must make its own: our parser refuses the text, and the last error says why.
+    /// The host must make its own, since this library refuses the text; the last error says why.
     Theirs,
-    /// The host must make its own, since that differs, or may differ.
+    /// The host must make its own, which differs or may differ.
     Otherwise(String),
     /// NULL, as for an invalid grammar: the host's constructor returns that, or would hang or end
     /// the process. The last error says why.
     Nothing,
 }
 
-/// Makes the grammar sampler that replaces the bound host's own. If our parser reads a text's
+/// Makes the grammar sampler that replaces the bound host's own. If this library accepts a text's
 /// `repetitions`, the host's constructor, which would refuse their number, is not called.
 ///
 /// # Safety
@@ -125,7 +127,7 @@ pub unsafe fn hosted(
 
 const CALL: &str = "grammar";
 
-/// Returns our sampler, or the reason why the host's is used.
+/// Returns this library's sampler, or the reason why the host's is used.
 ///
 /// # Safety
 /// As for [`hosted`]; nothing else refers to the sampler `made`, and the functions are those of its

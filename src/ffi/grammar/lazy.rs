@@ -42,8 +42,8 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT == limits::MAX_WAITIN
 /// of the tokens is accepted. The grammar then begins with that word, or with that token.
 ///
 /// It replaces llama.cpp's deprecated constructor, which makes one pattern of all words; it
-/// otherwise works as llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL there are
-/// none, whatever their number is.
+/// otherwise works as llama_sieve_init_grammar_lazy_patterns. If `trigger_words` is NULL, there are
+/// none, and their number is ignored.
 ///
 /// # Safety
 /// As for `llama_sieve_init_grammar`; the words are NULL or as many C strings, the tokens NULL or
@@ -90,7 +90,7 @@ pub type List<T> = (*const T, usize);
 /// The triggers of a lazy grammar, as C passes them.
 #[derive(Clone, Copy, Debug)]
 pub enum Triggers {
-    /// Nothing: the grammar is not lazy.
+    /// There are no triggers: the grammar is not lazy.
     None,
     /// The words and tokens of llama_sampler_init_grammar_lazy.
     Words(List<*const c_char>, List<Token>),
@@ -135,13 +135,13 @@ pub(super) unsafe fn of_patterns(
 /// accepted text, or one of the tokens is accepted.
 ///
 /// With a token, the grammar begins with it. With a pattern, it begins at the first group that is
-/// not empty, or else where the match begins; it reads the text from there, even from within a
+/// not empty, or otherwise where the match begins; it reads the text from there, even from within a
 /// token. Patterns are tried in the order given, in the notation of std::regex (ECMAScript, on
 /// bytes, in the C locale); one that begins with ^ and ends with $ is first matched against the
 /// whole text.
 ///
-/// Returns NULL, and llama_sieve_last_error says why, where llama_sieve_init_grammar does, if a
-/// pattern is NULL or no regular expression, if a list is NULL although its number is not 0, and
+/// Returns NULL, and llama_sieve_last_error says why, if llama_sieve_init_grammar would, if a
+/// pattern is NULL or not a regular expression, if a list is NULL although its number is not 0, and
 /// beyond LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_*. A token that takes more steps than
 /// LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STEPS, and a longer text than
 /// LLAMA_SIEVE_GRAMMAR_MAX_WAITING_TEXT, make the constraint dead. llama_sampler_reset lets it wait

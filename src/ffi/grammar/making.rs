@@ -1,4 +1,5 @@
-//! Makes a sampler from a grammar that C passes, lazy or not, under our own names or a host's.
+//! Makes a sampler from a grammar that C passes, lazy or not, for this library's own constructors
+//! or for those that replace a host's.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -25,7 +26,7 @@ pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 pub(super) struct Making<'a> {
     /// Hands the sampler to the host.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
-    /// Notes for a host, taken while the grammar is made.
+    /// The notes for a host, taken while the grammar is made.
     pub(super) notes: Option<&'a Notes>,
     pub(super) repetitions: Repetitions,
 }
@@ -43,7 +44,7 @@ pub(super) struct Notes {
     pub(super) about: Cell<Option<About>>,
 }
 
-/// The options for samplers under our own names.
+/// The options for samplers of this library's own constructors.
 pub(super) const OWN: Making<'_> = Making {
     into_host: &|grammar| Ok(into_host(&GRAMMAR, grammar)),
     notes: None,
@@ -107,7 +108,7 @@ pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
 /// A grammar before the host's tokenizer was called.
 enum Prepared<'a> {
-    /// No grammar, for a vocabulary of that many tokens.
+    /// No grammar, for a vocabulary of this many tokens.
     Empty(usize),
     /// The grammar, which needs no tokenizer.
     Ready(Grammar),
@@ -192,7 +193,8 @@ impl Prepared<'_> {
 }
 
 impl Text<'_> {
-    /// Looks the tokens up, up to the first text that is not a token: there the grammar is refused.
+    /// Looks up the tokens, up to the first text that is not a token, for which the grammar is
+    /// refused.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.

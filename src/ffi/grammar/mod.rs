@@ -62,13 +62,13 @@ const _: () = assert!(LLAMA_SIEVE_GRAMMAR_MAX_STEPS == limits::MAX_WORK);
 /// The most bytes that the grammars of the cache occupy together.
 pub const LLAMA_SIEVE_GRAMMAR_CACHE_BYTES: usize = 134_217_728;
 const _: () = assert!(LLAMA_SIEVE_GRAMMAR_CACHE_BYTES == limits::MAX_CACHE_BYTES);
-/// The most words of a bitmap of tokens: one bit for every possible token number.
+/// The most words of a bitmap of tokens, with one bit for every possible token number.
 pub const LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS: usize = 67_108_864;
 
 const BITS: Argument = argument!("bits", "n_words", LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS);
 
 /// The most vocabularies whose data is kept. One more replaces the oldest, so a program that cycles
-/// through more never finds any again.
+/// through more never finds a kept one.
 pub const LLAMA_SIEVE_MAX_VOCABULARIES: usize = 8;
 const _: () = assert!(LLAMA_SIEVE_MAX_VOCABULARIES == limits::MAX_VOCABULARIES);
 
@@ -103,10 +103,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_grammar(
 
 /// Writes the tokens that a grammar allows now as a bitmap: bit t % 32 of word t / 32 is set if
 /// token t is allowed. Writes the first `n_words` words to `bits`; words after the vocabulary's
-/// last are 0. Returns how many tokens are allowed in all; if the grammar is empty, and while a
+/// last are 0. Returns the total number of allowed tokens; if the grammar is empty, and while a
 /// lazy one waits, all are. Returns 0, with an error and nothing written, if the sampler is NULL or
-/// no grammar, `bits` is not aligned, or `n_words` is above LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If
-/// `bits` is NULL nothing is written, whatever `n_words` is. May be called from any thread.
+/// not a grammar, if `bits` is not aligned, or if `n_words` is above
+/// LLAMA_SIEVE_GRAMMAR_MAX_MASK_WORDS. If `bits` is NULL, nothing is written, and `n_words` is
+/// ignored. May be called from any thread.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `bits` is NULL or has room for `n_words` words.
@@ -158,7 +159,7 @@ pub unsafe extern "C" fn llama_sieve_grammar_error(smpl: *const llama_sampler) -
 
 /// Writes the counters of the process-wide cache of compiled grammars: at most 256, in at most
 /// LLAMA_SIEVE_GRAMMAR_CACHE_BYTES, least recently used, keyed by the SHA-256 of root and text and
-/// by the vocabulary. NULL or not aligned: does nothing.
+/// by the vocabulary. Does nothing if `out` is NULL or not aligned.
 ///
 /// # Safety
 /// `out` is NULL or writable.
@@ -173,9 +174,9 @@ pub unsafe extern "C" fn llama_sieve_grammar_cache_stats(out: *mut llama_sieve_c
 }
 
 /// Drops the data kept for a vocabulary: its tree, and the grammars that were compiled for it.
-/// Samplers in use continue, and what they compute afterwards is not kept. Call it before a model
-/// is freed: it releases that memory, and another model at the same address cannot be mistaken for
-/// this one. NULL does nothing.
+/// Samplers in use continue, but their later results are not kept. Call it before a model is freed:
+/// it releases that memory, and another model at the same address cannot be mistaken for this one.
+/// NULL does nothing.
 ///
 /// # Safety
 /// `vocab` is not dereferenced, and may have been freed.

@@ -31,8 +31,8 @@ const _: () = assert!(LLAMA_SIEVE_PATTERN_MAX_CLASSES == limits::MAX_PATTERN_CLA
 pub const LLAMA_SIEVE_CHOICE_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_CHOICE_MAX_VALUES == limits::MAX_CHOICES);
 
-/// Makes a sampler that lets only tokens through with which the whole text matches a regular
-/// expression, or still can match.
+/// Makes a sampler that lets through only tokens with which the whole text matches, or can still
+/// match, a regular expression.
 ///
 /// The syntax is that of the crate regex: Unicode classes, flags such as (?i), counts. Greedy and
 /// lazy repetitions match the same texts, and groups capture nothing. The whole text must match,
@@ -79,12 +79,11 @@ pub unsafe extern "C" fn llama_sieve_init_regex(
 
 const VALUES: Argument = argument!("values", "n", LLAMA_SIEVE_CHOICE_MAX_VALUES);
 
-/// Makes a sampler that lets only tokens through with which the whole text is one of `n` strings,
-/// or still can become one. Thousands of them cost no more than a few.
+/// Makes a sampler that lets through only tokens with which the whole text is, or can still become,
+/// one of `n` strings. Thousands of them cost no more than a few.
 ///
-/// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) takes the
-/// tokens that the tokenizer gives it, and reports which value was chosen; docs/token-trie.md
-/// compares the two.
+/// Any tokens may spell a string, whereas a token trie (llama_sieve_init_trie_strings) uses the
+/// tokens from the tokenizer, and reports the chosen value; docs/token-trie.md compares the two.
 ///
 /// The sampler is a grammar, like that of llama_sieve_init_regex. Returns NULL, and
 /// llama_sieve_last_error names the value, if `vocab`, `values` or one of them is NULL, one is not
@@ -132,7 +131,7 @@ pub(super) const PER_BYTE: usize = 1 << 10;
 /// Approximate bytes needed per byte of a value.
 const PER_LETTER: usize = 64;
 
-/// Returns an error if a bit of `flags` is set: none has a meaning yet.
+/// Returns an error if a bit of `flags` is set, since none has a meaning yet.
 pub(super) fn no_flags(flags: u32) -> Result<(), Failure> {
     if flags == 0 {
         return Ok(());

@@ -14,19 +14,19 @@ use crate::grammar::{Grammar, limits};
 use crate::log;
 use crate::memory;
 
-/// The language of llama.cpp's own converter from JSON Schema, which llama-server uses for
-/// "json_schema": keywords that it ignores are ignored, and schemas that it refuses are refused. It
+/// A flag: the language of llama.cpp's own converter from JSON Schema, which llama-server uses for
+/// "json_schema". Keywords that it ignores are ignored, and schemas that it refuses are refused. It
 /// cannot be combined with another flag.
 pub const LLAMA_SIEVE_JSON_LLAMA_CPP: u32 = 1;
-/// No white space between the parts of the JSON.
+/// A flag: no white space between the parts of the JSON.
 pub const LLAMA_SIEVE_JSON_COMPACT: u32 = 2;
-/// Objects that name properties have no others unless the schema mentions these, as if
+/// A flag: objects that name properties have no others unless the schema mentions these, as if
 /// "additionalProperties" were false.
 pub const LLAMA_SIEVE_JSON_CLOSED: u32 = 4;
-/// Properties in any order, instead of the schema's; at most 10 of one object.
+/// A flag: properties in any order, instead of the schema's; at most 10 in one object.
 pub const LLAMA_SIEVE_JSON_ANY_ORDER: u32 = 8;
-/// Leaves out keywords that cannot be enforced, with a warning that names them, instead of refusing
-/// the schema.
+/// A flag: keywords that cannot be enforced are ignored, with a warning that names them, instead of
+/// refusing the schema.
 pub const LLAMA_SIEVE_JSON_LENIENT: u32 = 16;
 
 /// The most bytes of a JSON Schema.
@@ -38,14 +38,13 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_DEPTH == limits::MAX_SCHEMA_DEPTH);
 /// The most JSON values in a JSON Schema.
 pub const LLAMA_SIEVE_JSON_MAX_VALUES: usize = 1_048_576;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_VALUES == limits::MAX_SCHEMA_VALUES);
-/// The most schemas of a JSON Schema that may be chained for one value, by "$ref", "allOf" and the
-/// like.
+/// The longest chain of schemas for one value, by "$ref", "allOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_CHAIN: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_CHAIN == limits::MAX_SCHEMA_CHAIN);
 /// The most different combinations of a JSON Schema's subschemas.
 pub const LLAMA_SIEVE_JSON_MAX_COMBINATIONS: usize = 65_536;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_COMBINATIONS == limits::MAX_SCHEMA_COMBINATIONS);
-/// The most alternatives for one value: the product of "anyOf" and the like.
+/// The most alternatives for one value: the product of "anyOf" and similar keywords.
 pub const LLAMA_SIEVE_JSON_MAX_WAYS: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_WAYS == limits::MAX_SCHEMA_WAYS);
 /// The most elements of the grammar that a JSON Schema becomes.
@@ -69,17 +68,18 @@ const _: () = assert!(LLAMA_SIEVE_JSON_MAX_PATTERN == limits::MAX_SCHEMA_PATTERN
 pub const LLAMA_SIEVE_JSON_MAX_GROUPS: usize = 100;
 const _: () = assert!(LLAMA_SIEVE_JSON_MAX_GROUPS == limits::MAX_SCHEMA_GROUPS);
 
-/// Makes a sampler that lets only tokens through with which the text is JSON valid by a JSON
-/// Schema, or still can become so.
+/// Makes a sampler that lets through only tokens with which the text is, or can still become, JSON
+/// that is valid against a JSON Schema.
 ///
 /// Drafts 4, 6, 7, 2019-09 and 2020-12, by "$schema"; without it the last. `flags` are
 /// LLAMA_SIEVE_JSON_*, 0 for the standard's language. Properties come in the order in which the
-/// schema names them, or first the required ones in the order in which it lists these, then others;
-/// between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE characters of white
-/// space. No text is accepted that the schema does not allow: a keyword that cannot be enforced is
-/// refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not enforce everything. A
-/// schema whose parts nest, or refer to each other in a row, or whose patterns have nested groups,
-/// may take 512 KiB of stack. See docs/json-schema.md for each keyword.
+/// schema names them, or the required ones come first, in the order in which it lists them, and
+/// then others. Between the parts of the JSON there may be up to LLAMA_SIEVE_JSON_MAX_SPACE
+/// characters of white space. No text is accepted that the schema does not allow: a keyword that
+/// cannot be enforced is refused. LLAMA_SIEVE_JSON_LLAMA_CPP is another language, which does not
+/// enforce everything. A schema whose parts nest, or refer to each other in a row, or whose
+/// patterns have nested groups, may take 512 KiB of stack. See docs/json-schema.md for each
+/// keyword.
 ///
 /// The sampler is a grammar: except for the notation it behaves as that of
 /// llama_sieve_init_grammar, llama_sieve_grammar_mask and the like accept it, and the

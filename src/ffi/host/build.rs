@@ -1,12 +1,12 @@
-//! The build of llama.cpp that the host is, where it says so or the user does.
+//! The llama.cpp build of the host, if the host or the user states it.
 //!
-//! The arguments of some constructors have changed. Where a program calls them, its calls prove
-//! which they are (`certificate::layouts`), and a build only says which list is tried first. Where
-//! there is no such call, as where a trial with arguments of ours is asked for, a build that was
-//! told must do: by the user, by the version of a release, or by the build number that
-//! libllama-common tells. The version of anything but a release ends in "-dev" and says nothing: it
-//! is that of all builds until the next release. Nor does a number that is too small to be one,
-//! as builds outside of a whole git checkout have it.
+//! The arguments of some constructors have changed. If a program calls them, its calls prove the
+//! argument list (`certificate::layouts`), and the build only decides which list is tested first.
+//! Without such a call, as in a trial with this library's arguments, the build has to come from the
+//! user, from the version of a release, or from the build number that libllama-common reports. The
+//! version of other builds ends in "-dev" and is not sufficient, since all builds until the next
+//! release have it. Neither is a number that is too small, as in builds outside a complete git
+//! checkout.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -18,18 +18,17 @@ use crate::ffi::host::{Host, search};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Build(u32);
 
-/// The first build that takes samplers of others.
+/// The first build that accepts samplers of other libraries.
 const OLDEST: Build = Build(4_662);
 
 /// The build whose grammars were compared, which is release 0.6.0.
 const COMPARED: Build = Build(11_434);
 
-/// The first build whose penalties take `n_vocab`, before the four arguments they have had since
-/// b4335.
+/// The first build whose penalties take `n_vocab`, before their four arguments since b4335.
 const PENALTIES_TAKE_N_VOCAB: Build = Build(10_258);
 
-/// The first build whose dry does not take `n_ctx_train` as second argument any more, as it has
-/// since b4463.
+/// The first build whose dry no longer takes `n_ctx_train` as its second argument, as builds since
+/// b4463 do.
 const DRY_WITHOUT_N_CTX_TRAIN: Build = Build(10_273);
 
 /// Exports that bound a build number from below, the youngest first.
@@ -39,11 +38,11 @@ const SIGNS: [(Name, Build); 3] = [
     (host_name!(c"llama_set_sampler"), Build(7_627)),
 ];
 
-/// Releases, and a build number that is no larger than theirs.
+/// Releases, each with a build number that is not larger than its own.
 const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", COMPARED)];
 
-/// The build number in a text like `10300` or `b10300`, or that of a known release, as `0.6.0` or
-/// `v0.6.0`.
+/// Returns the build number in a text such as `10300` or `b10300`, or that of a known release, such
+/// as `0.6.0` or `v0.6.0`.
 pub fn number(text: &str) -> Option<u32> {
     let version = text.strip_prefix('v').unwrap_or(text).as_bytes();
     let release = RELEASES
@@ -53,7 +52,7 @@ pub fn number(text: &str) -> Option<u32> {
     release.map(|&(_, Build(build))| build).or_else(build)
 }
 
-/// The build number that the user names (`LLAMA_SIEVE_HOST`).
+/// Returns the build number that the user names (`LLAMA_SIEVE_HOST`).
 pub fn named() -> Option<u32> {
     number(environment::variable("LLAMA_SIEVE_HOST")?.trim())
 }
@@ -63,11 +62,12 @@ impl Build {
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const NEW_LISTS: Self = COMPARED;
 
-    /// A build with the older list of those that have two.
+    /// A build with the older list of every constructor that has two.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
 
-    /// The build of `host`, or why it is not known. `named` is what the user says.
+    /// Returns the build of `host`, or the reason why it is not known. `named` is the user's
+    /// statement.
     pub fn of(host: &Host, named: Option<u32>) -> Result<Self, String> {
         let proven = SIGNS.iter().find(|(sign, _)| host.function(*sign).is_ok());
         if let Some(named) = named {
@@ -83,7 +83,8 @@ impl Build {
         })
     }
 
-    /// This build, if a host that exports this sign may be it, and samplers can be of others there.
+    /// Returns this build, if the host's exports do not exclude it and it accepts samplers of other
+    /// libraries.
     fn fits(self, proven: Option<&(Name, Self)>) -> Result<Self, String> {
         let Self(build) = self;
         if let Some((sign, since)) = proven.filter(|(_, since)| self < *since) {
@@ -128,8 +129,9 @@ fn of_release(host: &Host) -> Option<Build> {
     known.map(|&(_, build)| build)
 }
 
-/// Finds the build by the number that libllama-common tells: C++ functions that take nothing, so
-/// that they are called as those of C are. One that was built outside a git checkout tells 0 or 1.
+/// Finds the build by the number that libllama-common reports. Its C++ functions have no arguments,
+/// so that they can be called like C functions. A library that was built outside a git checkout
+/// reports 0 or 1.
 fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];
     type Number = unsafe extern "C" fn() -> c_int;

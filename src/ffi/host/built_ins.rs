@@ -1,11 +1,12 @@
-//! The host's own samplers: made in the state of ours, and put in their places.
+//! Makes the host's own samplers in the state of this library's, and replaces these by them.
 //!
-//! Why: a host that runs a chain in its graph (`llama_set_sampler`) asks each member for functions
-//! that build the graph, with types that change from build to build. Ours have none, but the
-//! built-ins do. So when a host asks, ours gives way: what the two shells hold is exchanged, so
-//! that whoever knows the sampler by its address has the built-in from then on.
+//! A host that runs a chain in its graph (`llama_set_sampler`) calls functions of each member to
+//! build the graph, whose types change between builds. Only the built-ins have these functions. So
+//! when a host calls one, the built-in replaces this library's sampler: the contents of the two
+//! `llama_sampler` structs are exchanged, so that the address of the sampler stays valid and leads
+//! to the built-in from then on.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -22,28 +23,29 @@ use crate::token::TokenData;
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
 pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
-/// True if a host's penalties begin with `n_vocab`, by what calls of a program have shown.
+/// True if a host's penalties begin with `n_vocab`, as a program's calls have shown.
 static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
 
-/// Keeps it, for built-ins that are made in the place of ours.
+/// Stores that fact, for built-ins that replace this library's samplers.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(in crate::ffi) fn penalties_take_n_vocab(host: Host, take: bool) {
     PENALTIES_TAKE_N_VOCAB.keep(host, take);
 }
 
-/// All that it takes to make a built-in, so that making it needs nothing of ours that could fail.
+/// Everything needed to make a built-in, so that making it does not run code of this library that
+/// could fail.
 pub struct Recipe {
     constructor: Address,
     free: Free,
     arguments: BuiltIn,
-    /// The biases of logit bias, as the host's type.
+    /// The biases of logit bias, in the host's type.
     biases: Vec<llama_logit_bias>,
     /// True if the host's penalties begin with `n_vocab`.
     takes_n_vocab: bool,
 }
 
 impl Recipe {
-    /// Prepares `host`'s making of `built_in`, or says why it cannot.
+    /// Prepares making `built_in` by `host`. The error says why it is not possible.
     pub fn new(host: &Host, built_in: BuiltIn) -> Result<Self, String> {
         let takes_n_vocab = match built_in {
             BuiltIn::Penalties { .. } => match PENALTIES_TAKE_N_VOCAB.known(host) {
@@ -70,7 +72,8 @@ impl Recipe {
         })
     }
 
-    /// Makes it, and brings it to the state of ours. NULL where that is not possible.
+    /// Makes the built-in, and brings it to the state of this library's sampler. Returns NULL if
+    /// that is not possible.
     ///
     /// # Safety
     /// The host of the recipe is loaded.
@@ -127,7 +130,7 @@ impl Recipe {
         made
     }
 
-    /// Lets a new built-in take note of what ours has taken note of.
+    /// Makes a new built-in accept the tokens that this library's sampler has accepted.
     ///
     /// # Safety
     /// `made` is a live sampler of these arguments.
@@ -175,7 +178,7 @@ impl Recipe {
     }
 }
 
-/// The name of its constructor.
+/// Returns the name of its constructor.
 fn constructor(built_in: &BuiltIn) -> Name {
     match built_in {
         BuiltIn::Greedy => host_name!(c"llama_sampler_init_greedy"),
@@ -190,12 +193,12 @@ fn constructor(built_in: &BuiltIn) -> Name {
     }
 }
 
-/// The host's `llama_sampler_free`.
+/// Returns the host's `llama_sampler_free`.
 pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
     Ok(host_function!(host, c"llama_sampler_free", Free))
 }
 
-/// Puts the built-in in the place of `smpl`, if it has a hook for the graph, which is returned.
+/// Replaces `smpl` by the built-in, if that has a hook for the graph, which is returned.
 ///
 /// # Safety
 /// `smpl` is a live sampler of ours, and told the recipe.

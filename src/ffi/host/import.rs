@@ -24,7 +24,7 @@ impl Import<'_> {
         self.place.load(Ordering::Acquire)
     }
 
-    /// Puts `to` in the place of `from`, in one step. False if it holds something else.
+    /// Replaces `from` by `to` in one step. Returns false if the word has another value.
     ///
     /// # Safety
     /// The word may be written, and `to` is a function that takes the calls of `from`.

@@ -1,12 +1,12 @@
-//! The loaded libraries, and what each says of itself in memory: its name, what it needs, what it
-//! defines.
+//! The loaded libraries, with the data that each has in memory: its name, the libraries that it
+//! needs, and its symbols.
 //!
-//! Read there, and not asked of the dynamic linker. `dlsym`, `dladdr` and `dlopen` take the lock
-//! that another thread's `dlopen` holds until all constructors of the library have run: a call of
-//! ours would wait for them, and for ever if one of them waits for the call. And `dlopen` with
-//! RTLD_NOLOAD, while a process ends, runs the initialisers of a library once more whose finalisers
-//! have begun. `dl_iterate_phdr` takes another lock, that of the list, which the linker holds only
-//! while it puts a library on the list or takes it off.
+//! These data are read directly, without the functions of the dynamic linker. `dlsym`, `dladdr` and
+//! `dlopen` take the lock that another thread's `dlopen` holds until all constructors of the
+//! library have run: a call of this library would wait for them, and for ever if one of them waits
+//! for the call. Moreover, while a process ends, `dlopen` with RTLD_NOLOAD runs the initialisers of
+//! a library again whose finalisers have begun. `dl_iterate_phdr` takes another lock, that of the
+//! list, which the linker holds only while it adds or removes a library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -34,8 +34,8 @@ pub struct Library<'a> {
 }
 
 /// Calls `look` with the program, which comes first, and all libraries in load order; returns its
-/// result, or after an internal error that of `default`. None of them comes or goes meanwhile: the
-/// list is locked, so `look` calls nobody else.
+/// result, or after an internal error that of `default`. No library is loaded or unloaded
+/// meanwhile: the list is locked, so `look` must not call other libraries.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();
@@ -63,12 +63,12 @@ impl Library<'_> {
         ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
     }
 
-    /// Returns the address it was loaded to: what its own addresses count from.
+    /// Returns the address at which it is loaded, to which its own addresses are relative.
     pub fn base(&self) -> usize {
         self.info.dlpi_addr as usize
     }
 
-    /// Empty for the program.
+    /// Returns the path; empty for the program.
     pub fn path(&self) -> &CStr {
         match self.info.dlpi_name.is_null() {
             true => c"",
@@ -77,7 +77,7 @@ impl Library<'_> {
         }
     }
 
-    /// True if the address lies in it.
+    /// True if the address is in this library.
     pub fn contains(&self, address: Address) -> bool {
         let address = address.as_ptr() as usize;
         self.segments().any(|segment| segment.contains(&address))
@@ -103,14 +103,14 @@ impl Library<'_> {
         headers.iter()
     }
 
-    /// Returns its own function of that name.
+    /// Returns its own function with this name.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let symbols = self.symbols()?;
         let found = symbols.find(name)?;
         NonNull::new(self.base().wrapping_add(found.st_value as usize) as *mut c_void)
     }
 
-    /// The functions that it exports: where each lies, and its name.
+    /// Returns the functions that it exports: the address range and the name of each.
     pub fn functions(&self) -> impl Iterator<Item = (Range<usize>, &CStr)> {
         let symbols = self.symbols();
         let all = 0..symbols.as_ref().map_or(0, Symbols::len);
@@ -123,7 +123,7 @@ impl Library<'_> {
         })
     }
 
-    /// True if a library that needs `name` means this one.
+    /// True if the name by which another library needs this one is `name`.
     pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path().to_bytes();
         let file = path.rsplit(|&byte| byte == b'/').next();
@@ -154,7 +154,7 @@ impl Library<'_> {
         entries.iter().take_while(|entry| entry.tag != DT_NULL)
     }
 
-    /// Returns the address that an entry of the dynamic section holds.
+    /// Returns the address in an entry of the dynamic section.
     fn pointer<T>(&self, tag: isize) -> Option<*const T> {
         let value = self.entries().find(|entry| entry.tag == tag)?.value;
         // The linker has written addresses, but into the kernel's own library.
@@ -192,10 +192,10 @@ const DT_SYMTAB: isize = 6;
 const DT_SONAME: isize = 14;
 const DT_GNU_HASH: isize = 0x6fff_fef5;
 
-/// A kind of symbols.
+/// The kind of a symbol that is a function.
 const FUNCTION: u8 = 2;
 
-/// A library's table of symbols, and one or both of the two indexes of it.
+/// A library's table of symbols, with one or both of its two indexes.
 struct Symbols {
     table: *const Symbol,
     names: *const c_char,
@@ -217,8 +217,9 @@ impl Symbols {
         }
     }
 
-    /// By the index that GNU's linkers make: four numbers, a filter of words, the first symbol of
-    /// each bucket, and a hash for each symbol from `first` on, whose lowest bit ends the bucket.
+    /// Finds a symbol by the index that GNU's linkers make: four numbers, a filter of words, the
+    /// first symbol of each bucket, and a hash for each symbol from `first` on, whose lowest bit
+    /// ends the bucket.
     ///
     /// # Safety
     /// `index` is the library's.
@@ -252,7 +253,7 @@ impl Symbols {
         None
     }
 
-    /// The symbol there, if it is defined and of that name.
+    /// Returns the symbol at this index, if it is defined and has this name.
     ///
     /// # Safety
     /// There are more symbols than `at`.
@@ -262,12 +263,12 @@ impl Symbols {
         (own == name).then_some(symbol)
     }
 
-    /// The symbol there and its name, if it is defined.
+    /// Returns the symbol at this index and its name, if it is defined.
     ///
     /// # Safety
     /// There are more symbols than `at`.
     unsafe fn exported(&self, at: u32) -> Option<(&'static Symbol, &'static CStr)> {
-        /// Kinds of symbols: of none, data, function.
+        /// The kinds of symbols that have an address: none, data, function.
         const AT_AN_ADDRESS: Range<u8> = 0..3;
         // SAFETY: the caller guarantees the symbol, whose name lies in the table of names.
         unsafe {
@@ -289,7 +290,8 @@ impl Symbols {
         }
     }
 
-    /// The last symbol ends the bucket that begins last.
+    /// Returns the number of symbols by GNU's index: the last symbol ends the bucket that begins
+    /// last.
     ///
     /// # Safety
     /// `index` is a library's.
@@ -311,13 +313,13 @@ impl Symbols {
     }
 }
 
-/// Visits the program and the libraries in load order, as long as `visit` wants more. False after
-/// an internal error, which ends it.
+/// Visits the program and the libraries in load order, as long as `visit` returns true. Returns
+/// false after an internal error, which ends the visits.
 fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
     type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
-    /// Ends the visits, as every number but 0 does.
+    /// The number that ends the visits, as every number except 0 does.
     const STOP: c_int = 1;
-    /// Does so after an internal error.
+    /// The number that ends the visits after an internal error.
     const FAILED: c_int = 2;
     unsafe extern "C" fn pass_on(
         info: *mut libc::dl_phdr_info,

@@ -1,4 +1,4 @@
-//! Symbols as the linker, which has filled in what was linked, and the dynamic linker know them.
+//! Symbols of the host, found by the linker at build time or by the dynamic linker.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -9,12 +9,12 @@ pub type Address = NonNull<c_void>;
 /// The symbol that identifies a library as a host.
 pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
-/// Declares the names of what we may need of a host, and words that the linker fills with the
-/// addresses of these functions, or with 0 where it finds none. Rust has no stable weak linkage;
-/// the assembler does.
+/// Declares the names of all functions that may be needed from a host, and words into which the
+/// linker writes their addresses, or 0 for those that it does not find. Rust has no stable weak
+/// linkage, but the assembler does.
 macro_rules! weak_references {
     ($table:ident $count:literal: $($name:literal)*) => {
-        /// Every function that we may need of a host.
+        /// The names of all functions that may be needed from a host.
         pub(super) const NAMES: [&str; $count] = [$($name),*];
 
         #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
@@ -28,7 +28,7 @@ macro_rules! weak_references {
             ".popsection",
         );
 
-        /// The functions of these names, as far as they were linked.
+        /// Returns the functions with these names that were linked.
         #[cfg(not(windows))]
         pub(super) fn linked() -> [Option<Address>; $count] {
             #[cfg(all(target_os = "linux", target_pointer_width = "64", not(miri)))]
@@ -114,7 +114,7 @@ pub(in crate::ffi) struct Name {
 }
 
 impl Name {
-    /// The one with this text.
+    /// Returns the name with this text.
     pub(crate) const fn of(text: &'static CStr) -> Option<Self> {
         match index(text) {
             Some(index) => Some(Self { index, text }),
@@ -123,7 +123,7 @@ impl Name {
     }
 }
 
-/// The name, which must be one of [`NAMES`]: others do not compile.
+/// Makes a name, which must be one of [`NAMES`]: others do not compile.
 macro_rules! host_name {
     ($name:literal) => {
         const { $crate::ffi::host::linker::Name::of($name).expect("one of linker::NAMES") }
@@ -153,7 +153,7 @@ pub(super) const fn index(name: &CStr) -> Option<usize> {
     None
 }
 
-/// The function of a module.
+/// Returns a function of a module.
 ///
 /// # Safety
 /// None: what is no module has no functions.
@@ -162,7 +162,8 @@ pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Opti
     crate::windows::symbol(NonNull::new(handle)?, name)
 }
 
-/// The function that a handle leads to. Waits while another thread is inside `dlopen`.
+/// Returns a function of the library with this handle. Waits while another thread is inside
+/// `dlopen`.
 ///
 /// # Safety
 /// `handle` is live, or RTLD_DEFAULT.

@@ -1,5 +1,5 @@
-//! Our mirrors of what llama.h declares, kept in step by assertions here and, from the other side,
-//! by `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
+//! Mirrors of the declarations in llama.h. They are checked by assertions here and by
+//! `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
 //!
 //! The layouts hold for every llama.cpp since build b3681 (members only ever came at the end of the
 //! vtable).
@@ -11,12 +11,12 @@ use std::mem::{offset_of, size_of};
 
 use crate::token::{Token, TokenData};
 
-/// A sampler as the host knows it: made by the host's `llama_sampler_init`, freed by the host. Only
-/// `ctx` is ours.
+/// A sampler in the host's representation: made by the host's `llama_sampler_init` and freed by the
+/// host. Only `ctx` belongs to this library.
 #[repr(C)]
 #[derive(Debug)]
 pub struct llama_sampler {
-    /// The vtable; its address says what `ctx` is.
+    /// The vtable, whose address identifies the type of `ctx`.
     pub iface: *mut llama_sampler_i,
     /// The state behind the vtable.
     pub ctx: *mut c_void,
@@ -30,7 +30,7 @@ pub struct llama_token_data_array {
     pub data: *mut TokenData,
     /// The number of candidates.
     pub size: usize,
-    /// Index of the chosen one, or -1.
+    /// The index of the chosen candidate, or -1.
     pub selected: i64,
     /// A C `bool`, read as a byte: any value but 0 is true, while a Rust `bool` of 2 would be
     /// undefined behaviour.
@@ -56,30 +56,30 @@ pub struct llama_logit_bias {
 /// The vtable of a sampler, of the vendored llama.cpp. Older hosts read a prefix of it.
 #[repr(C)]
 pub struct llama_sampler_i {
-    /// Name to report.
+    /// Returns the name to report.
     pub name: Option<unsafe extern "C" fn(*const llama_sampler) -> *const c_char>,
-    /// Takes note of a chosen token. A grammar throws where it does not allow the token.
+    /// Accepts a chosen token. A grammar throws if it does not allow the token.
     pub accept: Option<unsafe extern "C-unwind" fn(*mut llama_sampler, Token)>,
-    /// Works on the candidates.
+    /// Filters, rewrites or selects the candidates.
     pub apply: Option<unsafe extern "C" fn(*mut llama_sampler, *mut llama_token_data_array)>,
-    /// Back to the beginning.
+    /// Restores the initial state.
     pub reset: Option<unsafe extern "C" fn(*mut llama_sampler)>,
-    /// A second sampler in the same state.
+    /// Returns a second sampler in the same state.
     pub clone: Option<unsafe extern "C" fn(*const llama_sampler) -> *mut llama_sampler>,
     /// Frees `ctx`.
     pub free: Option<unsafe extern "C" fn(*mut llama_sampler)>,
-    /// Graph interface, since b7627.
+    /// A function of the graph interface, since b7627.
     pub backend_init:
         Option<unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8>,
-    /// Graph interface, since b7627.
+    /// A function of the graph interface, since b7627.
     pub backend_accept:
         Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, *mut c_void, *mut c_void)>,
-    /// Graph interface, since b7627.
+    /// A function of the graph interface, since b7627.
     pub backend_apply:
         Option<unsafe extern "C" fn(*mut llama_sampler, *mut c_void, *mut c_void, *mut c_void)>,
-    /// Graph interface, since b7627.
+    /// A function of the graph interface, since b7627.
     pub backend_set_input: Option<unsafe extern "C" fn(*mut llama_sampler)>,
-    /// Graph interface, since b10355.
+    /// A function of the graph interface, since b10355.
     pub backend_reset: Option<unsafe extern "C" fn(*mut llama_sampler)>,
     /// Copies state between two samplers of one kind, since b10355.
     pub copy_state: Option<unsafe extern "C" fn(*const llama_sampler, *mut llama_sampler)>,
@@ -105,7 +105,7 @@ pub struct llama_model {
 pub type SamplerInit =
     unsafe extern "C" fn(*mut llama_sampler_i, *mut c_void) -> *mut llama_sampler;
 
-/// Name and value of every layout fact, for the check against the vendored header.
+/// The name and value of every fact about the layout, for the check against the vendored header.
 pub const LAYOUT: &[(&str, usize)] = &[
     ("sizeof(llama_token)", size_of::<Token>()),
     ("sizeof(struct llama_token_data)", size_of::<TokenData>()),

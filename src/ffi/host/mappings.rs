@@ -1,5 +1,5 @@
-//! The memory of the process, as the kernel lists it in `/proc/self/maps`: what may be done with
-//! each range of pages, and which file they are of.
+//! The memory of the process, as the kernel lists it in `/proc/self/maps`: the access to each range
+//! of pages, and the file that it belongs to.
 
 use std::io;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 /// A range of pages with the same access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its addresses.
+    /// The addresses of the range.
     pub range: Range<usize>,
     /// True if it may be read.
     pub is_readable: bool,
@@ -15,7 +15,7 @@ pub struct Mapping {
     pub is_writable: bool,
     /// True if code in it may run.
     pub is_executable: bool,
-    /// The path of the file, as the kernel knows it; empty if it is of none.
+    /// The path of the file, as reported by the kernel; empty if there is none.
     pub file: String,
 }
 
@@ -26,12 +26,12 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(text.lines().filter_map(parsed).collect())
 }
 
-/// Returns the range that `address` lies in.
+/// Returns the range that contains `address`.
 pub fn containing(all: &[Mapping], address: usize) -> Option<&Mapping> {
     all.iter().find(|mapping| mapping.range.contains(&address))
 }
 
-/// A line: addresses, access, offset, device, inode, and after spaces the path.
+/// Parses a line: addresses, access, offset, device, inode and, after spaces, the path.
 fn parsed(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;

@@ -1,20 +1,21 @@
-//! The llama.cpp of the process: where it is found, and what we need of it.
+//! The llama.cpp of the process: where it is found, and its functions that this library needs.
 //!
-//! Looked for when a sampler is first made, in this order, until one place has it:
-//! 1. the handle that `llama_sieve_bind_host` was given;
-//! 2. the linker: weak references, filled when llama.cpp is linked into the same program or loaded
-//!    before us;
-//! 3. the program and what it needs (a program linked with libllama.so);
-//! 4. every other loaded library, also one that was opened with RTLD_LOCAL (Python, Node, Bun).
+//! It is searched when the first sampler is made, in this order:
+//! 1. the handle given to `llama_sieve_bind_host`;
+//! 2. the linker: weak references, which are set if llama.cpp is linked into the same program or
+//!    loaded before this library;
+//! 3. the program and the libraries that it needs (a program linked with libllama.so);
+//! 4. every other loaded library, even one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
-//! All functions that may be needed of it are looked up at once, and read where the library has
-//! them (see `libraries`): no call of ours waits for the dynamic linker, be the host known or not.
-//! A host that the program itself does not need may be unloaded. Of such a one each call asks
-//! whether libraries have gone since it was last seen, and looks again if they have. What was not
-//! found is looked for again at the next call.
+//! All functions that may be needed are looked up at once, directly in the library's memory (see
+//! `libraries`), so that no call of this library waits for the dynamic linker, whether the host is
+//! known or not. A host that the program itself does not need may be unloaded. For such a host each
+//! call checks if libraries have been unloaded since the last check, and if so searches again. A
+//! host that was not found is searched again at the next call.
 //!
 //! All functions are taken from the library that has `llama_sampler_init`, not from the process:
-//! another library may export the same names to stand in for them, as our own preload library does.
+//! another library may export the same names to replace them, as this project's preload library
+//! does.
 
 pub mod build;
 pub mod built_ins;
@@ -68,7 +69,7 @@ pub use crate::ffi::host::linker::Address;
 /// A llama.cpp.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Makes the shell of a sampler.
+    /// The host's function that makes a `llama_sampler`.
     pub sampler_init: SamplerInit,
     known: &'static Known,
 }
@@ -77,14 +78,14 @@ pub struct Host {
 #[derive(Debug)]
 struct Known {
     seen: Seen,
-    /// For a host that may be unloaded, the number of libraries loaded and unloaded when it was
-    /// last seen.
+    /// For a host that may be unloaded, the count of loaded and unloaded libraries when it was last
+    /// checked.
     as_of: AtomicU64,
-    /// The bits of its profile, once it is found out.
+    /// The bits of its profile, once it has been determined.
     profile: AtomicU32,
 }
 
-/// In the bits of a profile: it was found out, and with the build known, too.
+/// The flags in the bits of a profile: it has been determined, and the build was known then.
 const FOUND: u32 = 1 << 16;
 const WITH_BUILD: u32 = 1 << 17;
 
@@ -103,7 +104,7 @@ static IS_NAMED: AtomicBool = AtomicBool::new(false);
 static ALL: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
 
 impl Host {
-    /// The host of this process, or why there is none.
+    /// Returns the host of this process, or the reason why there is none.
     pub fn get() -> Result<Self, String> {
         #[cfg(test)]
         if let Some(sampler_init) = mock_host::sampler_init() {
@@ -131,14 +132,14 @@ impl Host {
         Ok(host)
     }
 
-    /// The host that was found or bound last.
+    /// Returns the host that was found or bound last.
     fn bound() -> Option<Self> {
         // SAFETY: NULL, or one that is never freed.
         let known = unsafe { BOUND.load(Ordering::Acquire).as_ref() }?;
         Some(Self::new(known))
     }
 
-    /// Takes the host from a library handle of `dlopen`. Waits while another thread is inside
+    /// Binds the host with this library handle of `dlopen`. Waits while another thread is inside
     /// `dlopen`.
     ///
     /// # Safety
@@ -188,7 +189,7 @@ impl Host {
         self.tell_profile();
     }
 
-    /// The host that was just seen.
+    /// Returns the host that was just found.
     fn of(seen: Seen) -> Self {
         let now = search::changes();
         let mut all = ALL.lock();
@@ -225,7 +226,7 @@ impl Host {
         is_there
     }
 
-    /// Tells the samplers how it computes, as far as that is known.
+    /// Sets the profile of the samplers to the host's, if that is known.
     fn tell_profile(&self) {
         match self.known.profile.load(Ordering::Relaxed) {
             0 => self.first_profile().set(),
@@ -237,11 +238,11 @@ impl Host {
         }
     }
 
-    /// The profile before it is found out.
+    /// Returns the profile to begin with, before it has been determined.
     ///
-    /// A host that is built with libc++ (Android, macOS) brings that library along, and its symbols
-    /// have a namespace of their own. One into which libc++ is linked statically only the trial
-    /// tells. On Windows most are built with Microsoft's.
+    /// A host that is built with libc++ (Android, macOS) loads that library, whose symbols have a
+    /// namespace of their own. A statically linked libc++ is only detected by the trial. On Windows
+    /// most hosts are built with Microsoft's library.
     fn first_profile(&self) -> HostProfile {
         HostProfile {
             sort: match self.known.seen.has_libcxx || cfg!(windows) {
@@ -252,7 +253,8 @@ impl Host {
         }
     }
 
-    /// True if its profile was not found out, or without the build, which is known now.
+    /// True if its profile has not been determined, or was determined without the build, which is
+    /// known now.
     fn asks_profile(&self, with_build: bool) -> bool {
         let found = self.known.profile.load(Ordering::Relaxed);
         found & FOUND == 0 || (with_build && found & WITH_BUILD == 0)
@@ -286,7 +288,7 @@ impl Host {
             && self.sampler_init as usize == other.sampler_init as usize
     }
 
-    /// The host's function of that name, or an error that names it.
+    /// Returns the host's function with this name, or an error that names it.
     pub(in crate::ffi) fn function(&self, name: Name) -> Result<Address, String> {
         let Name { index, text } = name;
         #[cfg(test)]
@@ -338,8 +340,8 @@ impl Host {
     }
 }
 
-/// The host's function of that name, as a function pointer of that type; returns the error if the
-/// host lacks it. The name must be one of [`linker::NAMES`]: others do not compile.
+/// Evaluates to the host's function with this name, as a function pointer of this type; returns the
+/// error if the host lacks it. The name must be one of [`linker::NAMES`]: others do not compile.
 ///
 /// The type must be the function's signature in every llama.cpp that has it.
 macro_rules! host_function {

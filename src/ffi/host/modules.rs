@@ -1,8 +1,8 @@
-//! The loaded modules of a Windows process, and what each says of itself in memory: its name, what
-//! it needs, what it defines. What `libraries` is on Linux.
+//! The loaded modules of a Windows process, with the data that each has in memory: its name, the
+//! modules that it needs, and its symbols. It corresponds to `libraries` on Linux.
 //!
-//! Read there, and not asked of Windows, which takes a lock that another thread's `LoadLibrary`
-//! holds while a library begins. A module is held while it is looked at.
+//! These data are read directly. Functions of Windows would take a lock that another thread's
+//! `LoadLibrary` holds while a library is initialised. A module is kept loaded while it is read.
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ffi::{CStr, CString};
@@ -20,13 +20,13 @@ use crate::windows::{Held, modules, path, pinned};
 #[allow(missing_debug_implementations)] // Of what others have in memory.
 pub struct Library<'a> {
     module: Held,
-    /// Empty for the program.
+    /// The path; empty for the program.
     path: CString,
     held: PhantomData<&'a ()>,
 }
 
 /// Calls `look` with the program, which comes first, and all libraries in load order, and returns
-/// its result. None of them goes meanwhile.
+/// its result. None of them is unloaded meanwhile.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let all: Vec<Library<'_>> = modules()
         .into_iter()
@@ -36,13 +36,13 @@ pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     look(&all)
 }
 
-/// Returns the number of times that a library was loaded or unloaded, of which Windows tells
-/// nothing: those that are found stay.
+/// Returns the number of times that a library was loaded or unloaded, which Windows does not
+/// report; those that are found stay loaded.
 pub fn changes() -> u64 {
     0
 }
 
-/// Numbers of tables in a module's headers.
+/// The number of the table of exports in a module's headers.
 const EXPORTS: usize = 0;
 const IMPORTS: usize = 1;
 const DELAYED_IMPORTS: usize = 13;
@@ -78,17 +78,17 @@ impl<'a> Library<'a> {
         self.base() == other.base()
     }
 
-    /// Returns the address it was loaded to: what its own addresses count from.
+    /// Returns the address at which it is loaded, to which its own addresses are relative.
     pub fn base(&self) -> usize {
         self.module.module().as_ptr().addr()
     }
 
-    /// Empty for the program.
+    /// Returns the path; empty for the program.
     pub fn path(&self) -> &CStr {
         &self.path
     }
 
-    /// True if the address lies in it.
+    /// True if the address is in this library.
     pub fn contains(&self, address: Address) -> bool {
         self.memory().contains(&address.as_ptr().addr())
     }
@@ -98,12 +98,13 @@ impl<'a> Library<'a> {
         std::iter::once(self.memory())
     }
 
-    /// Lets it stay until the process ends.
+    /// Keeps the library loaded until the process ends.
     pub fn keep(&self) {
         let _ = pinned(self.module.module());
     }
 
-    /// Returns its own function of that name. What it passes on to another module is not its own.
+    /// Returns its own function with this name. An export that is forwarded to another module is
+    /// not its own.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let exports = self.exports()?;
         let (mut from, mut to) = (0, exports.n_names as usize);
@@ -118,7 +119,8 @@ impl<'a> Library<'a> {
         None
     }
 
-    /// The functions that it exports: where each lies, and its name. No end is told.
+    /// Returns the functions that it exports: the address and the name of each. The ends are
+    /// unknown.
     pub fn functions(&self) -> impl Iterator<Item = (Range<usize>, &CStr)> {
         let exports = self.exports();
         let n_names = exports.as_ref().map_or(0, |exports| exports.n_names);
@@ -129,12 +131,12 @@ impl<'a> Library<'a> {
         })
     }
 
-    /// The name with this number; they are in order.
+    /// Returns the name with this number; the names are sorted.
     fn name(&self, exports: &Exports, at: usize) -> Option<&CStr> {
         self.text(self.item(exports.names, at)?)
     }
 
-    /// The function whose name has this number.
+    /// Returns the function whose name has this number.
     fn exported(&self, exports: &Exports, at: usize) -> Option<Address> {
         let number: u16 = self.item(exports.numbers, at)?;
         let is_one = u32::from(number) < exports.n_functions;
@@ -151,14 +153,14 @@ impl<'a> Library<'a> {
         self.item(offset, 0)
     }
 
-    /// True if a library that needs `name` means this one.
+    /// True if the name by which another library needs this one is `name`.
     pub(super) fn is_called(&self, name: &CStr) -> bool {
         let path = self.path.to_bytes();
         let file = path.rsplit(|&byte| byte == b'\\' || byte == b'/').next();
         file.is_some_and(|file| file.eq_ignore_ascii_case(name.to_bytes()))
     }
 
-    /// The offset and size of the table with this number.
+    /// Returns the offset and size of the table with this number.
     fn directory(&self, number: usize) -> Option<(u32, u32)> {
         let headers = self.headers()?;
         let n: u32 = self.read(headers + 24 + 108)?;
@@ -167,14 +169,14 @@ impl<'a> Library<'a> {
         (number < n as usize && offset != 0).then_some((offset, self.read(at + 4)?))
     }
 
-    /// The offset of the headers after those of old.
+    /// Returns the offset of the headers after the DOS header.
     fn headers(&self) -> Option<usize> {
         // SAFETY: each module begins with a header of 64 bytes.
         let offset = unsafe { ((self.base() + 0x3C) as *const u32).read_unaligned() };
         Some(offset as usize)
     }
 
-    /// The range of memory that it occupies.
+    /// Returns the range of memory that it occupies.
     fn memory(&self) -> Range<usize> {
         let Some(headers) = self.headers() else {
             return 0..0;
@@ -184,7 +186,7 @@ impl<'a> Library<'a> {
         self.base()..self.base().saturating_add(bytes as usize)
     }
 
-    /// The address with this offset, if so much of it lies in the module.
+    /// Returns the address with this offset, if a whole `T` there is in the module.
     fn at<T>(&self, offset: u32) -> Option<*const T> {
         let start = self.base().checked_add(offset as usize)?;
         let end = start.checked_add(size_of::<T>())?;
@@ -197,7 +199,7 @@ impl<'a> Library<'a> {
         Some(unsafe { at.read_unaligned() })
     }
 
-    /// The item with this number of the table there.
+    /// Returns the item with this number of the table at this offset.
     fn item<T: Copy>(&self, table: u32, at: usize) -> Option<T> {
         self.read(
             at.checked_mul(size_of::<T>())?
@@ -205,7 +207,7 @@ impl<'a> Library<'a> {
         )
     }
 
-    /// The C string there.
+    /// Returns the C string at this offset.
     fn text(&self, offset: u32) -> Option<&CStr> {
         let start = self.at::<u8>(offset)?;
         let most = self.memory().end - start.addr();

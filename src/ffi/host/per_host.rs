@@ -1,5 +1,5 @@
-//! A cache of what was looked up in a host, for as long as that host is asked: names are looked up
-//! once, not for every token.
+//! A cache of values that were looked up in a host, valid while that host is in use: names are
+//! looked up once, not for every token.
 
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
@@ -15,7 +15,7 @@ impl<T: Copy> PerHost<T> {
         Self(RwLock::new(None))
     }
 
-    /// Returns the value that is known of this host.
+    /// Returns the known value for this host.
     pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
         let known = *self.0.read();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
@@ -25,8 +25,8 @@ impl<T: Copy> PerHost<T> {
         *self.0.write() = Some((host, value));
     }
 
-    /// Returns the value that is known of the host of this process, or that `look_up` finds; or why
-    /// there is none.
+    /// Returns the known value for the host of this process, or the one that `look_up` finds. The
+    /// error says why there is none.
     pub(crate) fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
         let host = Host::get()?;
         if let Some(known) = self.known(&host) {
@@ -37,9 +37,9 @@ impl<T: Copy> PerHost<T> {
         Ok(value)
     }
 
-    /// Returns the value that is known of the host of this process, or the result of `ask` on what
-    /// `look_up` has found; or the error that the call answers with. The host's code runs in `ask`
-    /// alone, outside the guard: what it throws passes, and nothing is kept.
+    /// Returns the known value for the host of this process, or the result of `ask` on what
+    /// `look_up` has found, or the error number that the call must return. The host's code runs
+    /// only in `ask`, outside the guard: its exceptions pass through, and nothing is kept.
     pub(crate) fn asked<L>(
         &self,
         call: &str,

@@ -1,14 +1,14 @@
-//! Finds out by trial how the host computes, where builds differ (see [`HostProfile`]).
+//! Determines by trial the arithmetic of the host where builds differ (see [`HostProfile`]).
 //!
-//! A few of the host's samplers work on a few arrays, and ours do so for one profile after the
-//! other: the one with which they leave the same, bit for bit, is the host's. The arrays tell every
-//! two known profiles apart. One property comes after the other: what is fused shows on arrays
-//! without ties, where ties are left then under what is fused.
+//! A few of the host's samplers are applied to a few arrays, and so are this library's for one
+//! profile after the other. The profile with equal results, bit for bit, is the host's. The arrays
+//! distinguish every two known profiles. The properties are determined one after the other: first
+//! the fused expressions, on arrays without ties, and then, with these known, the order of ties.
 //!
-//! That a profile fits here does not say that all is equal: the certificate compares each kind of
-//! sampler, on other arrays.
+//! A profile that fits here does not prove that all samplers are equal: the certificate compares
+//! each kind of sampler, on other arrays.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 use std::mem::{self, transmute};
 
@@ -24,22 +24,23 @@ use crate::samplers::{Dist, MirostatV2, Penalties, TempExt, TopK, Typical};
 use crate::token::{Token, TokenData};
 use crate::{Candidates, Sampler, environment, log};
 
-/// A sampler of the host's, and ours with the same arguments.
+/// A sampler of the host, and this library's with the same arguments.
 struct Trial {
     name: &'static str,
-    /// Makes the host's, of this build if it is known.
+    /// Makes the host's sampler, for this build if it is known.
     make: fn(&Host, Option<Build>) -> Result<*mut llama_sampler, String>,
-    /// Returns what ours leaves of arrays.
+    /// Returns the results of this library's sampler on arrays.
     ours: fn(&[Vec<TokenData>]) -> Left,
     arrays: fn(&mut Lcg) -> Vec<Vec<TokenData>>,
-    /// True if the arrays are said to be in order.
+    /// True if the arrays are marked as sorted.
     sorted: bool,
 }
 
-/// The results for each array: the bits of all candidates that are left, and which is chosen.
+/// The results for each array: the bits of all remaining candidates, and the index of the chosen
+/// one.
 type Left = Vec<(Vec<[u32; 3]>, Option<usize>)>;
 
-/// Calls the host's constructor of that name, of these types, with these arguments.
+/// Calls the host's constructor with this name and these types and arguments.
 macro_rules! make {
     ($host:expr, $constructor:literal, $($argument:expr => $kind:ty),*) => {{
         type Make = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
@@ -57,7 +58,7 @@ fn alone(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     [1, 17, 17].map(|n| distinct(n, random)).into()
 }
 
-/// Returns that many candidates of different logits.
+/// Returns `n` candidates with different logits.
 fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
     let candidate = |id| TokenData {
         id,
@@ -67,7 +68,7 @@ fn distinct(n: Token, random: &mut Lcg) -> Vec<TokenData> {
     (0..n).map(candidate).collect()
 }
 
-/// Shows what is fused, but for penalties.
+/// The trial that reveals the fused expressions, except those of penalties.
 static TEMP_EXT: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.8 => f32, 0.3 => f32, 1.5 => f32),
@@ -93,7 +94,7 @@ static PENALTIES: Trial = Trial {
     sorted: false,
 };
 
-/// Where ties are left: by `std::sort`, and by `std::partial_sort`.
+/// The trial that reveals the order of ties after `std::sort` and after `std::partial_sort`.
 static TOP_K: Trial = Trial {
     name: "top-k",
     make: |host, _| make!(host, c"llama_sampler_init_top_k", ties::LARGEST => i32),
@@ -102,8 +103,8 @@ static TOP_K: Trial = Trial {
     sorted: false,
 };
 
-/// Where ties are left by `std::sort` of numbers that runs out of levels, which distinguishes two
-/// versions of libc++: on arrays that are wrongly marked as sorted.
+/// The trial that reveals the order of ties after a `std::sort` of numbers that runs out of levels,
+/// which distinguishes two versions of libc++. It uses arrays that are wrongly marked as sorted.
 static TYPICAL: Trial = Trial {
     name: "typical",
     make: |host, _| make!(host, c"llama_sampler_init_typical", 0.9999 => f32, 64 => usize),
@@ -120,7 +121,7 @@ static DIST: Trial = Trial {
     sorted: false,
 };
 
-/// `std::discrete_distribution`.
+/// The trial that reveals the draws of `std::discrete_distribution`.
 static MIROSTAT_V2: Trial = Trial {
     name: "mirostat-v2",
     make: |host, _| make!(host, c"llama_sampler_init_mirostat_v2", 42 => u32, 4.0 => f32, 0.1 => f32),
@@ -129,15 +130,16 @@ static MIROSTAT_V2: Trial = Trial {
     sorted: false,
 };
 
-/// Shows single last bits of `expf`: each probability is one of its values over their sum.
+/// The trial that reveals single last bits of `expf`: each probability is one of its values divided
+/// by their sum.
 static EXPONENTIALS: Trial = Trial {
     arrays: |random| (0..128).map(|_| distinct(64, random)).collect(),
     ..DIST
 };
 
-/// Shows those of `logf` and `powf`, in many small arrays: a sum of few hides few, and the
-/// temperature is a power, to which nothing is added. Of different sizes, as the logarithm of each
-/// is in all of that size.
+/// The trial that reveals single last bits of `logf` and `powf`, in many small arrays: a sum of few
+/// terms hides few bits, and the temperature is a power to which nothing is added. The sizes
+/// differ, since the logarithm of the size occurs in all arrays of that size.
 static LOGARITHMS: Trial = Trial {
     name: "temp-ext",
     make: |host, _| make!(host, c"llama_sampler_init_temp_ext", 0.5 => f32, 0.5 => f32, 1.5 => f32),
@@ -146,32 +148,32 @@ static LOGARITHMS: Trial = Trial {
     sorted: false,
 };
 
-/// The kinds that call no function of the C library, and are certified whichever it is.
+/// The kinds that call no function of the C library, and are certified with any of them.
 pub const WITHOUT_LIBM: [&str; 5] = ["greedy", "top-k", "temp", "logit-bias", "penalties"];
 
-/// Stands for the other kinds where these are named.
+/// The text for all other kinds in messages.
 const OF_LIBM: &str = "all that take exponentials, logarithms or powers";
 
-/// Where the random numbers of all arrays begin, found by a search: each expression that is fused
-/// alone shows on two of them.
+/// The seed of all arrays, found by a search: each expression, if only it is fused, has an effect
+/// on two of them.
 const BEGINNING: u32 = 3_059_284_516;
 
-/// Accepted before the arrays: tokens that occur once and more.
+/// The tokens that are accepted before the arrays; they occur once or more.
 const HISTORY: [Token; 6] = [3, 1, 2, 3, 1, 3];
 
-/// A trial, its arrays, and what the host's has left of them, if it could be made.
+/// A trial, its arrays, and the results of the host's sampler, if it could be made.
 struct Asked {
     trial: &'static Trial,
     arrays: Vec<Vec<TokenData>>,
     theirs: Option<Left>,
 }
 
-/// Finds out the profile of the host that was bound last, unless it is known, and makes it that of
-/// our samplers. Returns the kinds of samplers that leave something else under every profile, or
-/// `None` after an internal error.
+/// Determines the profile of the host that was bound last, unless it is known, and sets it for this
+/// library's samplers. Returns the kinds of samplers that differ under every profile, or `None`
+/// after an internal error.
 ///
-/// `build` is that of the host, if it is known: penalties are not tried with an argument list that
-/// may be another. `LLAMA_SIEVE_PROFILE` has precedence.
+/// `build` is that of the host, if it is known: penalties are not tested with an argument list that
+/// may be wrong. `LLAMA_SIEVE_PROFILE` has precedence.
 pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
     let Some(host) = Host::bound().filter(|host| host.asks_profile(build.is_some())) else {
         return Some(Vec::new());
@@ -221,8 +223,8 @@ pub fn settle(build: Option<Build>) -> Option<Vec<&'static str>> {
     guard("profile", || None, choose)
 }
 
-/// Keeps the profile that a host has at first, where an exception of its passes through a trial:
-/// the next call is not to meet it again.
+/// Keeps the initial profile of a host if one of its exceptions passes through a trial, so that the
+/// next call does not cause it again.
 struct Thrown<'a>(&'a Host);
 
 impl Drop for Thrown<'_> {
@@ -231,7 +233,7 @@ impl Drop for Thrown<'_> {
     }
 }
 
-/// Does as [`settle`] does with the build that the host tells, where nobody has asked yet.
+/// Does what [`settle`] does with the build that the host reports, unless it has been done.
 pub fn settle_by_itself() -> Option<Vec<&'static str>> {
     let Some(host) = Host::bound().filter(|host| host.asks_profile(false)) else {
         return Some(Vec::new());
@@ -240,8 +242,8 @@ pub fn settle_by_itself() -> Option<Vec<&'static str>> {
     settle(guard("profile", || None, build)?)
 }
 
-/// Returns the profile of clang where it may be that as well as gcc's, which penalties alone tell
-/// apart.
+/// Returns the profile of clang if the host's may be that or gcc's, which only penalties
+/// distinguish.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn perhaps_clangs() -> Option<HostProfile> {
     let host = Host::bound().filter(|host| host.asks_profile(true))?;
@@ -252,7 +254,7 @@ pub fn perhaps_clangs() -> Option<HostProfile> {
     })
 }
 
-/// Makes it the profile of the host that was bound last, as its penalties have shown.
+/// Sets the profile of the host that was bound last, as its penalties have shown.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn keep(profile: HostProfile) {
     if let Some(host) = Host::bound() {
@@ -278,8 +280,8 @@ fn asked() -> [Asked; 8] {
     })
 }
 
-/// The profile under which ours leave the same as the host's, and the kinds of which none does:
-/// their property is that of `first`.
+/// Returns the profile under which this library's results are the host's, and the kinds for which
+/// there is none: their property is that of `first`.
 fn chosen(first: HostProfile, asked: &[Asked; 8]) -> (HostProfile, Vec<&'static str>) {
     let [
         temp_ext,
@@ -341,15 +343,16 @@ fn chosen(first: HostProfile, asked: &[Asked; 8]) -> (HostProfile, Vec<&'static 
 }
 
 impl Asked {
-    /// True if ours leaves the same under this profile, or the host's could not be made.
+    /// True if the results under this profile are equal, or if the host's sampler could not be
+    /// made.
     fn agrees(&self, profile: HostProfile) -> bool {
         let ours = || profile.trying(|| (self.trial.ours)(&self.arrays));
         self.theirs.as_ref().is_none_or(|theirs| *theirs == ours())
     }
 
-    /// True if ours leaves other bits under this profile, as with the functions of another library.
-    /// Where a sampler of the kind does not agree (`agrees`) on a few arrays either, these must be
-    /// few: by another formula, or with other roundings, many are.
+    /// True if some bits differ under this profile, as with the functions of another C library. If
+    /// a sampler of the kind does not agree on a few arrays either (`agrees`), few bits may differ:
+    /// another formula or other roundings change many.
     fn shows_libm(&self, agrees: bool, profile: HostProfile) -> bool {
         const FEW_OF: usize = 16;
         let Some(theirs) = &self.theirs else {
@@ -366,7 +369,7 @@ impl Asked {
     }
 }
 
-/// A sampler that the host has made, freed also when it throws.
+/// A sampler made by the host, freed even if the host throws.
 struct Made(*mut llama_sampler, Free);
 
 impl Drop for Made {
@@ -379,7 +382,7 @@ impl Drop for Made {
 }
 
 impl Made {
-    /// Returns what it leaves of the arrays; `None` if that are no candidates of them.
+    /// Returns its results on the arrays; `None` if they are not candidates of these.
     ///
     /// # Safety
     /// The sampler is live, or NULL.
@@ -414,7 +417,8 @@ impl Made {
     }
 }
 
-/// Returns what ours leaves of the arrays, said to be in order or not; nothing of none.
+/// Returns the results of this library's sampler on the arrays, marked as sorted or not; none
+/// without a sampler.
 fn left_by_ours<S: Sampler>(ours: Option<S>, arrays: &[Vec<TokenData>], sorted: bool) -> Left {
     let Some(mut ours) = ours else {
         return Left::new();

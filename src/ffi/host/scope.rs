@@ -1,14 +1,15 @@
-//! Which of the loaded libraries an address is in, which of them a library needs, and which stay.
+//! The library that contains an address, the libraries that a library needs, and those that are
+//! never unloaded.
 
 use super::libraries::{Address, Library};
 
-/// The one that `address` is in.
+/// Returns the library that contains `address`.
 pub fn containing<'l, 'a>(all: &'l [Library<'a>], address: Address) -> Option<&'l Library<'a>> {
     all.iter().find(|library| library.contains(address))
 }
 
-/// Returns the library and those that it needs, whatever these need and so on, each once, the
-/// nearest first: where a symbol is looked for.
+/// Returns the library and those that it needs, those that these need and so on, each once, the
+/// nearest first: the order in which a symbol is searched.
 pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'l Library<'a>> {
     let mut scope = vec![library];
     let mut at = 0;
@@ -23,7 +24,7 @@ pub fn scope<'l, 'a>(all: &'l [Library<'a>], library: &'l Library<'a>) -> Vec<&'
 }
 
 /// Returns the libraries that stay until the process ends: the first ones, up to the last that the
-/// program needs. Whatever comes by `dlopen` comes after these.
+/// program needs. Libraries loaded by `dlopen` come after these.
 #[cfg(not(windows))]
 pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
     let needed = all
@@ -35,8 +36,8 @@ pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
     last.and_then(|last| all.get(..=last)).unwrap_or_default()
 }
 
-/// Returns the libraries that stay until the process ends: all, since whatever is found in one
-/// [keeps](Library::keep) it.
+/// Returns the libraries that stay until the process ends: all of them, since a library in which a
+/// function is found is [kept](Library::keep).
 #[cfg(windows)]
 pub fn permanent<'l, 'a>(all: &'l [Library<'a>]) -> &'l [Library<'a>] {
     all

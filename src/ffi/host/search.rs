@@ -1,4 +1,4 @@
-//! Finds a llama.cpp in the process, and all that may be needed of it.
+//! Finds a llama.cpp in the process, with all of its functions that may be needed.
 
 use std::ffi::CStr;
 
@@ -17,13 +17,13 @@ pub(super) struct Seen {
     pub sampler_init: Address,
     /// The other functions, in the order of [`NAMES`].
     pub functions: [Option<Address>; NAMES.len()],
-    /// True if it is there until the process ends.
+    /// True if it stays loaded until the process ends.
     pub stays: bool,
-    /// True if it brings libc++ along.
+    /// True if it uses libc++.
     pub has_libcxx: bool,
 }
 
-/// The one that the linker has found.
+/// Returns the `llama_sampler_init` that the linker has found.
 #[cfg(not(windows))]
 fn linked_one() -> Option<Address> {
     index(SAMPLER_INIT).and_then(|i| *linked().get(i)?)
@@ -40,8 +40,8 @@ fn functions(look: impl Fn(&CStr) -> Option<Address>) -> [Option<Address>; NAMES
     })
 }
 
-/// The llama.cpp with this `llama_sampler_init`, which its user keeps loaded, and whose other
-/// functions `look` finds.
+/// Returns the llama.cpp with this `llama_sampler_init`, which the caller keeps loaded, and whose
+/// other functions `look` finds.
 pub(super) fn kept(sampler_init: Address, look: impl Fn(&CStr) -> Option<Address>) -> Seen {
     Seen {
         sampler_init,
@@ -86,7 +86,7 @@ mod by_reading {
         })
     }
 
-    /// The llama.cpp with this `llama_sampler_init`.
+    /// Returns the llama.cpp with this `llama_sampler_init`.
     pub(in super::super) fn at(sampler_init: Address) -> Seen {
         let seen = with_all(|all| Some(seen(all, sampler_init, false)));
         seen.unwrap_or_else(|| nothing(sampler_init))
@@ -127,7 +127,7 @@ mod by_reading {
         }
     }
 
-    /// Returns the little that is known where no library is found.
+    /// Returns the facts that are known if no library is found.
     fn nothing(sampler_init: Address) -> Seen {
         Seen {
             sampler_init,
@@ -137,8 +137,8 @@ mod by_reading {
         }
     }
 
-    /// The first function of one of these names in a library that is of the same llama.cpp as
-    /// `sampler_init`: among it and what it needs, both are found.
+    /// Returns the first function with one of these names in a library of the same llama.cpp as
+    /// `sampler_init`: a library which, together with those that it needs, has both.
     pub(in super::super) fn beside(sampler_init: Address, names: &[&CStr]) -> Option<Address> {
         let any = |of: &Library<'_>| names.iter().find_map(|name| of.symbol(name));
         with_all(|all| {
@@ -167,17 +167,17 @@ mod by_asking {
         unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
     }
 
-    /// Libraries that come and go are not counted here.
+    /// Returns 0: loaded and unloaded libraries are not counted here.
     pub(in super::super) fn changes() -> u64 {
         0
     }
 
-    /// The llama.cpp of the process.
+    /// Returns the llama.cpp of the process.
     pub(in super::super) fn find() -> Option<Seen> {
         linked_one().or_else(|| global(SAMPLER_INIT)).map(at)
     }
 
-    /// The llama.cpp with this `llama_sampler_init`.
+    /// Returns the llama.cpp with this `llama_sampler_init`.
     pub(in super::super) fn at(sampler_init: Address) -> Seen {
         let linked = linked();
         let own = |name: &CStr| index(name).and_then(|i| linked[i]).or_else(|| global(name));
@@ -189,7 +189,7 @@ mod by_asking {
         true
     }
 
-    /// A function of the process.
+    /// Returns a function of the process.
     pub(in super::super) fn beside(_: Address, names: &[&CStr]) -> Option<Address> {
         names.iter().find_map(|name| global(name))
     }

@@ -9,7 +9,7 @@ use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The host's `struct llama_vocab`, which we never look into.
+/// The host's `struct llama_vocab`, whose contents are never accessed.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Debug)]
@@ -26,14 +26,14 @@ type Tokenize = unsafe extern "C" fn(Vocab, *const c_char, i32, *mut Token, i32,
 type Throwing =
     unsafe extern "C-unwind" fn(Vocab, *const c_char, i32, *mut Token, i32, bool, bool) -> i32;
 
-/// A vocabulary of the host, with the functions to ask it.
+/// A vocabulary of the host, with the functions that read it.
 #[derive(Debug)]
 pub struct HostVocabulary {
     vocab: NonNull<llama_vocab>,
     n_tokens: usize,
     end: Option<Token>,
-    /// For each token, true if it ends a generation; asked once, as a filter needs it for every
-    /// candidate.
+    /// For each token, true if it ends a generation; determined once, since a filter needs it for
+    /// every candidate.
     eog: Vec<bool>,
     detokenize: Detokenize,
     piece: Piece,
@@ -46,7 +46,7 @@ unsafe impl Send for HostVocabulary {}
 // SAFETY: as above.
 unsafe impl Sync for HostVocabulary {}
 
-/// Fails for the vocabulary of a model that has numbers of tokens alone.
+/// Fails for a vocabulary whose tokens have only numbers, not texts.
 ///
 /// # Safety
 /// `vocab` is a vocabulary of the host.
@@ -65,8 +65,8 @@ unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
 }
 
 impl HostVocabulary {
-    /// Fails where the host lacks a function, and of a model that has numbers of tokens alone: the
-    /// host ends the process where it is asked for their texts.
+    /// Makes the vocabulary. Fails if the host lacks a function, or if the tokens have only
+    /// numbers: the host ends the process if their texts are requested.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the bound host and outlives the object.
@@ -116,8 +116,8 @@ impl HostVocabulary {
     }
 }
 
-/// Calls `write(buffer, room)`, which gives the length or minus the room it needs, until there is
-/// room.
+/// Calls `write(buffer, room)`, which returns the length or minus the required room, until there is
+/// enough room.
 fn written<T: Copy + Default>(buffer: &mut Vec<T>, write: impl Fn(*mut T, i32) -> i32) {
     buffer.resize(buffer.capacity().max(32), T::default());
     // The second time at the latest there is room; a third would mean that the host contradicts
@@ -183,7 +183,7 @@ impl Vocabulary for HostVocabulary {
     }
 }
 
-/// As a grammar reads them.
+/// The texts of the tokens as a grammar reads them.
 impl TokenTexts for HostVocabulary {
     fn n_tokens(&self) -> usize {
         self.n_tokens
@@ -205,12 +205,12 @@ impl TokenTexts for HostVocabulary {
     }
 }
 
-/// The host's tokenizer, asked outside the guard: its exceptions pass.
+/// The host's tokenizer, called outside the guard, so that its exceptions pass through.
 #[derive(Debug)]
 pub(crate) struct Tokenizer(Throwing);
 
 impl Tokenizer {
-    /// Makes the tokenizer of that vocabulary. Fails where the host lacks the function, and where
+    /// Makes the tokenizer of a vocabulary. Fails if the host lacks the function, or if
     /// [`HostVocabulary::new`] does.
     ///
     /// # Safety
@@ -221,9 +221,9 @@ impl Tokenizer {
         Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
     }
 
-    /// Writes the tokens of `text`, none of them special, to `out`, if its capacity is enough: so
-    /// that nothing is allocated outside the guard. Returns their number, also if they do not fit;
-    /// `None` if the host cannot say.
+    /// Writes the tokens of `text`, none of them special, to `out`, if its capacity is sufficient,
+    /// so that nothing is allocated outside the guard. Returns their number, even if they do not
+    /// fit; `None` if the host reports none.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
@@ -248,7 +248,8 @@ impl Tokenizer {
         n.filter(|&n| n <= i32::MAX as usize)
     }
 
-    /// The one token that `text` is, control tokens recognised; `None` if it is not exactly one.
+    /// Returns the token that `text` is, with control tokens recognised; `None` if it is not
+    /// exactly one.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
@@ -264,7 +265,7 @@ impl Tokenizer {
     }
 }
 
-/// The vocabulary behind a pointer from C.
+/// Returns the vocabulary of a pointer from C.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the bound host, and outlives what is returned.
@@ -274,7 +275,7 @@ pub unsafe fn host_vocabulary(vocab: *const llama_vocab) -> Result<HostVocabular
     unsafe { HostVocabulary::new(vocab) }
 }
 
-/// Bytes of a C string.
+/// Returns the bytes of a C string.
 ///
 /// # Safety
 /// `text` is a C string that outlives `'a`.

@@ -1,4 +1,4 @@
-//! Many sequences in one call.
+//! Sampling of many sequences in one call.
 
 use std::ffi::c_int;
 
@@ -14,17 +14,17 @@ use crate::token::Token;
 use super::handle::*;
 
 /// Chooses a token for each of `n` independent sequences, on the calling thread and at most
-/// `n_threads` - 1 of the library's own pool, which is made when first needed and has at most one
-/// thread for each processor. If no thread can be started, and in a child that was forked after a
-/// batch, the calling thread does all the work. The tokens do not depend on the number of threads.
-/// They are not accepted.
+/// `n_threads` - 1 threads of the library's own pool, which is made when first needed and has at
+/// most one thread for each processor. If no thread can be started, and in a child that was forked
+/// after a batch, the calling thread does all the work. The tokens do not depend on the number of
+/// threads. They are not accepted.
 ///
 /// Writes to `out[i]` the token of `sieves[i]` and `logits[i]`, or its negative error, whose text
 /// `llama_sieve_error(sieves[i])` returns. Returns LLAMA_SIEVE_OK, or the first error in `out`,
 /// whose text llama_sieve_last_error returns. Errors of the call leave `out` untouched: an array or
-/// sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, a sieve that is in use or
-/// twice in the batch. After an internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) only that
-/// sieve is out of use.
+/// sieve that is NULL, `n` above LLAMA_SIEVE_MAX_BATCH, `n_vocab` <= 0, or a sieve that is in use
+/// or occurs twice in the batch. An internal error (LLAMA_SIEVE_ERROR_INTERNAL in `out`) disables
+/// only that sieve.
 ///
 /// # Safety
 /// `sieves`, `logits` and `out` are NULL or `n` elements; each sieve is alive; each element of

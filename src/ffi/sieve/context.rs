@@ -10,9 +10,9 @@ use super::handle::*;
 /// Chooses a token from the logits that llama_get_logits_ith returns for output `idx` of a context
 /// (-1: the last), and accepts it.
 ///
-/// Besides the errors of llama_sieve_sample: LLAMA_SIEVE_ERROR_NO_HOST, and
-/// LLAMA_SIEVE_ERROR_NO_LOGITS where the context has none. (A llama.cpp built for debugging aborts
-/// on an `idx` without logits.)
+/// In addition to the errors of llama_sieve_sample it returns LLAMA_SIEVE_ERROR_NO_HOST, and
+/// LLAMA_SIEVE_ERROR_NO_LOGITS if the context has none. (A llama.cpp built for debugging aborts on
+/// an `idx` without logits.)
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `ctx` is NULL or a context of the bound host, used by no other thread

@@ -1,4 +1,4 @@
-//! `struct llama_sieve`: the sieve behind its lock.
+//! `struct llama_sieve`: the sieve with its lock.
 
 use std::borrow::Cow;
 use std::mem;
@@ -13,19 +13,19 @@ use crate::ffi::host::llama_h::llama_logit_bias;
 use crate::sieve::Sieve;
 use crate::token::Token;
 
-/// A sampler of one sequence over raw logits. Made by llama_sieve_new, owned by the caller, used by
-/// one thread at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
+/// A sampler of one sequence over raw logits. It is made by llama_sieve_new and owned by the
+/// caller. One thread may use it at a time: a second one gets LLAMA_SIEVE_ERROR_BUSY.
 #[derive(Debug)]
 pub struct Handle {
     state: Mutex<State>,
-    /// True if a sampler of a chain owns it.
+    /// True if a sampler of a chain owns the sieve.
     pub(super) in_chain: bool,
 }
 
-/// The data behind the lock.
+/// The data that the lock protects.
 #[derive(Debug)]
 pub(super) struct State {
-    /// None after a call that panicked.
+    /// The sieve; `None` after a call that panicked.
     pub sieve: Option<Sieve>,
     /// The error of the last call that sampled; empty if it returned a token.
     pub error: Cow<'static, str>,
@@ -77,7 +77,7 @@ impl Handle {
     }
 
     /// Returns a copy of the sieve and its state, after waiting while another thread uses it.
-    /// `None` if it is out of use.
+    /// `None` if an internal error has disabled it.
     pub(super) fn copied(&self) -> Result<Option<Sieve>, Failure> {
         let state = self.state.try_lock_for(PATIENCE).ok_or_else(busy)?;
         Ok(state.sieve.clone())
@@ -90,10 +90,9 @@ impl State {
         self.sieve.as_ref().ok_or_else(out_of_use)
     }
 
-    /// Runs `body` on the sieve. After a panic the sieve is out of use, since it may be
-    /// inconsistent.
+    /// Runs `body` on the sieve. A panic disables the sieve, since it may be inconsistent.
     pub(super) fn change<T>(&mut self, body: impl FnOnce(&mut Sieve) -> T) -> Result<T, Failure> {
-        /// Empties the place, unless it is forgotten.
+        /// A guard that empties the slot when dropped, unless it is forgotten.
         struct Emptied<'a>(&'a mut Option<Sieve>);
         impl Drop for Emptied<'_> {
             fn drop(&mut self) {
@@ -162,7 +161,7 @@ pub(super) unsafe fn look<T>(
     body(state.sieve()?)
 }
 
-/// Runs `body` on the sieve. After a panic the sieve is out of use, since it may be inconsistent.
+/// Runs `body` on the sieve. A panic disables the sieve, since it may be inconsistent.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

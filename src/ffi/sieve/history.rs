@@ -13,7 +13,7 @@ use crate::token::Token;
 use super::handle::*;
 
 /// Returns the number of tokens accepted since the sieve was made or reset: the position of the
-/// next token, counted from 0. 0, and an error, for NULL and for a sieve in use.
+/// next token, counted from 0. Returns 0, with an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -26,8 +26,8 @@ pub unsafe extern "C" fn llama_sieve_n_accepted(sieve: *const Handle) -> u64 {
 }
 
 /// Returns the seed that the random numbers began with: that of the parameters or, if that is
-/// 0xFFFFFFFF, the random one, with which a run can be repeated. 0xFFFFFFFF (LLAMA_DEFAULT_SEED),
-/// and an error, for NULL and for a sieve in use.
+/// 0xFFFFFFFF, the random one, which allows a run to be repeated. Returns 0xFFFFFFFF
+/// (LLAMA_DEFAULT_SEED), with an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -39,8 +39,8 @@ pub unsafe extern "C" fn llama_sieve_current_seed(sieve: *const Handle) -> u64 {
     })
 }
 
-/// Returns the number of tokens that the penalties look back on: at most penalty_last_n. 0, and an
-/// error, for NULL and for a sieve in use.
+/// Returns the number of tokens to which the penalties apply: at most penalty_last_n. Returns 0,
+/// with an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -53,8 +53,8 @@ pub unsafe extern "C" fn llama_sieve_history_size(sieve: *const Handle) -> usize
     })
 }
 
-/// Returns the number of times that `token` is among the tokens that the penalties look back on. 0,
-/// and an error, for NULL and for a sieve in use.
+/// Returns the number of times that `token` occurs among the tokens to which the penalties apply.
+/// Returns 0, with an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn llama_sieve_history_count(sieve: *const Handle, token: 
     })
 }
 
-/// Returns true if `token` is among the tokens that the penalties look back on. False, and an
+/// Returns true if `token` is among the tokens to which the penalties apply. Returns false, with an
 /// error, for NULL and for a sieve in use.
 ///
 /// # Safety
@@ -81,9 +81,9 @@ pub unsafe extern "C" fn llama_sieve_history_contains(sieve: *const Handle, toke
     })
 }
 
-/// Writes the different tokens that the penalties look back on, in no particular order: the first
-/// `cap` of them to `out`. Returns how many there are, which may be more. 0, and an error, for
-/// NULL, for a sieve in use, and where `out` is not aligned or `cap` too large.
+/// Writes the different tokens to which the penalties apply to `out`, in no particular order, but
+/// at most `cap`. Returns their number, which may be larger. Returns 0, with an error, for NULL,
+/// for a sieve in use, and if `out` is not aligned or `cap` is too large.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or has room for `cap` tokens.
@@ -109,9 +109,9 @@ pub unsafe extern "C" fn llama_sieve_history_unique(
 }
 
 /// Returns the raw logit of one token after bias and the current penalties, as the other stages
-/// would see it. With stages set by llama_sieve_set_stages, penalties count if they are among
-/// these; DRY never does. NaN, and an error, for NULL and for a sieve in use; NaN also for a logit
-/// that is.
+/// would see it. With stages set by llama_sieve_set_stages, penalties are included if they are
+/// among these; DRY never is. Returns NaN, with an error, for NULL and for a sieve in use, and NaN
+/// for a logit that is NaN.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -129,11 +129,11 @@ pub unsafe extern "C" fn llama_sieve_adjusted_logit(
 }
 
 /// Returns the error text of the sieve's last sampling, by llama_sieve_sample*, in a batch, or as a
-/// sampler of a chain; "" if that gave a token. An error before the sieve is reached (NULL, a size,
-/// a sieve in use) is only in llama_sieve_last_error.
+/// sampler of a chain; "" if that returned a token. An error before the sieve is reached (NULL, a
+/// size, a sieve in use) is reported only by llama_sieve_last_error.
 ///
-/// Works for a sieve that is out of use after an internal error, too. NULL, and an error, for NULL
-/// and for a sieve in use. Valid until this thread calls this function again.
+/// Also works for a sieve that an internal error has disabled. Returns NULL, with an error, for
+/// NULL and for a sieve in use. The text is valid until this thread calls this function again.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.

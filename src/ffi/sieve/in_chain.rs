@@ -21,10 +21,10 @@ use super::params::*;
 /// The sieve as one sampler of a chain.
 pub(in crate::ffi) static SIEVE: Vtable = vtable::<InChain>();
 
-/// Makes a sampler for a chain that runs a whole sieve on the candidates that earlier samplers have
-/// left, and selects one. Afterwards the array holds the candidates it was drawn from, with
-/// probabilities. NULL for the errors of llama_sieve_new, and without a host.
-/// llama_sieve_of_sampler returns the sieve in it.
+/// Makes a sampler for a chain that runs a whole sieve on the candidates of earlier samplers, and
+/// selects one. Afterwards the array holds the candidates from which it was drawn, with their
+/// probabilities. Returns NULL for the errors of llama_sieve_new, and without a host.
+/// llama_sieve_of_sampler returns its sieve.
 ///
 /// # Safety
 /// `params` as for llama_sieve_new.
@@ -44,10 +44,10 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
 /// sieve: parameters, statistics, history, saved states, the candidates and the error of the last
 /// token. Changes take effect at the next token of the chain.
 ///
-/// The sampler owns it: do not free it, nor use it after the sampler is freed. Use it only between
-/// two tokens: while the sampler runs, the sieve is in use, and while you use it, the sampler takes
-/// the largest logit. A clone of the sampler has its own sieve. NULL, and an error, for NULL and
-/// for other samplers. llama_sampler_chain_get returns a member of a chain.
+/// The sampler owns the sieve: do not free it, and do not use it after the sampler is freed. Use it
+/// only between two tokens: while the sampler runs, the sieve is in use, and while you use it, the
+/// sampler takes the largest logit. A clone of the sampler has its own sieve. Returns NULL, with an
+/// error, for NULL and for other samplers. llama_sampler_chain_get returns a member of a chain.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler of any kind.
@@ -72,10 +72,10 @@ pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mu
     })
 }
 
-/// A sieve that the C functions can use too, behind the lock of a [`Handle`].
+/// A sieve that C functions can also use, protected by the lock of a [`Handle`].
 ///
-/// If no candidate has a probability the first of those with the largest logit is selected, as a
-/// host aborts when nothing is.
+/// If no candidate has a probability, the first of those with the largest logit is selected, since
+/// a host aborts when none is.
 #[derive(Debug)]
 pub struct InChain(Arc<Handle>);
 

@@ -41,23 +41,23 @@ pub use state::*;
 pub use stateless::*;
 
 /// Returns the default parameters, which are llama.cpp's: temperature 0.8, top_k 40, top_p 0.95,
-/// min_p 0.05, everything else off; a random seed; mt19937, CDF, temperature last. With the seed
-/// of a llama.cpp program a sieve gives the tokens of its default chain.
+/// min_p 0.05, everything else disabled, a random seed, mt19937, CDF, and temperature last. With
+/// the seed of a llama.cpp program, a sieve gives the tokens of its default chain.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_params() -> llama_sieve_params {
     guard("llama_sieve_default_params", defaults, defaults)
 }
 
-/// The largest vocabulary, in tokens, that llama_sieve_reserve takes memory for.
+/// The largest vocabulary, in tokens, for which llama_sieve_reserve allocates memory.
 pub const LLAMA_SIEVE_MAX_RESERVED: usize = 16_777_216;
 
 fn defaults() -> llama_sieve_params {
     params_for_c(&Params::default())
 }
 
-/// Makes a sieve without history, to be freed with llama_sieve_free. NULL, and an error, if
-/// `params` is NULL, of an unknown struct_size, or has a parameter that is not finite, of an
-/// unknown enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
+/// Makes a sieve without history, to be freed with llama_sieve_free. Returns NULL, with an error,
+/// if `params` is NULL or has an unknown struct_size, or if a parameter is not finite, not a value
+/// of its enumeration, or out of its range (penalty_repeat <= 0, a bias that is NaN).
 ///
 /// # Safety
 /// `params` is NULL or as long as its struct_size says; its bias is NULL or n_bias elements, which
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn llama_sieve_new(params: *const llama_sieve_params) -> *
 }
 
 /// Makes a copy of the sieve with the same parameters, history and generator state. Free it with
-/// llama_sieve_free. NULL, and an error, for NULL and for a sieve in use.
+/// llama_sieve_free. Returns NULL, with an error, for NULL and for a sieve in use.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -125,7 +125,8 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
     )
 }
 
-/// Goes back to the beginning: no history, the generator at its seed. Parameters and buffers stay.
+/// Returns to the initial state: without history, and with the generator at its seed. Parameters
+/// and buffers stay.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -141,11 +142,11 @@ pub unsafe extern "C" fn llama_sieve_reset(sieve: *mut Handle) {
     })
 }
 
-/// Sets other parameters from the next token on; history and generator stay. Another rng begins its
-/// stream at seed; a new seed of the same rng takes effect at llama_sieve_reset; a smaller
+/// Sets other parameters from the next token on; history and generator stay. A different rng begins
+/// its stream at seed. A new seed of the same rng takes effect at llama_sieve_reset. A smaller
 /// penalty_last_n keeps the newest tokens. Allocates nothing if there is no bias.
 ///
-/// LLAMA_SIEVE_OK, or a negative error; then the old parameters stay.
+/// Returns LLAMA_SIEVE_OK, or a negative error; the old parameters then stay.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `params` as for llama_sieve_new.
@@ -166,15 +167,15 @@ pub unsafe extern "C" fn llama_sieve_set_params(
     })
 }
 
-/// Takes the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so that
-/// even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
-/// logits). History, generator and statistics stay. Takes up to 1024 bytes of address space per
-/// token of the vocabulary, by the parameters. The system provides a page when it is first written
-/// to: most never are.
+/// Allocates the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so
+/// that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
+/// logits). History, generator and statistics stay. It reserves up to 1024 bytes of address space
+/// for each token of the vocabulary, depending on the parameters. The system provides a page when
+/// it is first written to, which most never are.
 ///
-/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0 or above
-/// LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL without memory;
-/// then nothing is changed.
+/// Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
+/// (`n_vocab` <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or
+/// LLAMA_SIEVE_ERROR_INTERNAL if there is too little memory.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -198,9 +199,9 @@ pub unsafe extern "C" fn llama_sieve_reserve(sieve: *mut Handle, n_vocab: i32) -
     })
 }
 
-/// Adds a token that has become part of the text to the history, chosen by the sieve or not. A
-/// negative number, such as an error of llama_sieve_sample, is refused, as llama_sieve_last_error
-/// then says. It is not checked that the token is in the vocabulary.
+/// Adds a token that has become part of the text to the history, whether or not the sieve chose it.
+/// A negative number, such as an error of llama_sieve_sample, is refused, with a last error. There
+/// is no check that the token is in the vocabulary.
 ///
 /// # Safety
 /// `sieve` is NULL (an error) or alive.
@@ -222,12 +223,12 @@ pub unsafe extern "C" fn llama_sieve_accept(sieve: *mut Handle, token: Token) {
 /// Chooses the next token from `n_vocab` raw logits, which are only read. The token is not
 /// accepted: call llama_sieve_accept.
 ///
-/// NaN counts as minus infinity, a banned token. With plus infinity it does what the built-in chain
-/// does, which then draws by probabilities that are NaN. Returns the token, 0 or above, or:
-/// LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0), LLAMA_SIEVE_ERROR_NO_CANDIDATE
-/// (no logit above minus infinity: then the random stream stays; or one of minus infinity is
-/// drawn), LLAMA_SIEVE_ERROR_BUSY, LLAMA_SIEVE_ERROR_INTERNAL. No allocation after the first
-/// tokens.
+/// NaN counts as minus infinity, a banned token. A logit of plus infinity has the effect that it
+/// has on the built-in chain, which then draws by probabilities that are NaN. Returns the token,
+/// which is 0 or above, or LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_SIZE (`n_vocab` <= 0),
+/// LLAMA_SIEVE_ERROR_NO_CANDIDATE (no logit is above minus infinity, in which case the random
+/// stream does not advance; or a token with minus infinity is drawn), LLAMA_SIEVE_ERROR_BUSY or
+/// LLAMA_SIEVE_ERROR_INTERNAL. Allocates nothing after the first tokens.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `logits` is NULL or `n_vocab` floats.

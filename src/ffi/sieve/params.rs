@@ -12,66 +12,68 @@ use crate::token::Token;
 
 use super::handle::*;
 
-/// Mode: tsampler's default. Kept with the parameters, and changes nothing.
+/// Mode: tsampler's default. It is kept with the parameters, and has no effect.
 pub const LLAMA_SIEVE_MODE_FAST: i32 = 0;
-/// Mode: llama.cpp's chain of built-in samplers, which every sieve is.
+/// Mode: llama.cpp's chain of built-in samplers, as which every sieve works.
 pub const LLAMA_SIEVE_MODE_PARITY: i32 = 1;
 /// Generator: xoroshiro128+, seeded through SplitMix64.
 pub const LLAMA_SIEVE_RNG_XOROSHIRO128PLUS: i32 = 0;
-/// Generator: std::mt19937, llama.cpp's stream; takes the lower 32 bits of the seed.
+/// Generator: std::mt19937, as in llama.cpp. It takes the lower 32 bits of the seed.
 pub const LLAMA_SIEVE_RNG_MT19937: i32 = 1;
-/// Generator: none, but a hash of the seed and the number of accepted tokens, so that a position
-/// can be replayed alone.
+/// Generator: a hash of the seed and the number of accepted tokens, without a stream, so that any
+/// position can be replayed alone.
 pub const LLAMA_SIEVE_RNG_POSITION: i32 = 2;
 /// Draw: the inverse of the cumulative distribution.
 pub const LLAMA_SIEVE_METHOD_CDF: i32 = 0;
 /// Draw: the largest of logit / temperature + Gumbel noise.
 pub const LLAMA_SIEVE_METHOD_GUMBEL: i32 = 1;
-/// Temperature after all filters (tsampler, llama.cpp's default chain).
+/// Order: temperature after all filters (tsampler, llama.cpp's default chain).
 pub const LLAMA_SIEVE_ORDER_TEMP_LAST: i32 = 0;
-/// Temperature right after the penalties (Akunu, transformers, vLLM).
+/// Order: temperature right after the penalties (Akunu, transformers, vLLM).
 pub const LLAMA_SIEVE_ORDER_TEMP_FIRST: i32 = 1;
 
-/// The parameters of a sieve. Begin with llama_sieve_default_params, which fills struct_size, too.
+/// The parameters of a sieve. Begin with llama_sieve_default_params, which also sets struct_size.
 /// The struct is frozen: new parameters are set by functions.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct llama_sieve_params {
-    /// sizeof(llama_sieve_params) of the caller. Another one than this library knows is an error.
+    /// sizeof(llama_sieve_params) of the caller. A size that this library does not know is an
+    /// error.
     pub struct_size: usize,
-    /// Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token of
-    /// what the filters leave.
+    /// Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable token that
+    /// the filters leave is chosen.
     pub temperature: f32,
-    /// Keeps that many of the largest logits. Default 40; disabled by <= 0; 1: the most probable
-    /// token.
+    /// Keeps this many of the largest logits. Default 40; disabled by <= 0.
     pub top_k: i32,
-    /// Keeps the fewest most probable tokens whose probabilities reach it. Default 0.95; disabled
-    /// by >= 1; <= 0 keeps the most probable.
+    /// Keeps the fewest most probable tokens whose probabilities add up to this. Default 0.95;
+    /// disabled by >= 1; <= 0 keeps only the most probable token.
     pub top_p: f32,
-    /// Keeps the tokens whose probability is at least this times the largest. Default 0.05;
+    /// Keeps the tokens whose probability is at least this fraction of the largest. Default 0.05;
     /// disabled by <= 0.
     pub min_p: f32,
-    /// Keeps the tokens whose surprisal is nearest to the entropy until they exceed this
-    /// probability. Default 1; disabled by >= 1.
+    /// Keeps the tokens whose surprisal is nearest to the entropy until the sum of their
+    /// probabilities exceeds this. Default 1; disabled by >= 1.
     pub typical_p: f32,
-    /// Keeps the logits within that many standard deviations of the largest. Default -1; disabled
+    /// Keeps the logits within this many standard deviations of the largest. Default -1; disabled
     /// by <= 0.
     pub top_n_sigma: f32,
-    /// Typical, top-p and min-p leave at least that many. Default 1.
+    /// The number of tokens that typical, top-p and min-p keep at least. Default 1.
     pub min_keep: usize,
     /// The number of most recently accepted tokens that are penalised. Default 64; disabled
     /// by <= 0.
     pub penalty_last_n: i32,
-    /// Divides logits above 0, multiplies the others. Default 1, which disables; must be above 0.
+    /// Divides logits above 0, and multiplies the others. Default 1, which disables it; must be
+    /// above 0.
     pub penalty_repeat: f32,
-    /// Subtracted once per occurrence. Default 0, which disables.
+    /// The penalty subtracted once per occurrence. Default 0, which disables it.
     pub penalty_freq: f32,
-    /// Subtracted once. Default 0, which disables.
+    /// The penalty subtracted once. Default 0, which disables it.
     pub penalty_present: f32,
-    /// Seed; 0xFFFFFFFF (LLAMA_DEFAULT_SEED), the default: a random one, another at each reset.
+    /// The seed. Default 0xFFFFFFFF (LLAMA_DEFAULT_SEED), which means a random one that changes at
+    /// each reset.
     pub seed: u64,
-    /// LLAMA_SIEVE_MODE_*. Default PARITY. Changes nothing.
+    /// LLAMA_SIEVE_MODE_*. Default PARITY. It has no effect.
     pub mode: i32,
     /// LLAMA_SIEVE_RNG_*. Default MT19937.
     pub rng: i32,
@@ -79,17 +81,17 @@ pub struct llama_sieve_params {
     pub method: i32,
     /// LLAMA_SIEVE_ORDER_*. Default TEMP_LAST.
     pub order: i32,
-    /// n_bias pairs of token and bias, added to the logits before the penalties; copied. Minus
-    /// infinity bans a token. Default NULL.
+    /// n_bias pairs of token and bias, which are added to the logits before the penalties. They are
+    /// copied. Minus infinity bans a token. Default NULL.
     pub bias: *const llama_logit_bias,
-    /// Default 0.
+    /// The number of biases. Default 0.
     pub n_bias: usize,
 }
 
 const NAME: &str = "llama_sieve_params";
 const SIZES: [usize; 1] = [size_of::<llama_sieve_params>()];
 
-/// Without the biases: the defaults have none, and others are the caller's to fill in.
+/// Returns the parameters for C without the biases, which the caller fills in if there are any.
 pub(super) fn params_for_c(p: &Params) -> llama_sieve_params {
     llama_sieve_params {
         struct_size: size_of::<llama_sieve_params>(),
@@ -162,7 +164,7 @@ pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Para
 }
 
 /// Writes the current parameters to `out`, whose struct_size the caller sets. Returns
-/// LLAMA_SIEVE_OK, or a negative error, with `out` unchanged.
+/// LLAMA_SIEVE_OK or, with `out` unchanged, a negative error.
 ///
 /// `out->bias` belongs to the sieve: it is valid until the next llama_sieve_get_params of this
 /// sieve, or its end, and may be passed to llama_sieve_set_params. `out->seed` is the parameter;

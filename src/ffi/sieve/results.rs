@@ -1,4 +1,4 @@
-//! The candidates that the last token was drawn from, and statistics of the stages.
+//! The candidates that the last token was drawn from, and the statistics of the stages.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -11,40 +11,41 @@ use crate::token::TokenData;
 
 use super::handle::*;
 /// Statistics of the stages and of the last token's distribution. The caller sets struct_size;
-/// later versions may add members at the end, and callers without them still work.
+/// later versions may add members at the end, and callers without these still work.
 ///
-/// The counts are of candidates with a probability left after each stage; in the order of the
-/// parameters they never rise, and the last is of what was drawn from. With stages of its own they
-/// are those after the stage of that name, wherever it stands, or, where it is not there, of what
-/// was drawn from.
-/// Entropies and surprisal are in nats, and NaN unless llama_sieve_measure asked for them.
+/// Each count is the number of candidates with a probability above 0 after a stage. In the order of
+/// the parameters the counts never rise, and the last is the number of candidates drawn from. With
+/// stages set by llama_sieve_set_stages each is taken after the stage of its name, at any position,
+/// or is the number of candidates drawn from if there is no such stage. Entropies and surprisals
+/// are in nats, and NaN unless requested by llama_sieve_measure.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct llama_sieve_stats {
     /// sizeof(llama_sieve_stats) of the caller.
     pub struct_size: usize,
-    /// Entropy of the raw logits.
+    /// The entropy of the raw logits' distribution.
     pub model_entropy: f32,
-    /// Surprisal of the chosen token in the raw logits' distribution.
+    /// The surprisal of the chosen token in the raw logits' distribution.
     pub surprisal: f32,
-    /// Entropy of the distribution that was drawn from.
+    /// The entropy of the distribution that was drawn from.
     pub sampling_entropy: f32,
-    /// Size of the vocabulary.
+    /// The size of the vocabulary.
     pub n_vocab: i32,
-    /// Candidates after top-k.
+    /// The number of candidates after top-k.
     pub after_top_k: i32,
-    /// Candidates after typical.
+    /// The number of candidates after typical.
     pub after_typical: i32,
-    /// Candidates after top-p.
+    /// The number of candidates after top-p.
     pub after_top_p: i32,
-    /// Candidates after min-p.
+    /// The number of candidates after min-p.
     pub after_min_p: i32,
-    /// Candidates after top-n-sigma.
+    /// The number of candidates after top-n-sigma.
     pub after_top_n_sigma: i32,
-    /// Surprisal of the chosen token in the distribution that was drawn from.
+    /// The surprisal of the chosen token in the distribution that was drawn from.
     pub sampling_surprisal: f32,
-    /// Tokens that had been accepted when this one was chosen: its position, counted from 0.
+    /// The number of tokens that had been accepted when this one was chosen: its position, counted
+    /// from 0.
     pub n_accepted: u64,
 }
 
@@ -55,10 +56,11 @@ const SIZES: [usize; 2] = [
     offset_of!(llama_sieve_stats, n_accepted),
 ];
 
-/// Writes the distribution that the last token was drawn from: at most `cap` candidates with the
-/// logits after all stages and probabilities, which add up to 1 over all of them. Returns how many
-/// there are, which may be more. In the order of the parameters, with top-k on and typical off,
-/// they descend. 0 before the first token and after a failure.
+/// Writes the distribution that the last token was drawn from to `out`: at most `cap` candidates,
+/// with the logits after all stages and with probabilities, whose sum over all candidates is 1.
+/// Returns the number of all candidates, which may be larger. In the order of the parameters, with
+/// top-k enabled and typical disabled, they descend. Returns 0 before the first token and after a
+/// failure.
 ///
 /// `out` may be NULL if `cap` is 0.
 ///
@@ -87,7 +89,7 @@ pub unsafe extern "C" fn llama_sieve_candidates(
     })
 }
 
-/// Sets whether llama_sieve_last_stats has entropies and surprisal, too. They cost an extra pass
+/// Sets whether llama_sieve_last_stats includes entropies and surprisals. They cost an extra pass
 /// over the logits, which takes four times as long as a maximum. If the filters leave the whole
 /// vocabulary, it is also written out as candidates and read once more.
 ///
@@ -106,8 +108,8 @@ pub unsafe extern "C" fn llama_sieve_measure(sieve: *mut Handle, measured: bool)
 }
 
 /// Writes the statistics of the stages and of the last token's distribution to `out`. Returns
-/// LLAMA_SIEVE_OK, or a negative error, with `out` unchanged. Before the first token the counts are
-/// 0; what was not measured is NaN. llama_sieve_measure takes effect at the next token.
+/// LLAMA_SIEVE_OK or, with `out` unchanged, a negative error. Before the first token the counts are
+/// 0; values that were not measured are NaN. llama_sieve_measure takes effect at the next token.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` is NULL or as long as its struct_size says.

@@ -38,7 +38,7 @@ pub const LLAMA_SIEVE_STAGE_TOP_N_SIGMA: i32 = 7;
 pub const LLAMA_SIEVE_STAGE_XTC: i32 = 8;
 /// Stage: temperature of llama_sieve_params.
 pub const LLAMA_SIEVE_STAGE_TEMPERATURE: i32 = 9;
-/// Stage: dynamic temperature, which the entropy moves.
+/// Stage: dynamic temperature, which depends on the entropy.
 pub const LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE: i32 = 10;
 /// Stage: mirostat, which draws the token.
 pub const LLAMA_SIEVE_STAGE_MIROSTAT: i32 = 11;
@@ -47,55 +47,56 @@ pub const LLAMA_SIEVE_STAGE_MIROSTAT_V2: i32 = 12;
 /// Stage: adaptive-p, which draws the token.
 pub const LLAMA_SIEVE_STAGE_ADAPTIVE_P: i32 = 13;
 
-/// Stage: the sampler in the first slot; the slot is added for the others. See
+/// Stage: the sampler in the first slot. For other slots, add the number of the slot. See
 /// llama_sieve_set_sampler.
 pub const LLAMA_SIEVE_STAGE_SAMPLER: i32 = 64;
-/// The slots for samplers of a sieve.
+/// The number of slots for samplers in a sieve.
 pub const LLAMA_SIEVE_MAX_SAMPLERS: usize = 16;
 const _: () = assert!(LLAMA_SIEVE_MAX_SAMPLERS == MAX_SAMPLERS);
-/// One more than the number of the stage of the last slot.
+/// The number after that of the last slot's stage.
 const SAMPLERS_END: i32 = LLAMA_SIEVE_STAGE_SAMPLER + LLAMA_SIEVE_MAX_SAMPLERS as i32;
 
-/// The stages of a sieve in their order, and the numbers of those that llama_sieve_params does not
-/// have. Begin with llama_sieve_default_stages, which fills struct_size, too.
+/// The stages of a sieve in their order, and the parameters of those that llama_sieve_params does
+/// not have. Begin with llama_sieve_default_stages, which also sets struct_size.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct llama_sieve_stages {
     /// sizeof(llama_sieve_stages) of the caller.
     pub struct_size: usize,
-    /// n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once;
-    /// copied. Default: the order of llama.cpp's programs: penalties, DRY, top-n-sigma, top-k,
-    /// typical, top-p, min-p, XTC, dynamic temperature.
+    /// n_stages numbers LLAMA_SIEVE_STAGE_*, in the order in which they run, each at most once.
+    /// They are copied. The default is the order of llama.cpp's programs: penalties, DRY,
+    /// top-n-sigma, top-k, typical, top-p, min-p, XTC, dynamic temperature.
     pub stages: *const i32,
-    /// Default 9.
+    /// The number of stages. Default 9.
     pub n_stages: usize,
-    /// The factor of every penalty of DRY. Default 0, which disables.
+    /// The factor of every penalty of DRY. Default 0, which disables it.
     pub dry_multiplier: f32,
     /// The base of DRY's exponential. Default 1.75; disabled by < 1.
     pub dry_base: f32,
-    /// Repetitions up to this length cost nothing. Default 2.
+    /// The longest repetition that is not penalised. Default 2.
     pub dry_allowed_length: i32,
-    /// The number of most recently accepted tokens that DRY looks back on. Default 64; disabled
-    /// by <= 0.
+    /// The number of most recently accepted tokens that DRY searches. Default 64; disabled by <= 0.
     pub dry_penalty_last_n: i32,
     /// The chance that XTC acts. Default 0; disabled by <= 0.
     pub xtc_probability: f32,
-    /// The probability from which on XTC removes tokens. Default 0.1; disabled by > 0.5.
+    /// The least probability at which XTC removes a token. Default 0.1; disabled by > 0.5.
     pub xtc_threshold: f32,
-    /// The distance that the temperature moves to both sides. Default 0: not at all.
+    /// The largest deviation of the temperature in both directions. Default 0, which means a fixed
+    /// temperature.
     pub dynatemp_range: f32,
-    /// The power of the entropy's share. Default 1.
+    /// The power to which the entropy, divided by the largest possible one, is raised. Default 1.
     pub dynatemp_exponent: f32,
-    /// The surprisal that both mirostats aim at, in bits. Default 5.
+    /// The target surprisal of both mirostats, in bits. Default 5.
     pub mirostat_tau: f32,
-    /// The share of an error that both mirostats correct at each token. Default 0.1.
+    /// The fraction of the error that both mirostats correct at each token. Default 0.1.
     pub mirostat_eta: f32,
     /// The number of candidates for the first mirostat's estimate. Default 100.
     pub mirostat_m: i32,
-    /// The probability that adaptive-p aims at, 0 to 1. Default -1: it only draws.
+    /// The target probability of adaptive-p, from 0 to 1. Default -1, with which it only draws.
     pub adaptive_target: f32,
-    /// 0 to 0.99: its average reaches back 1 / (1 - decay) tokens. Default 0.9.
+    /// The weight of the past, from 0 to 0.99: the average covers about 1 / (1 - decay) tokens.
+    /// Default 0.9.
     pub adaptive_decay: f32,
 }
 
@@ -123,9 +124,9 @@ static DEFAULT: [i32; 9] = [
     LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE,
 ];
 
-/// Returns the order of llama.cpp's programs and their defaults, which switch all but
-/// llama_sieve_params' own stages off. Its stages stay valid for ever. DRY's breakers, which those
-/// programs have four of (newline, colon, quotation mark, asterisk), are set by
+/// Returns the order of llama.cpp's programs and their defaults, which disable all stages except
+/// those of llama_sieve_params. The array of stages stays valid for ever. DRY's breakers, of which
+/// those programs have four (newline, colon, quotation mark, asterisk), are set by
 /// llama_sieve_set_dry_breakers.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_default_stages() -> llama_sieve_stages {
@@ -156,15 +157,15 @@ fn defaults() -> llama_sieve_stages {
 /// Sets the stages of the sieve from the next token on. NULL restores the order of its parameters;
 /// with n_stages 0 it only draws. Each stage is the exact sampler, as in a chain, with one
 /// exception: a temperature below 0.001 counts as 0, unless it is a dynamic temperature with a
-/// range above 0. The bias still comes first. The last stage draws the token if it is mirostat or
-/// adaptive-p, and none else may be; otherwise the parameters' method draws. With mt19937 the
-/// tokens are those of llama.cpp's chain of these samplers and dist, all with the sieve's seed. Can
-/// be called between any two tokens: stages that were there go on with what they remember, also
-/// after numbers that switched them off.
+/// range above 0. The bias still comes first. If the last stage is mirostat or adaptive-p, it draws
+/// the token; no other stage may be one of these. Otherwise the parameters' method draws. With
+/// mt19937 the tokens are those of llama.cpp's chain of these samplers and dist, all with the
+/// sieve's seed. May be called between any two tokens: stages that stay keep their memory, even
+/// after parameters that disabled them.
 ///
-/// LLAMA_SIEVE_OK, or a negative error, and the stages as they were: NULL, in use, out of memory,
-/// or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is unknown, named twice, or
-/// draws before the end, or a number that is not finite.
+/// Returns LLAMA_SIEVE_OK or, with the stages unchanged, a negative error: NULL, a sieve in use,
+/// too little memory, or LLAMA_SIEVE_ERROR_PARAMS for an unknown struct_size, a stage that is
+/// unknown, occurs twice or draws before the end, or a number that is not finite.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `stages` is NULL or as long as its struct_size says; its stages are
@@ -260,9 +261,9 @@ fn stage_of(number: i32, c: &llama_sieve_stages) -> Result<Stage, Failure> {
 }
 
 /// Writes the first `cap` of the sieve's stages to `out`, as numbers LLAMA_SIEVE_STAGE_* in the
-/// order in which they run. Returns how many there are, which may be more; 0 also with the order of
-/// its parameters. A negative error for NULL and for a sieve in use. `out` may be NULL if `cap` is
-/// 0.
+/// order in which they run. Returns their number, which may be larger; 0 also if the parameters
+/// decide the order. Returns a negative error for NULL and for a sieve in use. `out` may be NULL if
+/// `cap` is 0.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `out` has room for `cap` numbers.
@@ -289,25 +290,25 @@ pub unsafe extern "C" fn llama_sieve_get_stages(
     })
 }
 
-/// Puts a copy of a sampler, as it is now, into a slot of the sieve, where it replaces another.
-/// NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS, from 0 on. It runs as the stage
-/// LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages has put that, and nowhere else.
-/// It accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
+/// Puts a copy of a sampler in its current state into a slot of the sieve, replacing any other.
+/// NULL empties the slot. There are LLAMA_SIEVE_MAX_SAMPLERS slots, numbered from 0. The copy runs
+/// only as the stage LLAMA_SIEVE_STAGE_SAMPLER + slot, where llama_sieve_set_stages places it. It
+/// accepts every token that the sieve accepts, is reset by llama_sieve_reset, and is cloned with
 /// the sieve.
 ///
 /// The caller still owns the sampler, which is not changed: free it at once, or let it accept the
-/// same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be one of this
-/// library's that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
-/// penalties, and so on. It draws from its own generator, with the seed that it was made with. With
-/// fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
+/// same tokens, so that llama_sieve_ban_rewind of it holds for the sieve. It must be a sampler of
+/// this library that does not select: a cut, banned texts, a loop breaker, a grammar, a token trie,
+/// penalties, and so on. It draws from its own generator, with the seed with which it was made.
+/// With fewer logits than its vocabulary has tokens, a token trie or a grammar may put back a token
 /// beyond them, and the sieve may choose it.
 ///
 /// Banned texts and a loop breaker are part of a saved state. With any other sampler that has a
-/// memory no state can be saved: that is LLAMA_SIEVE_ERROR_STATE.
+/// memory no state can be saved: saving returns LLAMA_SIEVE_ERROR_STATE.
 ///
-/// LLAMA_SIEVE_OK, or a negative error, and the slot as it was: NULL, in use, out of memory,
-/// LLAMA_SIEVE_ERROR_PARAMS for another slot and for a sampler that selects,
-/// LLAMA_SIEVE_ERROR_INVALID for one that is not this library's.
+/// Returns LLAMA_SIEVE_OK or, with the slot unchanged, a negative error: NULL, a sieve in use, too
+/// little memory, LLAMA_SIEVE_ERROR_PARAMS for an invalid slot or a sampler that selects, or
+/// LLAMA_SIEVE_ERROR_INVALID for a sampler that is not this library's.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `smpl` is NULL or a live sampler.
@@ -337,7 +338,7 @@ pub unsafe extern "C" fn llama_sieve_set_sampler(
     })
 }
 
-/// Returns a copy of a sampler of this library's.
+/// Returns a copy of a sampler of this library.
 ///
 /// # Safety
 /// `smpl` is a live sampler.
@@ -354,11 +355,12 @@ unsafe fn member_of(smpl: *const llama_sampler) -> Result<Box<dyn Member>, Failu
 
 /// Sets the sequence breakers of the stage DRY, across which nothing counts as repeated:
 /// `n_breakers` strings `breakers`, each cut to 40 bytes; NULL or empty ones are skipped. `vocab`
-/// must outlive this call only; it may be NULL where there are none.
+/// is used only within this call, and may be NULL if there are no breakers.
 ///
-/// LLAMA_SIEVE_OK, or a negative error, and the breakers as they were: NULL, in use, out of memory,
-/// more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST where there is no llama.cpp
-/// to ask. What the host's tokenizer throws passes through, and leaves them as well.
+/// Returns LLAMA_SIEVE_OK or, with the breakers unchanged, a negative error: NULL, a sieve in use,
+/// too little memory, more than LLAMA_SIEVE_DRY_MAX_BREAKERS, or LLAMA_SIEVE_ERROR_NO_HOST if there
+/// is no llama.cpp. Exceptions of the host's tokenizer pass through; the breakers are then
+/// unchanged, too.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `vocab` is NULL or a vocabulary of the host; `breakers` is NULL or

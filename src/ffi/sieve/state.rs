@@ -15,11 +15,12 @@ pub const LLAMA_SIEVE_STATE_MAX_BYTES: usize = 1_073_741_824;
 const STATE: Argument =
     argument!("bytes", "size", LLAMA_SIEVE_STATE_MAX_BYTES).answered_with(LLAMA_SIEVE_ERROR_STATE);
 
-/// Returns the number of bytes that llama_sieve_state_save writes now; 0, and an error, for NULL or
-/// a sieve in use. Grows with the accepted tokens up to 136 + 8 * n_bias + 4 * penalty_last_n, with
-/// mt19937 another 2496. Stages set by llama_sieve_set_stages add 8 each, 4 per token that DRY
-/// looks back on, 16 at most for mirostat or adaptive-p, with mt19937 2496 for each that draws, and
-/// the memory of each sampler in a slot.
+/// Returns the number of bytes that llama_sieve_state_save writes now; 0, with an error, for NULL
+/// or a sieve in use. It grows with the accepted tokens up to 136 + 8 * n_bias + 4 *
+/// penalty_last_n, and with mt19937 another 2496. Stages with a memory that are set by
+/// llama_sieve_set_stages add 8 bytes each, 4 per token that DRY searches, at most 16 for mirostat
+/// or adaptive-p, with mt19937 2496 for each stage that draws, and the memory of each sampler in a
+/// slot.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -35,9 +36,9 @@ pub unsafe extern "C" fn llama_sieve_state_size(sieve: *const Handle) -> usize {
 /// Writes history, generator and parameters into the first llama_sieve_state_size bytes of `bytes`,
 /// in a format that is the same on every machine.
 ///
-/// LLAMA_SIEVE_OK, or a negative error: NULL, LLAMA_SIEVE_ERROR_STATE if `size` is too small, or
-/// above LLAMA_SIEVE_STATE_MAX_BYTES, or for a sampler in a slot that remembers what no state
-/// holds. Then nothing is written.
+/// Returns LLAMA_SIEVE_OK or, with nothing written, a negative error: NULL, or
+/// LLAMA_SIEVE_ERROR_STATE if `size` is too small or above LLAMA_SIEVE_STATE_MAX_BYTES, or if the
+/// memory of a sampler in a slot cannot be saved.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or has room for `size` bytes.
@@ -76,10 +77,10 @@ pub unsafe extern "C" fn llama_sieve_state_save(
     })
 }
 
-/// An option of llama_sieve_state_load_with: takes the parameters that were saved, too.
+/// An option of llama_sieve_state_load_with: also restores the saved parameters.
 pub const LLAMA_SIEVE_STATE_PARAMS: c_int = 1;
 
-/// Restores a saved state, but for its parameters: the shorter form of llama_sieve_state_load_with,
+/// Restores a saved state without its parameters: the shorter form of llama_sieve_state_load_with,
 /// with options 0.
 ///
 /// # Safety
@@ -96,23 +97,25 @@ pub unsafe extern "C" fn llama_sieve_state_load(
     })
 }
 
-/// Restores a saved state, so that the sieve continues as the one that saved `bytes`: same
-/// parameters, same logits, same tokens. `size` is exactly what llama_sieve_state_size said when
-/// they were saved. The state carries the random stream, whatever the parameters' seed;
-/// llama_sieve_reset goes back to that. Stages of its own are not saved: set them first.
+/// Restores a saved state, so that the sieve continues like the one that saved `bytes`: with equal
+/// parameters and logits it chooses equal tokens. `size` must be the result of
+/// llama_sieve_state_size when they were saved. The state includes the random stream, independently
+/// of the parameters' seed; llama_sieve_reset returns to that seed. Stages set by
+/// llama_sieve_set_stages are not saved: set them first.
 ///
-/// With `options` 0 the sieve keeps its parameters, of which a smaller penalty_last_n keeps the
-/// newest tokens. With LLAMA_SIEVE_STATE_PARAMS it takes those that were saved, biases and
-/// generator included, so that a sieve of any parameters goes on exactly as the one that saved.
+/// With `options` 0 the sieve keeps its parameters; a smaller penalty_last_n keeps the newest
+/// tokens. With LLAMA_SIEVE_STATE_PARAMS the saved parameters are restored, including biases and
+/// generator, so that a sieve with any parameters continues exactly like the one that saved them.
 ///
-/// LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_INVALID for
-/// other options, or LLAMA_SIEVE_ERROR_STATE for more than LLAMA_SIEVE_STATE_MAX_BYTES, and for
-/// bytes that are no state, damaged, of another version, or of a sieve with other stages that
-/// remember something; with options 0 also of another generator than the parameters', with
-/// LLAMA_SIEVE_STATE_PARAMS of an earlier version, which has no parameters, or with parameters that
-/// llama_sieve_new would refuse. States of earlier versions are read otherwise; one of mt19937 that
-/// lacks the generator itself (version 1) up to 1,048,576 draws, which are repeated. The time is
-/// bounded by `size`.
+/// Returns LLAMA_SIEVE_OK or, with nothing changed, a negative error: NULL,
+/// LLAMA_SIEVE_ERROR_INVALID for other options, or LLAMA_SIEVE_ERROR_STATE for more than
+/// LLAMA_SIEVE_STATE_MAX_BYTES, and for bytes that are not a state, are damaged, have an unknown
+/// version, or belong to a sieve whose stages with a memory differ. With options 0 that is also the
+/// error for a generator other than the parameters'. With LLAMA_SIEVE_STATE_PARAMS it is also the
+/// error for a state of an earlier version, which has no parameters, and for parameters that
+/// llama_sieve_new would refuse. Apart from that, states of earlier versions are accepted. A state
+/// of mt19937 that lacks the generator itself (version 1) is accepted up to 1,048,576 draws, which
+/// are repeated. The time is bounded by `size`.
 ///
 /// # Safety
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.

@@ -1,4 +1,4 @@
-//! Functions that need no sieve: the head of a distribution, and the largest logit.
+//! Functions that need no sieve: the most probable tokens, and the largest logit.
 
 use std::ffi::c_int;
 
@@ -10,11 +10,12 @@ use crate::sieve;
 use crate::token::{Token, TokenData};
 
 /// Writes the `n` most probable tokens in descending order to `out`, with their probabilities over
-/// the whole vocabulary: what servers need for log-probabilities. One pass over the logits, and a
-/// sort of `n`.
+/// the whole vocabulary: for servers that report log-probabilities. It takes one pass over the
+/// logits, and a sort of `n`.
 ///
-/// Returns how many were written: `n`, or fewer if fewer tokens have a probability; or a negative
-/// error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus infinity.
+/// Returns the number of tokens written: `n`, or fewer if fewer tokens have a probability above 0;
+/// or a negative error: `out` or `logits` NULL, `n` < 0, `n_vocab` <= 0, no logit above minus
+/// infinity.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats; `out` is NULL or has room for `n` elements.
@@ -46,8 +47,8 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
     })
 }
 
-/// Returns the token with the largest logit, the first of equals: no bias, no penalties, no object
-/// needed. Errors as for llama_sieve_sample.
+/// Returns the token with the largest logit, the first of equals, without bias or penalties. Needs
+/// no object. Errors are as for llama_sieve_sample.
 ///
 /// # Safety
 /// `logits` is NULL or `n_vocab` floats.

@@ -1,8 +1,8 @@
-//! Token tries by opaque handle, for hosts whose code that sets a constraint has only a stream
-//! handle.
+//! Token tries by opaque handle, for hosts in which the code that sets a constraint has only a
+//! stream handle.
 //!
 //! The registry has weak references to slots: after a slot is freed with its chain, its handle
-//! leads to an error.
+//! gives an error.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use crate::log;
 use crate::sync::Mutex;
 use crate::trie::Slot;
 
-/// Slots by the address of their handle, which is never followed.
+/// Slots by the address of their handle, which is never dereferenced.
 pub(crate) struct Registry(Mutex<Slots>);
 
 struct Slots {
@@ -62,15 +62,16 @@ impl Registry {
     }
 }
 
-/// Lets a token trie sampler be set by an opaque handle, which is only compared, never followed.
-/// `slot` NULL removes the handle. A handle that is bound already is rebound. May be called from
-/// any thread.
+/// Binds a token trie sampler to an opaque handle, by which it can then be set. The handle is only
+/// compared, never dereferenced. `slot` NULL removes the handle. A handle that is already bound is
+/// rebound. May be called from any thread.
 ///
 /// The eliza_inference_* names are for hosts whose callers hold only a stream's handle, as
 /// elizaOS's local inference does through bun:ffi; all others use llama_sieve_trie_set and _clear.
 ///
 /// Returns LLAMA_SIEVE_OK; LLAMA_SIEVE_ERROR_NULL for a NULL handle; LLAMA_SIEVE_ERROR_NOT_FOUND if
-/// a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if `slot` is no token trie sampler.
+/// a handle to be removed is unknown; LLAMA_SIEVE_ERROR_INVALID if `slot` is not a token trie
+/// sampler.
 ///
 /// # Safety
 /// `slot` is NULL or a live sampler. It may be freed while it is bound.
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn eliza_inference_bind_token_trie(
 
 /// Sets the constraint of the token trie sampler that is bound to `handle`, as llama_sieve_trie_set
 /// does. A failure is logged and kept for llama_sieve_last_error; the constraint is then unchanged.
-/// May be called from any thread, also while the sampler runs.
+/// May be called from any thread, even while the sampler runs.
 ///
 /// # Safety
 /// `json` is NULL or `len` bytes.

@@ -23,48 +23,49 @@ use crate::trie::sampler::{Mode, Slot, TrieSampler};
 
 pub use strings::*;
 
-/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, the
+/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, and the
 /// most probable valid one is selected.
 pub const LLAMA_SIEVE_TRIE_GREEDY: c_int = 0;
-/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, none is
-/// selected, so that temperature, top-p and the draw of later samplers run over the valid tokens.
+/// Mode of a token trie: the valid tokens keep their logits, all others get minus infinity, and
+/// none is selected, so that temperature, top-p and the draw of later samplers apply to the valid
+/// tokens.
 pub const LLAMA_SIEVE_TRIE_SAMPLED: c_int = 1;
-/// A flag, to be or-ed into the mode of a token trie: instead of masking, the array shrinks to the
-/// valid tokens (greedy: to the most probable one alone).
+/// A flag, to be or-ed into the mode of a token trie: instead of masking, the array is reduced to
+/// the valid tokens (in greedy mode to the most probable one).
 pub const LLAMA_SIEVE_TRIE_COMPACT: c_int = 0x100;
 
 /// A flag, to be or-ed into the mode of a token trie: llama_sampler_reset leaves a complete span
 /// idle, for hosts that reset a chain between generations. Without it the span begins again.
 pub const LLAMA_SIEVE_TRIE_RESET_IDLE: c_int = 0x200;
 
-/// The most tokens of one value of a token trie: a span takes no more. A payload with a longer
-/// value is refused.
+/// The most tokens of one value of a token trie: a span has no more. A payload with a longer value
+/// is refused.
 pub const LLAMA_SIEVE_TRIE_SPAN_LIMIT: usize = 500;
 const _: () = assert!(LLAMA_SIEVE_TRIE_SPAN_LIMIT == SPAN_LIMIT);
 /// The most bytes of a payload.
 pub const LLAMA_SIEVE_TRIE_MAX_PAYLOAD: usize = 268_435_456;
 /// The most bytes that the tries of the cache and their payloads occupy together. A larger trie is
-/// not kept.
+/// not cached.
 pub const LLAMA_SIEVE_TRIE_CACHE_BYTES: usize = 16_777_216;
 const _: () = assert!(LLAMA_SIEVE_TRIE_CACHE_BYTES == cache::MAX_BYTES);
 
 const PAYLOAD: Argument = argument!("the payload", "len", LLAMA_SIEVE_TRIE_MAX_PAYLOAD);
 const OUT: Argument = argument!("out", "cap");
 
-/// Counters of the cache of token tries since the start of the process, and what it holds now.
+/// Counters of the cache of token tries since the start of the process, and its current contents.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types)]
 pub struct llama_sieve_cache_stats {
-    /// Lookups that found a trie.
+    /// The number of lookups that found a trie.
     pub hits: u64,
-    /// Lookups that did not.
+    /// The number of lookups that found none.
     pub misses: u64,
-    /// Tries that made room for others; those still in use live on.
+    /// The number of tries evicted to make room for others; those in use stay valid.
     pub evictions: u64,
-    /// Tries that are kept, at most 128.
+    /// The number of cached tries, at most 128.
     pub entries: u64,
-    /// Bytes of the tries that are kept and of the payloads that they are known by, at most
+    /// The size in bytes of the cached tries and of the payloads that lead to them, at most
     /// LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
 }
@@ -87,17 +88,16 @@ pub(super) static TOKEN_TRIE: Vtable = vtable::<TrieSampler>();
 /// sequence is complete.
 ///
 /// json is a TokenTreePayload as a C string: {"modelId": s, "descriptors": [{"path": s, "leaves":
-/// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, of which modelId and
-/// terminators may be missing; mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, with
-/// LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE or-ed into it or not. The constraint is
-/// active at once, at the first descriptor; see docs/token-trie.md for what happens then and where
-/// in a chain the sampler belongs (before those that truncate). It can be set again like a slot.
+/// [{"name": s, "tokens": [id, ...]}, ...], "terminators": [id, ...]}, ...]}, where modelId and
+/// terminators are optional. mode is LLAMA_SIEVE_TRIE_GREEDY or LLAMA_SIEVE_TRIE_SAMPLED, into
+/// which LLAMA_SIEVE_TRIE_COMPACT and LLAMA_SIEVE_TRIE_RESET_IDLE may be or-ed. The constraint is
+/// active at once, at the first descriptor; docs/token-trie.md describes its effect and its
+/// position in a chain (before samplers that truncate). It can be set again like a slot.
 ///
-/// Returns NULL, and says why and where through llama_sieve_last_error, for a payload that is not
-/// valid, has no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of
-/// more than LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, a token outside the
-/// vocabulary (the upper bound is not checked if `vocab` is NULL), an unknown mode, or without a
-/// host.
+/// Returns NULL, and llama_sieve_last_error says why and where, for a payload that is invalid, has
+/// no leaf with tokens, or has more than LLAMA_SIEVE_TRIE_MAX_PAYLOAD bytes, a value of more than
+/// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, a name with NUL in it, or a token outside the vocabulary
+/// (the upper bound is not checked if `vocab` is NULL); and for an unknown mode, or without a host.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host; `json` is NULL or a C string.
@@ -125,8 +125,9 @@ pub unsafe extern "C" fn llama_sampler_init_token_trie(
     })
 }
 
-/// Makes a token trie sampler without a constraint: it does and costs nothing until
-/// llama_sieve_trie_set. One such sampler can stay in a chain for many spans. NULL without a host.
+/// Makes a token trie sampler without a constraint: it has no effect and no cost until
+/// llama_sieve_trie_set. One such sampler can stay in a chain for many spans. Returns NULL without
+/// a host.
 ///
 /// # Safety
 /// `vocab` is NULL (then the upper bound of tokens is not checked) or a vocabulary of the host.
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn llama_sieve_init_trie_slot(
 }
 
 /// Sets the constraint of a token trie sampler, which is active at the root of the first descriptor
-/// from the next token on. May be called from any thread, also while the sampler runs. A payload
+/// from the next token on. May be called from any thread, even while the sampler runs. A payload
 /// whose trie is still in the cache is not parsed again.
 ///
 /// `json` has `len` bytes, LLAMA_SIEVE_TRIE_MAX_PAYLOAD at most, and need not end with NUL. Returns
@@ -201,8 +202,8 @@ pub unsafe extern "C" fn llama_sieve_trie_activate(
     })
 }
 
-/// Returns true if a span is active: the next token is constrained, or may continue a value. False
-/// for NULL and for other samplers.
+/// Returns true if a span is active: the next token is constrained, or may continue a value.
+/// Returns false for NULL and for other samplers.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -214,8 +215,8 @@ pub unsafe extern "C" fn llama_sieve_trie_is_active(smpl: *const llama_sampler) 
     })
 }
 
-/// Returns the name of the leaf that the span has completed; NULL before. Valid until this thread
-/// calls this function again.
+/// Returns the name of the leaf that the span has completed; NULL before that. The name is valid
+/// until this thread calls this function again.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
@@ -231,11 +232,11 @@ pub unsafe extern "C" fn llama_sieve_trie_leaf(smpl: *const llama_sampler) -> *c
     })
 }
 
-/// Writes the forced tokens, each the only one that may follow, up to the next choice or the end of
-/// the value: the first `cap` of them to `out`. They can be appended to the text as one batch
-/// without sampling, and must then be accepted one by one. Returns how many there are, which may be
-/// more than `cap`, but never more than the span still takes. 0 if nothing is forced, and, with an
-/// error, if `out` is not aligned or `cap` too large.
+/// Writes the forced tokens to `out`, but at most `cap`: each is the only one that may follow, up
+/// to the next choice or the end of the value. They can be appended to the text as one batch
+/// without sampling, and must then be accepted one by one. Returns their number, which may be
+/// larger than `cap`, but never exceeds the rest of the span's limit. Returns 0 if nothing is
+/// forced and, with an error, if `out` is not aligned or `cap` is too large.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler; `out` is NULL or has room for `cap` tokens.
@@ -254,12 +255,12 @@ pub unsafe extern "C" fn llama_sieve_trie_forced(
     })
 }
 
-/// Writes the tokens that may follow here, ascending: the first `cap` of them to `out`. Returns how
-/// many there are, which may be more. 0 if nothing is constrained, and, with an error, if `out` is
-/// not aligned or `cap` too large.
+/// Writes the tokens that may follow here to `out` in ascending order, but at most `cap`. Returns
+/// their number, which may be larger. Returns 0 if nothing is constrained and, with an error, if
+/// `out` is not aligned or `cap` is too large.
 ///
 /// Where one value ends and longer ones continue, these are the tokens that continue them, and the
-/// descriptor's terminators. Without terminators any other token may follow, too, and completes the
+/// descriptor's terminators. Without terminators any other token may also follow, and completes the
 /// span.
 ///
 /// # Safety
@@ -302,25 +303,26 @@ pub unsafe extern "C" fn llama_sieve_trie_cache_stats(out: *mut llama_sieve_cach
 pub struct llama_sieve_trie_stats {
     /// sizeof(llama_sieve_trie_stats) of the caller.
     pub struct_size: usize,
-    /// Lookups that found a trie.
+    /// The number of lookups that found a trie.
     pub hits: u64,
-    /// Of these, lookups of a payload whose bytes were new, but whose sets were known: the same
-    /// values in another order.
+    /// The number of these lookups for a payload whose bytes were new but whose sets were known:
+    /// the same values in another order.
     pub reordered: u64,
-    /// Lookups that did not.
+    /// The number of lookups that found none.
     pub misses: u64,
-    /// Tries that made room for others; those still in use live on.
+    /// The number of tries evicted to make room for others; those in use stay valid.
     pub evictions: u64,
-    /// Tries that are kept, at most 128.
+    /// The number of cached tries, at most 128.
     pub entries: u64,
-    /// Bytes of the tries that are kept and of the payloads that they are known by, at most
+    /// The size in bytes of the cached tries and of the payloads that lead to them, at most
     /// LLAMA_SIEVE_TRIE_CACHE_BYTES.
     pub bytes: u64,
 }
 
 /// Writes all counters of the process-wide cache of token tries to `out`, whose struct_size the
-/// caller sets. The cache has at most 128 tries in at most LLAMA_SIEVE_TRIE_CACHE_BYTES, least
-/// recently used, found by the bytes of a payload or by the SHA-256 of its sets in canonical order.
+/// caller sets. The cache keeps the most recently used tries: at most 128, in at most
+/// LLAMA_SIEVE_TRIE_CACHE_BYTES. A trie is found by the bytes of a payload or by the SHA-256 of its
+/// sets in canonical order.
 ///
 /// Returns LLAMA_SIEVE_OK; or, with `out` unchanged, LLAMA_SIEVE_ERROR_NULL, or
 /// LLAMA_SIEVE_ERROR_PARAMS for a struct_size that this library does not know.
@@ -349,7 +351,7 @@ pub unsafe extern "C" fn llama_sieve_trie_get_stats(out: *mut llama_sieve_trie_s
     })
 }
 
-/// Returns an empty slot for a vocabulary, or for none.
+/// Returns an empty slot for a vocabulary, or for an unknown one.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary of the host.

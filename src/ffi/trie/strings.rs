@@ -1,4 +1,4 @@
-//! A token trie of plain strings.
+//! Token tries of plain strings.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -24,8 +24,9 @@ use super::{TOKEN_TRIE, slot_for};
 /// The most strings of a token trie of strings.
 pub const LLAMA_SIEVE_TRIE_MAX_STRINGS: usize = 1_048_576;
 
-/// The most bytes of one of them, as of a token's text in a grammar or a tag. Tokenizers of a host
-/// that split a text with std::regex recurse for each character of it: 512 KiB of stack are enough.
+/// The most bytes of one such string, and of a token's text in a grammar or a tag. Tokenizers of a
+/// host that split a text with std::regex recurse for each of its characters: 512 KiB of stack are
+/// enough.
 pub const LLAMA_SIEVE_TRIE_MAX_STRING_BYTES: usize = 1024;
 const _: () = assert!(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES == MAX_TOKEN_TEXT);
 
@@ -34,15 +35,15 @@ const CALL: &str = "llama_sieve_init_trie_strings";
 const STRINGS: Argument = argument!("strings", "n", LLAMA_SIEVE_TRIE_MAX_STRINGS);
 
 /// Makes a token trie of `n` strings. Each is a value and the name of its leaf, and is tokenized as
-/// in the middle of a text: without special tokens, and without the space that some tokenizers put
-/// before a text. So if a value follows a space, include the space in it: " Moses".
+/// in the middle of a text: without special tokens, and without the space that some tokenizers
+/// insert before a text. So if a value follows a space, include the space in it, as in " Moses".
 ///
 /// Otherwise the result is that of llama_sampler_init_token_trie for such a payload, with one
-/// descriptor whose path is "". NULL, with the reason in llama_sieve_last_error, for a `vocab` or
-/// `strings` that is NULL, an `n` of 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS, a string that is
-/// NULL, empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
-/// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens, an unknown mode, or without a host. What the host's
-/// tokenizer throws passes through; it may take 512 KiB of stack. For longer values, pass their
+/// descriptor whose path is "". Returns NULL, with the reason in llama_sieve_last_error, if `vocab`
+/// or `strings` is NULL; if `n` is 0 or beyond LLAMA_SIEVE_TRIE_MAX_STRINGS; if a string is NULL,
+/// empty, not UTF-8, or longer than LLAMA_SIEVE_TRIE_MAX_STRING_BYTES bytes or
+/// LLAMA_SIEVE_TRIE_SPAN_LIMIT tokens; for an unknown mode; or without a host. Exceptions of the
+/// host's tokenizer pass through; it may take 512 KiB of stack. For longer values, pass their
 /// tokens in such a payload.
 ///
 /// # Safety
@@ -81,7 +82,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
 /// at the beginning of the text.
 const BEFORE: &[u8] = b"\n";
 
-/// Strings that the host is to tokenize.
+/// The strings that the host is to tokenize.
 struct Strings<'a> {
     tokenizer: Tokenizer,
     mode: Mode,
@@ -90,7 +91,7 @@ struct Strings<'a> {
     before: Vec<Token>,
 }
 
-/// A string, and room for its tokens.
+/// A string, with room for its tokens.
 struct Value<'a> {
     /// Its index among the strings, the first of those that are equal.
     number: usize,
@@ -139,8 +140,8 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Enough if each token is at least a byte, with a token that some tokenizers add at either end.
-/// There may be more: without a token for a space, it becomes three.
+/// Returns room for tokens of at least one byte each, with one that some tokenizers add at either
+/// end. There may be more tokens: without a token for a space, a space becomes three.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
     Ok(memory::with_room(MOST.min(text.len() + 2))?)
 }

@@ -1,4 +1,4 @@
-//! The host's array of candidates, checked, and what a sampler made of it.
+//! The host's checked array of candidates, and the result of a sampler on it.
 
 use std::ffi::CStr;
 
@@ -32,11 +32,11 @@ impl Outcome {
     }
 }
 
-/// The reason why a host's array cannot be used. No text yet: making one takes more code than all
-/// that is done for an array that can.
+/// The reason why a host's array cannot be used. It has no text yet, since making one would take
+/// more code than checking a usable array.
 pub(super) enum Unfit {
     Null,
-    /// Of this size.
+    /// The array has this size, which is too large.
     TooLarge(usize),
     WithoutData(usize),
 }
@@ -63,7 +63,7 @@ impl Unfit {
     }
 }
 
-/// The host's array, checked.
+/// The host's checked array.
 pub(super) struct CandidateArray<'a> {
     array: &'a mut llama_token_data_array,
     data: &'a mut [TokenData],
@@ -116,8 +116,8 @@ impl<'a> CandidateArray<'a> {
         }
     }
 
-    /// Leaves what a constraint allows that has failed. If it cannot say, every candidate stays,
-    /// with minus infinity: hosts read beyond an array that is empty.
+    /// Keeps the candidates that a failed constraint allows. If it cannot determine them, every
+    /// candidate stays with minus infinity, since hosts read beyond an empty array.
     pub(super) fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
         let mut candidates = self.candidates();
         let salvaged = object

@@ -15,7 +15,7 @@ use crate::token::Token;
 
 use super::array::*;
 use super::object::*;
-/// The name where there is no sampler.
+/// The name if there is no sampler.
 pub(super) const NAMELESS: &CStr = c"llama-sieve";
 
 // The entries of the vtable. Their common safety condition is the host's part of the interface:
@@ -95,7 +95,8 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
     )
 }
 
-/// Leaves the candidates as a sampler of this kind must that failed before it could be asked.
+/// Leaves the candidates in the state that this kind of sampler requires after a failure before it
+/// ran.
 ///
 /// # Safety
 /// As for the entries, and `cur_p` is NULL or a valid array that nobody else uses during the call.
@@ -132,11 +133,11 @@ pub(super) unsafe extern "C" fn clone<S: Sampler>(
     )
 }
 
-/// A second sampler around what `copy` gives.
+/// Makes a second sampler from the result of `copy`.
 ///
-/// A filter or selector that is out of use gives one out of use, and so does one that cannot be
-/// copied: it passes all through, or takes the largest logit, where a chain would call through
-/// NULL. A constraint that cannot be copied gives NULL: one out of use would allow nothing.
+/// A filter or selector that is disabled by an error, or that cannot be copied, gives a disabled
+/// one, which passes all candidates through or takes the largest logit: with NULL, a chain would
+/// crash. A constraint that cannot be copied gives NULL, since a disabled one would allow nothing.
 ///
 /// # Safety
 /// As for the entries.
@@ -155,7 +156,7 @@ pub(super) unsafe fn clone_with<S: Sampler>(
     Object::new(object.host, object.name.get(), copy).into_shell(object.iface())
 }
 
-/// Frees `ctx`; the shell is the host's.
+/// Frees `ctx`; the `llama_sampler` itself belongs to the host.
 pub(super) unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
     guard(
         "free",
@@ -297,7 +298,7 @@ pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Poo
     }
 }
 
-/// Leaves the candidates as a selector or constraint must that failed.
+/// Leaves the candidates in the state that a selector or constraint requires after a failure.
 ///
 /// # Safety
 /// As for [`narrow`].
@@ -320,9 +321,9 @@ unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>
     }
 }
 
-/// Puts the built-in in the sampler's place, and lets it answer. False where that cannot be: then
-/// the host samples with ours, after what it runs in its graph. What the host throws passes
-/// through.
+/// Replaces the sampler by the built-in, and returns the built-in's result. Returns false if that
+/// is not possible: the host then applies this sampler after those of its graph. The host's
+/// exceptions pass through.
 pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
     smpl: *mut llama_sampler,
     buffers: *mut c_void,
@@ -336,7 +337,7 @@ pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
     hook.map_or(0, |hook| unsafe { hook(smpl, buffers, n_outputs) })
 }
 
-/// There is nothing to do in the graph: the host has no other hook to call.
+/// Adds nothing to the graph, and leaves no other hook for the host to call.
 pub(super) unsafe extern "C-unwind" fn backend_pass_over(
     _smpl: *mut llama_sampler,
     _buffers: *mut c_void,

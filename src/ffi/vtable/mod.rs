@@ -1,15 +1,14 @@
-//! Makes a `llama_sampler` that a host can hold of a [`Sampler`].
+//! Makes a `llama_sampler` for a host from a [`Sampler`].
 //!
 //! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's
-//! identity (`llama_sampler_copy` compares it). The host owns the shell (`struct llama_sampler`);
-//! we own what its `ctx` points to, a boxed `Object`, and nothing else.
+//! identity (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`; this
+//! library owns only the boxed `Object` to which its `ctx` points.
 //!
 //! Every entry runs inside the guard, and takes a lock: a second thread waits for the first, since
-//! what only reads in a built-in may be shared by threads there. After a time that no call takes it
-//! gets an error and the answer for failure instead. Cost per call: one uncontended atomic
-//! exchange. What is only said when something is wrong, and the waiting, is out of line,
-//! so that the rest is one function: on 40 candidates the calls between its parts took as long as
-//! dividing the logits.
+//! threads may share a built-in for functions that only read it. After a time that no call takes,
+//! it gets an error and the result for a failure instead. The cost per call is one uncontended
+//! atomic exchange. Error messages and waiting are out of line, so that the rest is one function:
+//! on 40 candidates the calls between its parts took as long as dividing the logits.
 
 mod array;
 mod entries;
@@ -36,34 +35,35 @@ use crate::token::Token;
 use entries::*;
 use object::*;
 
-/// A vtable and room after it: a host whose `llama_sampler_i` has more members reads NULL there.
+/// A vtable, followed by room: a host whose `llama_sampler_i` has more members reads NULL there.
 #[repr(C)]
 pub struct Vtable {
     iface: llama_sampler_i,
     spare: [usize; 12],
-    /// Returns the seed of a sampler with this vtable. Like the fields after it, it is no member
+    /// Returns the seed of a sampler with this vtable. Like the fields after it, it is not a member
     /// of the host's vtable.
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
-    /// Returns the recipe of the built-in that can take its place.
+    /// Returns the recipe of the built-in that can replace it.
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
     /// Applies the sampler to a pool.
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
-    /// Makes a clone in every respect.
+    /// Returns a clone with the whole state.
     twin: unsafe fn(*const llama_sampler) -> *mut llama_sampler,
-    /// Returns a word of the sampler's, for [`in_front`](crate::ffi::chain::in_front).
+    /// Returns a word that is stored with the sampler, for
+    /// [`in_front`](crate::ffi::chain::in_front).
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
-    /// Returns the number that the sampler, as a member of a chain, gives it in a trace.
+    /// Returns the number of a chain in a trace, which is that of its last member.
     sequence: unsafe fn(*const llama_sampler) -> Option<u64>,
     /// Reports the numbers for a trace.
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
-    /// Names what a constraint lets through next.
+    /// Returns a description of what a constraint lets through next.
     expected: unsafe fn(*const llama_sampler) -> Option<String>,
-    /// Returns a twin without a shell.
+    /// Returns a twin without a `llama_sampler`.
     member: unsafe fn(*const llama_sampler) -> Option<Box<dyn Member>>,
 }
 
 impl Vtable {
-    /// Replaces `accept` by one that may let an exception of the host's through.
+    /// Replaces `accept` by a function that may let an exception of the host pass through.
     pub const fn with_accept(
         mut self,
         accept: unsafe extern "C-unwind" fn(*mut llama_sampler, Token),
@@ -73,7 +73,7 @@ impl Vtable {
     }
 
     /// Runs `body` on a sampler with this vtable, made of an `S`, as an entry of the vtable does.
-    /// `None`, with the reason as last error, where that was not possible.
+    /// `None`, with the reason as last error, if that was not possible.
     ///
     /// # Safety
     /// `smpl` is NULL or a live sampler with this vtable, which is that of `S`.
@@ -87,8 +87,8 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.run(function, body)
     }
 
-    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use,
-    /// also when it panics.
+    /// Runs `body`, which only reads, as [`run`](Self::run) does: a panic does not disable the
+    /// sampler.
     ///
     /// # Safety
     /// As for [`run`](Self::run).
@@ -129,7 +129,8 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.shared.clone()
     }
 
-    /// Another sampler with this vtable, which goes on as this one does; NULL if there can be none.
+    /// Returns another sampler with this vtable, which continues as this one would; NULL if that is
+    /// impossible.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -138,7 +139,7 @@ impl Vtable {
         unsafe { (self.twin)(smpl) }
     }
 
-    /// Returns a clone without a `llama_sampler` of the host's; `None`, with the reason as last
+    /// Returns a clone without a `llama_sampler` of the host; `None`, with the reason as last
     /// error, if that is impossible.
     ///
     /// # Safety
@@ -151,7 +152,7 @@ impl Vtable {
         unsafe { (self.member)(smpl) }
     }
 
-    /// The seed that a sampler with this vtable uses, if it tells.
+    /// Returns the seed that a sampler with this vtable uses, if it reports one.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -160,7 +161,7 @@ impl Vtable {
         unsafe { (self.seed)(smpl) }
     }
 
-    /// Returns the recipe of the built-in that does what a sampler with this vtable does.
+    /// Returns the recipe of the built-in equivalent to a sampler with this vtable.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -169,7 +170,8 @@ impl Vtable {
         unsafe { (self.recipe)(smpl) }
     }
 
-    /// Does to a pool what the sampler's `apply` does to an array, failures included.
+    /// Applies the sampler to a pool, with the result of its `apply` on an array, failures
+    /// included.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -178,8 +180,8 @@ impl Vtable {
         unsafe { (self.narrow)(smpl, pool) }
     }
 
-    /// The number by which a trace knows the chain that has this sampler: no other sampler of the
-    /// process has it, also after this one was freed.
+    /// Returns the number by which a trace identifies the chain of this sampler. No other sampler
+    /// of the process has it, even after this one is freed.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -197,7 +199,8 @@ impl Vtable {
         unsafe { (self.tell)(smpl, about, to) }
     }
 
-    /// Names what a constraint with this vtable lets through next, if it knows.
+    /// Returns a description of what a constraint with this vtable lets through next, if it can
+    /// tell.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
@@ -206,7 +209,7 @@ impl Vtable {
         unsafe { (self.expected)(smpl) }
     }
 
-    /// A word that lives as long as the sampler, and that this library does not look at.
+    /// Returns a word that exists as long as the sampler, and that this library does not read.
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
@@ -216,7 +219,7 @@ impl Vtable {
     }
 }
 
-/// The vtable of `S`. What `S` lacks is NULL.
+/// Returns the vtable of `S`. Functions that `S` lacks are NULL.
 pub const fn vtable<S: Sampler>() -> Vtable {
     Vtable {
         iface: llama_sampler_i {
@@ -250,7 +253,7 @@ pub const fn vtable<S: Sampler>() -> Vtable {
     }
 }
 
-/// Returns a `llama_sampler` of the host's around `sampler`; NULL, with an error, without a host.
+/// Returns a `llama_sampler` of the host with `sampler` in it; NULL, with an error, without a host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),

@@ -1,4 +1,4 @@
-//! The object that our `llama_sampler` points to: the sampler behind its lock.
+//! The object of a `llama_sampler` of this library: the sampler with its lock.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -20,15 +20,15 @@ use crate::trace;
 
 /// The object that `ctx` points to.
 pub(super) struct Object<S> {
-    /// The host that made the shell. Clones are made by the same, which will free them.
+    /// The host that made the `llama_sampler`. It also makes the clones, which it will free.
     pub(super) host: Host,
-    /// The vtable of the sampler as it was made, which its clones get: a host may have put another
-    /// one in its place.
+    /// The vtable with which the sampler was made, and which its clones get: a host may have
+    /// replaced it.
     iface: AtomicPtr<llama_sampler_i>,
     pub(super) name: Name,
     pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
-    /// None after a call that panicked while it changed something: what the sampler held may be
-    /// inconsistent, so it is not asked again.
+    /// The sampler; `None` after a call that panicked during a change: its state may be
+    /// inconsistent, so it is not used again.
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
     pub(super) note: AtomicU64,
@@ -36,7 +36,7 @@ pub(super) struct Object<S> {
     pub(super) sequence: trace::Sequence,
 }
 
-/// The name of a sampler, which changes where a copy makes one that is switched off another.
+/// The name of a sampler, which changes if a copy makes a disabled sampler an enabled one.
 pub(super) struct Name(AtomicPtr<c_char>);
 
 impl Name {
@@ -54,7 +54,7 @@ impl Name {
     }
 }
 
-/// The call that an error message speaks of.
+/// The call that an error message is about.
 pub(super) struct Call<'a> {
     sampler: &'a Name,
     function: &'a str,
@@ -71,9 +71,9 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// The time that a call waits for another thread that uses the sampler: longer than any call
-/// takes. No sampler runs code of others while it is taken, so that a thread never waits for
-/// itself, unless it has jumped out of a call; a child process may wait for a thread that it lacks.
+/// The time that a call waits for another thread that uses the sampler: longer than any call takes.
+/// No sampler runs foreign code while it is taken, so that a thread never waits for itself, unless
+/// it has jumped out of a call. A child process may wait for a thread that does not exist in it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl<S: Sampler> Object<S> {
@@ -108,7 +108,7 @@ impl<S: Sampler> Object<S> {
         smpl
     }
 
-    /// The vtable that clones get.
+    /// Returns the vtable that clones get.
     pub(super) fn iface(&self) -> *mut llama_sampler_i {
         self.iface.load(Ordering::Relaxed)
     }
@@ -137,7 +137,8 @@ impl<S: Sampler> Object<S> {
         );
     }
 
-    /// Out of line, since on a small array every instruction before the first candidate counts.
+    /// Logs an error. It is out of line, since on a small array every instruction before the first
+    /// candidate matters.
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
@@ -164,8 +165,8 @@ impl<S: Sampler> Object<S> {
         done
     }
 
-    /// Runs `body`, which only reads, as [`run`](Self::run) does: it leaves the sampler in use,
-    /// also when it panics.
+    /// Runs `body`, which only reads, as [`run`](Self::run) does: a panic does not disable the
+    /// sampler.
     pub(super) fn look<T>(&self, function: &str, body: impl FnOnce(&S) -> T) -> Option<T> {
         let state = self.enter(function)?;
         let Some(sampler) = state.as_ref() else {
@@ -190,7 +191,8 @@ impl<S: Sampler> Object<S> {
 }
 
 impl<S: Sampler> Object<S> {
-    /// Takes over the state of `from`, another one, and its name; out of use if that is.
+    /// Copies the state and the name of `from`, which must be another object; becomes disabled if
+    /// that is.
     pub(super) fn copy_from(&self, from: &Self) {
         // In the order of their addresses, since another thread may copy the other way.
         let (first, second) = match ptr::from_ref(self) < ptr::from_ref(from) {
@@ -222,7 +224,7 @@ impl<S: Sampler> Object<S> {
     }
 }
 
-/// The object behind a sampler; `None` for NULL.
+/// Returns the object of a sampler; `None` for NULL.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler with the vtable of `S`.

@@ -166,8 +166,8 @@ impl Workspace {
         exp_sum(sum, values, logits[0])
     }
 
-    /// Divides descending logits by `by`, which leaves the largest finite. Then computes `exp(logit
-    /// - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
+    /// Divides descending logits by `by`, which leaves the largest finite. Then computes
+    /// `exp(logit - largest)` and the sum in `double`, as [`exponentiate_as_double`] does.
     ///
     /// [`exponentiate_as_double`]: Self::exponentiate_as_double
     pub fn divide_and_exponentiate(&mut self, logits: &mut [f32], by: f32) -> f64 {

@@ -13,7 +13,8 @@ use crate::samplers::MAX_BREAKER_BYTES;
 /// The most biases that are compared.
 const MOST_BIASES: usize = 1 << 16;
 
-/// The arguments of a call. Floating-point numbers are kept as their bits, so that equal is equal.
+/// The arguments of a call. Floating-point numbers are kept as their bits, so that comparisons are
+/// exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Arguments {
     Penalties {
@@ -28,12 +29,12 @@ pub(super) enum Arguments {
         base: u32,
         allowed_length: i32,
         last_n: i32,
-        /// Empty ones stand for NULL, too.
+        /// The breakers; empty ones also represent NULL.
         breakers: Vec<Vec<u8>>,
     },
     LogitBias {
         n_vocab: i32,
-        /// Tokens, and the bits of what is added.
+        /// The tokens, with the bits of their biases.
         biases: Vec<(i32, u32)>,
     },
     Infill {
@@ -41,18 +42,18 @@ pub(super) enum Arguments {
     },
 }
 
-/// The reason why a call says nothing in a layout.
+/// The reason why a call cannot be read by a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unread {
-    /// It cannot be this layout: what should be a pointer is none.
+    /// The call cannot have this layout: a value that would have to be a pointer is not one.
     Impossible,
-    /// There is too much to compare, or a vocabulary that was not seen before.
+    /// There is too much to compare, or the vocabulary is unknown.
     Unknown,
 }
 
 impl Arguments {
-    /// The arguments of a call with these registers, if its list is this one. Whether there is a
-    /// vocabulary at an address, `is_vocabulary` knows.
+    /// Reads the arguments of a call with these registers, if it has this list. `is_vocabulary`
+    /// returns true for the address of a vocabulary.
     pub(super) fn read(
         kind: Changing,
         layout: usize,
@@ -103,7 +104,7 @@ impl Arguments {
         }
     }
 
-    /// The constructor that takes them.
+    /// Returns the constructor that takes these arguments.
     fn kind(&self) -> Changing {
         match self {
             Self::Penalties { .. } => Changing::Penalties,
@@ -113,7 +114,8 @@ impl Arguments {
         }
     }
 
-    /// Makes ours with these arguments. DRY asks the host's tokenizer, which may throw.
+    /// Makes this library's sampler with these arguments. DRY calls the host's tokenizer, which may
+    /// throw.
     ///
     /// # Safety
     /// A vocabulary that was read is one of the bound host's.
@@ -171,8 +173,8 @@ impl Arguments {
         }
     }
 
-    /// Returns the arguments that the call shows to come from their own registers, as bits: of all
-    /// registers of the kind, no other holds the same, and what it does is not nothing.
+    /// Returns, as bits, the arguments that the call proves to come from their registers: no other
+    /// register of the kind has the same value, and the value has an effect.
     pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
         let kind = self.kind();
         let integer = |number| registers.is_only_integer(kind.place(layout, INTEGER, number));
@@ -219,7 +221,8 @@ impl Arguments {
 }
 
 impl Changing {
-    /// All that is to be [shown](Arguments::shown), of calls together.
+    /// Returns the bits of all arguments that have to be [shown](Arguments::shown), by several
+    /// calls together.
     pub(super) const fn all_shown(self) -> u8 {
         match self {
             Self::Penalties => 0b1111,

@@ -1,5 +1,5 @@
-//! Steps that a sampler of the host's and ours with some arguments both go through, so that every
-//! argument shows.
+//! A sequence of steps that the host's sampler and this library's both perform, so that every
+//! argument has a visible effect.
 
 use super::arguments::Arguments;
 use crate::ffi::certificate::arrays::HISTORY;
@@ -13,33 +13,34 @@ use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
-/// The most tokens that are accepted to see where a window ends.
+/// The most tokens that are accepted to determine the end of a window.
 const MOST_ACCEPTED: usize = 1 << 17;
 
-/// The most tokens of a repetition that is tried.
+/// The most tokens of a repetition in a test.
 const MOST_REPEATED: usize = 64;
 
-/// The most tokens that begin breakers which are tried.
+/// The most tokens that begin breakers in a test.
 const MOST_BREAKERS: usize = 12;
 
-/// The most bytes of a piece whose token is tried by infill.
+/// The most bytes of a token's text in a test of infill.
 const LONGEST_PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Accepts this token, so often.
+    /// Accepts this token this many times.
     Accept(Token, usize),
-    /// Applies both to the array of this number.
+    /// Applies both to the array with this number.
     Apply(usize),
 }
 
-/// Made before it is run, so that nothing of ours can fail between calls of the host.
+/// A sequence of steps. It is made before it runs, so that this library cannot fail between calls
+/// of the host.
 pub(super) struct Battery {
     steps: Vec<Step>,
-    /// Those of copies of what has gone through it.
+    /// The steps for copies of the samplers after the first steps.
     of_copies: Vec<Step>,
     arrays: Vec<Vec<TokenData>>,
-    /// True if it shows all that there is to show.
+    /// True if the steps show every argument.
     is_whole: bool,
     work: [Vec<TokenData>; 2],
 }
@@ -48,9 +49,9 @@ pub(super) struct Battery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,
-    /// Its copies differ from ours, or what is left of it after a reset.
+    /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiesDiffer,
-    /// No difference was seen of what could be compared, if anything.
+    /// No difference was found in the parts that could be compared.
     AsFarAsSeen,
     /// Neither of the two has changed anything.
     DoesNothing,
@@ -68,7 +69,7 @@ impl Battery {
         }
     }
 
-    /// Makes the battery for the arguments of ours, which is `ours`.
+    /// Makes the steps for these arguments; `ours` is this library's sampler with them.
     ///
     /// # Safety
     /// `ours` is a live sampler of ours with these arguments; a vocabulary among these is one of
@@ -120,7 +121,7 @@ impl Battery {
         self.steps.push(Step::Accept(token, n.min(MOST_ACCEPTED)));
     }
 
-    /// Candidates of these ids, the logits of which have all 24 bits; one of them is 0.
+    /// Adds an array of candidates with these ids, whose logits have all 24 bits; one logit is 0.
     fn array(&mut self, ids: impl IntoIterator<Item = Token>) -> usize {
         let mut lcg = Lcg(1_274_836_067);
         let candidate = |(i, id)| {
@@ -137,7 +138,7 @@ impl Battery {
         self.steps.push(Step::Apply(array));
     }
 
-    /// Repetitions, and then tokens that leave the window one by one.
+    /// Adds steps for penalties: repetitions, and then tokens that leave the window one by one.
     fn penalties(&mut self, last_n: i32) {
         const FILLER: Token = 7;
         const MARKERS: [Token; 8] = [100, 101, 102, 103, 104, 105, 106, 107];
@@ -227,7 +228,7 @@ impl Battery {
         }
     }
 
-    /// Applies both to candidates with biases, in their places and out of order.
+    /// Adds steps for logit bias: candidates with biases, at their own indices and out of order.
     fn logit_bias(&mut self, biases: &[(i32, u32)]) {
         // Each candidate is compared with each bias.
         let most = (1 << 20) / biases.len().max(1);
@@ -246,7 +247,7 @@ impl Battery {
         self.apply(backward);
     }
 
-    /// Tokens from all of the vocabulary, some of which end a generation.
+    /// Adds steps for infill: tokens from the whole vocabulary, some of which end a generation.
     fn infill(&mut self, vocabulary: &dyn Vocabulary) {
         const MOST: usize = 40;
         let n = vocabulary.n_tokens();
@@ -269,7 +270,8 @@ impl Battery {
         }
     }
 
-    /// Puts both through it, and then their copies. `copy` is the host's `llama_sampler_copy`.
+    /// Runs the steps with both samplers, and then with their copies. `copy` is the host's
+    /// `llama_sampler_copy`.
     ///
     /// # Safety
     /// The samplers are live or NULL, and nobody else's.
@@ -307,7 +309,8 @@ impl Battery {
     }
 }
 
-/// Puts both through the steps: true if one changed anything, where all left the same of both.
+/// Runs the steps with both samplers. Returns true if anything was changed, provided that all
+/// results agree.
 ///
 /// # Safety
 /// The samplers are live, and nobody else's.

@@ -1,15 +1,15 @@
-//! Memory that is read only as far as the kernel confirms that it can be.
+//! Memory that is read only if the kernel confirms that it is readable.
 //!
-//! The kernel is asked by a call that every thread library makes, `rt_sigprocmask`: it reads a set
-//! of signals before it looks at what is to be done with them, and that is nothing there is. So
-//! nothing changes, and the error tells whether the set could be read. Calls that are made for
-//! reading memory, such as `process_vm_readv`, end a process whose filter of system calls lacks
-//! them. Windows is asked for the bytes themselves.
+//! The test is the system call `rt_sigprocmask`, which every thread library uses. It reads a set of
+//! signals before it checks the requested operation, which is an invalid one. So nothing changes,
+//! and the error code shows if the set could be read. System calls that are meant for reading
+//! memory, such as `process_vm_readv`, end a process whose filter of system calls does not allow
+//! them. On Windows the bytes themselves are read by a system function.
 
 #[cfg(not(windows))]
 use std::ptr::null_mut;
 
-/// Smaller than any page, and a divisor of every page's size.
+/// The size of the pieces that are tested: it divides the size of every page.
 const PIECE: usize = 4096;
 
 /// True if the kernel can read a set of signals at `address`.
@@ -38,8 +38,8 @@ fn can_be_read(address: usize) -> bool {
     crate::windows::read(address, &mut [0; size_of::<u64>()])
 }
 
-/// Hands on the bytes at `address`, at most `most`, one by one, until `take` wants no more. False
-/// if one of them cannot be read, or if the kernel does not say.
+/// Passes at most `most` bytes from `address` on to `take`, one by one, until that returns false.
+/// Returns false if a byte cannot be read, or if the kernel gives no answer.
 fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
     // An emulator may look at what is to be done first. Nothing lies in the first page.
     if can_be_read(PIECE / 2) {
@@ -63,8 +63,8 @@ fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
     true
 }
 
-/// Fills `bytes` with what lies at `address`. False if some of it cannot be read, or if the kernel
-/// does not say.
+/// Fills `bytes` from the memory at `address`. Returns false if a byte cannot be read, or if the
+/// kernel gives no answer.
 pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     let most = bytes.len();
     let mut to = bytes.iter_mut();
@@ -73,8 +73,8 @@ pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     })
 }
 
-/// The C string at `address` without its end, cut to `most` bytes; `None` if it cannot be read so
-/// far.
+/// Returns the C string at `address` without its final NUL, cut to `most` bytes; `None` if it
+/// cannot be read.
 pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
     let mut text = Vec::with_capacity(most);
     let is_read = each(address, most, |byte| {
@@ -90,7 +90,7 @@ pub(super) fn text(address: usize, most: usize) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Two pages, of which the second cannot be read.
+    /// Returns the boundary of two pages, of which the second cannot be read.
     fn edge() -> *mut u8 {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;

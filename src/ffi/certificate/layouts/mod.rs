@@ -1,20 +1,19 @@
-//! Finds the argument list of a host's constructor, proven by the calls of a program.
+//! Determines the argument list of a host's constructor from the calls of a program.
 //!
-//! Some lists have changed, and will again. So no argument of ours is given to a constructor of
-//! these before its list is known. The host makes its sampler from a program's call, with every
-//! register as it came. Ours is made for each known list, from the same registers; a copy of the
-//! host's and one of ours then accept and apply the same, and all that they leave must be equal,
-//! bit for bit, of their clones and after a reset, too. Every list of which that holds gives the
-//! sampler that was asked for.
+//! Some lists have changed between builds, and may change again. So this library calls none of
+//! these constructors with its own arguments before the list is known. The host makes its sampler
+//! from a program's call, with all registers unchanged. This library's sampler is made for each
+//! known list, from the same registers. A copy of each then accepts the same tokens and is applied
+//! to the same candidates. All results must be equal, bit for bit, also for their clones and after
+//! a reset. Every list for which that holds gives the requested sampler.
 //!
-//! That says it of this call. Of all calls it is known when one list alone is left, and calls have
-//! shown each of its arguments to come from its own register: no other register held the same
-//! value, and the value has done something. Otherwise two arguments that were equal by chance could
-//! be exchanged. Until then each call with new values is tried; values that were tried before need
-//! not be.
+//! That holds for one call. The list is known for all calls when only one list is left, and calls
+//! have proven that each of its arguments comes from its own register: no other register had the
+//! same value, and the value had an effect. Otherwise two arguments that were equal by chance could
+//! be exchanged. Until then each call with new values is tested.
 //!
-//! An argument that a list takes for a pointer is read only where the kernel confirms that it can
-//! be; one that it takes for a vocabulary, only if the host has given it out as one.
+//! An argument that is a pointer in a list is read only if the kernel confirms that it can be. One
+//! that is a vocabulary in a list is used only if the host has returned it as one.
 //!
 //! The host's functions are called outside the guard: what they throw passes through.
 
@@ -39,24 +38,24 @@ use crate::sync::{Mutex, MutexGuard};
 use arguments::{Arguments, Unread};
 use battery::{Battery, Outcome};
 
-/// The arguments of a call as they came, of which a list says what each is.
+/// The raw arguments of a call, which a list interprets.
 ///
-/// On Windows each argument takes the next of the first places, whatever it is, and there are as
-/// many registers of integers as of floating-point numbers; elsewhere each kind takes its registers
-/// in turn.
+/// On Windows each argument, whatever its kind, uses the next position, and there are as many
+/// integer registers as floating-point registers. Elsewhere each kind uses its own registers in
+/// turn.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
-    /// The registers of integers and pointers, in order; on Windows, after them the stack.
+    /// The registers of integers and pointers, in order; on Windows they are followed by the stack.
     pub integers: [usize; INTEGERS],
-    /// The lower halves of those of floating-point numbers, likewise.
+    /// The lower halves of the floating-point registers, in order.
     pub vectors: [u32; 8],
 }
 
-/// The number of places in which integers are looked for.
+/// The number of positions in which integers are searched.
 pub const INTEGERS: usize = if cfg!(windows) { 8 } else { 6 };
 
 impl Registers {
-    /// Returns the integers that a call with this list has, in order.
+    /// Returns the integers of a call with this list, in order.
     pub fn integers_of(&self, kind: Changing, list: usize) -> [usize; 6] {
         std::array::from_fn(|number| {
             let place = kind.place(list, INTEGER, number);
@@ -76,7 +75,7 @@ impl Registers {
         })
     }
 
-    /// True if no other place of integers holds the same lower half.
+    /// True if no other integer position has the same lower half.
     fn is_only_integer(&self, place: Option<usize>) -> bool {
         is_only(&self.integers.map(|value| value as u32), place)
     }
@@ -95,13 +94,13 @@ fn is_only(all: &[u32], place: Option<usize>) -> bool {
 const INTEGER: u8 = b'i';
 const VECTOR: u8 = b'f';
 
-/// The place of the argument of that kind and number, where all kinds are counted together.
+/// Returns the position of the argument with this kind and number, counting all kinds together.
 fn place_among_all(list: &[u8], kind: u8, number: usize) -> Option<usize> {
     let mut of_kind = (0..).zip(list).filter(|(_, other)| **other == kind);
     of_kind.nth(number).map(|(place, _)| place)
 }
 
-/// The constructors whose lists are not taken for granted.
+/// The constructors whose argument lists must be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changing {
     /// Penalties: with `n_vocab`, or without.
@@ -115,7 +114,7 @@ pub enum Changing {
 }
 
 impl Changing {
-    /// All of them, in the order of their numbers.
+    /// Returns all of them, in the order of their numbers.
     pub const fn all() -> [Self; 4] {
         [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill]
     }
@@ -128,7 +127,7 @@ impl Changing {
         }
     }
 
-    /// The arguments of this list, each by what it is.
+    /// Returns the kinds of the arguments of this list.
     const fn arguments(self, list: usize) -> &'static [u8] {
         match (self, list) {
             (Self::Penalties, 0) => b"iifff",
@@ -140,7 +139,7 @@ impl Changing {
         }
     }
 
-    /// The place of this list's argument of that kind and number.
+    /// Returns the position of this list's argument with this kind and number.
     fn place(self, list: usize, kind: u8, number: usize) -> Option<usize> {
         match cfg!(windows) {
             true => place_among_all(self.arguments(list), kind, number),
@@ -148,7 +147,7 @@ impl Changing {
         }
     }
 
-    /// The number of the list that this build has.
+    /// Returns the number of the list in this build.
     pub fn list_of(self, build: Build) -> usize {
         match self {
             Self::Penalties => usize::from(!build.penalties_take_n_vocab()),
@@ -157,7 +156,7 @@ impl Changing {
         }
     }
 
-    /// A build with the list of this number.
+    /// Returns a build with the list of this number.
     pub const fn build_with(self, list: usize) -> Build {
         match list {
             0 => Build::NEW_LISTS,
@@ -166,7 +165,7 @@ impl Changing {
     }
 }
 
-/// Knowledge of one constructor of one host.
+/// The knowledge about one constructor of one host.
 #[derive(Debug)]
 pub struct Layouts {
     kind: Changing,
@@ -174,7 +173,7 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// Values of `settled`: a number of a list, or one of these.
+/// A value of `settled`, which is otherwise the number of a list: nothing is known yet.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
 const COPIED_OTHERWISE: u8 = 0xFD;
@@ -183,25 +182,25 @@ const COPIED_OTHERWISE: u8 = 0xFD;
 struct Evidence {
     /// A bit for each list that no call has refuted.
     possible: u8,
-    /// For each list, its arguments that calls have shown, as bits.
+    /// For each list, a bitmap of its arguments that calls have proven.
     shown: [u8; LISTS],
-    /// Calls that were tried, the last ones.
+    /// The last calls that were tested.
     tried: Vec<Read>,
 }
 
 const LISTS: usize = 2;
 const MOST_TRIED: usize = 64;
 
-/// Knowledge of a list.
+/// The knowledge that holds for all calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Nothing yet for all calls.
+    /// Nothing yet.
     Open,
-    /// It is the one of this number.
+    /// The list is the one with this number.
     Proven(usize),
-    /// It is none of those that are known.
+    /// The list is none of the known ones.
     Refused,
-    /// The host's copies, or what is left after a reset, are something else than ours.
+    /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiedOtherwise,
 }
 
@@ -209,24 +208,24 @@ pub enum Settled {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read([Option<Result<Arguments, Unread>>; LISTS]);
 
-/// The outcome of a list, and ours of that list.
+/// The outcome for a list, and this library's sampler by that list.
 type Found = Option<(Outcome, Option<Owned>)>;
 
 /// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Our sampler, which equals the host's; the host's must be [freed](free).
+    /// This library's sampler, which equals the host's; the host's must be [freed](free).
     Ours(*mut llama_sampler),
-    /// Nothing: the host's is to be used for this call.
+    /// There is no result: the host's sampler is to be used for this call.
     Undecided,
-    /// The list is none of those that are known.
+    /// The list is none of the known ones.
     Refused,
-    /// The host's copies, or what is left after a reset, are something else than ours.
+    /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiedOtherwise,
 }
 
 impl Layouts {
-    /// Makes the knowledge of a constructor, which is none as yet.
+    /// Returns the initial, empty knowledge about a constructor.
     pub const fn new(kind: Changing) -> Self {
         Self {
             kind,
@@ -239,7 +238,7 @@ impl Layouts {
         }
     }
 
-    /// Knowledge that holds for all calls.
+    /// Returns the knowledge that holds for all calls.
     pub fn settled(&self) -> Settled {
         match self.settled.load(Ordering::Acquire) {
             OPEN => Settled::Open,
@@ -249,7 +248,7 @@ impl Layouts {
         }
     }
 
-    /// The only list that is possible as yet.
+    /// Returns the only possible list, if all others have been refuted.
     pub fn only(&self) -> Option<usize> {
         let possible = self.evidence().possible;
         possible
@@ -261,9 +260,9 @@ impl Layouts {
         self.evidence.lock()
     }
 
-    /// The arguments of a call with these registers, and the number of a list that ours may follow,
-    /// if the same was tried before. To be called inside the guard. Whether there is a vocabulary
-    /// at an address, `is_vocabulary` knows.
+    /// Returns the arguments of a call with these registers and, if the same values were tested
+    /// before, the number of a list by which this library's sampler may be made. Must be called
+    /// inside the guard. `is_vocabulary` returns true for the address of a vocabulary.
     pub fn read(
         &self,
         registers: &Registers,
@@ -289,8 +288,8 @@ impl Layouts {
         (read, list)
     }
 
-    /// Tries a call that said this: the host has made `theirs` of it. The list of number `first` is
-    /// taken where several give the same sampler.
+    /// Tests a call with these arguments, from which the host has made `theirs`. If several lists
+    /// give the same sampler, the one with the number `first` is used.
     ///
     /// # Safety
     /// `theirs` is a live sampler that the bound host has just made of a call with these registers.
@@ -348,7 +347,7 @@ impl Layouts {
         )
     }
 
-    /// Makes that known of all calls, if nothing is yet.
+    /// Stores the knowledge for all calls, unless there is some already.
     fn settle(&self, to: u8) {
         let (order, otherwise) = (Ordering::AcqRel, Ordering::Acquire);
         let _ = self.settled.compare_exchange(OPEN, to, order, otherwise);
@@ -426,7 +425,7 @@ const fn has(lists: u8, list: usize) -> bool {
     lists & bit(list) != 0
 }
 
-/// A sampler that is freed, also when the host throws. May be NULL.
+/// A sampler that is freed even if the host throws. May be NULL.
 #[derive(Debug)]
 struct Owned(*mut llama_sampler, Free);
 
@@ -447,7 +446,8 @@ impl Drop for Owned {
     }
 }
 
-/// Compares a copy of `theirs` with ours of these arguments, which comes along as it was made.
+/// Compares a copy of `theirs` with this library's sampler of these arguments. Also returns the
+/// latter in its initial state.
 ///
 /// # Safety
 /// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its;
@@ -497,7 +497,7 @@ unsafe fn compared(
     (outcome, ours)
 }
 
-/// Frees a sampler of the host's that is not needed.
+/// Frees a sampler of the host that is not needed.
 ///
 /// # Safety
 /// `smpl` is a live sampler of the bound host, not used again.

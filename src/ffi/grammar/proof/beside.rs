@@ -1,7 +1,7 @@
-//! Our grammar beside the host's own of the same text.
+//! This library's grammar compared with the host's own of the same text.
 //!
-//! The host's functions are called outside the guard, so that their exceptions pass through. Our
-//! code runs inside.
+//! The host's functions are called outside the guard, so that their exceptions pass through. This
+//! library's code runs inside.
 
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::token::{Token, TokenData};
 pub(super) enum Unequal {
     /// They leave different candidates, or the host makes no grammar.
     Differs,
-    /// Our own code has failed.
+    /// This library's own code has failed.
     Internal,
 }
 
-/// Our grammar and the host's.
+/// This library's grammar and the host's.
 pub(super) struct Beside<'a> {
     functions: Functions,
     theirs: Owned,
     ours: Grammar,
     samples: &'a Samples,
-    /// The candidates of the host's grammar, and of ours.
+    /// The candidates for the host's grammar, and for this library's.
     work: [Vec<TokenData>; 2],
     /// Tokens that both allow.
     allowed: Vec<Token>,
@@ -179,7 +179,7 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Applies both to the candidates, and notes what both allow.
+    /// Applies both to the candidates, and records the tokens that both allow.
     ///
     /// # Safety
     /// As for [`follow`](Self::follow).
@@ -240,8 +240,8 @@ impl<'a> Beside<'a> {
         candidate.logit != f32::NEG_INFINITY
     }
 
-    /// Returns a token that both allow and that does not end the generation, if there is one, by
-    /// preference as `choice` says.
+    /// Returns a token that both allow and that does not end the generation, if there is one,
+    /// preferably as `choice` says.
     fn chosen(&mut self, choice: Choice) -> Result<Option<Token>, Unequal> {
         let (samples, allowed) = (self.samples, &self.allowed);
         let random = &mut self.random;
@@ -308,7 +308,7 @@ impl<'a> Beside<'a> {
     }
 }
 
-/// Returns our grammar, without caching it.
+/// Returns this library's grammar, without caching it.
 fn ours(case: &Case, tree: &Arc<VocabularyTree>, in_brackets: Option<Token>) -> Option<Grammar> {
     let (text, root) = (case.text.as_bytes(), case.root.as_bytes());
     let rules = parse(text, root, Repetitions::AsLlamaCpp, |_| in_brackets).ok()?;

@@ -1,8 +1,8 @@
 //! Small grammars that together use every construct, and the tokens that each accepts.
 //!
-//! They repeat nothing that may be empty, and no rule begins with itself: older builds of llama.cpp
-//! hang on that. Tokens are accepted only where both allow them, and lazy grammars begin with a
-//! rule that allows every text, so that nothing throws.
+//! They do not repeat anything that may be empty, and no rule begins with itself, since older
+//! builds of llama.cpp hang on that. Tokens are accepted only where both allow them, and lazy
+//! grammars begin with a rule that allows every text, so that nothing throws.
 
 use std::ffi::{CString, NulError};
 
@@ -29,12 +29,12 @@ pub(super) enum Triggers {
 
 /// The tokens that a grammar accepts, and the comparisons between them.
 pub(super) enum Plan {
-    /// All candidates are compared, and one that is allowed is accepted, that many times.
+    /// All candidates are compared, and an allowed one is accepted, this many times.
     Walk { n_steps: usize, choice: Choice },
-    /// One token is accepted that many times; after the last ones, all candidates are compared.
+    /// One token is accepted this many times. After the last few, all candidates are compared.
     Rounds { token: Token, n: usize },
     /// Each of these tokens is accepted, then the letter until it is no longer allowed. The
-    /// remaining length is measured; also with clones and after a reset, if `copied`.
+    /// remaining length is measured and, if `copied`, also with clones and after a reset.
     Spelt {
         tokens: Vec<Token>,
         letter: Token,
@@ -148,8 +148,8 @@ const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
     Plan::Walk { n_steps, choice }
 }
 
-/// Patterns, and texts to search for each. In the texts, and after a percent sign in the patterns,
-/// a to d are four letters of the vocabulary.
+/// Patterns, and texts in which each is searched. In the texts, and after a percent sign in the
+/// patterns, a to d are four letters of the vocabulary.
 const PATTERNS: [(&[&str], &str); 26] = [
     (&["%b"], "aabcd"),
     (&["%d", "%b", "%c"], "abcd"),

@@ -1,4 +1,4 @@
-//! Verdicts on the host's grammars, kept with the vocabulary that they were made with.
+//! Verdicts on the host's grammars, kept with the vocabulary for which they were made.
 
 use std::num::NonZeroUsize;
 
@@ -10,8 +10,8 @@ use crate::random::ProcessState;
 use crate::sync::{Mutex, OnceLock};
 
 /// A part of grammars in which builds of llama.cpp differ. Each part is proven when the first
-/// grammar needs it, so that a build without, say, token elements is not tried with them unless a
-/// program uses them.
+/// grammar needs it, so that a build without token elements, for example, is not tested with them
+/// unless a program uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// The syntax of every build.
@@ -22,7 +22,7 @@ pub(super) enum Part {
     Dash,
     /// More repetitions than [`Rules`](Part::Rules) writes out.
     Counts,
-    /// More than 2000 repetitions, which have no end.
+    /// More than 2000 repetitions, without an upper limit.
     Beyond,
     /// Grammars that wait for words.
     Words,
@@ -53,7 +53,8 @@ const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 pub(super) type Verdict = Result<(), String>;
 
 impl Proofs {
-    /// Returns the verdict on a part. Two threads at once reach the same.
+    /// Returns the verdict on a part. Two threads that compute it at the same time reach the same
+    /// one.
     pub(super) fn verdict(&self, part: Part) -> Option<&OnceLock<Verdict>> {
         self.verdicts.get(part as usize)
     }

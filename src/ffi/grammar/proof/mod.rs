@@ -1,15 +1,16 @@
-//! Compares the host's own grammars with ours by trying both on the vocabulary at hand.
+//! Compares the host's own grammars with this library's by testing both on the vocabulary in use.
 //!
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
-//! So before our grammar replaces one, both make small grammars that together use every construct.
-//! They must allow the same of some hundred tokens, bit for bit, while tokens are accepted, after a
-//! clone and after a reset. The proof is divided by the features of a text: see [`found::Part`].
-//! After a difference, or a text that the host refuses, the host makes its own grammars.
+//! So before this library's grammar replaces one, both make small grammars that together use every
+//! construct. They must allow the same of some hundred tokens, bit for bit, while tokens are
+//! accepted, after a clone and after a reset. The proof is divided by the features of a text: see
+//! [`found::Part`]. After a difference, or a text that the host refuses, the host makes its own
+//! grammars.
 //!
-//! Texts that should be refused are not tried: each text of a program is
+//! Texts that should be refused are not tested: each text of a program is
 //! [judged](crate::ffi::grammar::hosted) by the host's own constructor.
 //!
-//! No lock is held meanwhile. Two threads at once reach the same verdict.
+//! No lock is held meanwhile. Two threads at the same time reach the same verdict.
 
 mod beside;
 mod cases;
@@ -33,7 +34,7 @@ use crate::quoted::quoted;
 use crate::sync::OnceLock;
 use crate::token::Token;
 
-/// The most repetitions that need no part of their own.
+/// The most repetitions that do not need a part of their own.
 const FEW_REPETITIONS: u64 = 40;
 /// The most repetitions that most builds allow.
 const MANY_REPETITIONS: u64 = 2000;
@@ -61,7 +62,8 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
         .filter_map(|(part, is_needed)| is_needed.then_some(part))
 }
 
-/// Returns `Ok` if the host's grammars of such a text behave as ours, or else the difference.
+/// Returns `Ok` if the host's grammars of such a text behave as this library's, otherwise the
+/// difference.
 ///
 /// # Safety
 /// `functions` are those of the bound host, and `vocab` is its vocabulary of which `proofs` and

@@ -22,7 +22,7 @@ const LONGEST: usize = 32;
 
 /// The most tokens with a text of several characters.
 const MOST_LONG: usize = 64;
-/// One of that many bytes that are parts of characters is taken.
+/// The number of bytes within characters of which one is used.
 const ONE_PART_IN: usize = 3;
 /// The most tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
@@ -42,7 +42,7 @@ pub(super) struct Samples {
     pub(super) letters: Option<[(char, Token); 4]>,
     /// A token of several letters, perhaps after a blank.
     pub(super) word: Option<(String, Token)>,
-    /// Texts in angle brackets, which may be one token each.
+    /// Texts in angle brackets, each of which may be one token.
     pub(super) in_brackets: Vec<Vec<u8>>,
     /// The tokens that end the generation.
     ends: Vec<Token>,
@@ -225,7 +225,7 @@ impl Found {
         }
     }
 
-    /// Keeps the first of the many, and later ones farther and farther apart.
+    /// Keeps the first tokens of several characters, and later ones at increasing intervals.
     fn long(&mut self, token: Token) {
         self.n_long += 1;
         let is_taken = self.n_long <= 16 || self.n_long.is_power_of_two() || {

@@ -1,5 +1,5 @@
-//! The functions that a library calls elsewhere: for each the dynamic linker fills in a word of the
-//! library with the function's address.
+//! The functions that a library calls in others. For each the dynamic linker writes the function's
+//! address into a word of the library.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
@@ -10,7 +10,7 @@ pub use crate::ffi::host::import::Import;
 
 use super::{DT_STRTAB, DT_SYMTAB, Library, Symbol};
 
-/// An entry of a table of what the dynamic linker is to fill in.
+/// An entry of a table of words that the dynamic linker fills in.
 #[repr(C)]
 struct Relocation {
     place: usize,
@@ -19,7 +19,8 @@ struct Relocation {
     _addend: isize,
 }
 
-/// Kinds of such entries: a word that holds a symbol's address, and one that calls go through.
+/// The kinds of such entries: a word with a symbol's address, and a word through which a function
+/// is called.
 #[cfg(target_arch = "x86_64")]
 const KINDS: [u32; 2] = [6, 7];
 #[cfg(target_arch = "aarch64")]
@@ -31,7 +32,7 @@ const DT_RELASZ: isize = 8;
 const DT_JMPREL: isize = 23;
 
 impl Library<'_> {
-    /// Returns the words that hold functions by name: `R_*_JUMP_SLOT` and `R_*_GLOB_DAT`.
+    /// Returns the words with addresses of functions, by name: `R_*_JUMP_SLOT` and `R_*_GLOB_DAT`.
     pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         let tables = [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)];
         let entries = tables.map(|(table, size)| self.relocations(table, size));
@@ -90,7 +91,8 @@ mod tests {
     use crate::ffi::host::libraries::with_all;
     use crate::ffi::host::mappings::{containing, mappings};
 
-    /// The dynamic linker has found the same, but for what is to be looked up at the first call.
+    /// Checks that the dynamic linker has found the same functions, except those that are looked up
+    /// at the first call.
     #[test]
     fn imports_hold_what_the_linker_finds() {
         let looked_up = [c"getenv", c"mprotect", c"dl_iterate_phdr", c"abort"];
@@ -113,7 +115,8 @@ mod tests {
         assert!(compared > 0, "none of {looked_up:?} is imported");
     }
 
-    /// Rust programs are linked so that all is filled in, and sealed, before they run.
+    /// Checks that sealed memory cannot be written: Rust programs are linked so that everything is
+    /// filled in and sealed before they run.
     #[test]
     fn what_is_sealed_cannot_be_written() {
         // SAFETY: only asks.

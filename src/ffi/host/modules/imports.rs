@@ -1,5 +1,5 @@
-//! The functions that a module calls elsewhere: for each Windows fills in a word of the module with
-//! the function's address, at once or, of a table of its own, at the first call.
+//! The functions that a module calls in others. For each Windows writes the function's address into
+//! a word of the module: when it is loaded or, for a separate table, at the first call.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -18,11 +18,11 @@ struct Imported {
     words: u32,
 }
 
-/// Those that are filled in at the first call.
+/// The imports that are filled in at the first call.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Delayed {
-    /// 1 where what follows are offsets, as in every 64-bit module.
+    /// 1 if the following fields are offsets, as in every 64-bit module.
     attributes: u32,
     _library: u32,
     _handle: u32,
@@ -39,7 +39,7 @@ struct Table {
 }
 
 impl Library<'_> {
-    /// Returns the words that hold functions by name.
+    /// Returns the words with addresses of functions, by name.
     pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         let at_once = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         let later = self.descriptors::<Delayed>(DELAYED_IMPORTS, |table| table.words != 0);
@@ -59,13 +59,13 @@ impl Library<'_> {
         at_once.chain(later).flat_map(|table| self.words(table))
     }
 
-    /// The names of the modules that it needs.
+    /// Returns the names of the modules that it needs.
     pub(in crate::ffi::host) fn needed(&self) -> impl Iterator<Item = &CStr> {
         let all = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         all.filter_map(|table| self.text(table.library))
     }
 
-    /// The entries of a table, up to the one that ends it.
+    /// Returns the entries of a table, up to the one that ends it.
     fn descriptors<T: Copy>(
         &self,
         table: usize,
@@ -83,7 +83,7 @@ impl Library<'_> {
     }
 
     fn words(&self, table: Table) -> impl Iterator<Item = Import<'_>> {
-        /// The function has a number, and no name.
+        /// The flag of a function that has a number instead of a name.
         const BY_NUMBER: u64 = 1 << 63;
         const WORD: usize = size_of::<u64>();
         let each = move |i: usize| {

@@ -1,18 +1,19 @@
-//! Arrays that tell the orders of C++ libraries apart, by where these leave equal logits.
+//! Arrays that distinguish C++ libraries by the order in which these leave equal logits.
 //!
 //! For more than 128 largest the built-ins deal candidates into buckets by their logits, and sort
-//! each with `std::sort`; the one in which the last falls with `std::partial_sort`. So one array
-//! has a range for each size and kind at which some library sorts otherwise, each in a bucket.
+//! each with `std::sort`; the one that contains the last is sorted with `std::partial_sort`. So one
+//! array has a range for each size and kind at which some library sorts differently, each in its
+//! own bucket.
 
 use crate::algorithms::host_order::killer;
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
-/// The number of largest candidates to ask for: all of these but some of the last range.
+/// The number of largest candidates that are requested: all except some of the last range.
 pub(super) const LARGEST: i32 = 6226;
 
-/// The ranges in random order: on both sides of each size from which on some library sorts
-/// otherwise, and larger ones, whose parts have many sizes.
+/// The ranges in random order: on both sides of each size at which some library changes its method,
+/// and larger ones, whose parts have many sizes.
 const SIZES: [u32; 16] = [
     16, 17, 23, 24, 30, 31, 32, 33, 41, 42, 128, 129, 300, 700, 999, 1000,
 ];
@@ -20,21 +21,21 @@ const SIZES: [u32; 16] = [
 const OTHERS: u32 = 200;
 /// The size of the last range.
 const LAST: u32 = 400;
-/// The number of values that a range has at most.
+/// The largest number of values in a range.
 const VALUES: u32 = 128;
 
-/// The size of a range on which a sort runs out of levels, and how many these are.
+/// The size of a range on which a sort runs out of levels.
 const KILLER: usize = 64;
-/// The size of one for Microsoft's, of which a level splits off more.
+/// The size of such a range for Microsoft's sort, whose levels split off more items.
 const KILLER_OF_MSVC: usize = 128;
 const LEVELS: usize = 12;
 
-/// Numbers of which a library's sort takes off the two least at each level, as their second is the
-/// median of three: those in front, in the middle and at the end. What is left for the heap is
-/// tied.
+/// Returns numbers from which a library's sort splits off the two least at each level, since the
+/// second least is the median of three: of the first, the middle and the last. The numbers left for
+/// the heap are tied.
 ///
-/// `front` is the place of the first number in front; the first in the middle stands at the end, if
-/// `from_end`.
+/// `front` is the index of the first number at the front; the first number of the middle is at the
+/// end, if `from_end`.
 // In bounds: the places are below `KILLER`.
 fn killer(front: usize, from_end: bool, random: &mut Lcg) -> Vec<u32> {
     let tied = |_| 2 * LEVELS as u32 + below(8, random);
@@ -63,8 +64,8 @@ fn killer_of_libcxx_17(random: &mut Lcg) -> Vec<u32> {
     killer(0, true, random)
 }
 
-/// Numbers of which the sort of Microsoft's library takes off the four least at each level. What is
-/// left for the heap is tied.
+/// Returns numbers from which the sort of Microsoft's library splits off the four least at each
+/// level. The numbers left for the heap are tied.
 fn killer_of_msvc(random: &mut Lcg) -> Vec<u32> {
     let numbers = killer::of_msvc(KILLER_OF_MSVC);
     let is_last = |number: &u32| *number == KILLER_OF_MSVC as u32;
@@ -80,14 +81,14 @@ fn below(n: u32, random: &mut Lcg) -> u32 {
     (random.bits() >> 16) % n
 }
 
-/// Returns that many random numbers, of which each occurs about twice or more often.
+/// Returns `n` random numbers, each of which occurs about twice or more often.
 fn random_numbers(n: u32, random: &mut Lcg) -> Vec<u32> {
     let values = (n / 2).min(VALUES);
     (0..n).map(|_| below(values, random)).collect()
 }
 
-/// Returns rising numbers, each of which occurs three times, some of them exchanged for one near
-/// them.
+/// Returns rising numbers, each of which occurs three times, some of them exchanged with a nearby
+/// one.
 // In bounds: places are below their number.
 fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
     const NEAR: u32 = 8;
@@ -100,8 +101,8 @@ fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
 }
 
 /// Returns rising numbers, each of which occurs four times, so that a partition exchanges none. In
-/// the left half as many items as is said are to be moved by one place; after these one by four,
-/// in the middle of that half: a partition would exchange it for another equal.
+/// the left half the given number of items have to move by one position, and one more by four, in
+/// the middle of that half: a partition would exchange it with an equal one.
 // In bounds: no more than ten are to be moved.
 fn to_be_moved(n: usize) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 4).collect();
@@ -111,7 +112,7 @@ fn to_be_moved(n: usize) -> Vec<u32> {
     numbers
 }
 
-/// All ranges: the least number comes first.
+/// Returns all ranges, each with the least number first.
 pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
     let mut ranges: Vec<Vec<u32>> = Vec::new();
     ranges.extend(SIZES.map(|n| random_numbers(n, random)));
@@ -134,7 +135,7 @@ pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
     ranges
 }
 
-/// The arrays for top-k: all ranges, each in a bucket, and one that a heap alone sorts.
+/// Returns the arrays for top-k: all ranges, each in a bucket, and one that only a heap sorts.
 pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     const WIDTH: f32 = 20.0 / 128.0;
     let mut logits = Vec::new();
@@ -148,8 +149,8 @@ pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     vec![candidates(logits), candidates(few)]
 }
 
-/// The arrays for typical, said to be in order: one candidate that is likely, so that the others
-/// come after it as their logits descend, which they do not.
+/// Returns the arrays for typical, which are wrongly marked as sorted. One candidate is likely, so
+/// that the sort orders the others by their logits.
 pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     let logit = |number| match number {
         0 => 12.0,

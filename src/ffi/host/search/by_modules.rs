@@ -1,7 +1,8 @@
-//! Among the modules of a Windows process: the program and the libraries that it has loaded.
+//! Finds a llama.cpp among the modules of a Windows process: the program and the libraries that it
+//! has loaded.
 //!
-//! The one that is found stays until the process ends. Its functions are asked of Windows, by
-//! `GetProcAddress`, and not read where they lie. What the linker has put into a program is found
+//! The module that is found stays loaded until the process ends. Its functions are looked up by
+//! `GetProcAddress`, not read from its memory. A llama.cpp that is linked into a program is found
 //! if the program exports it.
 
 use std::ffi::CStr;
@@ -10,12 +11,12 @@ use crate::ffi::host::linker::{Address, SAMPLER_INIT};
 use crate::ffi::host::search::{Seen, kept};
 use crate::windows::{Module, modules, pinned, symbol};
 
-/// Libraries that come and go are not counted: a host does not go.
+/// Returns 0: loaded and unloaded libraries are not counted, since a host is never unloaded.
 pub(in super::super) fn changes() -> u64 {
     0
 }
 
-/// The llama.cpp of the process: that of the program, or the one that was loaded first.
+/// Returns the llama.cpp of the process: that of the program, or the one that was loaded first.
 pub(in super::super) fn find() -> Option<Seen> {
     modules().into_iter().find_map(|module| {
         let sampler_init = symbol(module, SAMPLER_INIT)?;
@@ -24,7 +25,7 @@ pub(in super::super) fn find() -> Option<Seen> {
     })
 }
 
-/// The llama.cpp with this `llama_sampler_init`.
+/// Returns the llama.cpp with this `llama_sampler_init`.
 pub(in super::super) fn at(sampler_init: Address) -> Seen {
     match pinned(sampler_init) {
         Some(module) => of(module, sampler_init),
@@ -36,12 +37,12 @@ fn of(module: Module, sampler_init: Address) -> Seen {
     kept(sampler_init, |name| symbol(module, name))
 }
 
-/// True: it was found, and stays.
+/// Returns true, since a host that was found stays loaded.
 pub(in super::super) fn is_there(_: &Seen) -> bool {
     true
 }
 
-/// The first function of one of these names, in a process that has one llama.cpp.
+/// Returns the first function with one of these names, in a process with one llama.cpp.
 pub(in super::super) fn beside(sampler_init: Address, names: &[&CStr]) -> Option<Address> {
     let all = modules();
     let mut hosts = all
