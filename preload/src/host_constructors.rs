@@ -243,7 +243,7 @@ pub fn contains_us(library: &Library<'_>) -> bool {
 /// A byte whose address is in this library.
 static HERE: u8 = 0;
 
-/// True if `address` lies in this library.
+/// True if `address` is in this library.
 pub fn is_ours(address: Address) -> bool {
     static OURS: OnceLock<Vec<Range<usize>>> = OnceLock::new();
     let ours = OURS.get_or_init(|| {
@@ -256,23 +256,24 @@ pub fn is_ours(address: Address) -> bool {
     ours.iter().any(|segment| segment.contains(&address))
 }
 
-/// The address after the first call from outside this library, of those that led here: who called
-/// us.
+/// Returns the address of the caller of this library: the return address of the call that entered
+/// it.
 ///
-/// The return addresses are read by Windows, which knows the frames of all.
+/// Windows reads the return addresses, since it knows the frames of all modules.
 #[cfg(windows)]
 pub fn caller() -> Option<Address> {
-    /// More than our own frames.
+    /// The most frames that are read: more than this library's own.
     const MOST: usize = 62;
     let before = |address: *mut c_void| NonNull::new(address.wrapping_byte_sub(1));
     let mut callers = windows::return_addresses::<MOST>().filter_map(before);
     callers.find(|&address| !is_ours(address))
 }
 
-/// The address after the first call from outside this library, of those that led here: who called
-/// us.
+/// Returns the address of the caller of this library: the return address of the call that entered
+/// it.
 ///
-/// The return address is read by the unwinder, which needs to know our own frames only.
+/// The unwinder reads the return address, for which it only needs to know this library's own
+/// frames.
 #[cfg(not(windows))]
 pub fn caller() -> Option<Address> {
     unsafe extern "C" {

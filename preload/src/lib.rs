@@ -2,33 +2,36 @@
 //! llama-sieve's, without recompiling anything.
 //!
 //! The library exports the names of the built-in samplers' constructors, of the functions that
-//! sample, `llama_sampler_get_seed`, `llama_sampler_copy` and `llama_sampler_free`. Loaded first,
-//! it is found first by whatever calls them through the dynamic linker: the program, its libraries,
-//! and what they load later, also with RTLD_LOCAL. Not reached are programs and libraries with a
-//! llama.cpp linked in, and callers that ask libllama's own handle for a symbol, as Python's ctypes
-//! does. Constructors that llama-sieve has no counterpart of are not exported, and stay what they
-//! are.
+//! sample, `llama_sampler_get_seed`, `llama_sampler_copy` and `llama_sampler_free`. Since it is
+//! loaded first, the dynamic linker finds its definitions first, for calls from the program, its
+//! libraries, and libraries that are loaded later, even with RTLD_LOCAL. It does not affect
+//! programs and libraries with a statically linked llama.cpp, or callers that look up a symbol by
+//! libllama's own handle, as Python's ctypes does. Constructors without a counterpart in
+//! llama-sieve are not exported, and stay unchanged.
 //!
-//! The rule: it never changes tokens, and never breaks a program. Where it is not certain that ours
-//! is the host's equal, it steps aside, and the host's own constructor gets the call as it came:
-//! see `choice` for when, and `stubs` for how. In a program that offloads its chain into the graph
-//! (`llama_set_sampler`), ours give way to the built-ins.
+//! It never changes tokens, and never breaks a program. If it is not certain that this library's
+//! sampler equals the host's, the call goes unchanged to the host's own constructor: `choice`
+//! decides, and `stubs` passes the call on. In a program that offloads its chain into the graph
+//! (`llama_set_sampler`), built-ins replace this library's samplers.
 //!
-//! Every export decides inside the guard, and calls the host outside it: an exception that the
-//! host throws passes through to whoever catches it. Constructors begin in assembly, and where they
-//! step aside they jump.
+//! Every export decides inside the guard, and calls the host outside it, so that the host's
+//! exceptions pass through. Constructors begin in assembly, and pass a call on by a jump.
 //!
-//! On Windows nothing comes first: a module calls the function of the library that it names. There
-//! this library only stands in for others in a process that runs, and what samples is the host's:
-//! its own calls within its library pass nobody, so that it cannot be watched.
+//! On Windows no library comes first: a module calls the function of the library that it names.
+//! There this library can only be attached to a running process, and the functions that sample stay
+//! the host's: calls within the host's own library cannot be intercepted, so that it cannot be
+//! watched.
 //!
 //! - `settings`: the environment variables.
-//! - `attach`: standing in for others in a process that runs; `slots`: what they call through.
-//! - `constructors`: what there is to stand in for, and what must be known of a host before.
-//! - `host_constructors`: finding what we stand in front of; `routes`: what was found.
-//! - `choice`: ours or the host's; `callers`: who asks.
-//! - `calls`: the token that a thread is sampling, and what is answered meanwhile; `columns`: the
-//!   answers; `watch`: what the host does where it samples itself; `proof`: what follows for all.
+//! - `attach`: replacing functions in a running process; `slots`: the words through which they are
+//!   called.
+//! - `constructors`: the functions that are replaced, and the facts about a host that each
+//!   requires.
+//! - `host_constructors`: finding the functions that calls are passed on to; `routes`: the results.
+//! - `choice`: this library's sampler or the host's; `callers`: the code that calls.
+//! - `calls`: the token that a thread is sampling, and the answers to queries meanwhile; `columns`:
+//!   the data of the answers; `watch`: the steps of a host that samples itself; `proof`: the
+//!   conclusions for the process.
 //! - `extra`: members that the user wants in every chain.
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: those that the host has given out.

@@ -125,13 +125,13 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     (!is_own).then(|| here.symbol(name))?
 }
 
-/// The functions of this library's names that are loaded for all to see, where several libraries
-/// have them: only the dynamic linker knows. It is asked before the list of libraries is looked at,
-/// for it may be waiting for that.
+/// The functions with this library's names that are globally visible, if several libraries have
+/// them, which only the dynamic linker knows. It is queried before the list of libraries is locked,
+/// since it may be waiting for that lock.
 struct Global(Vec<Address>);
 
 impl Global {
-    /// On Windows nothing is loaded for all to see.
+    /// Returns no functions: on Windows nothing is globally visible.
     #[cfg(windows)]
     fn ask() -> Self {
         Self(Vec::new())
@@ -157,7 +157,7 @@ impl Global {
     }
 }
 
-/// The function that the library's first call of that name is going to lead to.
+/// Returns the function to which the library's first call by this name will lead.
 fn first_call(
     all: &[Library<'_>],
     library: &Library<'_>,
@@ -180,20 +180,20 @@ fn first_call(
         .or_else(|| scope(all, library).into_iter().find_map(own))
 }
 
-/// The outcome of one look at the process.
+/// The result of one pass over the libraries of the process.
 #[derive(Default)]
 struct Look {
-    /// True if there is a llama.cpp, and if the dynamic linker is done with it.
+    /// True if there is a llama.cpp that the dynamic linker has completely loaded.
     found: bool,
     is_loaded: bool,
     /// The number of imports that were pointed at the stand-ins.
     bent: usize,
-    /// The answer of the kernel where an import could not be written.
+    /// The system's error, if an import could not be written.
     refused: Option<io::Error>,
 }
 
-/// Points the imports that lead to llama.cpp at the stand-ins, as far as they are not yet, and
-/// returns how many. After an error there is none.
+/// Points the imports that lead to llama.cpp at the stand-ins, unless they already are, and returns
+/// their number. After an error none is changed.
 pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let global = Global::ask();
     let memory = Memory::read()?;
@@ -254,8 +254,8 @@ fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Be
     look
 }
 
-/// Forgets the words of libraries that are gone, and of those that have come again to the same
-/// place.
+/// Forgets the words of libraries that have been unloaded, also of those that have been loaded
+/// again at the same address.
 fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent>) {
     let slots = slots(all, memory);
     bent.retain(|bent| {
@@ -264,7 +264,7 @@ fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent
     });
 }
 
-/// Notes what a word held. False if it was noted before.
+/// Records the old value of a word. Returns false if it was recorded before.
 fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
     let before = before.addr();
     if let Some(known) = bent.iter_mut().find(|known| known.place == place) {
@@ -275,9 +275,9 @@ fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
     true
 }
 
-/// Points the imports back to what they held, what samples first, and returns how many. What must
-/// know samplers of ours stays. What somebody else has pointed elsewhere since is left alone, and
-/// told.
+/// Restores the imports, those of functions that sample first, and returns their number. Imports of
+/// functions that must recognise this library's samplers stay. Imports that other code has changed
+/// since are not touched, and are reported.
 pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let memory = Memory::read()?;
     let (mut count, mut others, mut refused) = (0, Vec::new(), None);

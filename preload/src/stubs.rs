@@ -1,13 +1,15 @@
-//! The beginning of each constructor's stand-in, in assembly: it keeps all that the call came with,
-//! asks, and either returns a sampler or jumps to the host's function with everything as it came.
-//! So a call is passed on whole, whatever its argument list is.
+//! The beginning of each constructor's stand-in, in assembly: it saves all arguments of the call,
+//! decides, and either returns a sampler or jumps to the host's function with all registers
+//! restored. So a call is passed on unchanged, whatever its argument list is.
 //!
-//! It keeps the registers of arguments that the conventions of C have (System V x86-64, AAPCS64,
-//! Windows x86-64), and with them where the stacked arguments and the return address lie. Frames
-//! are described for the unwinder, since what the host throws while it is asked passes through.
+//! It saves the argument registers of the C calling conventions (System V x86-64, AAPCS64, Windows
+//! x86-64), and the addresses of the stacked arguments and of the return address. Frames are
+//! described for the unwinder, since exceptions that the host throws during the decision pass
+//! through.
 //!
-//! On Windows all arguments are counted together: the first four have a register, which one depends
-//! on what they are, and after the return address comes room for these four before the others.
+//! On Windows all arguments are counted together. The first four are in registers, whose kind
+//! depends on their types, and the return address is followed by room for these four and then by
+//! the other arguments.
 
 use std::ffi::c_void;
 #[cfg(not(windows))]
@@ -31,17 +33,17 @@ pub const VECTORS: usize = 8;
 #[cfg(windows)]
 pub const VECTORS: usize = 4;
 
-/// The number of words that are kept besides. x86-64: rax, and twice nothing; on Windows nothing.
-/// AArch64: x8, nothing, and x29.
+/// The number of other words that are saved. On x86-64: rax and two unused words; on Windows one
+/// unused word. On AArch64: x8, an unused word, and x29.
 const OTHERS: usize = if cfg!(windows) { 1 } else { 3 };
 
 /// The number of words between the return address and the stacked arguments.
 const ROOM: usize = if cfg!(windows) { 4 } else { 0 };
 
-/// The number of stack words that are copied where the host is called and not jumped to.
+/// The number of stack words that are copied if the host is called instead of jumped to.
 const STACKED: usize = 16;
 
-/// A call as it came, in the frame of its stand-in.
+/// A call with its arguments, saved in the frame of its stand-in.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Saved {
@@ -50,12 +52,12 @@ pub struct Saved {
     _others: [usize; OTHERS],
     return_address: usize,
     _room: [usize; ROOM],
-    /// The first of the arguments that have no register.
+    /// The first of the arguments that are not in registers.
     stacked: [usize; 0],
 }
 
-/// The decision: where the host's function is given, it is jumped to; otherwise the sampler,
-/// which may be NULL, is returned.
+/// The decision. If it has the host's function, the stand-in jumps there; otherwise it returns the
+/// sampler, which may be NULL.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Answer {
@@ -80,13 +82,14 @@ impl Answer {
 }
 
 impl Saved {
-    /// An address in the function that has called: the return address may lie past its end, but
-    /// not the address before it.
+    /// Returns an address in the calling function: the return address may be past its end, but not
+    /// the address before it.
     pub fn caller(&self) -> Option<Address> {
         Address::new(self.return_address.wrapping_sub(1) as *mut c_void)
     }
 
-    /// The registers of arguments that a constructor's known lists are read from, and the stack.
+    /// Returns the argument registers from which a constructor's known lists are read, and the
+    /// stack.
     #[cfg(windows)]
     pub fn registers(&self) -> Registers {
         let stack = self.stack();
@@ -100,7 +103,7 @@ impl Saved {
         }
     }
 
-    /// The registers of arguments that a constructor's known lists are read from.
+    /// Returns the argument registers from which a constructor's known lists are read.
     #[cfg(not(windows))]
     pub fn registers(&self) -> Registers {
         let mut integers = [0; 6];
@@ -113,7 +116,7 @@ impl Saved {
         }
     }
 
-    /// Calls the host's function with all registers and the first words of the stack as they came.
+    /// Calls the host's function with all saved registers and the first words of the stack.
     ///
     /// # Safety
     /// `host` is the function that the call was meant for.
@@ -124,15 +127,15 @@ impl Saved {
         unsafe { llama_sieve_preload_pass_on(host.as_ptr(), self, &self.stack()) }
     }
 
-    /// Calls the host's function with all registers and the first words of the stack as they came.
+    /// Calls the host's function with all saved registers and the first words of the stack.
     ///
     /// # Safety
     /// `host` is the function that the call was meant for.
     #[cfg(not(windows))]
     pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
         let stack = self.stack();
-        /// Integers, vectors, and what is then left for the stack: in both conventions each kind
-        /// takes its registers in turn, and the stack when they are used up.
+        /// Counts the integers, the vectors, and the rest on the stack: in both conventions each
+        /// kind of argument uses its registers in turn, and the stack when they are used up.
         macro_rules! whole {
             ($($integer:literal)*) => {{
                 type Word = usize;
@@ -163,7 +166,7 @@ impl Saved {
         return whole!(0 1 2 3 4 5 6 7);
     }
 
-    /// The first words of the stack; where it has no more, zeros.
+    /// Returns the first words of the stack, with zeros beyond its end.
     fn stack(&self) -> [usize; STACKED] {
         let mut words = [0; STACKED];
         let start = self.stacked.as_ptr() as usize;
@@ -178,7 +181,7 @@ impl Saved {
     }
 }
 
-/// The arguments of a known list, one after the other, as a call has them.
+/// The arguments of a call, read one after the other by a known list.
 #[derive(Debug)]
 pub struct Arguments<'a> {
     saved: &'a Saved,
@@ -187,14 +190,14 @@ pub struct Arguments<'a> {
     stacked: usize,
 }
 
-/// The kind of registers that an argument may come in.
+/// The kind of register in which an argument is passed.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Integer,
     Vector,
 }
 
-/// A type that may stand in an argument list.
+/// A type that may occur in an argument list.
 pub trait Argument {
     /// # Safety
     /// The next argument is of this type.
@@ -211,7 +214,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The next argument.
+    /// Returns the next argument.
     ///
     /// # Safety
     /// The call has one more, of this type.
@@ -220,7 +223,7 @@ impl<'a> Arguments<'a> {
         unsafe { T::next(self) }
     }
 
-    /// The word of the next argument, which is of this kind.
+    /// Returns the word of the next argument, which has this kind.
     ///
     /// # Safety
     /// The call has one more, of this kind.
@@ -281,11 +284,11 @@ impl Argument for f32 {
     }
 }
 
-/// Exports a constructor's stand-in, which `decide` decides: an
-/// `unsafe extern "C-unwind" fn(&Saved) -> Answer`.
+/// Exports a constructor's stand-in, whose decision is made by `decide`, an `unsafe extern
+/// "C-unwind" fn(&Saved) -> Answer`.
 macro_rules! stand_in {
     ($symbol:ident, $decide:path) => {
-        /// The built-in constructor's stand-in.
+        /// Stand-in for the built-in constructor.
         ///
         /// # Safety
         /// The arguments are what the llama.h of the host asks for.
@@ -399,7 +402,7 @@ macro_rules! beginning {
     };
 }
 
-/// Calls `host` with the registers of `saved`, and that many words of the stack.
+/// Calls `host` with the registers of `saved`, and this many words of the stack.
 ///
 /// # Safety
 /// `host` is the function that `saved` is a call of.
@@ -493,7 +496,7 @@ macro_rules! beginning {
 }
 pub(crate) use beginning;
 
-/// Checks that the fields lie where the assembly has them.
+/// Checks that the fields are at the offsets that the assembly uses.
 const _: () = {
     #[cfg(not(windows))]
     assert!(std::mem::offset_of!(Saved, integers) == 128);

@@ -1,5 +1,5 @@
-//! The vocabularies that a llama.cpp has given out: what a call passes as one is asked only if it
-//! is among them.
+//! The vocabularies that a llama.cpp has returned. A pointer that a call passes as a vocabulary is
+//! used only if it is one of them.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -14,21 +14,22 @@ use llama_sieve::sync::Mutex;
 
 use crate::routes::Function;
 
-/// The vocabularies that were given out: of which model, and where each is.
+/// The vocabularies that were returned: the model and the address of each.
 static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
-/// Some that are in the list: programs ask for theirs at each token, and no token waits for it.
+/// Some vocabularies of the list: programs query theirs at each token, and this lookup needs no
+/// lock.
 static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECENT];
 
 const N_RECENT: usize = 16;
 
 thread_local! {
-    /// The one that this thread was given last.
+    /// The vocabulary that this thread got last.
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns the vocabulary that this thread was given last, or else the only one; `None` if that
-/// says nothing of which it works with.
+/// Returns the vocabulary that this thread got last, or otherwise the only one; `None` if neither
+/// exists.
 pub fn of_this_thread() -> Option<*const llama_vocab> {
     let last = LAST.get();
     if is_one(last) {
@@ -40,7 +41,7 @@ pub fn of_this_thread() -> Option<*const llama_vocab> {
     }
 }
 
-/// The place that a vocabulary has among the recent ones.
+/// Returns the slot of a vocabulary among the recent ones.
 fn recent(vocab: usize) -> Option<&'static AtomicUsize> {
     // Upper bits of a product depend on all bits.
     let mixed = (vocab as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
@@ -62,7 +63,7 @@ fn keep(model: usize, vocab: usize) {
     }
 }
 
-/// Forgets those of a model that is freed.
+/// Forgets the vocabularies of a model that is being freed.
 pub fn forget(model: *mut llama_model) {
     let model = model.addr();
     GIVEN_OUT.lock().retain(|&(of, _)| of != model);
@@ -71,7 +72,7 @@ pub fn forget(model: *mut llama_model) {
     }
 }
 
-/// Forgets all: from here on, models may be freed unseen.
+/// Forgets all vocabularies: from here on, models may be freed without a call of the stand-in.
 pub fn forget_all() {
     GIVEN_OUT.lock().clear();
     for recent in &RECENT {
@@ -79,12 +80,12 @@ pub fn forget_all() {
     }
 }
 
-/// True if this is one.
+/// True if this is a known vocabulary.
 pub fn is_one(vocab: usize) -> bool {
     vocab != 0 && GIVEN_OUT.lock().iter().any(|&(_, known)| known == vocab)
 }
 
-/// Stand-in for `llama_model_get_vocab`: keeps what the host gives.
+/// Stand-in for `llama_model_get_vocab` that records the host's result.
 ///
 /// # Safety
 /// `model` is what llama.h asks for.

@@ -1,4 +1,5 @@
-//! Observations of a call in which the host samples itself, compared with what ours made of copies.
+//! Observations of a call in which the host samples itself, compared with this library's result on
+//! copies.
 
 use std::cell::Cell;
 use std::mem;
@@ -12,7 +13,7 @@ use crate::columns::{Columns, are_logits_in, selected_in};
 use crate::proof::{Difference, Entry};
 use crate::routes::Function;
 
-/// A question of a sampling host about a backend's results.
+/// A query of a sampling host about a backend's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Probs,
@@ -22,7 +23,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// All of them, in the order that they are asked in.
+    /// Returns all queries of a function, in their order.
     fn asked_by(entry: Entry) -> [Self; 4] {
         match entry {
             Entry::Common => [Self::Probs, Self::Logits, Self::Candidates, Self::Token],
@@ -44,7 +45,7 @@ fn tells_of_backends() -> bool {
 struct Rehearsed {
     /// The logits as they were then.
     logits: Vec<f32>,
-    /// The logits that the chain began with, where they are others.
+    /// The logits that the chain began with, if they differ.
     others: Vec<f32>,
     left: Columns,
 }
@@ -64,8 +65,8 @@ thread_local! {
     static REHEARSED: PerThread<Cell<Option<Box<Rehearsed>>>> = const { PerThread::new() };
 }
 
-/// Keeps what ours made of these logits, of which the chain began with others. False without
-/// memory.
+/// Keeps the candidates that this library left of these logits; `begins` are those that the chain
+/// began with. Returns false if there is too little memory.
 pub fn keep(logits: &[f32], begins: &[f32], left: Candidates<'_>) -> bool {
     let kept = PerThread::with(&REHEARSED, Cell::take).flatten();
     let mut rehearsed = kept.unwrap_or_default();
@@ -80,7 +81,7 @@ pub fn keep(logits: &[f32], begins: &[f32], left: Candidates<'_>) -> bool {
     kept
 }
 
-/// False without memory.
+/// Replaces the contents of a buffer. Returns false if there is too little memory.
 fn refill(kept: &mut Vec<f32>, logits: &[f32]) -> bool {
     kept.clear();
     let has_room = kept.try_reserve_exact(logits.len()).is_ok();
@@ -104,25 +105,25 @@ fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
     })
 }
 
-/// The observations of a call that is watched.
+/// The observations of a watched call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// The number of questions so far.
+    /// The number of queries so far.
     asked: usize,
-    /// True if they came in another order.
+    /// True if they came in an unexpected order.
     odd: bool,
-    /// True while ours were run on copies, and wait for the host to run the chain.
+    /// True if copies of the chain have run, and the host has not yet run the chain.
     rehearsed: bool,
-    /// True if ours were waiting so when the chain was applied.
+    /// True if that was so when the chain was applied.
     compared: bool,
-    /// True if something was applied since the candidates were filled in.
+    /// True if a sampler was applied since the candidates were filled in.
     applied: bool,
-    /// True if something was applied before the chain that is no budget.
+    /// True if a sampler that is not a budget was applied before the chain.
     before: bool,
-    /// True if a budget was applied before it which was not known when ours were run.
+    /// True if a budget was applied before it that was not known when the copies ran.
     new_budget: bool,
-    /// True once the chain was applied. What follows are a grammar's look at the token, and, where
-    /// it rejects that, the same once more.
+    /// True once the chain has been applied. It is followed by a grammar's check of the token and,
+    /// if that rejects it, by the same steps once more.
     pub chain: bool,
     /// The token that the chain selected.
     token: Option<Token>,
@@ -132,17 +133,17 @@ pub struct Seen {
 /// The conclusion from a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing: a backend has sampled, or ours could not be run.
+    /// Nothing, because a backend has sampled, or the copies could not be run.
     Nothing,
-    /// Ours would have given the same.
+    /// This library would have given the same result.
     Same,
-    /// Something comes before the chain.
+    /// Another sampler comes before the chain.
     Before,
     Differs(Difference),
 }
 
 impl Seen {
-    /// The host asks; about the output of the call, if `of_call`.
+    /// Records a query of the host; `of_call` is true if it is about the output of the call.
     pub fn ask(&mut self, entry: Entry, question: Question, of_call: bool) {
         if !self.chain {
             let expected = Question::asked_by(entry).get(self.asked) == Some(&question);
@@ -151,32 +152,33 @@ impl Seen {
         }
     }
 
-    /// True if nothing was asked yet.
+    /// True if there has been no query yet.
     pub fn is_fresh(&self) -> bool {
         self.asked == 0
     }
 
-    /// The host begins with all candidates. Ours have been run, if `rehearsed`.
+    /// Records that the host begins with all candidates; `rehearsed` is true if copies of the chain
+    /// have run.
     pub fn begin(&mut self, rehearsed: bool) {
         (self.rehearsed, self.applied) = (rehearsed, false);
     }
 
-    /// True if nothing was applied yet.
+    /// True if no sampler has been applied yet.
     pub fn is_before_all(&self) -> bool {
         !self.applied && !self.chain
     }
 
-    /// Notes that the sampler applied before the chain is a budget.
+    /// Records that the sampler applied before the chain is a budget.
     pub fn budget_is_found(&mut self) {
         (self.before, self.new_budget) = (false, true);
     }
 
-    /// True if that was so in this call.
+    /// True if a new budget was found in this call.
     pub fn has_new_budget(&self) -> bool {
         self.new_budget
     }
 
-    /// The host applies the chain, or a budget that is known, or something else.
+    /// Records that the host applies the chain, a known budget, or another sampler.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -217,7 +219,7 @@ impl Seen {
         }
     }
 
-    /// The host has applied the chain.
+    /// Records that the host has applied the chain.
     ///
     /// # Safety
     /// `array` is NULL or valid.
@@ -232,12 +234,12 @@ impl Seen {
         self.token = unsafe { selected_in(array) };
     }
 
-    /// Notes a difference, of which the first counts.
+    /// Records a difference; only the first one counts.
     fn differs(&mut self, difference: Difference) {
         self.difference.get_or_insert(difference);
     }
 
-    /// Returns the conclusion from the call, which has returned this token.
+    /// Returns the conclusion from the call, which returned this token.
     pub fn verdict(&self, token: Token) -> Verdict {
         match self {
             Self {
@@ -268,14 +270,14 @@ mod tests {
 
     const LOGITS: [f32; 3] = [0.5, 2.0, -1.0];
 
-    /// All candidates, as a host fills them in.
+    /// Returns all candidates, as a host fills them in.
     fn raw() -> Vec<TokenData> {
         let all = (0..).zip(LOGITS);
         all.map(|(id, logit)| TokenData { id, logit, p: 0.0 })
             .collect()
     }
 
-    /// The candidates that the chain leaves of them.
+    /// Returns the candidates that the chain leaves of these.
     fn left() -> Vec<TokenData> {
         let of = |id, p| TokenData {
             id,
@@ -285,7 +287,7 @@ mod tests {
         vec![of(1, 0.75), of(0, 0.25)]
     }
 
-    /// An array that a host hands to samplers, or gets back.
+    /// An array that a host passes to samplers.
     struct Array(Vec<TokenData>, i64, bool);
 
     impl Array {
@@ -299,7 +301,7 @@ mod tests {
         }
     }
 
-    /// A call of a host's, as it should be but for what a test changes.
+    /// A correct call of a host, which a test can change.
     struct Call {
         entry: Entry,
         questions: Vec<(Question, bool)>,

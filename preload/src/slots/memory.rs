@@ -1,4 +1,4 @@
-//! The memory of the process, as far as imports lie in it.
+//! The memory of the process that contains imports.
 
 #[cfg(windows)]
 pub use of_windows::Memory;
@@ -14,7 +14,7 @@ mod of_windows {
     use llama_sieve::ffi::host::libraries::Library;
     use llama_sieve::windows;
 
-    /// The memory of the process, of which Windows is asked page by page.
+    /// The memory of the process, which Windows reports page by page.
     pub struct Memory;
 
     impl Memory {
@@ -22,8 +22,8 @@ mod of_windows {
             Ok(Self)
         }
 
-        /// Returns the result of `write`, during which this place may be written; `None` if there
-        /// is nothing there.
+        /// Returns the result of `write`, during which this address may be written; `None` if there
+        /// is no memory there.
         pub fn while_writable<T>(
             &self,
             place: usize,
@@ -32,7 +32,7 @@ mod of_windows {
             windows::while_writable(place, write)
         }
 
-        /// True: a word that Windows has not filled in yet leads to no llama.cpp.
+        /// Returns true: a word that Windows has not yet filled in does not lead to a llama.cpp.
         pub fn is_loaded(&self, _: &Library<'_>) -> bool {
             true
         }
@@ -49,7 +49,7 @@ mod of_linux {
     use llama_sieve::ffi::host::libraries::Library;
     use llama_sieve::ffi::host::mappings::{self, Mapping, mappings};
 
-    /// The memory of the process, as the kernel has listed it.
+    /// The memory of the process, as listed by the kernel.
     pub struct Memory {
         all: Vec<Mapping>,
         page: usize,
@@ -67,8 +67,8 @@ mod of_linux {
             Ok(Self { all, page })
         }
 
-        /// Returns the result of `write`, during which this place may be written; `None` if there
-        /// is nothing there.
+        /// Returns the result of `write`, during which this address may be written; `None` if there
+        /// is no memory there.
         pub fn while_writable<T>(
             &self,
             place: usize,
@@ -100,8 +100,8 @@ mod of_linux {
             mappings::containing(&self.all, address)
         }
 
-        /// True if the dynamic linker is done with the library. What it makes read-only is writable
-        /// until then, and must not be made read-only by anybody else.
+        /// True if the dynamic linker has completely loaded the library. Memory that it will make
+        /// read-only is writable until then, and must not be made read-only earlier.
         pub fn is_loaded(&self, library: &Library<'_>) -> bool {
             let sealed = library.sealed(self.page);
             let is_sealed = |mapping: &Mapping| !mapping.is_writable;
