@@ -3,9 +3,9 @@
 //!
 //! With x the descending logits, m the largest, `Z = sum(exp(x - m))` and
 //! `S = sum((m - x) * exp(x - m))` over the first k, their entropy is `ln Z + S / Z`, which rises
-//! with k. It is compared in `double`. Masked candidates are never kept. The kept candidates are sorted, with their
-//! probabilities among all. An array takes a sort of all candidates. Straight from the logits only
-//! the largest are read, and the sort of the kept candidates is deferred.
+//! with k. It is compared in `double`. Masked candidates are never kept. The kept candidates are
+//! sorted, with their probabilities among all. An array takes a sort of all candidates. Straight
+//! from the logits only the largest are read, and the sort of the kept candidates is deferred.
 
 use std::ffi::CStr;
 

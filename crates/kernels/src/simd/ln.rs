@@ -2,9 +2,9 @@
 //!
 //! With x = 2^k z, z between 0.7 and 1.4, and c about 1 / z from a table of 16 by the highest bits
 //! of z: ln x = k ln 2 - ln c + ln(1 + r) with r = z c - 1. The last term is a polynomial of
-//! degree 4. All is computed in `double` and rounded once to `float`. The GNU C library has computed
-//! it like this since 2.27. The results for all positive normal floats were compared, and are the
-//! same with and without fused multiplication.
+//! degree 4. All is computed in `double` and rounded once to `float`. The GNU C library has
+//! computed it like this since 2.27. The results for all positive normal floats were compared, and
+//! are the same with and without fused multiplication.
 
 /// The bits of the float at which the range of z begins, about 0.7.
 pub const OFFSET: u32 = 0x3f33_0000;
