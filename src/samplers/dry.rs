@@ -164,7 +164,7 @@ impl Dry {
         self.window.iter().copied()
     }
 
-    /// Fills `longest`.
+    /// Fills `longest` with the longest repetition that each token would continue.
     // In bounds: `reach` is as long as `reversed`, and `k` runs from 1 to below that.
     fn find_repetitions(&mut self, limit: usize) {
         self.longest.clear();

@@ -1,5 +1,5 @@
-//! Finds the tokens that may follow a text: by a grammar, by a set of sequences, or without banned
-//! texts. The bytes of a vocabulary go in, masks come out; no model, host or sampler is needed.
+//! Finds the tokens that may follow a text: given a grammar, a set of sequences, or banned texts.
+//! The input is the bytes of a vocabulary, the output masks. No model, host or sampler is needed.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -11,26 +11,27 @@ use crate::memory::{exhausted, push, with_room};
 
 /// A state: the longest beginning of a banned text that the text ends with.
 pub type State = u32;
-/// The state in which nothing has begun.
+/// The state in which no banned text has begun.
 pub const ROOT: State = 0;
 
 #[derive(Debug)]
 struct Node {
-    /// Its children, in the order of their bytes.
+    /// The children of the node, in the order of their bytes.
     children: Range<u32>,
-    /// The byte that leads here.
+    /// The byte that leads to the node.
     byte: u8,
-    /// The number of bytes, and of bytes that begin a character.
+    /// The length of the node's text, in bytes and in characters.
     length: (u32, u32),
-    /// The node of its longest proper suffix that is a node.
+    /// The node for its longest proper suffix that has one.
     fail: State,
     /// True if a banned text ends here.
     is_end: bool,
-    /// True if one ends here, or at a node on the fallback path.
+    /// True if a banned text ends here, or at a node on the fallback path.
     is_match: bool,
-    /// The ranges of tokens that complete a text which this begins.
+    /// The ranges of tokens that complete a text that this node begins.
     ranges: Range<u32>,
-    /// The nearest node with ranges on the fallback path, itself excluded; the root has none.
+    /// The nearest node with ranges on the fallback path, excluding the node itself; the root has
+    /// none.
     next: State,
 }
 
@@ -53,11 +54,11 @@ impl Node {
 #[derive(Debug)]
 pub struct Automaton {
     nodes: Vec<Node>,
-    /// The root's children by their bytes; the root where there is none.
+    /// The root's children by their bytes; the root if there is none.
     first: Box<[State; 256]>,
     /// Ranges of ranks, ascending and disjoint for each node.
     ranges: Vec<Range<u32>>,
-    /// The units of the longest text.
+    /// The length of the longest text, in units.
     longest: usize,
     counts_characters: bool,
     /// The beginning of a digest of the texts.
@@ -234,7 +235,8 @@ impl Automaton {
         self.nodes[state as usize].is_match
     }
 
-    /// Returns the units of the longest text that ends in this state; `None` if none does.
+    /// Returns the length of the longest text that ends in this state, in units; `None` if none
+    /// does.
     pub fn ended(&self, mut state: State) -> Option<usize> {
         if !self.is_match(state) {
             return None;
@@ -283,13 +285,13 @@ impl Automaton {
         &self.digest
     }
 
-    /// Returns the units of the longest text.
+    /// Returns the length of the longest text, in units.
     pub fn longest(&self) -> usize {
         self.longest
     }
 
     /// Returns the beginnings of texts that end in this state and that a token would complete,
-    /// longest first: the units of each, and the ranks of those tokens.
+    /// longest first: the length of each in units, and the ranks of those tokens.
     #[inline]
     pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);

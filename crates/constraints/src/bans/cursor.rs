@@ -1,4 +1,4 @@
-//! The state of a text's match with banned ones.
+//! The match of a text with banned texts so far.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
 
-/// The number of units that begin in a token, and how many tokens it counts for: itself and those
-/// after it in which none begins.
+/// The number of units that begin in a token, and the number of tokens that it represents: itself
+/// and those after it in which no unit begins.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     units: usize,
@@ -22,7 +22,7 @@ struct Taken {
 pub struct Cursor {
     state: State,
     pending: Pending,
-    /// The newest tokens, as far as the longest banned text can reach back.
+    /// The newest tokens, as many as the longest banned text can span.
     taken: VecDeque<Taken>,
 }
 
@@ -129,7 +129,7 @@ impl Cursor {
         self.taken.push_back(Taken { units, tokens: 1 });
     }
 
-    /// Returns how many of the newest tokens together have at least `units` units.
+    /// Returns the number of newest tokens that together have at least `units` units.
     fn tokens_of(&self, units: usize) -> usize {
         let (mut left, mut tokens) = (units, 0);
         for taken in self.taken.iter().rev() {
@@ -142,8 +142,8 @@ impl Cursor {
         tokens
     }
 
-    /// Returns how many tokens back the longest text began that a token would complete here; 0 if
-    /// none has begun.
+    /// Returns the number of tokens since the start of the longest text that one more token would
+    /// complete; 0 if none has begun.
     pub fn rewind(&self, bans: &Bans) -> usize {
         let units = match self.pending.is_empty() {
             true => bans
@@ -161,8 +161,8 @@ impl Cursor {
         self.tokens_of(units.unwrap_or(0))
     }
 
-    /// Returns how many units of the longest text that `token` completes precede it; `None` if it
-    /// completes none. For a token that completes a character.
+    /// Returns the number of units before `token` of the longest text that it completes; `None` if
+    /// it completes none. It is for a token that completes a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
         let (mut state, mut pending) = (self.state, self.pending);
         let (automaton, mut units) = (bans.automaton(), 0);
@@ -196,7 +196,7 @@ impl Cursor {
         })
     }
 
-    /// Returns an upper bound for the number of calls by [`each`](Self::each).
+    /// Returns an upper bound on the number of calls by [`each`](Self::each).
     pub fn count(&self, bans: &Bans) -> usize {
         if !self.pending.is_empty() {
             return bans.order().continues().len();

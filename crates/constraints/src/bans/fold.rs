@@ -1,21 +1,21 @@
-//! Unicode's simple case folding: characters that differ in case alone become one of them.
+//! Unicode's simple case folding: characters that differ only in case become one of them.
 //!
-//! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them: a
-//! character for a character, so that "ß" is not "ss", and no language has its own rule. Each
-//! becomes the first of its class, which only represents the class and is never shown.
+//! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them: one
+//! character for each, so that "ß" is not "ss", without rules of single languages. Each becomes the
+//! first of its class, which only represents the class and is never displayed.
 
 use llama_sieve_kernels::sync::OnceLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
 
 use crate::memory::{exhausted, push, room};
 
-/// After the last character that has a case.
+/// The code point after the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
 /// The most bytes that finding the classes takes: the table, and one class at a time.
 const FINDING: usize = 64 * 1024;
 
-/// Finds the classes, once: a constructor calls this, so that no token waits for them.
+/// Finds the classes, once. A constructor calls this, so that no token has to wait for them.
 pub fn make_ready() {
     others();
 }
@@ -43,7 +43,7 @@ fn find_others() -> Vec<(char, char)> {
     others
 }
 
-/// Returns the first character of those that differ from this one in case alone.
+/// Returns the first character of those that differ from this one only in case.
 pub fn folded(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_uppercase();
@@ -55,7 +55,7 @@ pub fn folded(character: char) -> char {
     }
 }
 
-/// The bytes at the end of a text that may yet become a character.
+/// The bytes at the end of a text that may still become a character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     bytes: [u8; 4],
@@ -63,7 +63,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// True if there are none.
+    /// True if there are no such bytes.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.length == 0

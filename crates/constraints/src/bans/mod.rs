@@ -1,4 +1,4 @@
-//! Texts that must not appear, whatever tokens spell them: finds the tokens that would complete
+//! Texts that must not appear, whichever tokens spell them: finds the tokens that would complete
 //! one.
 //!
 //! - [`fold`]: case folding;
@@ -9,7 +9,7 @@
 //! - [`search`]: either, with the position in a text.
 //!
 //! A token completes a banned text in one of two ways. Either the text lies within the token: such
-//! tokens are found once. Or the text so far ends with a part of it, and the token begins with the
+//! tokens are found once. Or the text so far ends with its beginning, and the token begins with the
 //! rest: tokens with the same beginning are neighbours in the order of their bytes, so that for
 //! each part of each text they are a range of ranks, found once. The end of the text is a state of
 //! an Aho-Corasick automaton (Aho and Corasick 1975); its ranges are those of the state and of its
@@ -52,8 +52,8 @@ pub struct Bans {
 }
 
 impl Bans {
-    /// Returns the bans of `texts`, none of which is empty, for tokens in this order. If that is
-    /// folded, so are they: they must then be UTF-8.
+    /// Returns the bans of `texts`, none of which is empty, for tokens in this order. If the order
+    /// is folded, so are the texts, which must then be UTF-8.
     pub fn new(texts: &[&[u8]], order: &Arc<Order>) -> Self {
         let automaton = Automaton::new(texts, order);
         let n = order.n_tokens();

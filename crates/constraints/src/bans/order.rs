@@ -10,7 +10,7 @@ use crate::token::Token;
 
 /// The texts of tokens, as shown.
 pub trait ShownTexts {
-    /// Returns the number of tokens; they are numbered from 0.
+    /// Returns the number of tokens; their ids begin at 0.
     fn n_tokens(&self) -> usize;
 
     /// Appends to `text` the bytes that `token` adds to the shown text: none for a control token,
@@ -18,11 +18,11 @@ pub trait ShownTexts {
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
 
-/// Texts one after the other.
+/// Texts stored one after the other.
 #[derive(Debug, Default)]
 struct Texts {
     bytes: Vec<u8>,
-    /// The offset of each text, and the end of the last.
+    /// The offset of each text, and the end of the last one.
     offsets: Vec<u32>,
 }
 
@@ -60,11 +60,11 @@ impl Texts {
 pub struct Order {
     /// The texts of tokens.
     texts: Texts,
-    /// The folded texts of tokens; none where the texts are the keys.
+    /// The folded texts of tokens; `None` if the texts are the keys.
     folded: Option<Texts>,
     /// The tokens that have a text, by their keys.
     by_key: Vec<Token>,
-    /// The index of each token in it, `u32::MAX` for one without a text.
+    /// The index of each token in that order; `u32::MAX` for one without a text.
     ranks: Vec<u32>,
     /// The tokens whose texts may complete a character begun before them.
     continues: Vec<Token>,
@@ -191,8 +191,8 @@ impl Order {
         (rank != u32::MAX).then_some(rank)
     }
 
-    /// Returns the tokens that may complete a character begun before them. None if the keys are not
-    /// folded, since bytes are then compared.
+    /// Returns the tokens that may complete a character begun before them. Empty if the keys are
+    /// not folded, since bytes are then compared.
     pub fn continues(&self) -> &[Token] {
         &self.continues
     }
@@ -207,7 +207,7 @@ impl Order {
         }
     }
 
-    /// Returns the bytes that it occupies.
+    /// Returns its size in bytes.
     pub fn bytes(&self) -> usize {
         let of = |texts: &Texts| texts.bytes.capacity() + 4 * texts.offsets.capacity();
         let tokens = self.by_key.capacity() + self.ranks.capacity() + self.continues.capacity();

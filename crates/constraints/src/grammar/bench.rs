@@ -1,4 +1,4 @@
-//! The tables by which one text of a grammar is followed and its masks are made.
+//! The tables for following one text of a grammar and making its masks.
 
 // In bounds: there are tables for each band, or none.
 
@@ -44,7 +44,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Empty tables.
+    /// Returns empty tables.
     pub fn new(grammar: &Compiled) -> Self {
         let mut by_band = Vec::new();
         if grammar.has_counts() {
@@ -76,8 +76,8 @@ impl Bench {
         self.bytes_of_place = self.states.bytes();
     }
 
-    /// True if the tables should be rebuilt with the place alone. That copies the place, so tables
-    /// that hold little else are kept.
+    /// True if the tables should be rebuilt with only the place. That copies the place, so tables
+    /// that have little else are kept.
     pub fn is_large(&self) -> bool {
         let n_tables = 1 + self.by_band.len();
         self.bytes() > n_tables * MAX_STATE_BYTES.max(2 * self.bytes_of_place)

@@ -1,8 +1,8 @@
 //! Builds rules without a text, for patterns, schemas, choices and tags.
 //!
-//! A part of a rule is a list of elements. Alternatives and rounds become a rule of their own, or a
-//! counted repetition, and are one element of that list. Every size is bounded as for a grammar's
-//! text.
+//! A part of a rule is a list of elements. Alternatives and repetitions become a rule of their own,
+//! or a counted repetition, and are one element of that list. Every size is bounded as for a
+//! grammar's text.
 
 use std::fmt;
 

@@ -37,7 +37,7 @@ struct Groups {
     starts: Vec<u32>,
     /// The group of each range.
     group_of: Vec<u32>,
-    /// One code point of each group.
+    /// A code point of each group.
     one_of: Vec<u32>,
     ascii: [u32; N_ASCII as usize],
     /// The groups that have ASCII characters, and these.
@@ -156,7 +156,7 @@ impl Compiled {
         &self.groups.beyond
     }
 
-    /// Returns the bytes that it occupies, without the vocabulary.
+    /// Returns its size in bytes, without the vocabulary.
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
             + self.covers.len() * (size_of::<CharSet>() + size_of::<Kinds>())
@@ -255,7 +255,7 @@ impl Groups {
     }
 }
 
-/// Returns the ranges without inverted ones; a shared part stays in the first alone.
+/// Returns the ranges without inverted ones. A part that ranges share stays only in the first.
 fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     let mut from = 0;
     ranges.iter().filter_map(move |&(first, last)| {
@@ -292,7 +292,8 @@ fn cover(class: &Class) -> CharSet {
 mod tests {
     use super::{Class, Groups};
 
-    /// Also where a class begins at NUL, ends before it begins, or crosses the end of ASCII.
+    /// Checks that a class has all characters of a group or none, even if it begins at NUL, ends
+    /// before it begins, or crosses the end of ASCII.
     #[test]
     fn a_class_has_all_of_a_group_or_none() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;

@@ -15,8 +15,8 @@ use crate::token::Token;
 /// A set of code points: one of the listed ranges, or none of them.
 ///
 /// Ranges that end before they begin match no character, but count for whether an incomplete
-/// character can match. Both are queries for a range that begins no later than here and ends no
-/// earlier than there, for which of all ranges so far only the last end counts.
+/// character can match. Both queries search for a range that begins at or before one code point and
+/// ends at or after another. For that, only the largest end of all ranges up to one matters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// True if the characters are those outside the ranges.
@@ -29,7 +29,7 @@ pub struct Class {
 }
 
 impl Class {
-    /// Exactly one code point.
+    /// Returns the class of exactly one code point.
     pub fn one(code_point: u32) -> Self {
         Self {
             negated: false,
@@ -526,7 +526,8 @@ impl Rules {
         self.is_loop = (0..).zip(self.alternatives.iter()).map(is_loop).collect();
     }
 
-    /// True if a sequence only repeats something without bound. Twice the same one equals once.
+    /// True if a sequence only repeats something without bound. Two of the same in a row are
+    /// equivalent to one.
     pub fn is_loop(&self, sequence: u32) -> bool {
         match self.first(sequence) {
             Some(Sequence {
@@ -665,8 +666,9 @@ impl Rules {
     }
 }
 
-/// Returns a rule that may begin with itself by the host's check. That looks past rules with an
-/// alternative that is *written* empty, but not past those that are empty by their references.
+/// Returns a rule that may begin with itself by the host's check. That check looks past rules with
+/// an alternative that is *written* empty, but not past those that are empty because of their
+/// references.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
@@ -679,7 +681,7 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
 }
 
 /// True if the host's check for left recursion ends within `most` visits of rules. It visits a rule
-/// anew on each path, so that each rule that begins with two others doubles the work.
+/// again on each path, so that each rule that begins with two others doubles the work.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
     let n = beginnings.len();
@@ -731,8 +733,8 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
 }
 
 /// Finds the beginnings of rules by the host's check. A counted repetition is a node of its own
-/// after those of the rules: the host expands it to the item, as often as it must come, and a rule
-/// for the optional rounds, which has an empty alternative.
+/// after those of the rules: the host expands it to the required rounds of the item, and a rule for
+/// the optional ones, which has an empty alternative.
 struct Beginnings<'a> {
     written: &'a Written,
     may_be_empty: Vec<bool>,

@@ -56,7 +56,7 @@ impl Engine {
         &self.masks
     }
 
-    /// Returns the bytes that it occupies, without the vocabulary and the benches in use.
+    /// Returns its size in bytes, without the vocabulary and the benches in use.
     pub fn bytes(&self) -> usize {
         self.fixed_bytes + self.masks.bytes() + self.bytes_of_idle.load(Ordering::Relaxed)
     }

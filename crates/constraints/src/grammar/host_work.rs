@@ -1,22 +1,22 @@
 //! Bounds the work of llama.cpp's own grammar constructor for a text, before it is called.
 //!
-//! It expands counted repetitions, checks for left recursion recursively and anew on every path,
-//! and stores each initial stack separately. On some texts that our parser reads at once it hangs
-//! or overflows the thread's stack; builds before 0.6.0 also where a repetition repeats something
-//! that may be empty.
+//! It expands counted repetitions, checks for left recursion recursively and again on every path,
+//! and stores each initial stack separately. On some texts that this library reads at once it hangs
+//! or overflows the thread's stack. Builds before 0.6.0 also do so if a repetition repeats
+//! something that may be empty.
 
 use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
 
 /// A depth of recursion at which llama.cpp is far from the end of a thread's stack.
 pub const DEEP: usize = 1000;
-/// The most rules that llama.cpp's check for left recursion may visit; that many take no noticeable
+/// The most rules that llama.cpp's check for left recursion may visit; this many take no noticeable
 /// time.
 pub const MOST_CHECKED: usize = 1 << 20;
-/// The most elements that llama.cpp may store, 8 bytes each, three times.
+/// The most elements that llama.cpp may store, 8 bytes each, in three copies.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// The most initial stacks: each is compared with each.
+/// The most initial stacks, all of which are compared with each other.
 const MOST_STACKS: u32 = 1 << 12;
-/// The most passes over the rules to find out which may be empty.
+/// The most passes over the rules that determine which may be empty.
 const PASSES: usize = 32;
 
 /// True if the constructor of any build of llama.cpp is certain to return from these rules in no
@@ -34,8 +34,8 @@ pub fn host_comes_back(written: &Written, nested: usize) -> bool {
         && host_check_ends(written, MOST_CHECKED)
 }
 
-/// Returns the number of elements after expanding repetitions: the item as often as it must come,
-/// and a rule for each optional round.
+/// Returns the number of elements after expanding repetitions: the required rounds of the item, and
+/// a rule for each optional one.
 fn n_elements(written: &Written) -> usize {
     let mut of_repeats: Vec<usize> = Vec::with_capacity(written.repeats.len());
     let mut of_rounds: usize = 0;
@@ -118,8 +118,7 @@ fn alternatives(rule: &[Element]) -> impl Iterator<Item = &[Element]> {
     rule.split(|element| *element == Element::Alternative)
 }
 
-/// The depth and the number of the paths from a rule or a counted repetition to its first
-/// characters.
+/// The depth and the number of paths from a rule or a counted repetition to its first characters.
 #[derive(Clone, Copy)]
 struct Behind {
     /// The length of the longest path, in rules.
@@ -136,15 +135,16 @@ struct Beginning {
     n_ends: u32,
 }
 
-/// The paths from rules and counted repetitions to the characters that they begin with.
+/// The search for the paths from rules and counted repetitions to the characters that they begin
+/// with.
 struct Ways<'a> {
     written: &'a Written,
     empty: &'a Empty,
 }
 
 impl Ways<'_> {
-    /// Returns the depth and the number of the paths from the root; `None` if a path of the grammar
-    /// is a cycle or too deep.
+    /// Returns the depth and the number of paths from the root; `None` if a path of the grammar is
+    /// a cycle or too deep.
     fn behind_root(&self) -> Option<Behind> {
         let n = self.written.rules.len() + self.written.repeats.len();
         let mut known: Vec<Option<Behind>> = vec![None; n];

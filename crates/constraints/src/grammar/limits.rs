@@ -4,8 +4,8 @@
 
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
-/// The most repetitions of one `{m,n}`, and the most rules that nested repetitions may multiply to,
-/// in a text that is read as in llama.cpp: its own limit.
+/// The most repetitions of one `{m,n}`, and the largest product of nested repetitions, in a text
+/// that is read as in llama.cpp, which has this limit.
 pub const MAX_HOST_REPETITIONS: u64 = 2000;
 /// The most repetitions of one `{m,n}` in a text that llama.cpp refuses for their number.
 pub const MAX_REPETITIONS: u64 = 1_000_000;

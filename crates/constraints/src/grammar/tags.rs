@@ -309,7 +309,7 @@ impl Making<'_> {
         Ok(Element::Token(token as u32))
     }
 
-    /// Writes the rules of free text, and returns the number of the one that it begins with.
+    /// Writes the rules of free text, and returns the number of the start rule.
     fn free(
         &mut self,
         automaton: &Automaton,

@@ -95,7 +95,7 @@ impl Tracker {
         self.bench.as_ref().map_or(0, Bench::bytes)
     }
 
-    /// Makes a call to the tables. Its limit does not depend on their contents.
+    /// Runs a call on the tables. Its limit does not depend on their contents.
     pub(super) fn call<T>(
         &mut self,
         body: impl Fn(&mut Bench, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
@@ -137,7 +137,7 @@ impl Tracker {
         result
     }
 
-    /// Switches to tables that hold only the place, and those for rollback.
+    /// Switches to tables that have only the place and the places for rollback.
     fn begin_anew(&mut self) {
         let Some(bench) = &mut self.bench else {
             return;
@@ -257,7 +257,7 @@ impl Tracker {
         n.get()
     }
 
-    /// Returns the bytes that must follow, whatever tokens spell them: whole characters up to the
+    /// Returns the bytes that must follow, whichever tokens spell them: whole characters up to the
     /// next choice, within the limit of one call.
     pub fn forced(&mut self) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
@@ -382,7 +382,7 @@ fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &
 }
 
 /// Returns the character that must come next; `None` if another character, a token matched by
-/// number, or the end may.
+/// number, or the end may come next.
 fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<char> {
     let Place { state, partial } = place;
     if states.may_end(state) {

@@ -1,10 +1,10 @@
 //! A vocabulary's texts, classified once per vocabulary.
 //!
 //! Tokens whose text is well-formed up to its end are in [trees](Nodes), one for each band of
-//! lengths: a repetition with more rounds left than any token of a band takes is unbounded for that
-//! band. The few others are in two lists and tested one by one: those that begin within a
-//! character, and odd ones (overlong forms, surrogates, bytes that count as the rest of a character
-//! without being continuation bytes).
+//! lengths: a repetition that has more rounds left than any token of a band can take counts as
+//! unbounded for that band. The few others are in two lists and tested one by one: those that begin
+//! within a character, and odd ones (overlong forms, surrogates, bytes that count as the rest of a
+//! character without being continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 

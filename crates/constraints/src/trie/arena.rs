@@ -3,10 +3,10 @@
 //! Nodes are numbered breadth first, the roots of the descriptors first. The children of a node are
 //! then neighbours, sorted by token, and the children of node n end where those of node n + 1
 //! begin. Per node: its token, the number of its first child, and the number of its name (if a
-//! value ends there): 12 bytes. Walking one step is a binary search among neighbours.
+//! value ends there): 12 bytes. One step is a binary search among neighbours.
 //!
-//! There is no hash per node: at 200 children, 8 probes in 800 neighbouring bytes leave nothing to
-//! gain.
+//! There is no hash per node: at 200 children, a search takes 8 probes in 800 contiguous bytes,
+//! which a hash would not improve.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::memory::{self, copied, exhausted, push};
 use crate::token::Token;
 use crate::trie::descriptor::{Descriptor, Leaf, Payload};
 
-/// Number of a node.
+/// The number of a node.
 pub type NodeId = u32;
 
 const NO_NAME: u32 = u32::MAX;
@@ -22,16 +22,16 @@ const NO_NAME: u32 = u32::MAX;
 /// All sequences of a payload.
 #[derive(Debug)]
 pub struct Trie {
-    /// The token that leads to each node; of roots, -1.
+    /// The token that leads to each node; -1 for roots.
     tokens: Vec<Token>,
-    /// First child of each node, and one entry past the last.
+    /// The first child of each node, and one entry past the last.
     first_child: Vec<NodeId>,
-    /// Name of the value that ends at each node.
+    /// The name of the value that ends at each node.
     names_of: Vec<u32>,
     names: Vec<Box<str>>,
-    /// Path of the descriptor of each root.
+    /// The path of the descriptor of each root.
     paths: Vec<Box<str>>,
-    /// Terminators of the descriptor of each root, ascending.
+    /// The terminators of the descriptor of each root, ascending.
     terminators: Vec<Vec<Token>>,
     max_token: Token,
 }
@@ -181,7 +181,7 @@ impl Trie {
         self.tokens.len()
     }
 
-    /// Returns the bytes that it occupies, names included.
+    /// Returns its size in bytes, including the names.
     pub fn bytes(&self) -> usize {
         let arrays =
             4 * (self.tokens.capacity() + self.first_child.capacity() + self.names_of.capacity());

@@ -2,7 +2,7 @@
 //!
 //! A span begins at the root of a descriptor and is active until a value is complete or a token
 //! leaves the trie. While it is active, the tokens that may follow are the children of the node; at
-//! a node where a value ends and others go on, the host's choice decides.
+//! a node where one value ends and others continue, the host's choice decides.
 //!
 //! For a trie built without a payload's checks, the span is closed after as many tokens as a value
 //! may have.
@@ -16,7 +16,7 @@ use crate::trie::descriptor::SPAN_LIMIT;
 /// An outcome of accepting a token that is worth a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// The token is not one that may follow; the constraint is idle.
+    /// The token may not follow, so the constraint becomes idle.
     LeftTrie(Token),
     /// The span was closed by its length.
     TooLong,
@@ -27,9 +27,9 @@ pub enum Notice {
 pub struct Cursor {
     trie: Arc<Trie>,
     root: NodeId,
-    /// None while idle.
+    /// The node; `None` while idle.
     node: Option<NodeId>,
-    /// Node of the value that the span completed.
+    /// The node of the value that the span completed.
     completed: Option<NodeId>,
     accepted: usize,
 }
@@ -96,8 +96,8 @@ impl Cursor {
         self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
     }
 
-    /// Returns the tokens that may follow, ascending: the children, and where a value ends the
-    /// terminators. Both are merged in `merged`. Empty while idle.
+    /// Returns the tokens that may follow, ascending: the children and, where a value ends, the
+    /// terminators, which are then merged in `merged`. Empty while idle.
     pub fn allowed<'a>(&'a self, merged: &'a mut Vec<Token>) -> &'a [Token] {
         let Some(node) = self.node else {
             return &[];

@@ -29,7 +29,7 @@ const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","toke
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Payload {
-    /// The model whose tokens these are. Ignored.
+    /// The model to which the tokens belong; it is ignored.
     #[serde(rename = "modelId", default, deserialize_with = "text")]
     pub model_id: String,
     /// The spans that can be constrained.
@@ -56,7 +56,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// The name of the value. Without NUL, where C would end it.
+    /// The name of the value, without NUL, at which C would end it.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// The tokens of the value, in order, at most [`SPAN_LIMIT`]. A value without tokens is
@@ -65,7 +65,7 @@ pub struct Leaf {
     pub tokens: Vec<Token>,
 }
 
-/// Returns an error for a text where something else is expected. serde would quote all of it.
+/// Returns an error for a text where another type is expected. serde would quote the whole text.
 fn no_text<E: Error, V>(text: &str, expected: &dyn serde::de::Expected) -> Result<V, E> {
     let text = format!("string \"{}\"", quoted(text));
     Err(E::invalid_type(Unexpected::Other(&text), expected))

@@ -582,7 +582,7 @@ impl Compiler {
         }
     }
 
-    /// Takes steps, or refuses.
+    /// Takes steps from the work that is left, or refuses the schema.
     pub fn spend(&self, n: usize) -> Answer<()> {
         self.work.spend(n).map_err(|_| {
             Refusal::whole(format!(

@@ -8,7 +8,7 @@ use crate::grammar::limits::MAX_SCHEMA_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// The steps left for one schema: each is some ten nanoseconds, or ten allocated bytes.
+/// The steps left for one schema. Each takes some ten nanoseconds, or ten allocated bytes.
 #[derive(Debug)]
 pub struct Work(Cell<usize>);
 
@@ -19,7 +19,7 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Takes steps. Fails, and leaves none, if there are not that many.
+    /// Takes steps. Fails, and leaves none, if there are fewer.
     pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
         let left = self.0.get().checked_sub(n);
         self.0.set(left.unwrap_or(0));

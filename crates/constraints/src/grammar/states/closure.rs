@@ -12,7 +12,7 @@
 //!
 //! The result of a pop depends on the state below alone, so it is computed once, by a closure of
 //! its own. A text that closes a thousand levels with one character thus takes one step, if the
-//! text before has closed all but the last of them. The exception is a state below that this
+//! preceding text has closed all except the last of them. The exception is a state below that this
 //! closure itself has pushed: an empty text led there, possibly in a cycle, and its edges are
 //! followed here.
 

@@ -1,10 +1,10 @@
 //! Counts of the rounds that a repetition has left.
 //!
-//! A repetition that has begun is a sequence of the grammar with two numbers: how many rounds must
-//! still come, and how many may. Such pairs get numbers of their own, after those of the grammar's
-//! sequences. For a text of n characters, more than n rounds equal unbounded ones, since a round
-//! that takes no character may be left out. So tables for texts of at most n characters store no
-//! larger number, and the states of all counts above n are one.
+//! A repetition that has begun is a sequence of the grammar with two numbers: the number of rounds
+//! that must still follow, and of those that may. Such pairs get numbers of their own, after those
+//! of the grammar's sequences. For a text of n characters, more than n rounds equal unbounded ones,
+//! since a round that takes no character may be omitted. So tables for texts of at most n
+//! characters store no larger number, and the states of all counts above n are one.
 
 // In bounds: numbers of counted sequences are positions in a table that only grows.
 

@@ -28,7 +28,7 @@ pub(super) struct Facts {
     /// Kinds of characters that all lead to one state, and that state; `None` before the first
     /// query.
     uniform: Option<(Kinds, StateId)>,
-    /// The last walk that was charged for these.
+    /// The last walk that was charged for those kinds.
     uniform_walk: u32,
     /// The number of steps by such characters, and the state after them.
     pub(super) run: Run,
@@ -49,7 +49,7 @@ struct Rounds {
     class: u32,
     /// The sequence of the grammar that begins with the repetition, and the stacks below it.
     repetition: Edge,
-    /// The kinds of characters that it has all of.
+    /// The kinds whose characters are all in the class.
     kinds: Kinds,
     /// The number of rounds left, including the current one; `u32::MAX` if unbounded.
     left: u32,
@@ -174,7 +174,7 @@ impl States {
         })
     }
 
-    /// Returns the characters that some top takes; bit 0 if another character, or part of one, may
+    /// Returns the characters that any top takes; bit 0 if another character, or part of one, may
     /// be taken.
     pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> Result<CharSet, TooMuch> {
         self.touch(grammar, state)?;
@@ -187,8 +187,8 @@ impl States {
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// Returns true if every text with the summary `texts` is taken. It may return false for true,
-    /// more often unless it `finds_out`.
+    /// Returns true if every text with the summary `texts` is taken. It may return false although
+    /// the answer is true, and does so more often without `finds_out`.
     #[inline]
     pub fn takes_all(
         &mut self,
@@ -240,7 +240,7 @@ impl States {
     }
 
     /// Returns true if no control character is taken after any text with the summary `texts`. It
-    /// may return false for true, more often unless it `finds_out`.
+    /// may return false although the answer is true, and does so more often without `finds_out`.
     pub fn leads_to_no_control(
         &mut self,
         grammar: &Compiled,
@@ -412,7 +412,7 @@ impl States {
         self.on_account(state, |states| states.find_uniform(grammar, state))
     }
 
-    /// Finds and stores them.
+    /// Finds and stores the result of `uniform`.
     #[cold]
     fn find_uniform(
         &mut self,

@@ -6,7 +6,8 @@ use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
-/// The most levels that are searched for a state that another may turn into by taking nothing.
+/// The most levels that are searched for a state that another can become without taking a
+/// character.
 const MOST_LEVELS: usize = 16;
 
 impl States {
@@ -137,8 +138,8 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// Returns the one of two states that may turn into the other by taking nothing: it has all
-    /// stacks that matter. Without this a text that opens a thousand optional ends would have a
+    /// Returns the one of two states that can become the other without taking a character, so that
+    /// its stacks suffice. Without this a text that opens a thousand optional ends would have a
     /// thousand stacks, one for each number of omitted ends.
     fn wider_of(
         &mut self,

@@ -1,4 +1,4 @@
-//! Runs all patterns at once over a growing text, and finds those that can have matched.
+//! Runs all patterns at the same time over a growing text, and finds those that may have matched.
 //!
 //! It is a deterministic automaton over bytes, built state by state as texts need it and shared by
 //! all samplers with the same patterns. A sampler keeps its state between tokens, so that a token
@@ -36,9 +36,9 @@ const ALLOCATION: usize = 16;
 /// The kind of the byte before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Left {
-    /// Nothing.
+    /// There is no byte.
     Begin,
-    /// Part of a word.
+    /// A byte that is part of a word.
     Word,
     /// Another byte, or one that does not matter.
     Other,
@@ -47,13 +47,13 @@ enum Left {
 /// The kind of the byte after a position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Right {
-    /// Not known yet.
+    /// The byte is not known yet.
     Unknown,
-    /// Nothing.
+    /// There is no byte.
     End,
-    /// Part of a word.
+    /// A byte that is part of a word.
     Word,
-    /// Something else.
+    /// Another byte.
     Other,
 }
 
@@ -400,7 +400,7 @@ impl Automaton {
         Ok(())
     }
 
-    /// Stores that for other samplers, within the bound.
+    /// Stores these patterns for other samplers, within the bound.
     fn keep_end(&self, place: &Place, at_end: &Arc<AtEnd>) {
         let bytes = size_of::<AtEnd>() + 4 * at_end.hits.len() + 2 * ALLOCATION;
         let mut tables = self.tables.lock();

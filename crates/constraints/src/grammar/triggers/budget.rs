@@ -9,8 +9,8 @@ use crate::grammar::limits::MAX_TRIGGER_STEPS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endless;
 
-/// The steps after which a search records visited positions: few take that many, and in shorter
-/// ones the record costs more than it saves.
+/// The number of steps after which a search records visited positions. Few searches take that many,
+/// and in shorter ones the record costs more than it saves.
 const NOTES_AFTER: usize = 1 << 12;
 
 /// The steps that one call may still take.

@@ -48,8 +48,8 @@ impl Triggers {
         Ok(triggers)
     }
 
-    /// Reads trigger words as the one pattern that llama.cpp makes of them: anything, one of them,
-    /// anything.
+    /// Reads trigger words as the one pattern that llama.cpp makes of them: any text, one of the
+    /// words, any text.
     pub fn of_words(words: &[&[u8]]) -> Result<Arc<Self>, String> {
         if words.is_empty() {
             return Self::new(&[]);
@@ -145,7 +145,7 @@ impl Triggers {
         self.own_bytes() + self.automaton.bytes()
     }
 
-    /// Returns the most bytes that it ever occupies, whatever texts are read.
+    /// Returns the most bytes that it ever occupies, for any texts.
     pub fn most_bytes(&self) -> usize {
         self.own_bytes() + self.automaton.most_bytes()
     }
@@ -190,8 +190,8 @@ fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
     with(|cache| cache.get(key).cloned())
 }
 
-/// Caches a set of patterns. It counts with its largest possible size: it grows while texts are
-/// read, when no thread should wait for the cache.
+/// Caches a set of patterns. It counts with its largest possible size, since it grows while texts
+/// are read, when no thread should wait for the cache.
 fn keep(key: Digest32, triggers: &Arc<Triggers>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();
