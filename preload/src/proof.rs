@@ -49,7 +49,7 @@ pub enum Difference {
     Before,
     /// The chain is not applied.
     NotApplied,
-    /// The chain leaves other candidates than ours.
+    /// The chain leaves candidates that differ from this library's.
     Candidates,
     /// The token is not the one that the chain selects.
     Token,

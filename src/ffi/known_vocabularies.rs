@@ -36,7 +36,7 @@ pub(super) struct Known {
     samples: Vec<Token>,
     fingerprint: u64,
     pub(super) tree: Arc<VocabularyTree>,
-    /// The results of comparing the host's grammars with ours, with this vocabulary.
+    /// The results of comparing the host's grammars with this library's, with this vocabulary.
     pub(super) proofs: Proofs,
     /// The texts as bans read them, with and without case; made at the first use.
     for_bans: [OnceLock<BanVocabulary>; 2],

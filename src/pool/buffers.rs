@@ -18,7 +18,7 @@ pub(super) struct Edit {
     pub(super) logit: f32,
 }
 
-/// The most edits that are kept beside the logits. More are made in a copy of all logits.
+/// The most edits that are kept separately from the logits. More are made in a copy of all logits.
 pub(super) const MOST_EDITS: usize = 512;
 
 /// The changes of a pool to the logits of a vocabulary.

@@ -54,7 +54,7 @@ impl Tokens<'_> {
     /// `k` blocks have an unmasked candidate. At least `k` block maxima reach it, and each is a
     /// candidate's logit.
     ///
-    /// If there are more blocks than `groups`, they are merged into that many groups, whose maxima
+    /// If there are more blocks than `groups`, they are merged into `groups` groups, whose maxima
     /// give nearly the same threshold: about k (1 + k / (2 `groups`)) blocks reach the k-th largest
     /// of these.
     fn reached_by(&mut self, k: usize) -> Option<f32> {

@@ -201,7 +201,7 @@ pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
 /// Replaces `smpl` by the built-in, if that has a hook for the graph, which is returned.
 ///
 /// # Safety
-/// `smpl` is a live sampler of ours, and told the recipe.
+/// `smpl` is a live sampler of this library, from which the recipe was made.
 pub(in crate::ffi) unsafe fn give_way(
     smpl: *mut llama_sampler,
     recipe: &Recipe,

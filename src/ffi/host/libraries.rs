@@ -268,7 +268,7 @@ impl Symbols {
     /// # Safety
     /// There are more symbols than `at`.
     unsafe fn exported(&self, at: u32) -> Option<(&'static Symbol, &'static CStr)> {
-        /// The kinds of symbols that have an address: none, data, function.
+        /// The kinds of symbols that have an address: untyped, data and function.
         const AT_AN_ADDRESS: Range<u8> = 0..3;
         // SAFETY: the caller guarantees the symbol, whose name lies in the table of names.
         unsafe {

@@ -18,7 +18,7 @@ use crate::token::{Token, TokenData};
 pub struct llama_sampler {
     /// The vtable, whose address identifies the type of `ctx`.
     pub iface: *mut llama_sampler_i,
-    /// The state behind the vtable.
+    /// The state, whose type the vtable determines.
     pub ctx: *mut c_void,
 }
 

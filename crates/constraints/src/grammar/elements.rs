@@ -352,7 +352,7 @@ pub struct Classes {
 }
 
 impl Classes {
-    /// Reserves memory for that many classes.
+    /// Reserves memory for `n` more classes.
     pub fn reserve(&mut self, n: usize) {
         self.all.reserve(n);
         self.numbers.reserve(n);
@@ -445,7 +445,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Returns a table for at most that many sequences.
+    /// Returns a table for at most `n` sequences.
     fn with_room(n: usize) -> Self {
         Self {
             keys: Keys::default(),
@@ -761,7 +761,7 @@ impl<'a> Beginnings<'a> {
         self.written.repeats.get(repeat)
     }
 
-    /// Returns the number of the host's rules that a node stands for.
+    /// Returns the number of the host's rules that a node represents.
     fn rounds_of(&self, node: usize) -> usize {
         match self.repeat(node) {
             Some(repeat) if repeat.max != ENDLESS => (repeat.max - repeat.min).max(1) as usize,

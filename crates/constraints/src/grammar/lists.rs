@@ -18,7 +18,8 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Returns no lists, with memory reserved for that many lists and numbers in all of them.
+    /// Returns an empty value, with memory reserved for `n_lists` lists and `n` numbers in all of
+    /// them.
     pub fn with_room(n_lists: usize, n: usize) -> Self {
         let mut ends = Vec::with_capacity(n_lists + 1);
         ends.push(0);

@@ -154,7 +154,7 @@ pub struct Summary {
     pub height: Option<u32>,
 }
 
-/// Stands for an unknown height.
+/// The value for an unknown height.
 const HIGH: u8 = u8::MAX;
 
 /// A node of the tree.

@@ -125,8 +125,8 @@ impl Default for States {
 }
 
 impl States {
-    /// Returns tables for texts of at most that many characters: more rounds of repetitions count
-    /// as unbounded.
+    /// Returns tables for texts of at most `most_rounds` characters: more rounds of repetitions
+    /// count as unbounded.
     pub fn new(most_rounds: u32) -> Self {
         let mut states = Self {
             all: Vec::with_capacity(FEW_STATES),
@@ -455,7 +455,7 @@ impl States {
     }
 }
 
-/// Returns the approximate bytes of a state with that many edges.
+/// Returns the approximate bytes of a state with `n_edges` edges.
 fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()

@@ -16,7 +16,7 @@ use super::vector::Vector;
 /// The number of values that each is tried on, beside those that are hard.
 const N: usize = 4096;
 
-/// `expf`.
+/// The kernel that computes `expf`.
 pub(super) struct Exp;
 
 impl Kernel for Exp {
@@ -40,7 +40,7 @@ impl Kernel for Exp {
     }
 }
 
-/// `exp`.
+/// The kernel that computes `exp`.
 pub(super) struct ExpF64;
 
 impl Kernel for ExpF64 {
@@ -61,7 +61,7 @@ impl Kernel for ExpF64 {
     }
 }
 
-/// `logf`.
+/// The kernel that computes `logf`.
 pub(super) struct Ln;
 
 impl Kernel for Ln {

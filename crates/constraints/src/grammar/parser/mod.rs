@@ -234,7 +234,7 @@ struct Frame {
     elements: Vec<Element>,
     /// The index of the item that a repetition would apply to.
     item_start: usize,
-    /// The number of rules that the item stands for.
+    /// The number of rules that the item represents.
     item_rules: u64,
     /// The number of rules that llama.cpp would have made before the group.
     numbers_before: u64,

@@ -108,7 +108,7 @@ pub fn explore<S: Clone + Eq + Hash>(
     Ok(Dfa { states })
 }
 
-/// Stands for "nowhere" in pairs.
+/// The state in a pair that means "nowhere".
 const NOWHERE: u32 = u32::MAX;
 /// The state there.
 static NO_STATE: State = State {
@@ -302,7 +302,7 @@ impl Dfa {
         self.pairs(other, work, |a, b| a || b)
     }
 
-    /// Returns the automaton of texts with that many characters.
+    /// Returns the automaton of texts with a length from `min` to `max` characters.
     pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(

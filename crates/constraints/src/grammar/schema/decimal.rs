@@ -2,14 +2,14 @@
 
 use std::cmp::Ordering;
 
-/// The largest exponent, either way, of a number in a schema.
+/// The largest exponent, positive or negative, of a number in a schema.
 const MOST_EXPONENT: i64 = 1000;
 
 /// A decimal number: its digits, times a power of ten.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Decimal {
     negative: bool,
-    /// Neither the first nor the last is 0; none for zero.
+    /// The digits. Neither the first nor the last is 0, and zero has none.
     digits: Box<[u8]>,
     scale: i64,
 }

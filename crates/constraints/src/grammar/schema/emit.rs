@@ -453,7 +453,8 @@ impl Emitter {
         Ok(behind)
     }
 
-    /// Returns elements of which a number are of some kind; `None` if there are too many states.
+    /// Returns an array's elements of which a given number are of some kind; `None` if there are
+    /// too many states.
     fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         let first = arrays.prefix.len() as u64;
         // The first element, without a comma before it, is distinguished from all others.
@@ -568,7 +569,8 @@ impl Emitter {
         Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
     }
 
-    /// Returns elements of which no two are equal; `None` if that is not known.
+    /// Returns an array's elements if no two may be equal; `None` if it is not known how to ensure
+    /// that.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         if !arrays.contains.is_empty() {
             return Ok(None);
@@ -920,7 +922,7 @@ impl Emitter {
         })
     }
 
-    /// Returns the elements of the rest, with `before` in front of more members.
+    /// Returns the elements of the rest, with `before` inserted before more members.
     fn written(&mut self, behind: &Behind, before: &[Element]) -> Answer<Sequence> {
         let more = behind.more.as_ref().map(|more| [before, more].concat());
         match (more, behind.may_end) {

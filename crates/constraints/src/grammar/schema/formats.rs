@@ -109,7 +109,7 @@ fn duration() -> String {
     format!("P(?:[0-9]+W|(?:{years}|{months}|{days})(?:{time})?|{time})")
 }
 
-/// Labels of letters, digits and single dashes.
+/// Returns the pattern of a hostname: labels of letters, digits and single dashes.
 fn hostname() -> String {
     let label = "[A-Za-z0-9]+(?:-[A-Za-z0-9]+)*";
     format!("{label}(?:\\.{label})*")
@@ -180,7 +180,8 @@ fn relative() -> String {
     )
 }
 
-/// Allows characters beyond ASCII wherever a URI has letters, digits and `._~`.
+/// Returns the pattern of an IRI: characters beyond ASCII are allowed wherever a URI has letters,
+/// digits and `._~`.
 fn international(uri: &str) -> String {
     uri.replace(
         "A-Za-z0-9._~",
@@ -188,7 +189,7 @@ fn international(uri: &str) -> String {
     )
 }
 
-/// Returns a URI with expressions in braces.
+/// Returns the pattern of a URI template, which has expressions in braces.
 fn template() -> String {
     let letter = "(?:[A-Za-z0-9_]|%[0-7][0-9A-Fa-f])";
     let name = format!("{letter}(?:\\.?{letter})*(?:\\*|:[1-9][0-9]{{0,3}})?");

@@ -17,7 +17,7 @@ struct Limit {
 
 /// A number whose multiples are required or excluded.
 struct Multiple {
-    /// The number, as that many units.
+    /// The number in units.
     units: u64,
     /// The digits of a unit after the point.
     places: usize,

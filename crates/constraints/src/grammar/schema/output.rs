@@ -43,9 +43,9 @@ pub struct Output {
 /// The spellings in a string of one of some characters.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spellings {
-    /// As it is.
+    /// The unescaped spelling.
     raw: Option<Element>,
-    /// A backslash, and the rest of the escape.
+    /// The escaped spelling: a backslash, and the rest of the escape.
     escaped: Option<[Element; 2]>,
 }
 
@@ -70,7 +70,7 @@ const RAW: [Span; 4] = [
 ];
 /// The first character whose four hexadecimal digits do not begin with two zeros.
 const HIGH: u32 = 0x100;
-/// Escapes of one letter, ascending, and what they stand for.
+/// Escapes of one letter, ascending, and the characters that they represent.
 const LETTERS: [(char, u32); 8] = [
     ('"', 0x22),
     ('/', 0x2F),
@@ -144,7 +144,7 @@ impl Output {
         Ok(())
     }
 
-    /// Refuses if that many more elements would be too many.
+    /// Refuses the schema if `n` more elements would be too many.
     pub fn room_for(&self, n: usize) -> Answer<()> {
         match self.n_elements + n > MAX_SCHEMA_ELEMENTS {
             false => Ok(()),
@@ -160,7 +160,7 @@ impl Output {
         std::mem::take(&mut self.classes.all)
     }
 
-    /// Returns an unescaped character of these.
+    /// Returns an element for one of these characters, unescaped.
     pub fn class(&mut self, spans: &[Span]) -> Answer<Element> {
         let number = match *spans {
             [(one, same)] if one == same => self.classes.number_of_one(one),
@@ -169,7 +169,7 @@ impl Output {
         numbered(number)
     }
 
-    /// Returns an unescaped character of a class.
+    /// Returns an element for a character of a class, unescaped.
     pub fn set(&mut self, class: Class) -> Answer<Element> {
         numbered(self.classes.number(class))
     }
@@ -426,7 +426,7 @@ impl Output {
         Ok(element)
     }
 
-    /// Returns that many hexadecimal digits whose value is one of these.
+    /// Returns `n` hexadecimal digits whose value is one of these.
     fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Sequence> {
         if *values == [(0, (1 << (4 * n)) - 1)] {
             return Ok(vec![self.digit(u16::MAX)?; n as usize]);
@@ -468,7 +468,7 @@ impl Output {
         Ok(sequence)
     }
 
-    /// Returns a choice of these; no elements if there are none.
+    /// Returns a choice of these alternatives; no elements if there are none.
     fn either(&mut self, mut alternatives: Vec<Sequence>) -> Answer<Sequence> {
         Ok(match alternatives.len() {
             0 | 1 => alternatives.pop().unwrap_or_default(),

@@ -31,7 +31,7 @@ impl Productive {
     }
 
     fn of(written: &Written) -> Self {
-        /// After that many rounds, the others wait for their dependencies.
+        /// The number of rounds over all rules, after which the others wait for their dependencies.
         const ROUNDS: usize = 4;
         let n_rules = written.rules.len();
         let mut found = Self {

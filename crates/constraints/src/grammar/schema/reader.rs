@@ -44,7 +44,7 @@ pub struct Document {
     values: Vec<Json>,
     /// The object or array that contains each value, and its name or index there.
     parents: Vec<Option<(JsonId, Rc<str>)>>,
-    /// The whole.
+    /// The root value.
     pub root: JsonId,
 }
 

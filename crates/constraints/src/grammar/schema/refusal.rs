@@ -7,7 +7,7 @@ use crate::quoted::quoted;
 /// A refused schema: the location and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// A JSON pointer to the schema that has the keyword; empty for the whole.
+    /// A JSON pointer to the schema that has the keyword; empty for the whole schema.
     pub pointer: String,
     /// The keyword; empty if none is the cause.
     pub keyword: String,
@@ -47,15 +47,15 @@ pub type Answer<T> = Result<T, Refusal>;
 /// A caller's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// No white space.
+    /// True for no white space.
     pub compact: bool,
-    /// Objects that name properties have no others, unless the schema mentions these.
+    /// True if objects that name properties have no others, unless the schema mentions these.
     pub closed: bool,
-    /// Properties in any order.
+    /// True if properties may come in any order.
     pub any_order: bool,
-    /// True if keywords that cannot be enforced are left out.
+    /// True if keywords that cannot be enforced are ignored.
     pub lenient: bool,
-    /// The language of llama.cpp's own converter, which excludes the other options.
+    /// True for the language of llama.cpp's own converter, which excludes the other options.
     pub llama_cpp: bool,
 }
 

@@ -30,7 +30,7 @@ pub type ExprId = u32;
 pub enum Expr {
     /// Every value.
     Any,
-    /// None.
+    /// No value.
     Never,
     /// The values that the schema at this position of the text allows.
     Schema(JsonId),
@@ -90,19 +90,19 @@ pub type Bound = Option<(Decimal, bool)>;
 /// Numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    /// True for integers only, false for numbers with a fraction only.
+    /// True for only integers, false for only numbers with a fraction.
     pub integer: Option<bool>,
-    /// The smallest.
+    /// The lower bound.
     pub min: Bound,
-    /// The largest.
+    /// The upper bound.
     pub max: Bound,
-    /// Multiples of all of these.
+    /// The numbers are multiples of all of these.
     pub multiples: Vec<Decimal>,
-    /// Multiples of none of these.
+    /// The numbers are multiples of none of these.
     pub no_multiples: Vec<Decimal>,
-    /// Only these, if there is a list.
+    /// If present, the only numbers allowed.
     pub only: Option<Vec<Decimal>>,
-    /// None of these.
+    /// Numbers that are excluded.
     pub except: Vec<Decimal>,
 }
 
@@ -129,15 +129,15 @@ impl Numbers {
 /// Strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strings {
-    /// The fewest characters.
+    /// The least number of characters.
     pub min: u64,
-    /// The most.
+    /// The largest number of characters.
     pub max: Option<u64>,
     /// The languages that contain them (true) or do not.
     pub langs: Vec<(LangId, bool)>,
-    /// Only these, if there is a list.
+    /// If present, the only strings allowed.
     pub only: Option<Vec<Rc<str>>>,
-    /// None of these.
+    /// Strings that are excluded.
     pub except: Vec<Rc<str>>,
 }
 
@@ -156,24 +156,24 @@ impl Strings {
 pub struct Contains {
     /// The kind.
     pub what: ExprId,
-    /// The fewest.
+    /// The least number of such elements.
     pub min: u64,
-    /// The most.
+    /// The largest number of such elements.
     pub max: Option<u64>,
 }
 
 /// Arrays.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Arrays {
-    /// The first elements.
+    /// The schemas of the first elements.
     pub prefix: Vec<ExprId>,
-    /// All after these.
+    /// The schema of all elements after these.
     pub rest: ExprId,
-    /// The fewest elements.
+    /// The least number of elements.
     pub min: u64,
-    /// The most.
+    /// The largest number of elements.
     pub max: Option<u64>,
-    /// Elements of some kind.
+    /// The required elements of some kind.
     pub contains: Vec<Contains>,
     /// The schema that requires unique elements, if one does.
     pub unique: Option<JsonId>,
@@ -202,9 +202,9 @@ impl Default for Arrays {
 /// The unnamed members of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rest {
-    /// Those whose name is in a language.
+    /// The schemas of members whose names are in a language.
     pub patterns: Vec<(LangId, ExprId)>,
-    /// All others.
+    /// The schema of all others.
     pub others: ExprId,
 }
 
@@ -230,9 +230,9 @@ pub struct Objects {
     pub names: Vec<ExprId>,
     /// Each of these has a member.
     pub witnesses: Vec<Witness>,
-    /// The fewest members.
+    /// The least number of members.
     pub min: u64,
-    /// The most.
+    /// The largest number of members.
     pub max: Option<u64>,
     /// A schema that constrains the object.
     pub at: Option<JsonId>,
@@ -348,10 +348,10 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The length up to which a list is searched linearly.
+/// The largest length of a list that is searched linearly.
 const FEW: usize = 16;
 
-/// Returns the union of the lists, each element once, if the first has each once.
+/// Returns the union of the lists, each element once, provided that the first list has each once.
 fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     let mut all = a.to_vec();
     if a.len() + b.len() <= FEW {

@@ -36,7 +36,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns a budget of that many steps.
+    /// Returns a budget of `steps` steps.
     pub fn of(steps: usize) -> Self {
         Self {
             limit: steps as u64,
@@ -46,7 +46,7 @@ impl Budget {
         }
     }
 
-    /// Returns the same budget for a call with empty tables.
+    /// Returns this budget for a call with empty tables.
     pub fn fresh(self) -> Self {
         Self {
             is_fresh: true,

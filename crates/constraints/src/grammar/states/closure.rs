@@ -39,13 +39,13 @@ const MOST_KEPT: usize = 32;
 #[derive(Debug, Default)]
 pub(super) struct Closures {
     all: Vec<Closure>,
-    /// The innermost.
+    /// The index of the innermost closure.
     top: usize,
 }
 
 #[derive(Debug, Default)]
 struct Closure {
-    /// The open state that is closed.
+    /// The open state that is being closed.
     of: StateId,
     /// The budget's bound when it began.
     bound: u64,
@@ -53,7 +53,7 @@ struct Closure {
     seen: Set<Edge>,
     found: Vec<Edge>,
     may_end: bool,
-    /// Edges that were met.
+    /// The number of edges that were met.
     n_edges: usize,
 }
 

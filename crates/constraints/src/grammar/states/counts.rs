@@ -25,7 +25,8 @@ pub(super) struct Counted {
 }
 
 impl States {
-    /// Returns the number of a sequence that begins with a repetition with that many rounds left.
+    /// Returns the number of a sequence that begins with a repetition with these numbers of rounds
+    /// left.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = self.limited(min, max);
         let first = grammar.rules.sequences.len() as u32;

@@ -376,7 +376,7 @@ impl States {
         Ok((n as usize, self.close(grammar)?))
     }
 
-    /// Stores the run to `end` for all states from `state` to before `end`, which is that many
+    /// Stores the run to `end` for all states from `state` to before `end`, which is this number of
     /// steps away.
     fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
         while steps > 1 {

@@ -28,7 +28,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns a budget of that many steps.
+    /// Returns a budget of `steps` steps.
     pub fn of(steps: usize) -> Self {
         Self {
             left: steps,
@@ -36,8 +36,8 @@ impl Budget {
         }
     }
 
-    /// Returns the same budget for a search that records visited positions after that many steps.
-    /// For tests: it changes the number of steps, not the result.
+    /// Returns this budget for a search that records visited positions after `steps` steps. For
+    /// tests: it changes the number of steps, not the result.
     pub fn noting_after(self, steps: usize) -> Self {
         Self {
             notes_after: steps,
@@ -50,7 +50,7 @@ impl Budget {
         self.left
     }
 
-    /// Takes that many steps.
+    /// Takes `steps` steps.
     pub fn take(&mut self, steps: usize) -> Result<(), Endless> {
         self.left = self.left.checked_sub(steps).ok_or(Endless)?;
         Ok(())

@@ -11,7 +11,7 @@ use crate::grammar::triggers::syntax::{Node, Times, Tree};
 /// The address of an instruction, or the number of a set.
 pub type Address = u32;
 
-/// Stands for an unknown set.
+/// The number of an unknown set.
 pub const NO_SET: u32 = u32::MAX;
 
 /// An instruction, with the address of the next.
@@ -156,7 +156,7 @@ pub struct Writer {
     n_looked_at: usize,
 }
 
-/// A part to be written in front of the last one written.
+/// A part to be written before the last one written.
 enum Task {
     /// A node.
     Node(u32),
@@ -164,7 +164,7 @@ enum Task {
     Open { group: u32 },
     /// A look-ahead, whose body was written last.
     Look { negated: bool, next: Address },
-    /// One more alternative in front of the last part, with `next` after it.
+    /// One more alternative before the last part, with `next` after it.
     Alternative { next: Address },
     /// Two alternatives, of which the first was written last.
     Split,
@@ -173,14 +173,14 @@ enum Task {
     /// The body of the repetition at `repeat` was written last; `enters` if it begins with its
     /// body.
     Loop { repeat: Address, enters: bool },
-    /// That many more bodies, each of which may be missing with those after it.
+    /// This many more bodies, each of which may be absent together with those after it.
     Optional {
         body: u32,
         left: u32,
         lazy: bool,
         exit: Address,
     },
-    /// That many more bodies. `before` was first before the last one was written.
+    /// This many more bodies. `before` was first before the last one was written.
     Copies {
         body: u32,
         left: u32,
@@ -247,8 +247,8 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// Writes a tree in front of `next`, and returns its address. Pending parts are kept in a list:
-    /// a pattern may be nested deeper than a small stack allows.
+    /// Writes a tree before `next`, and returns its address. Pending parts are kept in a list: a
+    /// pattern may be nested deeper than a small stack allows.
     fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
         let mut tasks = vec![Task::Node(tree.root)];
         // For alternatives: those after the current one.

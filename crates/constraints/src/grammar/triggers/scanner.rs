@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Reads that many hexadecimal digits, and returns the lowest byte.
+    /// Reads `n` hexadecimal digits, and returns the lowest byte.
     fn hexadecimal(&mut self, n: usize) -> Result<u8, Refusal> {
         let mut value = 0_u32;
         for _ in 0..n {

@@ -23,7 +23,7 @@ pub enum Times {
     Once,
     /// `{min}`, `{min,}` and `{min,min + more}`.
     Between {
-        /// The least.
+        /// The least number of repetitions.
         min: u32,
         /// The number of further repetitions; `None` for any number.
         more: Option<u32>,
@@ -80,7 +80,7 @@ pub enum Node {
 pub struct Tree {
     nodes: Vec<Node>,
     facts: Vec<Facts>,
-    /// The whole.
+    /// The root node.
     pub root: u32,
     /// The number of groups.
     pub n_groups: u32,

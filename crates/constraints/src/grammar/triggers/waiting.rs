@@ -21,7 +21,7 @@ pub struct Waiting {
     checkpoints: VecDeque<Checkpoint>,
 }
 
-/// The state of the patterns after that many tokens.
+/// The state of the patterns after a number of tokens.
 #[derive(Clone, Debug)]
 struct Checkpoint {
     n_tokens: usize,

@@ -42,7 +42,7 @@ fn refusal(document: &Document, at: JsonId, keyword: &str, why: impl Into<String
     }
 }
 
-/// Takes steps for allocated bytes.
+/// Takes the steps for allocated bytes from the remaining work.
 fn keep(work: &Work, n_bytes: usize) -> Answer<()> {
     spend(work, n_bytes.div_ceil(4))
 }

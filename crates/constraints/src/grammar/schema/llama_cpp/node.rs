@@ -36,33 +36,33 @@ pub enum Node {
     Integer(Option<i64>, Option<i64>),
     /// A string.
     Text(Text),
-    /// This value.
+    /// Only this value.
     Const(JsonId),
     /// One of these values.
     Enum(Rc<[JsonId]>),
     /// An array of elements of one kind.
     Array {
-        /// The elements.
+        /// The node of the elements.
         items: NodeId,
-        /// The fewest of them.
+        /// The least number of elements.
         min: u32,
-        /// The most of them.
+        /// The largest number of elements.
         max: Option<u32>,
     },
     /// An array of these elements.
     Tuple(Rc<[NodeId]>),
     /// An object.
     Object {
-        /// The members that are named, and whether they are required.
+        /// The named members, with true for those that are required.
         members: Rc<[(Rc<str>, NodeId, bool)]>,
         /// The other members, if allowed.
         others: Option<NodeId>,
     },
     /// A reference.
     Reference(Rc<str>),
-    /// One of these.
+    /// A value of one of these nodes.
     AnyOf(Rc<[NodeId]>),
-    /// The members of all of these, or their common values.
+    /// An object with the members of all of these nodes, or their common values.
     AllOf(Rc<[NodeId]>),
 }
 
@@ -73,9 +73,9 @@ pub struct Text {
     pub pattern: Option<Rc<str>>,
     /// The rule of a format.
     pub format: Option<&'static str>,
-    /// The fewest characters.
+    /// The least number of characters.
     pub min: u32,
-    /// The most characters.
+    /// The largest number of characters.
     pub max: Option<u32>,
 }
 
@@ -85,7 +85,7 @@ pub struct Nodes {
     all: Vec<Node>,
     places: Vec<JsonId>,
     targets: HashMap<Rc<str>, NodeId>,
-    /// The whole.
+    /// The root node.
     pub root: NodeId,
 }
 

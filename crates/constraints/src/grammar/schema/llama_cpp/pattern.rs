@@ -34,7 +34,7 @@ enum Piece {
     Unused(Vec<Piece>, usize),
     /// The end of an alternative.
     Bar,
-    /// The piece before, that many times.
+    /// The preceding piece, repeated from the first to the second number of times.
     Times(u32, Option<u32>),
 }
 

@@ -51,7 +51,7 @@ enum Step {
     Primitive(&'static str),
     /// Writes the rule of alternatives.
     AnyOf(Name, usize),
-    /// Writes the rule of an array of that many elements.
+    /// Writes the rule of an array with this number of elements.
     Tuple(Name, usize),
     /// Writes the rule of an array with elements of one kind.
     Items(Name),
