@@ -6,7 +6,7 @@
  * collected, or when the worker thread that made it exits. A closed object throws InvalidError.
  */
 
-/** A refusal, in the library's words. */
+/** An error, with the library's text. */
 export class LlamaSieveError extends Error {
     /** LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 if there is none. */
     readonly code: number;
@@ -17,7 +17,7 @@ export class InvalidError extends LlamaSieveError {}
 export class NoHostError extends LlamaSieveError {}
 /** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
 export class NoCandidateError extends LlamaSieveError {}
-/** Saved bytes are not a state, damaged, or of another kind of generator. */
+/** Saved bytes are not a state, are damaged, or belong to another kind of generator. */
 export class StateError extends LlamaSieveError {}
 /** An unknown name. */
 export class NotFoundError extends LlamaSieveError {}
@@ -39,16 +39,16 @@ export interface Candidate {
     p: number;
 }
 
-/** Stands for a random seed, another one at each reset. */
+/** The seed that means a random one, which changes at each reset. */
 export const RANDOM_SEED: number;
 
 /** Parameters of a sieve. The defaults are llama.cpp's. */
 export interface SieveParams {
-    /** Divides the logits. Default 0.8; 1 changes nothing; below 0.001: the most probable token. */
+    /** Divides the logits. Default 0.8; 1 has no effect; below 0.001 the most probable. */
     temperature?: number;
-    /** Keeps that many of the largest logits. Default 40; disabled by <= 0. */
+    /** Keeps this many of the largest logits. Default 40; disabled by <= 0. */
     topK?: number;
-    /** Keeps the fewest most probable tokens that reach it. Default 0.95; disabled by >= 1. */
+    /** Keeps the fewest most probable tokens that reach this. Default 0.95; disabled by >= 1. */
     topP?: number;
     /**
      * Keeps tokens at least this times as probable as the first. Default 0.05; disabled by <= 0.
@@ -56,19 +56,19 @@ export interface SieveParams {
     minP?: number;
     /** Keeps the tokens whose surprisal is nearest to the entropy. Default 1; disabled by >= 1. */
     typicalP?: number;
-    /** Keeps logits within that many standard deviations of the largest. Default -1: disabled. */
+    /** Keeps logits within this many standard deviations of the largest. Default -1: disabled. */
     topNSigma?: number;
-    /** Typical, top-p and min-p leave at least that many. Default 1. */
+    /** The number of tokens that typical, top-p and min-p keep at least. Default 1. */
     minKeep?: number;
-    /** How many of the last tokens are penalised. Default 64; disabled by <= 0. */
+    /** The number of last tokens that are penalised. Default 64; disabled by <= 0. */
     penaltyLastN?: number;
     /** Divides logits above 0, multiplies the others. Default 1, which disables. */
     penaltyRepeat?: number;
-    /** Subtracted once per occurrence. Default 0, which disables. */
+    /** The penalty subtracted once per occurrence. Default 0, which disables it. */
     penaltyFreq?: number;
-    /** Subtracted once. Default 0, which disables. */
+    /** The penalty subtracted once. Default 0, which disables it. */
     penaltyPresent?: number;
-    /** Default RANDOM_SEED. */
+    /** The seed. Default RANDOM_SEED. */
     seed?: number;
     /** Generator. Default "mt19937", llama.cpp's; "position": a hash of seed and position. */
     rng?: "mt19937" | "xoroshiro128plus" | "position";
@@ -76,7 +76,7 @@ export interface SieveParams {
     method?: "cdf" | "gumbel";
     /** Position of the temperature: after all filters (default), or right after the penalties. */
     order?: "temp-last" | "temp-first";
-    /** Added to the logits of tokens; -Infinity bans one. */
+    /** Biases added to the logits of tokens; -Infinity bans one. */
     bias?: Map<number, number> | Record<number, number>;
 }
 
@@ -91,13 +91,13 @@ export interface SieveStats {
     /** Surprisal of the chosen token in the distribution that was drawn from. */
     samplingSurprisal: number;
     nVocab: number;
-    /** Candidates that are left after each filter. */
+    /** The number of candidates left after each filter. */
     afterTopK: number;
     afterTypical: number;
     afterTopP: number;
     afterMinP: number;
     afterTopNSigma: number;
-    /** Tokens that had been accepted when this one was chosen. */
+    /** The number of tokens that had been accepted when this one was chosen. */
     nAccepted: number;
 }
 
@@ -125,7 +125,7 @@ export type Stage =
     | "adaptiveP"
     | number;
 
-/** The numbers of stages that are not parameters. An omitted one disables its stage. */
+/** Parameters of stages that `SieveParams` does not have. An omitted one disables its stage. */
 export interface NumbersOfStages {
     dryMultiplier?: number;
     dryBase?: number;
@@ -150,7 +150,7 @@ export class Sieve extends Held {
      * is minus infinity
      */
     sample(logits: Logits, kind?: LogitsKind): number;
-    /** Accepts a token that has become part of the text, chosen here or not. */
+    /** Accepts a token that has become part of the text, whether or not the sieve chose it. */
     accept(token: number): void;
     /** Returns to the initial state: no history, the generator at its seed. */
     reset(): void;
@@ -164,7 +164,7 @@ export class Sieve extends Held {
      */
     setStages(order?: Iterable<Stage>, numbers?: NumbersOfStages): void;
     /**
-     * Copies a sampler in its present state into a slot, 0 to 15; `undefined` empties the slot. It
+     * Copies a sampler in its current state into a slot, 0 to 15; `undefined` empties the slot. It
      * runs at its slot's position among the stages, and accepts every accepted token. It must be
      * one of this library's that does not select: a cut, banned texts, a loop breaker, a grammar.
      * `save` includes the memory of bans and loop breakers, and refuses other samplers with memory.
@@ -197,7 +197,7 @@ export class Perplexity extends Held {
     constructor();
     /** Adds a token by its surprisal in nats. */
     add(surprisal: number): void;
-    /** 1 for a text without surprise; NaN before the first token. */
+    /** The perplexity: 1 if every token was certain; NaN before the first token. */
     readonly value: number;
     readonly count: number;
     reset(): void;
@@ -245,7 +245,7 @@ export class Chain extends Sampler {
     candidates(): Candidate[];
 }
 
-/** Samplers for a chain, each a drop-in for llama.cpp's of that name. */
+/** Samplers for a chain, each a drop-in for llama.cpp's of the same name. */
 export const samplers: {
     /** Selects the largest logit, the first of equals. */
     greedy(): Sampler;
@@ -269,7 +269,7 @@ export const samplers: {
     topNSigma(n: number): Sampler;
     /** Selects so that the surprisal of the text stays near tau bits per token. */
     mirostat(nVocab: number, seed: number, tau: number, eta: number, m?: number): Sampler;
-    /** Mirostat 2, with a cut at a surprisal that follows the error. */
+    /** Mirostat 2: selects with the same aim, by a cut at a surprisal that follows the error. */
     mirostatV2(seed: number, tau: number, eta: number): Sampler;
     /** Penalises the tokens among the last lastN accepted ones. */
     penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
@@ -289,7 +289,7 @@ export const samplers: {
     ): Sampler;
     /** Selects near probability target, and moves its aim so that the chosen tokens average it. */
     adaptiveP(target: number, decay: number, seed: number): Sampler;
-    /** Adds to the logits of tokens; -Infinity bans one. */
+    /** Adds biases to the logits of tokens; -Infinity bans one. */
     logitBias(bias: Map<number, number> | Record<number, number>): Sampler;
     /** Cuts where the curve of sorted probabilities flattens; disabled by z >= 1. */
     tailFree(z: number, minKeep?: number): Sampler;
@@ -307,7 +307,7 @@ export const samplers: {
     topH(alpha: number): Sampler;
     /** Cuts at the steepest fall of the sorted logits; disabled by tau < 0. Default 0. */
     minK(tau?: number): Sampler;
-    /** Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0. */
+    /** Replaces the logits by a parabola or cubic through the largest; disabled by factor <= 0. */
     quadratic(factor: number, curve?: number): Sampler;
     /** Ends a repetition of the newest tokens once its third copy is complete. */
     loopBreaker(options?: {
@@ -329,24 +329,24 @@ export const samplers: {
 };
 
 /**
- * A sampler that lets no token through that would complete one of the texts: none occurs in the
- * generated text, whatever tokens spell it. In a chain it comes before every sampler that
+ * A sampler that bans every token that would complete one of the texts: none occurs in the
+ * generated text, whichever tokens spell it. In a chain it comes before every sampler that
  * truncates.
  */
 export class BanStrings extends Sampler {
-    /** `foldCase`: letters that differ in case alone are equal. */
+    /** `foldCase`: letters that differ only in case are equal. */
     constructor(vocab: Vocab, texts: Iterable<string>, options?: { foldCase?: boolean });
     /** Returns how many of the newest tokens begin a text that one more would complete, or 0. */
     rewind(): number;
 }
 
 /**
- * A sampler that lets only tokens through with which the text can still follow a grammar. It comes
+ * A sampler that lets through only tokens with which the text can still follow a grammar. It comes
  * before every sampler that truncates. After a token that is not allowed it is dead until `reset`
  * or `rollback`: only tokens that end the generation are allowed then, and `error` says why.
  */
 export class Constraint extends Sampler {
-    /** Number of tokens of the vocabulary. */
+    /** The number of tokens in the vocabulary. */
     readonly nVocab: number;
     /** Returns a bitmap of the allowed tokens: bit t % 32 of word t / 32 is token t's. */
     mask(out?: Uint32Array): Uint32Array;
@@ -361,7 +361,7 @@ export class Constraint extends Sampler {
     /** Returns how many tokens of a draft are allowed, one after the other. Changes nothing. */
     accepts(tokens: Iterable<number>): number;
     /**
-     * Returns the bytes that must follow, whatever tokens spell them; empty if there is a choice.
+     * Returns the bytes that must follow, whichever tokens spell them; empty if there is a choice.
      */
     forced(): Uint8Array;
 }
@@ -373,7 +373,7 @@ export interface JsonSchemaOptions {
     closed?: boolean;
     /** Properties come in any order. */
     anyOrder?: boolean;
-    /** Keywords that cannot be enforced are left out, with a warning, instead of refused. */
+    /** Keywords that cannot be enforced are ignored, with a warning, instead of refused. */
     lenient?: boolean;
     /** The language of llama.cpp's own converter; excludes the other options. */
     llamaCpp?: boolean;
@@ -383,7 +383,7 @@ export interface JsonSchemaOptions {
 export class Grammar extends Constraint {
     constructor(vocab: Vocab, grammar: string, root?: string);
 }
-/** JSON that is valid by a schema, drafts 4 to 2020-12: an object, or JSON in a string. */
+/** JSON that is valid against a schema, drafts 4 to 2020-12: an object, or JSON in a string. */
 export class JsonSchema extends Constraint {
     constructor(vocab: Vocab, schema: object | boolean | string, options?: JsonSchemaOptions);
 }
@@ -409,7 +409,7 @@ export function jsonSchemaToGbnf(
 /** Frees the data kept for a vocabulary. Call it before its model is freed. */
 export function forgetVocab(vocab: Vocab): void;
 
-/** A sampler that lets only the tokens of a set of values through, one after the other. */
+/** A sampler that lets through only the tokens of a set of values, one after the other. */
 export class TokenTrie extends Sampler {
     /**
      * @param constraint a TokenTreePayload, as an object or JSON; without it idle until `set`
@@ -419,11 +419,11 @@ export class TokenTrie extends Sampler {
         options?: {
             /** Selects the most probable of the values' tokens. */
             greedy?: boolean;
-            /** Lets the array of candidates shrink instead of masking it. */
+            /** Reduces the array of candidates instead of masking it. */
             compact?: boolean;
-            /** A reset leaves a complete span idle. */
+            /** True if a reset leaves a complete span idle. */
             resetIdle?: boolean;
-            /** Makes tokens outside of it an error. */
+            /** The vocabulary; tokens outside it are then an error. */
             vocab?: Vocab;
         },
     );

@@ -59,7 +59,7 @@ Settings = Optional[Dict[str, Any]]
 
 
 def _repository() -> Path:
-    """Where Cargo.toml is: the folder above, or, in an sdist, a folder beside this file."""
+    """Returns the folder of Cargo.toml: the parent or, in an sdist, one next to this file."""
     for folder in (HERE / "rust", HERE.parent):
         if (folder / "Cargo.toml").is_file() and (folder / "preload").is_dir():
             return folder
@@ -78,7 +78,7 @@ def _version() -> str:
 
 
 def _build(settings: Settings) -> List[Path]:
-    """Makes what is in `BUILT`, or says what is missing.
+    """Builds the files in `BUILT`, or reports missing ones.
 
     The setting `cargo` has further arguments.
     """
@@ -106,7 +106,7 @@ def _build(settings: Settings) -> List[Path]:
 
 
 def _platform_tag(built: List[Path]) -> str:
-    """The tag that says where these files run: with musl, 1.2 or newer."""
+    """Returns the platform tag of these files; with musl, for 1.2 or newer."""
     sys.path.insert(0, str(PACKAGE))
     try:
         import _elf  # type: ignore[import-not-found]
@@ -132,7 +132,7 @@ def _platform_tag(built: List[Path]) -> str:
 
 
 def _metadata(licenses: Iterable[str] = LICENSES) -> str:
-    """METADATA, from pyproject.toml as far as it changes, and from Cargo.toml."""
+    """Returns METADATA: the parts that change from pyproject.toml, and the rest from Cargo.toml."""
     text = (HERE / "pyproject.toml").read_text("utf-8")
 
     def value(name: str) -> str:
@@ -242,7 +242,7 @@ def wheel_of(
 def build_editable(
     wheel_directory: str, config_settings: Settings = None, metadata_directory: Optional[str] = None
 ) -> str:
-    """PEP 660: the sources stay where they are, and what is built is put beside them."""
+    """PEP 660: the sources stay in place, and the built files are put next to them."""
     built = _build(config_settings)
     for file in built:
         # A new file: a process may be running the old one.
@@ -254,7 +254,7 @@ def build_editable(
 
 
 def _source_files() -> Iterator[Tuple[str, Path]]:
-    """Name in the sdist and path of each of its files: this folder, and the Rust sources."""
+    """Returns the name in the sdist and the path of each file: this folder and the sources."""
     own = ["pyproject.toml", "README.md", "build_backend.py"]
     for name in own:
         yield name, HERE / name

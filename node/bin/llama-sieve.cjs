@@ -36,13 +36,13 @@ const OWN_FAULT = 125;
 const CANNOT_RUN = 126;
 const NOT_FOUND = 127;
 
-/** Ends with a message. */
+/** Ends the process with a message. */
 function fail(code, text) {
     process.stderr.write(`llama-sieve: ${text}\n`);
     process.exit(code);
 }
 
-/** The environment with the preload library in front of what is preloaded. */
+/** Returns the environment with the preload library before other preloaded libraries. */
 function environment() {
     if (!fs.existsSync(PRELOAD)) {
         fail(OWN_FAULT, `${PRELOAD} is missing: run "npm run build" in the package's folder`);
@@ -54,7 +54,7 @@ function environment() {
     return { ...process.env, LD_PRELOAD: earlier ? `${PRELOAD}:${earlier}` : PRELOAD };
 }
 
-/** Runs a program in the place of this one: its signals, and its exit code. */
+/** Runs a program instead of this one, with its signals and its exit code. */
 function become(file, args, env) {
     const child = spawn(file, args, { stdio: "inherit", env });
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"]) {
@@ -69,7 +69,7 @@ function become(file, args, env) {
     });
 }
 
-/** `run` as the command line has it; its options come before the program. */
+/** Runs the command `run` as the command line does; its options come before the program. */
 function run(args) {
     const env = environment();
     while (args.length > 0) {

@@ -55,7 +55,7 @@ function flags(options) {
     return bits;
 }
 
-/** JSON in a string as it is, or that of a value without numbers that JSON lacks. */
+/** Returns JSON in a string unchanged, or that of a value without numbers that JSON lacks. */
 function json(value, what) {
     const isFinite = (key, part) => {
         if (typeof part === "number" && !Number.isFinite(part)) {
@@ -67,11 +67,11 @@ function json(value, what) {
     return text(found, what);
 }
 
-/** A sampler that lets only tokens through with which the text can still follow a grammar. */
+/** A sampler that lets through only tokens with which the text can still follow a grammar. */
 class Constraint extends Sampler {
     #nVocab;
 
-    /** `create(vocab)` gives the llama_sampler. */
+    /** `create(vocab)` returns the llama_sampler. */
     constructor(vocab, create) {
         const address = vocabulary(vocab);
         super(create(address));
@@ -184,7 +184,7 @@ function forgetVocab(vocab) {
 
 const banRewind = declare("ban_rewind", "int", "void *");
 
-/** A sampler that lets no token through which would complete one of the texts. */
+/** A sampler that bans every token that would complete one of the texts. */
 class BanStrings extends Sampler {
     constructor(vocab, texts, { foldCase = false } = {}) {
         const found = [...texts].map((value) => text(value, "text"));
@@ -205,7 +205,7 @@ const trieLeaf = declare("trie_leaf", "str", "void *");
 const trieForced = declare("trie_forced", "size_t", "void *", "void *", "size_t");
 const trieAllowed = declare("trie_allowed", "size_t", "void *", "void *", "size_t");
 
-/** A sampler that lets only the tokens of a set of values through, one after the other. */
+/** A sampler that lets through only the tokens of a set of values, one after the other. */
 class TokenTrie extends Sampler {
     #mode;
 

@@ -1,6 +1,6 @@
 "use strict";
 
-/** What the library refused, in its own words. `code` is a LLAMA_SIEVE_ERROR_* of llama_sieve.h. */
+/** An error, with the library's text. `code` is a LLAMA_SIEVE_ERROR_* of llama_sieve.h. */
 class LlamaSieveError extends Error {
     constructor(message, code = 0) {
         super(message);
@@ -9,7 +9,7 @@ class LlamaSieveError extends Error {
     }
 }
 
-/** A parameter, payload or size that cannot be. */
+/** An invalid parameter, payload or size. */
 class InvalidError extends LlamaSieveError {}
 
 /** No llama.cpp was found in this process, and the call needs one. */
@@ -18,10 +18,10 @@ class NoHostError extends LlamaSieveError {}
 /** There is no token to choose: every logit, or that of the selected one, is minus infinity. */
 class NoCandidateError extends LlamaSieveError {}
 
-/** Saved bytes are no state, damaged, or of another kind of generator. */
+/** Saved bytes are not a state, are damaged, or belong to another kind of generator. */
 class StateError extends LlamaSieveError {}
 
-/** What was asked for by name is not there. */
+/** There is nothing with the requested name. */
 class NotFoundError extends LlamaSieveError {}
 
 const CLASSES = new Map([
@@ -35,7 +35,7 @@ const CLASSES = new Map([
     [-9, StateError],
 ]);
 
-/** The error of a negative number that a function returned. */
+/** Returns the error for a negative number that a function returned. */
 function errorOf(code, message) {
     const Class = CLASSES.get(code) ?? LlamaSieveError;
     return new Class(message || `error ${code}`, code);

@@ -8,7 +8,7 @@ const koffi = require("koffi");
 const { NoHostError, invalid } = require("./errors.cjs");
 const { pointer, text } = require("./library.cjs");
 
-/** The libllama that is bound; functions of it by name. */
+/** The bound libllama, and its functions by name. */
 let bound = null;
 const functions = new Map();
 
@@ -24,7 +24,7 @@ function mapped() {
     return [...new Set(files)].filter((file) => /\/libllama(\.[\w.]+)?\.so[.\d]*$/.test(file));
 }
 
-/** Loads the libllama of that path, or takes the one that the process has. */
+/** Loads the libllama with this path, or uses the one that the process has. */
 function bindHost(path) {
     if (path === undefined) {
         [path] = mapped();
@@ -47,7 +47,7 @@ function bindHost(path) {
     bound ??= { library, path };
 }
 
-/** A function of the host's. */
+/** Returns a function of the host. */
 function hostFunction(name, result, ...types) {
     if (bound === null) {
         bindHost();
@@ -58,7 +58,7 @@ function hostFunction(name, result, ...types) {
     return functions.get(name);
 }
 
-/** A llama_vocab: its address, or that of a llama_model under `model`. */
+/** Returns a llama_vocab, given its address or that of a llama_model under `model`. */
 function vocabulary(vocab) {
     if (typeof vocab === "object" && vocab !== null && !("vocab" in vocab) && "model" in vocab) {
         const get = hostFunction("llama_model_get_vocab", "void *", "void *");

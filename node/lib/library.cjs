@@ -1,6 +1,6 @@
 "use strict";
 
-// The shared library: where it is, its functions, and what is checked before they are called.
+// The shared library: its location, its functions, and the checks before they are called.
 
 const fs = require("node:fs");
 const path = require("node:path");
@@ -46,7 +46,7 @@ function packageOfThisMachine() {
     return `@llama-sieve/${process.platform}-${process.arch}${usesMusl() ? "-musl" : ""}`;
 }
 
-/** Whether this is Linux with musl; glibc has its version in Node's report. */
+/** True on Linux with musl; Node's report has the version of glibc. */
 function usesMusl() {
     if (process.platform !== "linux") {
         return false;
@@ -86,7 +86,7 @@ function declare(name, result, ...types) {
 const lastError = declare("last_error", "str");
 const lastErrorCode = declare("last_error_code", "int");
 
-/** The number, or the exception that it stands for. */
+/** Returns the number, or throws the exception that it means. */
 function check(code) {
     if (code < 0) {
         throw errorOf(code, lastError());
@@ -94,7 +94,7 @@ function check(code) {
     return code;
 }
 
-/** The handle, or the size of an answer, or why there is none. */
+/** Returns the handle or the size of a result, or throws the reason why there is none. */
 function made(handle) {
     if (!handle) {
         throw errorOf(lastErrorCode() || -4, lastError());
@@ -102,7 +102,7 @@ function made(handle) {
     return handle;
 }
 
-/** A whole number of 32 bits, which a call would cut off otherwise. */
+/** Returns a whole number of 32 bits; a call would truncate a larger one. */
 function int32(value, what) {
     return whole(value, what, -(2 ** 31), 2 ** 31 - 1);
 }
@@ -133,7 +133,7 @@ function shown(value) {
     return typeof value === "string" ? JSON.stringify(value) : String(value);
 }
 
-/** Text for C, which would read it up to a NUL only. */
+/** Returns a text for C, which would read it only up to a NUL. */
 function text(value, what) {
     if (typeof value !== "string") {
         throw invalid(`${what}: a string is expected`);
@@ -147,7 +147,7 @@ function text(value, what) {
     return value;
 }
 
-/** An address: a bigint, as koffi gives pointers, or an object that has one under `member`. */
+/** Returns an address: a bigint, as koffi returns pointers, or an object with one as `member`. */
 function pointer(value, what, member) {
     const address = typeof value === "object" && value !== null ? value[member] : value;
     if (typeof address !== "bigint" || address <= 0n) {
@@ -166,7 +166,7 @@ const TypedArray = Object.getPrototypeOf(Uint8Array.prototype);
 const kindOf = Object.getOwnPropertyDescriptor(TypedArray, Symbol.toStringTag).get;
 const lengthOf = Object.getOwnPropertyDescriptor(TypedArray, "length").get;
 
-/** The number of elements of a typed array of that class, whatever its own properties say. */
+/** Returns the number of elements of a typed array of this class, ignoring its own properties. */
 function elements(array, Class, what) {
     if (kindOf.call(array) !== Class.name) {
         throw invalid(`${what}: a ${Class.name} is expected`);
@@ -187,13 +187,13 @@ function logitsOf(logits, kind = "f32") {
 }
 
 /**
- * Something of C's that is freed with the object, by `close`, or when the worker that made it ends.
+ * A C object that is freed with this object, by `close`, or when the worker that made it ends.
  */
 class Held {
     #handle;
     #free;
     #owned;
-    /** What a worker has to free when it ends: then no registry calls back. */
+    /** The objects that a worker has to free when it ends, since no registry calls back then. */
     static #open = new Set();
     static #registry = new FinalizationRegistry((owned) => Held.#dispose(owned));
 
@@ -213,7 +213,7 @@ class Held {
         Held.#registry.register(this, this.#owned, this);
     }
 
-    /** The address; InvalidError where it is closed. */
+    /** Returns the address; InvalidError if it is closed. */
     get handle() {
         if (this.#handle === null) {
             throw invalid(`the ${this.constructor.name} is closed`);
@@ -221,7 +221,7 @@ class Held {
         return this.#handle;
     }
 
-    /** Gives the object of C's away: it is not freed with this one any more. */
+    /** Gives the C object away, which is then no longer freed with this one. */
     release() {
         const handle = this.handle;
         Held.#registry.unregister(this);
@@ -246,7 +246,7 @@ if (Symbol.dispose) {
 const CANDIDATE = koffi.struct({ id: "int32_t", logit: "float", p: "float" });
 const CANDIDATE_BYTES = koffi.sizeof(CANDIDATE);
 
-/** The candidates that `write(bytes, n)` writes, of which there are n. */
+/** Returns the n candidates that `write(bytes, n)` writes. */
 function candidates(n, write) {
     const bytes = new Uint8Array(n * CANDIDATE_BYTES);
     const found = write(bytes, n);
@@ -267,12 +267,12 @@ function biasPairs(bias) {
     return pairs.map(([token, value]) => [int32(token, "bias: token"), number(value, "bias")]);
 }
 
-/** A property of an object, which has a string for a name, with the number that it is. */
+/** Returns a property of an object, whose name is a string, with the number that it means. */
 function numbered([name, value]) {
     return [/^-?\d+$/.test(name) ? Number(name) : name, value];
 }
 
-/** Pairs of token and bias as C has them. */
+/** Returns pairs of token and bias in C's representation. */
 function biasBytes(pairs) {
     const bytes = new Uint8Array(8 * pairs.length);
     const view = new DataView(bytes.buffer);

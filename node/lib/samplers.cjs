@@ -32,12 +32,12 @@ function free(handle) {
 class Sampler extends Held {
     #chain = null;
 
-    /** Owns the sampler that a constructor of the library has made. */
+    /** Takes ownership of the sampler that a constructor of the library has made. */
     constructor(handle) {
         super(made(handle), free);
     }
 
-    /** InvalidError where it cannot be given to a chain. */
+    /** Throws InvalidError if it cannot be given to a chain. */
     checkFree() {
         if (this.#chain !== null) {
             throw invalid("the sampler is a chain's already");
@@ -45,7 +45,7 @@ class Sampler extends Held {
         void super.handle;
     }
 
-    /** The address for a chain that owns it from now on, and that keeps this object of use. */
+    /** Returns the address for a chain, which then owns it, and through which this object works. */
     give(chain) {
         this.checkFree();
         const handle = this.release();
@@ -82,7 +82,7 @@ class Sampler extends Held {
     }
 }
 
-/** The sampler that `llama_sieve_init_NAME` makes of arguments that are checked. */
+/** Returns the sampler that `llama_sieve_init_NAME` makes from checked arguments. */
 function init(name, ...types) {
     const create = declare(`init_${name}`, "void *", ...types);
     return (...values) => {

@@ -20,7 +20,7 @@ const {
 } = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
-/** Stands for a random seed, another one at each reset. */
+/** The seed that means a random one, which changes at each reset. */
 const RANDOM_SEED = 0xffffffff;
 
 const RNG = { xoroshiro128plus: 0, mt19937: 1, position: 2 };
@@ -169,7 +169,7 @@ function oneOf(names, value, what) {
     return names[value];
 }
 
-/** The number that C has for a stage: a name, or the slot of a sampler. */
+/** Returns the C number of a stage, given its name or the slot of a sampler. */
 function stageOf(stage) {
     const place = STAGES.indexOf(stage);
     if (place >= 0) {
@@ -182,7 +182,7 @@ function stageOf(stage) {
     throw invalid(`stages: ${shown(stage)} is none of ${names}, and no slot of a sampler, 0 to 15`);
 }
 
-/** The struct of C's, of an order and of numbers. */
+/** Returns the C struct for an order of stages and their parameters. */
 function nativeStages(order, numbers) {
     const found = defaultStages();
     const stages = Int32Array.from([...order].map(stageOf));
@@ -201,7 +201,7 @@ function nativeStages(order, numbers) {
     return found;
 }
 
-/** A copy of the parameters, whose bias is the caller's no more. */
+/** Returns a copy of the parameters, whose biases the caller cannot change. */
 function copied(params) {
     const found = { ...params };
     if (found.bias !== undefined) {
@@ -210,7 +210,7 @@ function copied(params) {
     return found;
 }
 
-/** The struct of C's, of parameters that were copied. */
+/** Returns the C struct for copied parameters. */
 function native(params) {
     const found = defaultParams();
     for (const [name, value] of Object.entries(params)) {
@@ -231,7 +231,7 @@ function native(params) {
     return found;
 }
 
-/** What marks the second argument of the constructor as `clone`'s. */
+/** Marks the second argument of the constructor as that of `clone`. */
 const HANDLE = Symbol("handle");
 
 class Sieve extends Held {

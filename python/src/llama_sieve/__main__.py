@@ -1,4 +1,4 @@
-"""The command line: that of the program llama-sieve, and what needs Python beside it.
+"""The command line: that of the program llama-sieve, and the commands that need Python.
 
 `trace` is Python's alone, `doctor` without a subject looks at this Python's llama-cpp-python, and
 `run` patches llama-cpp-python in the program. All else is the program's, whose words and exit codes

@@ -42,7 +42,7 @@ def vector(array: Any, what: str = "logits") -> NDArray[Any]:
 
 
 def floats(array: Any, what: str = "logits") -> NDArray[np.float32]:
-    """The same, for float32 alone."""
+    """Returns the array as `vector` does, but only for float32."""
     view = vector(array, what)
     if view.dtype != np.float32:
         raise InvalidError(f"{what}: float32 is needed, this is {view.dtype}; .astype copies it")
@@ -50,7 +50,7 @@ def floats(array: Any, what: str = "logits") -> NDArray[np.float32]:
 
 
 def candidates(array: Any) -> NDArray[Any]:
-    """The same, for candidates."""
+    """Returns the array as `vector` does, for candidates."""
     view = vector(array, "candidates")
     if view.dtype != CANDIDATE:
         raise InvalidError(f"candidates: llama_sieve.CANDIDATE is needed, this is {view.dtype}")

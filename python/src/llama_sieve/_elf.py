@@ -1,7 +1,7 @@
 """Reads the headers of a Linux library or program, without running it.
 
-Only what is needed here: the libraries it needs, the names it exports and imports, their versions
-of the C library, and its build id.
+It reads only the needed parts: the required libraries, the exported and imported names, their
+versions of the C library, and the build id.
 """
 
 from __future__ import annotations

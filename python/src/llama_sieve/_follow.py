@@ -1,6 +1,6 @@
 """Serves the page of a trace while it is written: `python -m llama_sieve trace --follow FILE`.
 
-It is served on the loopback interface alone, to whoever knows the random word in its address. A
+It is served only on the loopback interface, to clients that know the random word in its address. A
 request that names another host, comes from another site's page, or is anything but GET is refused:
 a trace contains the conversation.
 """

@@ -71,7 +71,7 @@ class Held:
         raise TypeError(f"a {type(self).__name__} cannot be pickled: {self._instead}")
 
     def close(self) -> None:
-        """Frees it now, rather than when nothing refers to it any more."""
+        """Frees it now, not only when nothing refers to it any more."""
         if self._free.alive:
             self._take()
             try:

@@ -23,7 +23,7 @@ _FILE = _HERE / _ELSEWHERE[sys.platform] if sys.platform in _ELSEWHERE else PREL
 
 
 class Error(RuntimeError):
-    """A refusal, in the library's words. The base of all its errors."""
+    """An error, with the library's text. The base of all its errors."""
 
     code: int = 0
     """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none."""
@@ -53,11 +53,11 @@ class NoCandidateError(Error):
 
 
 class StateError(Error, ValueError):
-    """Saved bytes are not this library's, damaged, or of another kind of generator."""
+    """Saved bytes are not a state, are damaged, or belong to another kind of generator."""
 
 
 class BusyError(Error):
-    """The object is in use by another thread, or twice in one call."""
+    """The object is in use by another thread, or occurs twice in one call."""
 
 
 class NoLogitsError(Error):
@@ -325,7 +325,7 @@ def function(name: str) -> Any:
 
 
 def exports(name: str) -> bool:
-    """Returns True if the library has a function of that full name."""
+    """Returns True if the library has a function with this full name."""
     return hasattr(library, name)
 
 

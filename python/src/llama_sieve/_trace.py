@@ -1,7 +1,7 @@
 """The page that shows a trace: `python -m llama_sieve trace FILE`.
 
-The page is one file that asks for nothing else. It is the template beside this module with the
-lines of the trace in it, in which nothing can end the element that holds them.
+The page is one file that loads nothing else. It is the template next to this module with the lines
+of the trace in it, which are escaped so that they cannot end their element.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NoTrace(ValueError):
 
 
 def page(paths: Sequence[str]) -> str:
-    """Returns the page for one trace, or for two beside each other.
+    """Returns the page for one trace, or for two side by side.
 
     Raises NoTrace for anything but a trace, and OSError for an unreadable file."""
     blocks = [block for run, path in enumerate(paths) for block in _blocks(path, run)]
@@ -36,7 +36,7 @@ def page(paths: Sequence[str]) -> str:
 
 
 def following(paths: Sequence[str]) -> Tuple[bytes, str]:
-    """Returns the page that asks its server for the lines, and the policy to send with it."""
+    """Returns the page that requests the lines from its server, and the policy to send with it."""
     names = html.escape(json.dumps([os.path.basename(path) for path in paths]), quote=True)
     runs = f'data-runs="{len(paths)}" data-names="{names}"'
     template, policy = _template(runs, f"{_POLICY} connect-src 'self';")

@@ -16,12 +16,12 @@ _FOLD_CASE = 1
 
 
 class BanStrings(Sampler):
-    """A sampler that lets no token through that would complete one of the texts.
+    """A sampler that bans every token that would complete one of the texts.
 
-    None of them occurs in the generated text, whatever tokens spell it. `fold_case`: letters that
-    differ in case alone are equal, by Unicode's simple case folding. `vocab` is a llama_vocab, or
-    what has one as `vocab`, or a llama_model as `model`: a llama_cpp.Llama. In a chain it comes
-    before every sampler that truncates.
+    None of them occurs in the generated text, whichever tokens spell it. `fold_case`: letters that
+    differ only in case are equal, by Unicode's simple case folding. `vocab` is a llama_vocab, or an
+    object that has one as `vocab` or a llama_model as `model`, such as a llama_cpp.Llama. In a
+    chain it comes before every sampler that truncates.
     """
 
     _kind = "ban"
@@ -38,7 +38,7 @@ class BanStrings(Sampler):
     def rewind(self) -> int:
         """Returns how many of the newest accepted tokens begin a text that one more would complete.
 
-        0 if none has begun. A host that can rewind its cache takes that many back for another
+        0 if none has begun. A host that can rewind its cache takes this many back for another
         sentence.
         """
         with self._used() as pointer:

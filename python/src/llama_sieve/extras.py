@@ -159,7 +159,7 @@ class _Members:
 
 
 class Joined:
-    """Has every chain that a module's `Llama` makes joined by extras, until `undo`."""
+    """Adds the extras to every chain that a module's `Llama` makes, until `undo`."""
 
     def __init__(self, module: ModuleType, extras: Extras) -> None:
         self._llama = getattr(module, "Llama", None)

@@ -65,12 +65,12 @@ def _flags(*flags: bool) -> int:
 
 
 class Constraint(Sampler):
-    """A sampler that lets only tokens through with which the text can still follow a grammar.
+    """A sampler that lets through only tokens with which the text can still follow a grammar.
 
     Compiled constraints are cached in the process, so that making one again is cheap. After a token
     that is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
-    generation are allowed then, and `error` says why. `vocab` is a llama_vocab, or what has one as
-    `vocab`, or a llama_model as `model`: a llama_cpp.Llama.
+    generation are allowed then, and `error` says why. `vocab` is a llama_vocab, or an object that
+    has one as `vocab` or a llama_model as `model`, such as a llama_cpp.Llama.
     """
 
     _kind = "constraint"
@@ -168,7 +168,7 @@ class Grammar(Constraint):
 
 
 class JsonSchema(Constraint):
-    """The text is JSON that is valid by a schema, drafts 4 to 2020-12: see docs/json-schema.md."""
+    """The text is JSON valid against a schema, drafts 4 to 2020-12: see docs/json-schema.md."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Regex(Constraint):
 
 
 class Choice(Constraint):
-    """The text is one of some strings, spelled by any tokens; `TokenTrie` requires given ones."""
+    """The text is one of some strings, spelled by any tokens; `TokenTrie` needs specific ones."""
 
     def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
         texts = [text_for_c(value, "value") for value in values]

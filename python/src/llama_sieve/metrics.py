@@ -87,7 +87,7 @@ class Perplexity(Held):
 
     @property
     def value(self) -> float:
-        """1 for a text without surprise; NaN before the first token."""
+        """The perplexity: 1 if every token was certain; NaN before the first token."""
         value: float = self._call(library.llama_sieve_ppl_value)
         return value
 

@@ -4,10 +4,10 @@ llama-cpp-python takes llama.cpp's functions from the library's own handle, wher
 not reach. So its Python names are rebound to our functions: constructors that make our sampler if
 it was found to equal the host's, and the host's own otherwise.
 
-That is tried, not assumed: before the first sampler of a kind, ours and the host's run on small
-arrays and must leave the same, bit for bit. Where argument lists have changed over the builds
-(penalties, DRY), the list that llama-cpp-python itself declares decides; an unknown one is left
-alone.
+This is tested: before the first sampler of a kind, ours and the host's run on small arrays, and
+their results must be equal, bit for bit. If argument lists differ between builds (penalties, DRY),
+the list that llama-cpp-python itself declares decides; a constructor with an unknown one is not
+replaced.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _same(*arguments: Any) -> Tuple[Any, ...]:
 
 
 def _old_penalties(last_n: int, repeat: float, freq: float, present: float) -> Tuple[Any, ...]:
-    """The vocabulary's size only serves a warning: 0 is unknown."""
+    """The vocabulary's size is only used for a warning; 0 means unknown."""
     return 0, last_n, repeat, freq, present
 
 
@@ -181,7 +181,7 @@ class _Constructor:
         return self.original.restype
 
     def status(self) -> Status:
-        """Returns whether our sampler is made, determined once."""
+        """Returns the outcome for this kind, which is determined once."""
         with self._lock:
             if self._status is None:
                 reason = self._reason()
@@ -282,7 +282,7 @@ class _Sample(_Forward):
 
 
 def _typed_as(original: Any, name: str) -> Optional[Any]:
-    """Returns our function of that name, with the host's types; None if the library has none."""
+    """Returns our function with this name and the host's types; None if the library has none."""
     if not hasattr(library, name):
         return None
     return _function(getattr(library, name), original.restype, original.argtypes)
@@ -296,7 +296,7 @@ _OTHERS = {
 
 
 def _known(kinds: Optional[Iterable[str]]) -> Set[str]:
-    """Returns the requested kinds of samplers. InvalidError if there is none of that name."""
+    """Returns the requested kinds of samplers. InvalidError for an unknown name."""
     wanted = set(host.KINDS if kinds is None else kinds)
     unknown = wanted - set(host.KINDS)
     if unknown:
@@ -342,7 +342,7 @@ class Patch:
                 self._stand_ins[name] = stand_in(original, typed)
 
     def status(self) -> List[Status]:
-        """Returns the outcome for each kind, which is tried now if it was not yet."""
+        """Returns the outcome for each kind, which is tested now unless it already was."""
         constructors = [s for s in self._stand_ins.values() if isinstance(s, _Constructor)]
         return [constructor.status() for constructor in constructors]
 
@@ -417,7 +417,7 @@ def patch(
     `module` is llama_cpp (imported if it is not given), one at a time: InvalidError for another
     than the one that is patched. `kinds` limits it to some of `KINDS`. verbose prints a line for
     each new sampler on stderr; it is the default if the environment variable LLAMA_SIEVE_VERBOSE is
-    set. Undone by `unpatch()`, or at the end of `with patch():`; patches nest, the outermost
+    set. It is undone by `unpatch()`, or at the end of `with patch():`. Patches nest; the outermost
     counts. Functions imported by name before (`from llama_cpp import llama_sampler_init_top_k`) are
     not reached.
 

@@ -1,4 +1,4 @@
-"""Samplers for a chain of llama.cpp's: each a drop-in for its own of that name.
+"""Samplers for a chain of llama.cpp's: each a drop-in for llama.cpp's own of the same name.
 
 They need a llama.cpp in the process (`bind_host`), and are freed with their object unless a chain
 takes them.
@@ -38,7 +38,7 @@ class _Given:
         self._chain = chain
 
     def take(self, lock: threading.Lock) -> threading.Lock:
-        """A lock that keeps others from the chain, taken; InvalidError where the chain is gone."""
+        """Locks the chain, and returns the lock; InvalidError if the chain no longer exists."""
         if isinstance(self._owner, Held):
             self._owner._take()
             return self._owner._lock
@@ -66,7 +66,7 @@ class Sampler(Held):
     _instead = "make it anew from its arguments"
 
     def __init__(self, pointer: int) -> None:
-        """Takes ownership of the llama_sampler at that address."""
+        """Takes ownership of the llama_sampler at this address."""
         self._library = host.bound_host()
         self._given: Optional[_Given] = None
         self._hold(host.pointer(pointer, "sampler"), self._function("free", None))
@@ -103,7 +103,7 @@ class Sampler(Held):
             raise InvalidError("the sampler is closed")
 
     def _give(self, given: _Given, then: Callable[[int], Any]) -> None:
-        """Is the others' from now on, who get it by `then`."""
+        """Gives the sampler away: `then` passes it to its new owner."""
         self._check_free()
         pointer = self._take()
         try:
@@ -114,18 +114,18 @@ class Sampler(Held):
             self._lock.release()
 
     def release(self) -> int:
-        """The llama_sampler, to be freed by whoever asked: a chain, or llama_sampler_free.
+        """Returns the llama_sampler, which the caller must free, by a chain or llama_sampler_free.
 
-        How long it lives is theirs to know: this object is of no more use.
+        This object can then no longer be used.
         """
         self._give(_Given(None, 0), lambda pointer: None)
         return self._address
 
     def add_to(self, chain: Any) -> None:
-        """Adds it to a `Chain`, to a llama_sampler chain, or to what has one as `sampler`.
+        """Adds it to a `Chain`, a llama_sampler chain, or an object that has one as `sampler`.
 
-        The chain owns it then, and this object goes on as long as that is known to live: not where
-        only an address was given, and not where `sampler` has become None.
+        The chain then owns it, and this object works as long as the chain is known to exist: not if
+        only an address was given, and not after `sampler` has become None.
         """
         if isinstance(chain, Held):
             chain._call(lambda address: self._join(address, chain))
@@ -199,7 +199,7 @@ def greedy() -> Sampler:
 
 
 def dist(seed: int) -> Sampler:
-    """Draws a candidate with its probability; 0xFFFFFFFF: a random seed."""
+    """Draws a candidate with its probability; 0xFFFFFFFF means a random seed."""
     return _new("dist", [c_uint32], seed)
 
 
@@ -250,7 +250,7 @@ def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> S
 
 
 def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
-    """Selects with that aim by a cut at a surprisal that follows the error."""
+    """Mirostat 2: selects as mirostat does, by a cut at a surprisal that follows the error."""
     return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
 
 
@@ -289,7 +289,7 @@ def adaptive_p(target: float, decay: float, seed: int) -> Sampler:
 
 
 def logit_bias(biases: Mapping[int, float], n_vocab: int = 0) -> Sampler:
-    """Adds to the logits of tokens; minus infinity bans a token."""
+    """Adds biases to the logits of tokens; minus infinity bans a token."""
     pairs = [LogitBias(int32(index(token), "logit_bias"), bias) for token, bias in biases.items()]
     array = (LogitBias * len(pairs))(*pairs)
     types = [c_int32, c_int32, c_void_p]
@@ -340,7 +340,7 @@ def min_k(tau: float = 0.0) -> Sampler:
 
 
 def quadratic(factor: float, curve: float = 1.0) -> Sampler:
-    """Bends the logits by a parabola through the largest, or a cubic; disabled by factor <= 0."""
+    """Replaces the logits by a parabola or cubic through the largest; disabled by factor <= 0."""
     return _new("quadratic", [c_float, c_float], factor, curve)
 
 
@@ -360,9 +360,9 @@ def loop_breaker(
     """Ends a repetition of the newest tokens once its third copy is complete.
 
     `action`: "ban" bans the token that would continue it, "temperature" divides the logits by
-    `temperature`, more at each token, "force" lets `tokens` follow, such as the end of thinking,
-    and "end" ends the generation, for which it needs the vocabulary. 0 is the default: periods of
-    up to 1,024 tokens, 128 tokens of all copies together, 1.5.
+    `temperature`, more at each token, "force" lets `tokens` follow, such as those that end the
+    reasoning, and "end" ends the generation, for which it needs the vocabulary. 0 is the default:
+    periods of up to 1,024 tokens, 128 tokens in all copies together, 1.5.
     """
     if action not in _LOOP_ACTIONS:
         raise InvalidError(f"loop_breaker: the action is one of {', '.join(_LOOP_ACTIONS)}")

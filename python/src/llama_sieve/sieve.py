@@ -168,7 +168,7 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of a sieve, in order, and the numbers that `Params` does not have.
+    """The stages of a sieve, in order, and the parameters that `Params` does not have.
 
     Each occurs at most once; one that draws the token (mirostat, adaptive-p) is the last. The
     defaults are the order of llama.cpp's programs and their numbers, which disable the others.
@@ -234,7 +234,7 @@ class Stats:
     """Statistics of the last token's distribution.
 
     Counts are of candidates left after each stage; entropies and surprisal are in nats, and NaN
-    unless `Sieve.measure` asked for them.
+    unless requested by `Sieve.measure`.
     """
 
     model_entropy: float
@@ -300,7 +300,7 @@ class Sieve(Held):
             self._lock.release()
 
     def accept(self, token: int) -> None:
-        """Accepts a token that has become part of the text, chosen here or not."""
+        """Accepts a token that has become part of the text, whether or not the sieve chose it."""
         token = int32(index(token), "token")
         if token < 0:
             raise InvalidError(f"token: {token} is negative")
@@ -358,7 +358,7 @@ class Sieve(Held):
             self._lock.release()
 
     def set_sampler(self, slot: int, sampler: Optional[samplers.Sampler]) -> None:
-        """Copies a sampler in its present state into a slot, 0 to 15; None empties the slot.
+        """Copies a sampler in its current state into a slot, 0 to 15; None empties the slot.
 
         It runs at the position of `Stage.SAMPLER + slot` in `stages`, and accepts every token that
         the sieve accepts. It must be one of this library's that does not select: a cut, banned
@@ -377,7 +377,7 @@ class Sieve(Held):
             self._lock.release()
 
     def set_dry_breakers(self, vocab: Any = None, breakers: Iterable[str] = ()) -> None:
-        """Sets the strings at which a repetition ends for the stage DRY; at first there are none.
+        """Sets the strings at which a repetition ends for the stage DRY; initially there are none.
 
         `vocab` is a llama_vocab pointer (of ctypes, or an address), or has one as `vocab`; without
         breakers it is not needed.
@@ -474,7 +474,8 @@ def sample_batch(
     """Chooses a token for each of several independent sequences, without accepting them.
 
     `logits` is an array with a row of float32 for each, or a sequence of such rows; `threads` is
-    how many of a pool may work. The tokens do not depend on it. If some sequence has no token,
+    the number of threads that may work. The tokens do not depend on it. If some sequence has no
+    token,
     BatchError has those of the others.
     """
     rows = _arrays.rows(logits, len(sieves))

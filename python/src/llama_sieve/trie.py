@@ -1,4 +1,4 @@
-"""A sampler that lets only the tokens of a set of values through, one after the other."""
+"""A sampler that lets through only the tokens of a set of values, one after the other."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class TokenTrie(Sampler):
 
         greedy: the most probable of the values' tokens is selected; otherwise temperature, top-p
         and the draw of later samplers run over the values' tokens. compact: the array of candidates
-        shrinks instead of being masked. reset_idle: a reset leaves a complete span idle. `vocab` (a
-        llama_vocab, or what has one as `vocab`) makes tokens outside of it an error.
+        is reduced instead of masked. reset_idle: a reset leaves a complete span idle. With `vocab`
+        (a llama_vocab, or an object that has one as `vocab`) tokens outside it are an error.
         """
         flags = (_COMPACT if compact else 0) | (_RESET_IDLE if reset_idle else 0)
         self._mode = (_GREEDY if greedy else _SAMPLED) | flags
@@ -100,7 +100,7 @@ class TokenTrie(Sampler):
         return found[:number]
 
     def forced(self) -> NDArray[np.int32]:
-        """Returns the tokens that are the only continuation: they need no sampling."""
+        """Returns the tokens that are the only continuation, which need no sampling."""
         return self._tokens(library.llama_sieve_trie_forced)
 
     def allowed(self) -> NDArray[np.int32]:

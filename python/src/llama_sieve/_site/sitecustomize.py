@@ -1,7 +1,7 @@
 """Patches llama-cpp-python as soon as a program imports it: for `python -m llama_sieve run`.
 
-Python imports a module of this name at its start. This one waits for llama_cpp, and then makes way
-for the one that the program's own Python has.
+Python imports a module of this name at its start. This one waits for llama_cpp, and then runs the
+module of this name in the program's own Python.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _package():
-    """llama_sieve, which may be installed for another Python than this."""
+    """Imports llama_sieve, which may be installed for another Python."""
     try:
         import llama_sieve
     except ModuleNotFoundError as error:
@@ -31,10 +31,10 @@ def _package():
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds llama_cpp as those behind it do, each time, and has it patched when it was executed.
+    """Finds llama_cpp as the later finders do, each time, and patches it after it was executed.
 
-    It stays: a module may be looked for without being imported, and an import that fails may be
-    tried again.
+    It stays installed: a module may be searched without being imported, and a failed import may be
+    repeated.
     """
 
     def __init__(self):
@@ -66,7 +66,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another does, which takes its place again, and then tells of the module."""
+    """Loads as another loader does, which then replaces it again, and reports the module."""
 
     def __init__(self, loader, then):
         self._loader = loader
@@ -95,7 +95,7 @@ class _Loader(importlib.abc.Loader):
 
 
 def _make_way():
-    """Imports what this file stands before. What goes wrong in that is Python's to tell."""
+    """Imports the module that this file hides. Python reports its errors."""
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _HERE]
     ours = sys.modules.pop(__name__, None)
     try:
