@@ -2,7 +2,7 @@
 
 use crate::token::Token;
 
-/// A built-in sampler of llama.cpp: the arguments that make it, and what has happened to it since.
+/// A built-in sampler of llama.cpp: the arguments that make it, and its later history.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the arguments have their names in llama.h")]
 pub enum BuiltIn {

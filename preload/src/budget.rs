@@ -8,7 +8,7 @@
 //! ```text
 //! apply to [token 0, token 1]
 //! neither has changed  -> the chain works on the logits
-//! else                 -> apply to all tokens; the chain works on what they are then
+//! else                 -> apply to all tokens; the chain works on the result
 //! ```
 //!
 //! Any sampler may come before a chain, so a budget must be recognised: by its name, and by testing
@@ -317,7 +317,7 @@ impl Drop for Copy {
 /// Stand-in for `llama_sampler_free`, which also removes freed budgets from the list.
 ///
 /// # Safety
-/// The argument is what llama.h asks for.
+/// The argument meets the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_free(smpl: *mut llama_sampler) {
     guard("llama_sampler_free", || (), || forget(smpl));

@@ -457,7 +457,7 @@ impl Applying {
     /// Records that the host has applied the sampler.
     ///
     /// # Safety
-    /// `array` is what was applied to.
+    /// `array` is the array that the sampler was applied to.
     pub unsafe fn finish(self, array: *const llama_token_data_array) {
         if !self.outermost {
             return;
@@ -496,8 +496,8 @@ impl Drop for Applying {
 /// Handles a call of `llama_sampler_apply`.
 ///
 /// # Safety
-/// `smpl` is NULL or a live sampler, `array` NULL or a valid array that nobody else uses during the
-/// call.
+/// `smpl` is NULL or a live sampler, `array` NULL or a valid array that no other code uses during
+/// the call.
 pub unsafe fn apply(smpl: *mut llama_sampler, array: *mut llama_token_data_array) -> Apply {
     // SAFETY: the caller guarantees sampler and array.
     let of_call = with_call(|call| unsafe { call.apply(smpl, array) });

@@ -114,7 +114,7 @@ pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token>
 }
 
 /// # Safety
-/// `array` is valid, and nobody writes to it while they are looked at.
+/// `array` is valid, and not written while they are read.
 unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     if array.data.is_null() || !array.data.is_aligned() {
         return None;

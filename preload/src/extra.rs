@@ -384,7 +384,7 @@ fn warn(name: &dyn Display, why: &str) {
 /// member, and before the one that chooses.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for.
+/// The arguments meet the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_chain_add(
     chain: *mut llama_sampler,

@@ -24,7 +24,7 @@ type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 /// Decides for a constructor's stand-in: returns a sampler of this library, or the host's function.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for.
+/// The arguments meet the requirements of llama.h.
 unsafe fn chosen(
     constructor: &'static Constructor,
     saved: &Saved,
@@ -89,7 +89,7 @@ constructors! {
 /// Forgets the vocabulary of a model that is being freed, and calls the host's function.
 ///
 /// # Safety
-/// `model` is what llama.h asks for.
+/// `model` meets the requirements of llama.h.
 unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
     guard("llama_model_free", || (), || vocabularies::forget(model));
     if way.is_some_and(choice::is_served) {
@@ -102,7 +102,7 @@ unsafe fn free_model(way: Option<Route>, model: *mut llama_model) {
 /// Stand-in for `llama_model_free`: another model may be at the same address afterwards.
 ///
 /// # Safety
-/// `model` is what llama.h asks for.
+/// `model` meets the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
     static HOSTS: Function = Function::new(c"llama_model_free");
@@ -114,7 +114,7 @@ pub unsafe extern "C-unwind" fn llama_model_free(model: *mut llama_model) {
 /// new one.
 ///
 /// # Safety
-/// `model` is what llama.h asks for.
+/// `model` meets the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_free_model(model: *mut llama_model) {
     static HOSTS: Function = Function::new(c"llama_free_model");

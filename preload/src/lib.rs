@@ -284,7 +284,7 @@ stand_in!(llama_sampler_init_dry, dry);
 /// Stand-in for `llama_sampler_get_seed` that also knows this library's samplers.
 ///
 /// # Safety
-/// `smpl` is what llama.h asks for.
+/// `smpl` meets the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sampler) -> u32 {
     const NONE: u32 = u32::MAX;
@@ -303,7 +303,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_get_seed(smpl: *const llama_sample
 /// (`llama_set_sampler`) and the other was not. In that case the built-in is copied.
 ///
 /// # Safety
-/// `src` and `dst` are what llama.h asks for.
+/// `src` and `dst` meet the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_copy(
     src: *const llama_sampler,

@@ -32,7 +32,7 @@ const NO_TOKEN: Token = -1;
 /// straight from the logits, once the host has been observed to give the same result.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for.
+/// The arguments meet the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_sample(
     smpl: *mut llama_sampler,
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
 /// records the samplers that are applied to an array of the host.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for.
+/// The arguments meet the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_sampler_apply(
     smpl: *mut llama_sampler,
@@ -127,7 +127,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
 /// Stand-in for the common library's `common_sampler_sample`: records the call.
 ///
 /// # Safety
-/// The arguments are what sampling.h asks for.
+/// The arguments meet the requirements of sampling.h.
 #[unsafe(export_name = "_Z21common_sampler_sampleP14common_samplerP13llama_contextib")]
 pub unsafe extern "C-unwind" fn common_sampler_sample(
     gsmpl: *mut common_sampler,
@@ -185,7 +185,7 @@ unsafe fn enter(
 /// here, if all its members are this library's.
 ///
 /// # Safety
-/// The arguments are what llama.h asks for.
+/// The arguments meet the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
     ctx: *mut llama_context,
@@ -237,7 +237,7 @@ macro_rules! questions {
         /// Answers with the candidates that the chain left, if it was run for the host.
         ///
         /// # Safety
-        /// The arguments are what llama.h asks for.
+        /// The arguments meet the requirements of llama.h.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $symbol(ctx: *mut llama_context, idx: i32) -> $result {
             static HOSTS: Function = Function::new($text);

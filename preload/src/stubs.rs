@@ -291,7 +291,7 @@ macro_rules! stand_in {
         /// Stand-in for the built-in constructor.
         ///
         /// # Safety
-        /// The arguments are what the llama.h of the host asks for.
+        /// The arguments meet the requirements of the llama.h of the host.
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $symbol() -> *mut llama_sampler {

@@ -88,7 +88,7 @@ pub fn is_one(vocab: usize) -> bool {
 /// Stand-in for `llama_model_get_vocab` that records the host's result.
 ///
 /// # Safety
-/// `model` is what llama.h asks for.
+/// `model` meets the requirements of llama.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn llama_model_get_vocab(
     model: *const llama_model,

@@ -11,7 +11,7 @@ use crate::ffi::host::{Host, host_function};
 const LOGITS: Argument = argument!("logits", "n_vocab");
 
 /// # Safety
-/// `logits` is NULL or has `n_vocab` elements, which nobody writes during `'a`.
+/// `logits` is NULL or has `n_vocab` elements, which are not written during `'a`.
 pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
     // SAFETY: the caller guarantees the elements.
     unsafe { LOGITS.slice(logits, vocabulary_of(n_vocab)?) }

@@ -153,7 +153,7 @@ unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl,
 }
 
 /// # Safety
-/// `ppl` is NULL or alive, and used by nobody else.
+/// `ppl` is NULL or alive, and used by no other code.
 unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;
     // SAFETY: not NULL, and the caller guarantees that it is alive and its own.

@@ -11,7 +11,7 @@
 //! Tail-free, softmax, and the samplers that llama.cpp never had, follow their published
 //! definitions: top-h, min-k, quadratic, and the cuts of `threshold`, each of which is a rule.
 //!
-//! `CONTRIBUTING.md` lists what a new sampler needs.
+//! `CONTRIBUTING.md` lists the steps for a new sampler.
 //!
 //! `new` returns `None` where the built-in constructor makes an empty sampler. [`Disabled`] takes
 //! its place.

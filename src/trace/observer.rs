@@ -42,8 +42,8 @@ pub type Name = Cow<'static, str>;
 
 /// An observer of each stage of a token.
 pub trait Watch {
-    /// Called before a stage with a function that describes what it will let through, if it is a
-    /// constraint.
+    /// Called before a stage with a function that describes the tokens it will let through, if it
+    /// is a constraint.
     #[inline(always)]
     fn expects(&mut self, _of: impl FnOnce() -> Option<String>) {}
 

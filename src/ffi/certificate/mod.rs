@@ -10,7 +10,7 @@
 //! rounding, which meet a bound exactly. The arguments are those at which a sampler changes its
 //! behaviour. The comparison then continues with clones, copies and samplers after a reset.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 mod arrays;
 mod codes;

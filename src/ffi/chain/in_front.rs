@@ -148,8 +148,8 @@ pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
 /// `take`. Nothing is accepted. `None` if the host is to do everything.
 ///
 /// # Safety
-/// As for [`sample`]; what comes before is alive, a grammar [is one](is_grammar), and both are used
-/// by no other thread either.
+/// As for [`sample`]; the samplers before the chain are alive, a grammar [is one](is_grammar), and
+/// neither is used by another thread.
 pub unsafe fn narrow<T>(
     before: Before,
     chain: *mut llama_sampler,

@@ -364,8 +364,8 @@ fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
 /// Selects a token with `chain`, and keeps the remaining candidates for a later call.
 ///
 /// # Safety
-/// `chain` is a live sampler of the host that `host` is of; the logits stay until candidates are no
-/// longer asked for.
+/// `chain` is a live sampler of the host that `host` belongs to; the logits stay valid until
+/// candidates are no longer queried.
 unsafe fn sample(
     call: &dyn Display,
     host: &Functions,

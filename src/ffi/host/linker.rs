@@ -156,7 +156,7 @@ pub(super) const fn index(name: &CStr) -> Option<usize> {
 /// Returns a function of a module.
 ///
 /// # Safety
-/// None: what is no module has no functions.
+/// None: a handle that is not a module has no functions.
 #[cfg(windows)]
 pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
     crate::windows::symbol(NonNull::new(handle)?, name)

@@ -47,7 +47,7 @@ const EXPORTS: usize = 0;
 const IMPORTS: usize = 1;
 const DELAYED_IMPORTS: usize = 13;
 
-/// The table of what a module exports.
+/// The table of a module's exports.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Exports {

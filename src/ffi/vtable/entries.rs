@@ -99,7 +99,8 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
 /// ran.
 ///
 /// # Safety
-/// As for the entries, and `cur_p` is NULL or a valid array that nobody else uses during the call.
+/// As for the entries, and `cur_p` is NULL or a valid array that no other code uses during the
+/// call.
 pub(super) unsafe fn give_up<S: Sampler>(
     smpl: *mut llama_sampler,
     cur_p: *mut llama_token_data_array,

@@ -51,7 +51,7 @@ const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
 const MANY: usize = 4096;
 /// The number of values of the upper half of a float.
 const HALVES: usize = 1 << 16;
-/// The number of elements from which counting upper halves pays.
+/// The number of elements from which counting upper halves is worth its cost.
 const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;

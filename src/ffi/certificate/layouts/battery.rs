@@ -274,7 +274,7 @@ impl Battery {
     /// `llama_sampler_copy`.
     ///
     /// # Safety
-    /// The samplers are live or NULL, and nobody else's.
+    /// The samplers are live or NULL, and used by no other code.
     pub(super) unsafe fn run(&mut self, pair: &Pair, copy: Option<CopyTo>) -> Outcome {
         let [theirs, ours] = pair.made;
         // SAFETY: both are live or NULL.
@@ -313,7 +313,7 @@ impl Battery {
 /// results agree.
 ///
 /// # Safety
-/// The samplers are live, and nobody else's.
+/// The samplers are live, and used by no other code.
 unsafe fn gone_through(
     pair: &Pair,
     steps: &[Step],

@@ -15,7 +15,7 @@
 //! An argument that is a pointer in a list is read only if the kernel confirms that it can be. One
 //! that is a vocabulary in a list is used only if the host has returned it as one.
 //!
-//! The host's functions are called outside the guard: what they throw passes through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 mod arguments;
 mod battery;

@@ -53,8 +53,8 @@ struct Members {
     named: Vec<Member>,
     /// Any other member, if allowed.
     other: Option<Sequence>,
-    /// Other members that are witnesses of the second set, after those of the first set: a repeated
-    /// name keeps the values of its witness.
+    /// The elements of other members, by two sets of witnesses: the member is a witness of the
+    /// second set, after those of the first. A repeated name keeps the values of its witness.
     others: HashMap<(u64, u64), Sequence>,
     /// Required members: the names, and the value.
     witnesses: Vec<(Shared, ExprId)>,

@@ -105,7 +105,7 @@ impl Budget {
         self.taken
     }
 
-    /// Returns the bound on what was done so far.
+    /// Returns the bound on the work done so far.
     pub fn bound(&self) -> u64 {
         self.bound
     }

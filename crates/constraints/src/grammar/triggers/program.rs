@@ -44,9 +44,9 @@ pub enum Inst {
     },
     /// Continues with `body`, which leads back here, or with `exit`.
     Repeat {
-        /// Once more.
+        /// The path to one more round.
         body: Address,
-        /// No more.
+        /// The path without another round.
         exit: Address,
         /// True if `exit` is tried first.
         lazy: bool,

@@ -52,7 +52,7 @@ enum Way {
     Group { group: u32, was: Group },
     /// The earlier value of a counter.
     Counter { counter: u32, was: (u32, u8) },
-    /// The look-ahead of this address fails at this position. `begin` is where the text began for
+    /// The look-ahead at this address fails at this position. `begin` is the start of the text for
     /// the surrounding search.
     Look {
         address: Address,

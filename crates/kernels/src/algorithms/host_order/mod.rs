@@ -65,7 +65,7 @@ const LARGE_PART: usize = 8;
 /// The number of logits that are searched at once for the largest of a bucket.
 const CHUNK: usize = 1024;
 /// The number of leading candidates that are checked for descending order. So many in order are no
-/// coincidence. About its square of the other candidates are compared with them.
+/// coincidence. About 256 of the other candidates are compared with them.
 const LOOKED_AT: usize = 16;
 
 /// Returns true if ties keep input order.

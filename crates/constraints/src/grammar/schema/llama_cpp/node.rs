@@ -90,7 +90,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Reads a schema, and what it refers to.
+    /// Reads a schema and the targets of its references.
     pub fn read(document: &Document, work: &Work) -> Answer<Self> {
         let mut reading = Reading {
             document,

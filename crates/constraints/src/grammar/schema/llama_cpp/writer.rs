@@ -695,7 +695,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters after the same beginning of some names.
+/// The characters that follow one common beginning of some names.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
