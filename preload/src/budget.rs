@@ -8,7 +8,7 @@
 //! ```text
 //! apply to [token 0, token 1]
 //! neither has changed  -> the chain works on the logits
-//! else                 -> apply to all tokens; the chain works on the result
+//! else                 -> apply to all tokens; the chain works on what they are then
 //! ```
 //!
 //! Any sampler may come before a chain, so a budget must be recognised: by its name, and by testing

@@ -50,8 +50,8 @@ impl Chains {
     /// its name: its pointers may point to anything.
     ///
     /// # Safety
-    /// `smpl` is a live sampler of the host that these functions belong to, and stays alive while the
-    /// members are read.
+    /// `smpl` is a live sampler of the host that these functions belong to, and stays alive while
+    /// the members are read.
     pub(in crate::ffi) unsafe fn members(
         &self,
         smpl: *const llama_sampler,
