@@ -40,8 +40,8 @@ static NAME_OF: Function = Function::new(c"llama_sampler_name");
 /// The most live budgets that are known at once; chains after other budgets are left to the host.
 const MOST: usize = 255;
 
-/// The logit of the two candidates with which a budget is tested. Every change by a budget gives
-/// another number.
+/// The logit of the two candidates with which a budget is tested. A budget that changes it
+/// always gives a different number.
 const ASKED: f32 = 1.5;
 
 /// An entry of the list.

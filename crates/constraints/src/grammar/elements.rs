@@ -320,7 +320,7 @@ pub struct Rules {
     pub is_strict: bool,
     /// Tokens that are matched by number alone, ascending: they are never read as characters.
     pub by_number: Box<[Token]>,
-    /// Properties of its text.
+    /// Properties of the grammar's text.
     pub about: About,
 }
 

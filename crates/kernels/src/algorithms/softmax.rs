@@ -24,7 +24,7 @@ pub struct Softmax {
 
 lent_per_thread!(Softmax);
 
-/// The room for the sums of an array of a usual vocabulary's size.
+/// Buffers hold the sums of at least as many blocks as an array of a usual vocabulary has.
 const BLOCKS: usize = 512;
 
 impl Default for Softmax {

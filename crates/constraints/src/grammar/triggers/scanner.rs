@@ -14,7 +14,7 @@ pub struct Refusal {
 /// A token of the pattern outside of a bracket expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
-    /// A set, one byte of which matches.
+    /// Matches any one byte of the set.
     Set(ByteSet),
     /// `\1` and so on.
     Backreference(i32),
