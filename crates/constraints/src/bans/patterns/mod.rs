@@ -27,7 +27,7 @@ use super::automaton::{Reading, digest_of};
 use super::order::Order;
 use super::{clear, counted, every};
 use crate::kernels::bitmap::has;
-use crate::memory::{claim, copied, exhausted, push, with_room};
+use crate::memory::{copied, exhausted, push, with_room};
 use crate::token::Token;
 
 /// The most bytes of the tokens that are kept for all states, beyond which they are found anew.
@@ -199,9 +199,7 @@ impl Cursor {
     /// Returns the state of an empty text.
     pub fn new() -> Self {
         let mut newest = VecDeque::new();
-        claim(MAX_BACK * size_of::<Token>())
-            .and_then(|()| newest.try_reserve_exact(MAX_BACK))
-            .unwrap_or_else(exhausted);
+        newest.try_reserve_exact(MAX_BACK).unwrap_or_else(exhausted);
         Self {
             state: START,
             newest,
