@@ -494,8 +494,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 #define LLAMA_SIEVE_BAN_MAX_STATES 16384
 
 /*
- A flag of llama_sieve_init_ban_strings: letters that differ only in case are equal, by Unicode's
- simple case folding.
+ A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
+ Unicode's simple case folding.
  */
 #define LLAMA_SIEVE_BAN_FOLD_CASE 1
 

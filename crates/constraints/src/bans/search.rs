@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::{Bans, patterns};
 use crate::token::Token;
 
-/// What is banned, and what of it has begun.
+/// The banned texts or patterns, and how far one of them has begun.
 #[derive(Debug)]
 pub enum Search {
     /// Texts.

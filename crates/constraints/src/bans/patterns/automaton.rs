@@ -20,7 +20,7 @@ pub(super) const START: State = 0;
 /// The most steps that making the states may take.
 const MAX_STEPS: usize = 1 << 26;
 
-/// What stands before a position.
+/// The context before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Before {
     Nothing,
@@ -151,7 +151,7 @@ fn classes(program: &Program) -> ([u8; 256], usize) {
     (class_of, usize::from(class) + 1)
 }
 
-/// What is needed to make the states.
+/// The input from which the states are made.
 struct Making<'a> {
     program: &'a Program,
     class_of: [u8; 256],
