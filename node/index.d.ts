@@ -334,8 +334,15 @@ export const samplers: {
  * truncates.
  */
 export class BanStrings extends Sampler {
-    /** `foldCase`: letters that differ only in case are equal. */
-    constructor(vocab: Vocab, texts: Iterable<string>, options?: { foldCase?: boolean });
+    /**
+     * `foldCase`: letters that differ only in case are equal. `regex`: the texts are regular
+     * expressions in the syntax of Rust's crate `regex`, and none of them matches anywhere.
+     */
+    constructor(
+        vocab: Vocab,
+        texts: Iterable<string>,
+        options?: { foldCase?: boolean; regex?: boolean },
+    );
     /** Returns how many of the newest tokens begin a text that one more would complete, or 0. */
     rewind(): number;
 }

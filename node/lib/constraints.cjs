@@ -186,10 +186,10 @@ const banRewind = declare("ban_rewind", "int", "void *");
 
 /** A sampler that bans every token that would complete one of the texts. */
 class BanStrings extends Sampler {
-    constructor(vocab, texts, { foldCase = false } = {}) {
+    constructor(vocab, texts, { foldCase = false, regex = false } = {}) {
         const found = [...texts].map((value) => text(value, "text"));
         const address = vocabulary(vocab);
-        super(init.banStrings(address, found, found.length, foldCase ? 1 : 0));
+        super(init.banStrings(address, found, found.length, (foldCase ? 1 : 0) | (regex ? 2 : 0)));
     }
 
     rewind() {

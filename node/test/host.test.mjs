@@ -216,6 +216,10 @@ test("a banned text never appears", () => {
     assert.ok(ban.rewind() >= 0);
     chain.close();
     assert.throws(() => new BanStrings({ model }, ["a", ""]), /text 1 is empty/);
+    const expression = new BanStrings({ model }, ["M[a-z]+s"], { regex: true });
+    assert.equal(expression.rewind(), 0);
+    expression.close();
+    assert.throws(() => new BanStrings({ model }, ["a$"], { regex: true }), /text 0/);
 });
 
 test("a chain samples a context's logits, and accepts", () => {

@@ -16,7 +16,7 @@ use std::ptr::{null, null_mut};
 use llama_sieve::environment;
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_MAX_BYTES, LLAMA_SIEVE_BAN_MAX_TEXTS,
-    llama_sieve_init_ban_strings,
+    LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
 };
 use llama_sieve::ffi::guard::guard;
 use llama_sieve::ffi::host::llama_h::llama_sampler;
@@ -40,8 +40,8 @@ pub const VARIABLE: &str = "LLAMA_SIEVE_EXTRA";
 pub enum Extra {
     /// A loop breaker with the least number of tokens of a loop; 0 means the default.
     LoopBreaker(i32),
-    /// Bans of these texts, and true if letters that differ only in case are equal.
-    BanStrings(Vec<CString>, bool),
+    /// Bans of these texts, with the flags of `llama_sieve_init_ban_strings`.
+    BanStrings(Vec<CString>, u32),
     TopA(f32),
     EpsilonCutoff(f32),
     EtaCutoff(f32),
@@ -80,6 +80,7 @@ fn extra(
     value: Option<&str>,
     read: &impl Fn(&str) -> io::Result<Vec<u8>>,
 ) -> Result<Extra, String> {
+    let bans = |flags| Ok(Extra::BanStrings(texts(value, read)?, flags));
     match name {
         "loop_breaker" => match value {
             None => Ok(Extra::LoopBreaker(0)),
@@ -89,8 +90,10 @@ fn extra(
                 tokens.map(Extra::LoopBreaker).ok_or_else(wrong)
             }
         },
-        "ban_strings" => Ok(Extra::BanStrings(texts(value, read)?, false)),
-        "ban_strings_any_case" => Ok(Extra::BanStrings(texts(value, read)?, true)),
+        "ban_strings" => bans(0),
+        "ban_strings_any_case" => bans(LLAMA_SIEVE_BAN_FOLD_CASE),
+        "ban_regex" => bans(LLAMA_SIEVE_BAN_REGEX),
+        "ban_regex_any_case" => bans(LLAMA_SIEVE_BAN_REGEX | LLAMA_SIEVE_BAN_FOLD_CASE),
         "top_a" => number(value).map(Extra::TopA),
         "epsilon_cutoff" => number(value).map(Extra::EpsilonCutoff),
         "eta_cutoff" => number(value).map(Extra::EtaCutoff),
@@ -110,8 +113,9 @@ fn extra(
             ))
         }
         _ => Err(
-            "known are loop_breaker, ban_strings, ban_strings_any_case, top_a, epsilon_cutoff, \
-             eta_cutoff, p_less, top_h, min_k and quadratic"
+            "known are loop_breaker, ban_strings, ban_strings_any_case, ban_regex, \
+             ban_regex_any_case, top_a, epsilon_cutoff, eta_cutoff, p_less, top_h, min_k and \
+             quadratic"
                 .to_owned(),
         ),
     }
@@ -216,7 +220,7 @@ impl Extra {
                 // SAFETY: a struct of its size, without pointers.
                 unsafe { llama_sieve_init_loop_breaker(&params) }
             }
-            Self::BanStrings(texts, folds) => {
+            Self::BanStrings(texts, flags) => {
                 let Some(vocab) = vocabularies::of_this_thread() else {
                     last_error::set(
                         llama_sieve::errors::LLAMA_SIEVE_ERROR_NOT_FOUND,
@@ -226,11 +230,10 @@ impl Extra {
                     return null_mut();
                 };
                 let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-                let flags = if *folds { LLAMA_SIEVE_BAN_FOLD_CASE } else { 0 };
                 // SAFETY: the host has given it out, and its model was not freed; as many strings
                 // as is said.
                 unsafe {
-                    llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
+                    llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), *flags)
                 }
             }
             Self::TopA(a) => llama_sieve_init_top_a(*a),
@@ -436,7 +439,7 @@ mod tests {
         let texts = vec![c"delve".to_owned(), c" a tapestry".to_owned()];
         let expected = [
             Extra::LoopBreaker(0),
-            Extra::BanStrings(texts.clone(), false),
+            Extra::BanStrings(texts.clone(), 0),
             Extra::TopH(0.4),
             Extra::PLess(false),
             Extra::Quadratic(0.3, 2.0),
@@ -444,10 +447,17 @@ mod tests {
         ];
         assert_eq!(extras, expected);
         assert!(warnings.is_empty());
-        let (extras, _) = parse("ban_strings_any_case=texts;loop_breaker=30", read);
+        let (extras, _) = parse(
+            "ban_strings_any_case=texts;ban_regex=texts;loop_breaker=30",
+            read,
+        );
         assert_eq!(
             extras,
-            [Extra::BanStrings(texts, true), Extra::LoopBreaker(30)]
+            [
+                Extra::BanStrings(texts.clone(), LLAMA_SIEVE_BAN_FOLD_CASE),
+                Extra::BanStrings(texts, LLAMA_SIEVE_BAN_REGEX),
+                Extra::LoopBreaker(30)
+            ]
         );
         let text = "top_a=.2; epsilon_cutoff=3e-4;eta-cutoff = 2e-4;p_less=normalised;quadratic=.2";
         let (extras, _) = parse(text, read);

@@ -296,3 +296,28 @@ def test_a_banned_text_never_appears(llm, rng):
         assert len(rewinds) > 1
     with pytest.raises(llama_sieve.InvalidError, match="text 1 is empty"):
         llama_sieve.BanStrings(llm, ["a", ""])
+
+
+@pytest.mark.parametrize("fold_case", [False, True])
+def test_a_banned_expression_never_matches(llm, rng, fold_case):
+    patterns = [r"M[a-z]+s", r"the (LORD|king)", r"[0-9]{2}"]
+    reads = re.compile("|".join(patterns), re.IGNORECASE if fold_case else 0)
+    texts = ["Moses", "MOSES", "the LORD", "the king", "12", "Mars", "the lord"]
+    ban = llama_sieve.BanStrings(llm, patterns, fold_case=fold_case, regex=True)
+    n = llm.n_vocab()
+    written, n_wanted = "", 0
+    with llama_sieve.Chain(ban, samplers.dist(1)) as chain:
+        for _ in range(400):
+            logits = np.full(n, -20, np.float32)
+            logits[rng.integers(0, n, 40)] = 0
+            wanted = texts[rng.integers(len(texts))].encode()
+            logits[tokens_of(llm, wanted)] = 5
+            token = chain.sample(logits)
+            chain.accept(token)
+            text = llm.detokenize([token], special=False).decode("latin-1")
+            n_wanted += text.isalpha()
+            written += text
+            assert reads.search(written[-100:]) is None
+    assert n_wanted > 50
+    with pytest.raises(llama_sieve.InvalidError, match="text 0"):
+        llama_sieve.BanStrings(llm, ["a$"], regex=True)

@@ -13,24 +13,30 @@ from .samplers import Sampler
 
 _FOLD_CASE = 1
 """LLAMA_SIEVE_BAN_FOLD_CASE."""
+_REGEX = 2
+"""LLAMA_SIEVE_BAN_REGEX."""
 
 
 class BanStrings(Sampler):
     """A sampler that bans every token that would complete one of the texts.
 
     None of them occurs in the generated text, whichever tokens spell it. `fold_case`: letters that
-    differ only in case are equal, by Unicode's simple case folding. `vocab` is a llama_vocab, or an
-    object that has one as `vocab` or a llama_model as `model`, such as a llama_cpp.Llama. In a
-    chain it comes before every sampler that truncates.
+    differ only in case are equal, by Unicode's simple case folding. `regex`: the texts are regular
+    expressions in the syntax of Rust's crate `regex`, and none of them matches anywhere in the
+    generated text; `$`, `\\b` and expressions that match the empty text are refused. `vocab` is a
+    llama_vocab, or an object that has one as `vocab` or a llama_model as `model`, such as a
+    llama_cpp.Llama. In a chain it comes before every sampler that truncates.
     """
 
     _kind = "ban"
 
-    def __init__(self, vocab: Any, texts: Iterable[Text], fold_case: bool = False) -> None:
+    def __init__(
+        self, vocab: Any, texts: Iterable[Text], fold_case: bool = False, regex: bool = False
+    ) -> None:
         host.bound_host()
         found = [text_for_c(text, "ban") for text in texts]
         array = (c_char_p * len(found))(*found)
-        flags = _FOLD_CASE if fold_case else 0
+        flags = (_FOLD_CASE if fold_case else 0) | (_REGEX if regex else 0)
         pointer = ctypes.cast(array, c_void_p)
         create = library.llama_sieve_init_ban_strings
         super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
