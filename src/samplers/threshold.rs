@@ -6,11 +6,9 @@
 //! infinity, there is no distribution, and all stay.
 //!
 //! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
-//! a millionth, and bound the threshold. If a candidate lies between the bounds and the rule needs
-//! the entropy, the sums are computed again about the mean logit, which bounds the entropy several
-//! times as closely. If one still does, they are recomputed in double precision, with an error of
-//! at most 1e-9. Only if one does even then, everything is computed by the definition, term by
-//! term.
+//! a millionth, and bound the threshold. If a candidate lies between the bounds, they are
+//! recomputed in double precision, with an error of at most 1e-9. Only if one still does,
+//! everything is computed by the definition, term by term.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -19,10 +17,9 @@ use super::lists::{Kept, Places};
 use crate::algorithms::Scratch;
 use crate::candidates::Candidates;
 use crate::kernels;
-use crate::kernels::centred::CentredSums;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
-use crate::kernels::scan::{any_between, any_number_between};
+use crate::kernels::scan::{any_between, count_at_least};
 use crate::kernels::sums_f64::SumsF64;
 use crate::metrics::Summary;
 use crate::pool::Whole;
@@ -37,9 +34,9 @@ pub struct Distribution {
     pub n: usize,
     /// The largest probability.
     pub largest: f64,
-    /// The entropy in nats; undefined unless the rule needs it.
+    /// The entropy in nats; 0 unless the rule needs it.
     pub entropy: f64,
-    /// The sum of the squares of the probabilities; undefined unless the rule needs it.
+    /// The sum of the squares of the probabilities; 0 unless the rule needs it.
     pub collision: f64,
 }
 
@@ -52,10 +49,8 @@ pub trait Rule: Clone + Debug + Send + 'static {
     /// True if the threshold depends on the sum of the squares.
     const COLLISION: bool = false;
 
-    /// Returns the threshold. It never falls as the sum of the squares rises, and never rises with
-    /// the entropy. Divided by the largest probability, while the mean distance below the largest
-    /// logit and the sum of the squares of [`Parts`] stay, it rises with that or falls, but not
-    /// both.
+    /// Returns the threshold. It never falls as the largest probability or the sum of the squares
+    /// rises, and never rises with the entropy.
     fn threshold(&self, of: &Distribution) -> f64;
 
     /// Returns the name and value of the rule's parameter.
@@ -128,12 +123,9 @@ impl<R: Rule> Sampler for Threshold<R> {
         kernels::at_least(data, 0, bounds.least_float(), &mut self.places);
         let near = self.places.iter().map(|&place| data[place as usize]);
         self.kept.extend(near);
-        for &stage in Stage::of::<R>() {
-            if !bounds.leave_open(&self.kept) {
-                break;
-            }
-            let give = |add: &mut dyn FnMut(&[f32])| for_chunks(data, add);
-            bounds = bounds.closer(stage, &self.rule, max, data.len(), give);
+        if bounds.leave_open(&self.kept) {
+            let refine = |add: &mut dyn FnMut(&[f32])| for_chunks(data, add);
+            bounds = bounds.refined(&self.rule, max, data.len(), refine);
         }
         self.settle(bounds, max, logits);
         candidates.replace(&self.kept);
@@ -152,21 +144,25 @@ impl<R: Rule> Sampler for Threshold<R> {
             (sums.all.max(), sums)
         });
         let max = sums.all.max();
-        let mut bounds = sums.bounds(&self.rule, n).unwrap_or_else(|| {
+        let bounds = sums.bounds(&self.rule, n).unwrap_or_else(|| {
             let logits = whole.contiguous().iter().copied();
             Exact::of(&self.rule, max, logits).bounds()
         });
         if bounds.keep_all() {
             return true;
         }
-        for &stage in Stage::of::<R>() {
-            whole = match bounds.keep_of(whole) {
-                Ok(()) => return true,
-                Err(whole) => whole,
-            };
-            let give = |add: &mut dyn FnMut(&[f32])| add(whole.contiguous());
-            bounds = bounds.closer(stage, &self.rule, max, n, give);
-        }
+        // Reading the logits is faster than collecting many in vain.
+        let is_open = whole.many_reach(bounds.least_float()) && bounds.split(whole.contiguous());
+        let kept = if is_open {
+            Err(whole)
+        } else {
+            bounds.keep_of(whole)
+        };
+        let Err(mut whole) = kept else {
+            return true;
+        };
+        let refine = |add: &mut dyn FnMut(&[f32])| add(whole.contiguous());
+        let bounds = bounds.refined(&self.rule, max, n, refine);
         let Err(mut whole) = bounds.keep_of(whole) else {
             return true;
         };
@@ -232,13 +228,12 @@ impl Sums {
         if max.abs() > LARGE {
             return None;
         }
-        let mass = self.all.mass();
         let parts = Parts {
-            mass,
-            depth: self.all.entropy().unwrap_or(0.0) - mass.ln(),
+            mass: self.all.mass(),
+            entropy: self.all.entropy().unwrap_or(0.0),
             squares: self.doubled.mass(),
         };
-        parts.bounds(rule, max, n, Errors::of(ERROR, &parts))
+        parts.bounds(rule, max, n, ERROR)
     }
 }
 
@@ -246,53 +241,32 @@ impl Sums {
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     mass: f64,
-    /// The mean distance below the largest logit: the entropy less the logarithm of `mass`.
-    depth: f64,
+    entropy: f64,
     /// The sum of the squares of the terms of `mass`.
     squares: f64,
 }
 
-/// The largest errors of [`Parts`]: relative ones of the sums.
-#[derive(Clone, Copy, Debug)]
-struct Errors {
-    sums: f64,
-    depth: f64,
-}
-
-impl Errors {
-    /// Returns those of parts of which each has a relative error of at most `error`. A distance of
-    /// that size is added, since a depth of 0 has rounding errors, too.
-    fn of(error: f64, parts: &Parts) -> Self {
-        Self {
-            sums: error,
-            depth: error * (parts.depth + 1.0),
-        }
-    }
-}
-
 impl Parts {
-    /// Returns logits between which the threshold lies, for `n` candidates, if no part has larger
-    /// errors; `None` if they give no lower one.
-    fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, errors: Errors) -> Option<Bounds> {
-        // How far below the largest logit the threshold is, if the mass is `by` times as large.
-        let distance = |by: f64, depth: f64, squares: f64| {
-            let mass = self.mass * by;
+    /// Returns logits between which the threshold lies, for `n` candidates, if each part has a
+    /// relative error of at most `error`; `None` if they give no lower one.
+    fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, error: f64) -> Option<Bounds> {
+        // A threshold that is too low, or too high, by the error of the sums.
+        let distance = |less: f64, more: f64| {
             let of = Distribution {
                 n,
-                largest: 1.0 / mass,
-                entropy: mass.ln() + depth,
-                collision: squares / mass.powi(2),
+                largest: 1.0 / (self.mass * more),
+                entropy: self.entropy * more,
+                collision: self.squares * less / (self.mass * more).powi(2),
             };
-            (rule.threshold(&of) * mass).ln()
+            (rule.threshold(&of) * self.mass * less).ln()
         };
-        let (less, more) = (1.0 - errors.sums, 1.0 + errors.sums);
-        let [lows, highs] = [(errors.depth, less), (-errors.depth, more)].map(|(deeper, by)| {
-            [less, more].map(|mass| distance(mass, self.depth + deeper, self.squares * by))
-        });
-        lows.iter().all(|low| low.is_finite()).then(|| Bounds {
-            least: f64::from(max) + lows[0].min(lows[1]).min(0.0),
-            sure: f64::from(max) + highs[0].max(highs[1]).min(0.0),
-            depth: self.depth,
+        let (low, high) = (
+            distance(1.0 - error, 1.0 + error),
+            distance(1.0 + error, 1.0 - error),
+        );
+        low.is_finite().then(|| Bounds {
+            least: f64::from(max) + low.min(0.0),
+            sure: f64::from(max) + high.min(0.0),
         })
     }
 }
@@ -316,8 +290,6 @@ struct Bounds {
     least: f64,
     /// The bound from which every candidate is kept.
     sure: f64,
-    /// The mean distance below the largest logit, nearly; 0 where it is not known.
-    depth: f64,
 }
 
 impl Bounds {
@@ -325,7 +297,6 @@ impl Bounds {
         Self {
             least: logit,
             sure: logit,
-            depth: 0.0,
         }
     }
 
@@ -352,79 +323,28 @@ impl Bounds {
 
     /// True if one of these logits is undecided.
     fn split(&self, logits: &[f32]) -> bool {
-        let (least, sure) = (self.least_float(), self.sure_float());
-        least < sure && any_number_between(logits, least, sure)
+        let n_at_least = |least: f32| count_at_least(logits, least);
+        n_at_least(self.least_float()) > n_at_least(self.sure_float())
     }
 
-    /// Keeps the candidates of a vocabulary that pass, unless one is undecided. The maxima of its
-    /// blocks are known.
-    fn keep_of<'p, 'a>(&self, mut whole: Whole<'p, 'a>) -> Result<(), Whole<'p, 'a>> {
-        // Reading the logits is faster than collecting many in vain.
-        if whole.many_reach(self.least_float()) && self.split(whole.contiguous()) {
-            return Err(whole);
-        }
+    /// Keeps the candidates of a vocabulary that pass, unless one is undecided.
+    fn keep_of<'p, 'a>(&self, whole: Whole<'p, 'a>) -> Result<(), Whole<'p, 'a>> {
         whole.keep_at_least(self.least_float(), |near| !self.leave_open(near))
     }
 
     /// Returns closer bounds, for `n` candidates. `give` calls its argument with the logits of all,
     /// some at a time.
-    fn closer<R: Rule>(
+    fn refined<R: Rule>(
         self,
-        stage: Stage,
         rule: &R,
         max: f32,
         n: usize,
         give: impl FnOnce(&mut dyn FnMut(&[f32])),
     ) -> Self {
-        let found = match stage {
-            Stage::Centred => self.centred(rule, max, n, give),
-            Stage::Double => Self::refined(rule, max, n, give),
-        };
-        found.map_or(self, |found| Self {
-            least: self.least.max(found.least),
-            sure: self.sure.min(found.sure),
-            ..found
-        })
-    }
-
-    /// Returns bounds by sums about the mean logit, as far as that is known.
-    fn centred<R: Rule>(
-        &self,
-        rule: &R,
-        max: f32,
-        n: usize,
-        give: impl FnOnce(&mut dyn FnMut(&[f32])),
-    ) -> Option<Self> {
-        if max.abs() >= CentredSums::LARGEST {
-            return None;
-        }
-        let (mut sums, centre) = (CentredSums::default(), (f64::from(max) - self.depth) as f32);
-        give(&mut |logits| sums.add(logits, max, centre));
-        let offset = sums.offset / sums.mass;
-        let parts = Parts {
-            mass: sums.mass,
-            depth: f64::from(max) - f64::from(centre) - offset,
-            squares: 0.0,
-        };
-        let errors = Errors {
-            sums: CentredSums::ERROR,
-            // Of the offset, of the mass that divides it, and of the arithmetic here.
-            depth: CentredSums::ERROR * (sums.distance / sums.mass + 2.0 * offset.abs()) + 1e-9,
-        };
-        parts.bounds(rule, max, n, errors)
-    }
-
-    /// Returns bounds by sums in double precision.
-    fn refined<R: Rule>(
-        rule: &R,
-        max: f32,
-        n: usize,
-        give: impl FnOnce(&mut dyn FnMut(&[f32])),
-    ) -> Option<Self> {
         // These lose the precision that a double loses in the sum of the largest logit and a
         // distance.
         if max.abs() >= LARGEST_REFINED {
-            return None;
+            return self;
         }
         let mut sums = SumsF64::default();
         match R::COLLISION {
@@ -433,32 +353,14 @@ impl Bounds {
         }
         let parts = Parts {
             mass: sums.mass,
-            depth: sums.spread / sums.mass,
+            entropy: sums.mass.ln() + sums.spread / sums.mass,
             squares: sums.squares,
         };
-        let errors = Errors::of(3.0 * SumsF64::ERROR, &parts);
-        parts.bounds(rule, max, n, errors)
+        let error = 3.0 * SumsF64::ERROR;
+        parts.bounds(rule, max, n, error).unwrap_or(self)
     }
 }
 
-/// The ways to closer bounds, each of which takes longer than the one before.
-#[derive(Clone, Copy, Debug)]
-enum Stage {
-    /// By sums about the mean logit, where the rule needs the entropy.
-    Centred,
-    /// By sums in double precision.
-    Double,
-}
-
-impl Stage {
-    /// Returns those that a rule has.
-    fn of<R: Rule>() -> &'static [Self] {
-        match R::ENTROPY {
-            true => &[Self::Centred, Self::Double],
-            false => &[Self::Double],
-        }
-    }
-}
 /// Largest logits from this on are too far from 0 for [`Bounds::refined`].
 const LARGEST_REFINED: f32 = 1e5;
 
@@ -523,7 +425,6 @@ impl Exact {
         Bounds {
             least: f64::from(self.max) + (distance - ERROR),
             sure: f64::from(self.max) + (distance + ERROR).min(0.0),
-            depth: 0.0,
         }
     }
 }

@@ -9,7 +9,7 @@
 //!   elements that pass a threshold; [`rewrite`], [`quotient`]: changes in place;
 //! - [`sequential_sum`], [`sequential_sum_f64`], [`signed_sum`]: sums as if added one by one;
 //!   [`moments`]: of squares; [`rounding_test`]: of terms that are known approximately;
-//!   [`sums_f64`]: of exponentials in double precision, [`centred`]: about their mean;
+//!   [`sums_f64`]: of exponentials in double precision;
 //! - [`softmax`], [`entropy`]: exponentials and logarithms with their sums;
 //! - [`sort_key`]: keys for sorting; [`bitmap`]: sets of tokens;
 //! - [`logits`]: raw logits of three precisions, with [`block_maxima`], [`collect`] and
@@ -18,7 +18,6 @@
 
 pub mod bitmap;
 pub mod block_maxima;
-pub mod centred;
 pub mod collect;
 pub mod column;
 pub mod compact;

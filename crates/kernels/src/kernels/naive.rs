@@ -1,7 +1,6 @@
 //! Every pass over candidates and columns in plain Rust, with the operations and the order of the
 //! built-ins. The tests use it as their oracle.
 
-use super::centred::CentredSums;
 use super::column::Column;
 use super::layout::{SUM_BLOCK, TWO_23};
 use super::rewrite::{Cubic, Curve};
@@ -460,21 +459,6 @@ pub fn sums_f64(logits: &[f32], max: f32) -> SumsF64 {
         sums.mass += e;
         sums.spread -= if e > 0.0 { d * e } else { 0.0 };
         sums.squares += e * e;
-    }
-    sums
-}
-
-/// The sums about a centre in double precision, with the host's `exp`.
-pub fn centred_sums(logits: &[f32], max: f32, centre: f32) -> CentredSums {
-    let mut sums = CentredSums::default();
-    for x in logits.iter().map(|&x| f64::from(comparable(x))) {
-        let e = exp_f64(x - f64::from(max));
-        let offset = x - f64::from(centre);
-        sums.mass += e;
-        if e > 0.0 {
-            sums.offset += offset * e;
-            sums.distance += offset.abs() * e;
-        }
     }
     sums
 }

@@ -36,8 +36,6 @@ pub struct Reference {
     round: f32,
     /// The factor that makes a computed sum relative to the largest logit.
     pub unit: f64,
-    /// The factor that makes a sum of [`fine_term`] relative to the largest logit.
-    pub fine_unit: f64,
     /// The factor that makes a sum of [`exp_approx`](Vector::exp_approx) relative to the largest
     /// logit.
     pub near_unit: f64,
@@ -63,8 +61,6 @@ impl Reference {
             origin,
             round: ROUND_F32 - (k - SCALE) as f32,
             unit: exp_f64(exact) * f64::from(-SCALE).exp2(),
-            fine_unit: exp_f64(f64::from(k) * std::f64::consts::LN_2 - f64::from(origin))
-                * f64::from(-SCALE).exp2(),
             near_unit: exp_f64(-f64::from(max) * (1.0 - LN_2_ERROR)),
         }
     }
@@ -72,32 +68,14 @@ impl Reference {
 
 /// Returns a register in which no number is too low, and e^d of it.
 #[inline(always)]
-pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
-    term_of::<V, false>(v, x, reference)
-}
-
-/// Returns what [`term`] does, with e^d right within 2e-7 however far x is from the reference,
-/// which must not be far itself.
-#[inline(always)]
-pub fn fine_term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
-    term_of::<V, true>(v, x, reference)
-}
-
-/// The difference between ln 2 and its value in single precision.
-const LN_2_REST: f32 = (std::f64::consts::LN_2 - std::f32::consts::LN_2 as f64) as f32;
-
-#[inline(always)]
 // In bounds: `i` is below the number of coefficients.
-fn term_of<V: Vector, const FINE: bool>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
+pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
     // NaN, too, becomes the lowest.
     let x = v.max(x, v.splat(reference.origin + LOWEST));
     let round = v.splat(reference.round);
     let shifted = v.fma(x, v.splat(std::f32::consts::LOG2_E), round);
     let k = v.sub(shifted, round);
-    let mut r = v.fma(k, v.splat(-std::f32::consts::LN_2), x);
-    if FINE {
-        r = v.fma(k, v.splat(-LN_2_REST), r);
-    }
+    let r = v.fma(k, v.splat(-std::f32::consts::LN_2), x);
     let mut e = v.splat(POLYNOMIAL[5]);
     for i in (0..5).rev() {
         e = v.fma(e, r, v.splat(POLYNOMIAL[i]));

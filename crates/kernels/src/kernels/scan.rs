@@ -17,8 +17,6 @@ dispatched! {
     fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
     /// True if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
-    /// True if one of `xs` is at or above `low` and below `high`. Reads 4 bytes per element.
-    pub fn any_number_between(xs: &[f32], low: f32, high: f32) -> bool => any_number_between_on;
     /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
     /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order.
@@ -135,20 +133,6 @@ fn any_between_on<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> b
         }
     }
     false
-}
-
-#[inline(always)]
-fn any_number_between_on<V: Vector>(v: V, xs: &[f32], low: f32, high: f32) -> bool {
-    let (lows, highs) = (v.splat(low), v.splat(high));
-    let mut groups = xs.chunks_exact(GROUP);
-    let has = |register: &[f32]| {
-        let x = v.load(register);
-        v.ge(x, lows) & v.lt(x, highs)
-    };
-    // One branch for several registers.
-    let is_within = |group: &[f32]| group.chunks_exact(V::LANES).fold(0, |all, x| all | has(x));
-    groups.any(|group| is_within(group) != 0)
-        || groups.remainder().iter().any(|&x| x >= low && x < high)
 }
 
 #[inline(always)]
