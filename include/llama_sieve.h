@@ -513,8 +513,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  flags is 0 or a sum of
  - LLAMA_SIEVE_BAN_FOLD_CASE;
  - LLAMA_SIEVE_BAN_REGEX: the texts are regular expressions in the syntax of the crate regex, and
-   none of them matches anywhere in what is generated. With LLAMA_SIEVE_BAN_FOLD_CASE each is read
-   as if it began with (?i). ^ is the beginning of all accepted text, (?m)^ that of a line.
+   none of them matches anywhere in the generated text. With LLAMA_SIEVE_BAN_FOLD_CASE each is
+   read as if it began with (?i). ^ is the beginning of all accepted text, (?m)^ that of a line.
    Conditions on the following text ($, \b) are refused, since a token is banned before that text
    is known; so are look-around, back references, and an expression that matches the empty text.
    Together they may have LLAMA_SIEVE_BAN_MAX_STATES states.
@@ -524,7 +524,7 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
  it.
 
  vocab is read within this call only. Disabled: n 0. NULL, and llama_sieve_last_error says
- which text and why, where vocab, texts or one of them is NULL, one is empty or beyond
+ which text and why, if vocab, texts or one of them is NULL, one is empty or beyond
  LLAMA_SIEVE_BAN_MAX_TEXT_BYTES, there are more than LLAMA_SIEVE_BAN_MAX_TEXTS or more bytes than
  LLAMA_SIEVE_BAN_MAX_BYTES, where one is not UTF-8 and case is folded or it is an expression,
  where an expression is refused, and for other flags.

@@ -1,6 +1,7 @@
-//! Instruction counts of every drop-in, and of the sieve on raw logits, as a check against
-//! regressions: the same on a busy machine and on an idle one, where times are not. Two rows of the
-//! sieve are recorded, and one row is all that a token pays for a record that is off.
+//! Instruction counts of every drop-in, of the sieve on raw logits, and of the samplers that
+//! llama.cpp does not have, as a check against regressions: the same on a busy machine and on an
+//! idle one, where times are not. Two rows of the sieve are recorded, and one row is all that a
+//! token pays for a record that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
@@ -20,6 +21,7 @@ use llama_sieve::{simd, trace};
 use serde::{Deserialize, Serialize};
 use vendor_llama_cpp::sys;
 
+use crate::chains::{CUTS, sample};
 use crate::samplers::{ROWS, input};
 use crate::support::{Array, HostSampler};
 
@@ -96,8 +98,10 @@ fn labels() -> Vec<String> {
     let of_shape = |shape| {
         let rows = ROWS.iter().map(|row| row.name.to_owned());
         let sieves = sieves().map(|(name, _)| name.to_owned());
+        let cuts = CUTS.iter().map(|row| row.name.to_owned());
         let traced = TRACED.map(|name| format!("{name}, traced"));
-        let names = rows.chain(sieves).chain([OFF.to_owned()]).chain(traced);
+        let names = rows.chain(sieves).chain(cuts);
+        let names = names.chain([OFF.to_owned()]).chain(traced);
         names.map(move |name| format!("{name}, {shape}"))
     };
     ["peaked", "flat"].into_iter().flat_map(of_shape).collect()
@@ -119,6 +123,15 @@ pub fn apply_once() {
         let logits: Vec<f32> = input.data.iter().map(|c| c.logit).collect();
         for (_, params) in sieves() {
             sample_once(&params, &logits);
+        }
+        for row in &CUTS {
+            let [with, _] = (row.make)(N as i32);
+            for _ in 0..3 {
+                sample(&with, &logits);
+            }
+            measured(&mut || {
+                black_box(sample(&with, &logits));
+            });
         }
         measured(&mut || {
             black_box(trace::begin(black_box(Logits::from(&logits))).is_some());

@@ -81,7 +81,7 @@ impl Program {
         let text = std::str::from_utf8(text).map_err(|_| "it is not UTF-8")?;
         let parsed = parse_with(text, classes_left, ignores_case);
         let hir = parsed.map_err(|refused| refused.to_string())?;
-        if hir.properties().minimum_len() == Some(0) {
+        if matches_empty(&hir) {
             return Err("it matches the empty text, which stands everywhere".into());
         }
         self.part(&hir, MATCH)
@@ -222,5 +222,18 @@ impl Program {
         grow_map(&mut self.shared);
         self.shared.insert((range, next), address);
         Ok(address)
+    }
+}
+
+/// True if the expression matches the empty text where all its conditions hold. Its least length is
+/// unknown to the parser where a part can match nothing at all, as `[a&&b]`.
+fn matches_empty(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => true,
+        HirKind::Literal(_) | HirKind::Class(_) => false,
+        HirKind::Repetition(repetition) => repetition.min == 0 || matches_empty(&repetition.sub),
+        HirKind::Capture(capture) => matches_empty(&capture.sub),
+        HirKind::Concat(parts) => parts.iter().all(matches_empty),
+        HirKind::Alternation(parts) => parts.iter().any(matches_empty),
     }
 }
