@@ -151,6 +151,39 @@ fn children_of_threads_that_make_constraints_make_some() {
 }
 
 #[test]
+fn a_fork_does_not_wait_for_a_mutex_of_the_program() {
+    let source = "c-tests/forks_under_a_mutex.c";
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    for (name, flags) in [
+        ("forks_under_a_mutex", &["-pthread"][..]),
+        (
+            "forks_under_an_early_mutex",
+            &["-pthread", "-DBEFORE_LIBRARIES"],
+        ),
+    ] {
+        let build = Build::new(name, source);
+        let build = flags.iter().fold(build, |build, flag| build.flag(flag));
+        let program = build.with_ours(Link::Shared).with_llama(Link::Shared);
+        let said = program.build().succeed(&[&model]);
+        assert!(said.starts_with("every fork came to its end\n"), "{said}");
+    }
+}
+
+#[test]
+fn handlers_of_forks_may_call_the_library() {
+    let build = Build::new("forks_in_handlers", "c-tests/forks_in_handlers.c").flag("-pthread");
+    let program = build.with_llama(Link::Shared).build();
+    let ours = our_library(Link::Shared).display().to_string();
+    let model = root().join("models/kjv-tiny.gguf").display().to_string();
+    for handler in ["prepare", "parent", "child"] {
+        for registered in ["before", "after"] {
+            let said = program.succeed(&[&model, &ours, handler, registered]);
+            assert!(said.starts_with("no handler waited\n"), "{said}");
+        }
+    }
+}
+
+#[test]
 fn denormal_numbers_may_be_flushed() {
     let build = Build::new("float_environment", "c-tests/float_environment.c");
     let program = build.with_ours(Link::Static).with_llama(Link::Shared);

@@ -113,6 +113,20 @@ fn grammars_of_an_unknown_build_are_ours_as_well() {
     assert_eq!(says(list), 0);
 }
 
+/// The handlers of the program's forks were registered before the preload library was loaded.
+#[test]
+fn a_fork_does_not_wait_for_a_mutex_of_the_program() {
+    let build_of = Build::new("preload_forks", "c-tests/forks_under_a_mutex.c");
+    let flags = ["-pthread", "-DBEFORE_LIBRARIES", "-DBUILT_IN"];
+    let build_of = flags.into_iter().fold(build_of, Build::flag);
+    let program = build(build_of.with_llama(Link::Shared));
+    let said = preloaded_of_known_build(&program).arg(model()).said();
+    assert!(
+        said.out.starts_with("every fork came to its end\n"),
+        "{said:?}"
+    );
+}
+
 /// Where ours would come to its limits at the first token.
 #[test]
 fn a_grammar_beyond_the_limits_is_the_hosts_own() {

@@ -5,7 +5,7 @@
 //! module, or waits for one, and a fork waits until no other thread is counted:
 //!
 //! ```text
-//! lock:      count this thread; if a fork has begun, take that back, wait, and begin again; lock
+//! lock:      count this thread; if another has begun to fork, take that back, wait, begin again; lock
 //! unlock:    unlock; take the count back
 //! fork:      say that one has begun, and wait until no thread is counted but the caller;
 //!            copy the process;
@@ -24,8 +24,6 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
 
 use once_cell::sync::OnceCell;
 
@@ -35,9 +33,13 @@ mod forks;
 /// The functions of forks for Windows, which has no forks.
 #[cfg(windows)]
 mod forks {
+    use std::sync::atomic::AtomicUsize;
+
     pub(super) fn is_registered() -> bool {
         true
     }
+
+    pub(super) fn count_after_forks(_counter: &AtomicUsize) {}
 }
 
 /// A lock for mutual exclusion; a panic does not poison it.
@@ -218,11 +220,8 @@ struct Counter(AtomicUsize);
 /// The counters; there are several, so that threads that take different locks share no cache line.
 static COUNTERS: [Counter; 16] = [const { Counter(AtomicUsize::new(0)) }; 16];
 
-/// The number of forks that have begun.
+/// The number of forks that have begun and are not over.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-
-/// The pause between two checks of the other threads.
-const PAUSE: Duration = Duration::from_micros(50);
 
 fn own_counter() -> &'static Counter {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -237,22 +236,16 @@ fn own_counter() -> &'static Counter {
 fn count() {
     watch_forks();
     let counter = &own_counter().0;
-    loop {
-        // Either this sees that a fork has begun, or the fork sees that the thread is counted.
-        counter.fetch_add(1, Ordering::SeqCst);
-        if FORKS.load(Ordering::SeqCst) == 0 {
-            return;
-        }
-        counter.fetch_sub(1, Ordering::SeqCst);
-        while FORKS.load(Ordering::SeqCst) != 0 {
-            thread::sleep(PAUSE);
-        }
+    // Either this sees that a fork has begun, or the fork sees that the thread is counted.
+    counter.fetch_add(1, Ordering::SeqCst);
+    if FORKS.load(Ordering::SeqCst) != 0 {
+        forks::count_after_forks(counter);
     }
 }
 
-/// Registers the handlers of a fork with the C library, once. Two threads may register them twice
-/// at the same time, and so may a child whose parent was about to. So the handlers count their
-/// calls.
+/// Registers the handlers of a fork with the C library, once; the first lock does so where nothing
+/// ran when the library was loaded. Two threads may register them twice at the same time, and so may
+/// a child whose parent was about to. So the handlers count their calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);

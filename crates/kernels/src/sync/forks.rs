@@ -1,14 +1,37 @@
 //! The functions of forks on POSIX systems.
 
+use std::cell::Cell;
 use std::ffi::c_int;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{COUNTERS, DEPTH, FORKS, PAUSE, own_counter};
+use super::{COUNTERS, DEPTH, FORKS, own_counter};
+
+/// The pause between two checks of the other threads.
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// The time that a fork waits for other threads: longer than any of them holds a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The time that threads wait for a fork: as long as the copy of a large process takes. After it
+/// the only fork that is left is one that waits for a lock of the program, which one of the waiting
+/// threads holds.
+pub(super) const LONGEST_FORK: Duration = Duration::from_secs(1);
+
+/// The number of forks that have ever begun.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+
+/// The number of forks that were over in the parent.
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// How many of the [`BEGUN`] forks threads no longer wait for.
+static PASSED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// The number of forks that the thread has begun and that are not over.
+    static OWN_FORKS: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Returns the number of counted threads.
 pub(super) fn counted() -> usize {
@@ -25,7 +48,9 @@ fn own_count() -> usize {
 
 /// Called before a fork. Waits at most [`PATIENCE`] until no other thread is counted, and lets none
 /// be counted from then on.
-extern "C" fn begins() {
+pub(super) extern "C" fn begins() {
+    OWN_FORKS.set(OWN_FORKS.get() + 1);
+    BEGUN.fetch_add(1, Ordering::SeqCst);
     FORKS.fetch_add(1, Ordering::SeqCst);
     let started = Instant::now();
     while counted() > own_count() && started.elapsed() < PATIENCE {
@@ -34,21 +59,78 @@ extern "C" fn begins() {
 }
 
 /// Called in the parent after a fork. Lets other threads continue.
-extern "C" fn is_over() {
+pub(super) extern "C" fn is_over() {
     // Where this was registered after the fork had begun, that was not counted.
-    let _ = FORKS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |forks| {
-        forks.checked_sub(1)
-    });
+    let Some(left) = OWN_FORKS.get().checked_sub(1) else {
+        return;
+    };
+    OWN_FORKS.set(left);
+    ENDED.fetch_add(1, Ordering::SeqCst);
+    FORKS.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Called in the child, which has no other threads.
-extern "C" fn has_made_a_child() {
+pub(super) extern "C" fn has_made_a_child() {
     for counter in &COUNTERS {
         counter.0.store(0, Ordering::SeqCst);
     }
     own_counter().0.store(own_count(), Ordering::SeqCst);
+    OWN_FORKS.set(0);
     FORKS.store(0, Ordering::SeqCst);
 }
+
+/// Waits for the forks that have begun, unless the calling thread itself forks. The thread is
+/// counted before and afterwards, but not while it waits.
+#[cold]
+pub(super) fn count_after_forks(counter: &AtomicUsize) {
+    // Counted first, and checked then, as in `count`.
+    while OWN_FORKS.get() == 0 && must_wait() {
+        counter.fetch_sub(1, Ordering::SeqCst);
+        wait();
+        counter.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// True if a fork has begun that threads wait for.
+fn must_wait() -> bool {
+    FORKS.load(Ordering::SeqCst) != 0
+        && PASSED.load(Ordering::SeqCst) != BEGUN.load(Ordering::SeqCst)
+}
+
+/// Waits until no fork is left to be waited for. After [`LONGEST_FORK`] in which none has ended, no
+/// thread waits any longer for those that have begun.
+fn wait() {
+    let mut ended = ENDED.load(Ordering::SeqCst);
+    let mut since = Instant::now();
+    while must_wait() {
+        if since.elapsed() >= LONGEST_FORK {
+            PASSED.store(BEGUN.load(Ordering::SeqCst), Ordering::SeqCst);
+            return;
+        }
+        thread::sleep(PAUSE);
+        let ended_now = ENDED.load(Ordering::SeqCst);
+        if ended_now != ended {
+            (ended, since) = (ended_now, Instant::now());
+        }
+    }
+}
+
+/// Registers the handlers when the library is loaded, so that those of the program run before ours.
+#[cfg(not(miri))]
+#[used]
+// SAFETY: the section holds functions of this type, which the loader calls once. This one needs
+// nothing but the C library, which is initialised before it.
+#[cfg_attr(
+    target_vendor = "apple",
+    unsafe(link_section = "__DATA,__mod_init_func")
+)]
+#[cfg_attr(not(target_vendor = "apple"), unsafe(link_section = ".init_array"))]
+static AT_LOAD: extern "C" fn() = {
+    extern "C" fn at_load() {
+        super::watch_forks();
+    }
+    at_load
+};
 
 /// True if the C library calls the handlers of a fork.
 #[cold]

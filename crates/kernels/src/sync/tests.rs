@@ -1,6 +1,7 @@
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::forks::{PATIENCE, counted};
+use super::forks::{LONGEST_FORK, PATIENCE, begins, counted, has_made_a_child, is_over};
 use super::*;
 
 /// Calls `work` on three other threads, again and again, while `body` runs.
@@ -134,6 +135,92 @@ fn many_threads_fork_at_once() {
     beside(work, || (0..30).for_each(|_| work()));
     // None is left that would be waited for.
     *SHARED.lock() += 1;
+}
+
+/// The handlers as the C library calls them, in a child, where no other test forks.
+fn alone(body: impl FnOnce()) {
+    assert_eq!(in_a_child(body), 7, "the child says why");
+}
+
+fn seconds_of(body: impl FnOnce()) -> f64 {
+    let started = Instant::now();
+    body();
+    started.elapsed().as_secs_f64()
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn a_thread_does_not_wait_for_its_own_forks() {
+    static SHARED: Mutex<u32> = Mutex::new(0);
+    let bound = LONGEST_FORK.as_secs_f64() / 2.0;
+    alone(|| {
+        begins();
+        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        // A handler that forks itself.
+        begins();
+        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        is_over();
+        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        is_over();
+        // One more was registered after the fork had begun.
+        is_over();
+        assert_eq!(FORKS.load(Ordering::SeqCst), 0);
+        assert_eq!(counted(), 0);
+        // The other threads of the parent, and their forks, are not in the child.
+        begins();
+        FORKS.fetch_add(1, Ordering::SeqCst);
+        COUNTERS[3].0.fetch_add(1, Ordering::SeqCst);
+        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        has_made_a_child();
+        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        assert_eq!(counted(), 0);
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn no_thread_waits_longer_than_the_longest_fork() {
+    static SHARED: Mutex<u32> = Mutex::new(0);
+    let long = LONGEST_FORK.as_secs_f64();
+    alone(|| {
+        let of_another = || {
+            thread::scope(|s| {
+                s.spawn(|| seconds_of(|| *SHARED.lock() += 1))
+                    .join()
+                    .unwrap()
+            })
+        };
+        for _ in 0..2 {
+            begins();
+            let first = of_another();
+            assert!((long..3.0 * long).contains(&first), "{first}");
+            assert!(of_another() < long / 2.0, "all go on");
+            is_over();
+        }
+        assert_eq!(counted(), 0);
+    });
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no forks")]
+fn threads_wait_for_forks_that_end() {
+    static SHARED: Mutex<u32> = Mutex::new(0);
+    let long = LONGEST_FORK.as_secs_f64();
+    alone(|| {
+        begins();
+        let waited = thread::scope(|scope| {
+            let other = scope.spawn(|| seconds_of(|| *SHARED.lock() += 1));
+            for _ in 0..3 {
+                // One begins before another is over.
+                thread::sleep(LONGEST_FORK / 2);
+                begins();
+                is_over();
+            }
+            is_over();
+            other.join().unwrap()
+        });
+        assert!((1.2 * long..3.0 * long).contains(&waited), "{waited}");
+    });
 }
 
 #[test]

@@ -1,0 +1,94 @@
+/* Handlers of forks that call the library themselves, registered before or after it was loaded:
+ * MODEL LIBRARY prepare|parent|child before|after. */
+#define _GNU_SOURCE /* fork and alarm, beside -std=c11 */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "load.h"
+
+enum { N_CHILDREN = 5 };
+
+static const char * handler;
+static const struct llama_vocab * vocab;
+static struct llama_sampler * (*init_grammar)(const struct llama_vocab *, const char *,
+                                              const char *);
+static unsigned calls;
+
+static void make_a_grammar(void) {
+    char text[50];
+    snprintf(text, sizeof(text), "root ::= \"a%u\"", calls++);
+    struct llama_sampler * grammar = init_grammar(vocab, text, "root");
+    CHECK(grammar != NULL);
+    llama_sampler_free(grammar);
+}
+
+static void call_in(const char * name) {
+    if (vocab != NULL && strcmp(handler, name) == 0) {
+        make_a_grammar();
+    }
+}
+
+static void prepare(void) {
+    call_in("prepare");
+}
+
+static void in_parent(void) {
+    call_in("parent");
+}
+
+static void in_child(void) {
+    call_in("child");
+}
+
+static double seconds(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (double) now.tv_sec + 1e-9 * (double) now.tv_nsec;
+}
+
+static void make_a_child(void) {
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* One that its handler left waiting has no alarm: its parent ends first. */
+        alarm(20);
+        make_a_grammar();
+        _exit(0);
+    }
+    int status = 0;
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+}
+
+int main(int argc, char ** argv) {
+    CHECK(argc == 5);
+    alarm(60);
+    handler = argv[3];
+    const bool is_before = strcmp(argv[4], "before") == 0;
+    if (is_before) {
+        CHECK(pthread_atfork(prepare, in_parent, in_child) == 0);
+    }
+    void * library = open_library(argv[2]);
+    find_function(library, "llama_sieve_init_grammar", &init_grammar);
+    if (!is_before) {
+        CHECK(pthread_atfork(prepare, in_parent, in_child) == 0);
+    }
+    struct llama_model_params of_model = llama_model_default_params();
+    of_model.vocab_only = true;
+    struct llama_model * model = llama_model_load_from_file(argv[1], of_model);
+    CHECK(model != NULL);
+    vocab = llama_model_get_vocab(model);
+    make_a_grammar();
+    const double started = seconds();
+    for (int i = 0; i < N_CHILDREN; i++) {
+        make_a_child();
+    }
+    /* A second for each, if a thread waited for its own fork. */
+    CHECK(seconds() - started < N_CHILDREN - 0.5);
+    make_a_grammar();
+    llama_model_free(model);
+    puts("no handler waited");
+    return 0;
+}
