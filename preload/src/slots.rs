@@ -7,6 +7,10 @@
 //!
 //! A word is written in one step: a thread that calls through it gets one function or the other. If
 //! the dynamic linker has made it read-only, its page is made writable for that time.
+//!
+//! The words are found, made writable, written and made read-only again while the list of libraries
+//! is locked. The access to their pages is read under that lock, too. Otherwise a library could be
+//! unloaded meanwhile, and what another library has at its addresses would get the old access.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -23,11 +27,12 @@ use llama_sieve::ffi::failure::Failure;
 use llama_sieve::ffi::host::libraries::imports::Import;
 use llama_sieve::ffi::host::libraries::{Address, Library, with_all};
 use llama_sieve::ffi::host::scope::{permanent, scope};
+use llama_sieve::last_error;
 use llama_sieve::log;
 use llama_sieve::quoted::listed;
 
 use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
-use memory::Memory;
+use memory::{List, Memory};
 
 /// True while ours step aside: from detaching until attaching again.
 static ARE_ASIDE: AtomicBool = AtomicBool::new(false);
@@ -180,6 +185,18 @@ fn first_call(
         .or_else(|| scope(all, library).into_iter().find_map(own))
 }
 
+/// Returns the result of `look` on the libraries of the process and on its memory, which stays
+/// theirs meanwhile.
+fn with_memory<T>(look: impl FnOnce(&[Library<'_>], &Memory) -> T) -> Result<T, Failure> {
+    // Other libraries may replace the function that opens a file, so it is called first.
+    let list = List::open()?;
+    let found = with_all(|all| Some(list.read().map(|memory| look(all, &memory))));
+    found.unwrap_or_else(|| {
+        let text = last_error::get();
+        Err(Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text))
+    })
+}
+
 /// The result of one pass over the libraries of the process.
 #[derive(Default)]
 struct Look {
@@ -196,11 +213,10 @@ struct Look {
 /// their number. After an error none is changed.
 pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     let global = Global::ask();
-    let memory = Memory::read()?;
-    let first = with_all(|all| {
-        forget_what_is_gone(all, &memory, bent);
-        look(all, &memory, &global, bent)
-    });
+    let first = with_memory(|all, memory| {
+        forget_what_is_gone(all, memory, bent);
+        look(all, memory, &global, bent)
+    })?;
     if !first.found {
         return Err(Failure::new(LLAMA_SIEVE_ERROR_NO_HOST, NO_LIBRARY));
     }
@@ -217,8 +233,8 @@ pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
     }
     // The dynamic linker may have been writing a word that another thread has called through for
     // the first time.
-    let second = with_all(|all| look(all, &memory, &global, bent));
-    Ok(first.bent + second.bent)
+    let second = with_memory(|all, memory| look(all, memory, &global, bent));
+    Ok(first.bent + second.map_or(0, |second| second.bent))
 }
 
 fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Bent>) -> Look {
@@ -279,11 +295,10 @@ fn note(bent: &mut Vec<Bent>, place: usize, before: *mut c_void) -> bool {
 /// functions that must recognise this library's samplers stay. Imports that other code has changed
 /// since are not touched, and are reported.
 pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
-    let memory = Memory::read()?;
     let (mut count, mut others, mut refused) = (0, Vec::new(), None);
-    with_all(|all| {
-        forget_what_is_gone(all, &memory, bent);
-        let slots = slots(all, &memory);
+    with_memory(|all, memory| {
+        forget_what_is_gone(all, memory, bent);
+        let slots = slots(all, memory);
         let go = |slot: &&Slot<'_, '_>| Turn::of(slot.import.name) != Turn::Knowing;
         for slot in slots.iter().rev().filter(go) {
             let place = slot.import.place();
@@ -305,13 +320,13 @@ pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
                 }
                 continue;
             }
-            match slot.write(slot.ours.as_ptr(), before, &memory) {
+            match slot.write(slot.ours.as_ptr(), before, memory) {
                 Ok(true) => count += 1,
                 Ok(false) => others.push(slot.import.name.to_owned()),
                 Err(error) => refused = Some(error),
             }
         }
-    });
+    })?;
     if !others.is_empty() {
         let names = listed(others.iter().map(|name| name.to_bytes()));
         log::warn(&format!(

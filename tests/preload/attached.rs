@@ -153,6 +153,41 @@ fn a_library_that_is_being_filled_in_is_not_touched() {
     );
 }
 
+/// A library of that many pages of data, linked with these options.
+fn unloaded(name: &str, pages: u32, options: &str) -> PathBuf {
+    let library = Build::new(name, &source("attach_unloading.c"));
+    let library = library.flag(format!("-DAS_LIBRARY={pages}"));
+    let library = library.flag("-shared").flag("-fPIC").flag(options);
+    build(library.with_llama(Link::Shared))
+}
+
+/// Neither what attaches nor what detaches changes the access to memory of another library that has
+/// been loaded to the same addresses meanwhile.
+#[test]
+fn libraries_are_unloaded_meanwhile() {
+    const LOADS: u32 = 3000;
+    let program = Build::new("attach_unloading", &source("attach_unloading.c"));
+    let program = program.flag("-D_GNU_SOURCE").flag("-pthread");
+    let program = build(program.with_llama(Link::Shared));
+    let lazy = "-Wl,-z,relro,-z,lazy";
+    let now = "-Wl,-z,relro,-z,now";
+    let lazy = [1, 3].map(|pages| unloaded(&format!("attach_lazy_{pages}"), pages, lazy));
+    let now = [1, 3].map(|pages| unloaded(&format!("attach_now_{pages}"), pages, now));
+    for [first, second] in [
+        [&lazy[0], &lazy[1]],
+        [&now[0], &now[1]],
+        [&now[0], &lazy[1]],
+    ] {
+        for detach in [0, 1] {
+            let run = Run::of(&program).env("LLAMA_SIEVE_HOST", "b11434");
+            let run = run.arg(installed().display()).arg(LOADS).arg(detach);
+            let said = run.arg(first.display()).arg(second.display()).said();
+            assert_eq!(said.out.lines().last(), Some("done"), "{said:?}");
+            assert_eq!(warnings(&said), Vec::<&str>::new());
+        }
+    }
+}
+
 #[test]
 fn under_ld_preload_there_is_nothing_to_attach_to() {
     let run = preloaded(program()).env("LLAMA_SIEVE_VERBOSE", 1);

@@ -1,10 +1,10 @@
 //! The memory of the process that contains imports.
 
 #[cfg(windows)]
-pub use of_windows::Memory;
+pub use of_windows::{List, Memory};
 
 #[cfg(not(windows))]
-pub use of_linux::Memory;
+pub use of_linux::{List, Memory};
 
 #[cfg(windows)]
 mod of_windows {
@@ -14,14 +14,23 @@ mod of_windows {
     use llama_sieve::ffi::host::libraries::Library;
     use llama_sieve::windows;
 
+    /// The list of the memory of the process, which needs nothing to be opened.
+    pub struct List;
+
+    impl List {
+        pub fn open() -> Result<Self, Failure> {
+            Ok(Self)
+        }
+
+        pub fn read(&self) -> Result<Memory, Failure> {
+            Ok(Memory)
+        }
+    }
+
     /// The memory of the process, which Windows reports page by page.
     pub struct Memory;
 
     impl Memory {
-        pub fn read() -> Result<Self, Failure> {
-            Ok(Self)
-        }
-
         /// Returns the result of `write`, during which this address may be written; `None` if there
         /// is no memory there.
         pub fn while_writable<T>(
@@ -47,7 +56,31 @@ mod of_linux {
     use llama_sieve::errors::LLAMA_SIEVE_ERROR_INTERNAL;
     use llama_sieve::ffi::failure::Failure;
     use llama_sieve::ffi::host::libraries::Library;
-    use llama_sieve::ffi::host::mappings::{self, Mapping, mappings};
+    use llama_sieve::ffi::host::mappings::{self, Mapping};
+
+    /// The kernel's list of the memory of the process.
+    pub struct List(mappings::List);
+
+    impl List {
+        pub fn open() -> Result<Self, Failure> {
+            mappings::List::open().map(Self).map_err(unreadable)
+        }
+
+        /// Returns the memory as it is now. That of a library stays so only while the list of
+        /// libraries is locked: later, other code may be at its addresses.
+        pub fn read(&self) -> Result<Memory, Failure> {
+            let all = self.0.read().map_err(unreadable)?;
+            // SAFETY: only asks.
+            let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+            let page = page.unwrap_or(4096);
+            Ok(Memory { all, page })
+        }
+    }
+
+    fn unreadable(error: io::Error) -> Failure {
+        let text = format!("/proc/self/maps cannot be read: {error}");
+        Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
+    }
 
     /// The memory of the process, as listed by the kernel.
     pub struct Memory {
@@ -56,17 +89,6 @@ mod of_linux {
     }
 
     impl Memory {
-        pub fn read() -> Result<Self, Failure> {
-            let all = mappings().map_err(|error| {
-                let text = format!("/proc/self/maps cannot be read: {error}");
-                Failure::new(LLAMA_SIEVE_ERROR_INTERNAL, text)
-            })?;
-            // SAFETY: only asks.
-            let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-            let page = page.unwrap_or(4096);
-            Ok(Self { all, page })
-        }
-
         /// Returns the result of `write`, during which this address may be written; `None` if there
         /// is no memory there.
         pub fn while_writable<T>(
@@ -82,8 +104,8 @@ mod of_linux {
             }
             let page = (place & !(self.page - 1)) as *mut c_void;
             let protect = |access| {
-                // SAFETY: a page of a library that is loaded, of which nothing is taken that it
-                // has.
+                // SAFETY: a page of a library that stays loaded meanwhile, of which nothing is
+                // taken that it has.
                 match unsafe { libc::mprotect(page, self.page, access) } {
                     0 => Ok(()),
                     _ => Err(io::Error::last_os_error()),

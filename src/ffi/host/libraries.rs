@@ -35,7 +35,8 @@ pub struct Library<'a> {
 
 /// Calls `look` with the program, which comes first, and all libraries in load order; returns its
 /// result, or after an internal error that of `default`. No library is loaded or unloaded
-/// meanwhile: the list is locked, so `look` must not call other libraries.
+/// meanwhile: the list is locked, so `look` must not call other libraries. glibc unmaps a library
+/// under the same lock. musl, which does not lock the list, never unmaps one that has been loaded.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();

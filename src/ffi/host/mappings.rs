@@ -1,7 +1,8 @@
 //! The memory of the process, as the kernel lists it in `/proc/self/maps`: the access to each range
 //! of pages, and the file that it belongs to.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 
 /// A range of pages with the same access.
@@ -19,11 +20,31 @@ pub struct Mapping {
     pub file: String,
 }
 
+/// The kernel's list, open for reading.
+#[derive(Debug)]
+pub struct List(File);
+
+impl List {
+    /// Opens the list, which contains what is there when it is read.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self(File::open("/proc/self/maps")?))
+    }
+
+    /// Returns all ranges as they are now, in the order of their addresses. It opens no file, so it
+    /// may be called while the list of libraries is locked.
+    pub fn read(&self) -> io::Result<Vec<Mapping>> {
+        let mut file = &self.0;
+        let mut text = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut text)?;
+        let text = String::from_utf8_lossy(&text);
+        Ok(text.lines().filter_map(parsed).collect())
+    }
+}
+
 /// Returns all ranges, in the order of their addresses.
 pub fn mappings() -> io::Result<Vec<Mapping>> {
-    let text = std::fs::read("/proc/self/maps")?;
-    let text = String::from_utf8_lossy(&text);
-    Ok(text.lines().filter_map(parsed).collect())
+    List::open()?.read()
 }
 
 /// Returns the range that contains `address`.
@@ -63,6 +84,27 @@ mod tests {
         assert_eq!(found.file, "");
         for line in ["", "x", "12-34", "zz-34 r--p 0 0 0 "] {
             assert_eq!(parsed(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_that_of_the_moment_in_which_it_is_read() {
+        let list = List::open().expect("the kernel lists it");
+        let len = 1 << 16;
+        let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, wherever there is room.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        let is_writable = || {
+            let all = list.read().expect("the kernel lists it");
+            containing(&all, start.addr()).map(|mapping| mapping.is_writable)
+        };
+        assert_eq!(is_writable(), Some(false));
+        // SAFETY: the memory of above, of which nothing is kept.
+        unsafe {
+            assert_eq!(libc::mprotect(start, len, access | libc::PROT_WRITE), 0);
+            assert_eq!(is_writable(), Some(true));
+            assert_eq!(libc::munmap(start, len), 0);
         }
     }
 
