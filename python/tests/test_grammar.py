@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import collections
 import ctypes
 import json
 import re
@@ -184,8 +186,9 @@ def test_tokens_are_taken_back_and_bytes_are_forced(llm):
     assert constraint.mask().tolist() == before
     with pytest.raises(llama_sieve.InvalidError):
         constraint.rollback(1)
-    with pytest.raises(llama_sieve.InvalidError):
-        constraint.rollback(-1)
+    for wrong in (-1, 2**64):
+        with pytest.raises(llama_sieve.InvalidError, match="rollback"):
+            constraint.rollback(wrong)
 
 
 def test_a_token_that_is_not_allowed_ends_it_until_it_is_taken_back(llm):
@@ -204,6 +207,45 @@ def test_logits_are_masked_in_place(llm):
     constraint.mask_logits(logits)
     assert np.flatnonzero(logits == 0).tolist() == allowed(constraint).tolist()
     assert set(logits.tolist()) == {0.0, -np.inf}
+
+
+class WithArray:
+    """An array of nothing but `__array__`: a copy, or its memory as a tensor in main memory."""
+
+    def __init__(self, elements, copied):
+        self.elements, self.copied = elements, copied
+
+    def __array__(self, dtype=None, copy=None):
+        return self.elements.copy() if self.copied else self.elements
+
+
+@pytest.mark.parametrize("make", [collections.deque, collections.UserList, list, tuple, "copied"])
+def test_what_would_be_written_into_a_copy_is_an_error(llm, make):
+    constraint = Choice(llm, ["a", "b"])
+    make = (lambda elements: WithArray(elements, True)) if make == "copied" else make
+    logits, words = make(np.zeros(constraint.n_vocab, np.float32)), make(np.full(64, 7, np.uint32))
+    for name, call in (
+        ("logits", lambda: constraint.mask_logits(logits)),
+        ("mask", lambda: constraint.mask(words)),
+    ):
+        with pytest.raises(TypeError, match=f"{name}: .* would be copied; give a numpy array"):
+            call()
+
+
+def test_what_shares_its_memory_is_written_in_place(llm):
+    constraint = Choice(llm, ["a", "b"])
+    expected = np.zeros(constraint.n_vocab, np.float32)
+    constraint.mask_logits(expected)
+    numbers = np.zeros(constraint.n_vocab, np.float32)
+    for shared in (
+        WithArray(numbers, False),
+        array.array("f", numbers),
+        memoryview(numbers.copy()),
+        (ctypes.c_float * numbers.size)(),
+    ):
+        constraint.mask_logits(shared)
+        written = shared.elements if isinstance(shared, WithArray) else shared
+        assert list(written) == expected.tolist()
 
 
 def test_masks_are_written_in_place(llm):

@@ -211,7 +211,19 @@ def test_a_sampler_belongs_to_one(llama_cpp):
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: samplers.top_k(2**31), lambda: samplers.dist(-1), lambda: samplers.top_p(0.5, -1)],
+    [
+        lambda: samplers.top_k(2**31),
+        lambda: samplers.dist(-1),
+        lambda: samplers.dist(2**32),
+        lambda: samplers.top_p(0.5, -1),
+        lambda: samplers.top_p(0.5, 2**64),
+        lambda: samplers.mirostat(2**32, 1, 5.0, 0.1),
+        lambda: samplers.penalties(2**32),
+        lambda: samplers.logit_bias({2**32: 1.0}),
+        lambda: samplers.loop_breaker(max_period=2**32),
+        lambda: samplers.loop_breaker("force", tokens=[2**32]),
+        lambda: samplers.greedy().accept(2**32),
+    ],
 )
 def test_numbers_that_do_not_fit_are_errors(llama_cpp, call):
     llama_sieve.bind_host(llama_cpp)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import array
+import collections
 import copy
 import ctypes
 import dataclasses
@@ -154,6 +156,56 @@ def test_arrays_are_read_in_place(logits):
     assert llama_sieve.greedy(floats) == 1
     floats[2] = 9
     assert llama_sieve.greedy(floats) == 2
+
+
+class Copied:
+    """An array of nothing but `__array__`, which gives a copy each time."""
+
+    def __init__(self, elements):
+        self.elements = elements
+
+    def __array__(self, dtype=None, copy=None):
+        return self.elements.copy()
+
+
+class Shared(Copied):
+    """One whose `__array__` gives its memory, as tensors in main memory do."""
+
+    def __array__(self, dtype=None, copy=None):
+        return self.elements
+
+
+class Elsewhere:
+    """One that cannot be an array of main memory, as tensors of a graphics card."""
+
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("its memory is elsewhere")
+
+
+def test_what_would_be_copied_is_an_error(logits):
+    for wrong in (
+        collections.deque(logits),
+        collections.UserList(logits),
+        Copied(logits),
+        list(logits),
+        tuple(logits),
+        Elsewhere(),
+        None,
+        "logits",
+        logits.tobytes(),
+    ):
+        for read in (Sieve().sample, llama_sieve.greedy, llama_sieve.entropy):
+            with pytest.raises(TypeError, match="logits: .* give a numpy array") as error:
+                read(wrong)
+            assert isinstance(error.value, InvalidError) and type(wrong).__name__ in str(error)
+    for shared in (Shared(logits), memoryview(logits), array.array("f", logits)):
+        assert llama_sieve.greedy(shared) == llama_sieve.greedy(logits)
+
+
+def test_min_keep_up_to_the_largest_keeps_everything(logits):
+    sieve = Sieve(top_k=0, top_p=0.1, min_p=0.0, min_keep=2**64 - 1)
+    sieve.sample(logits)
+    assert sieve.candidates().size == logits.size
 
 
 def test_parameters_change_between_tokens(logits):
@@ -422,7 +474,24 @@ def _sampled(bindings, chain, logits):
         (lambda: Sieve(mode=9), InvalidError, "mode"),
         (lambda: Sieve(top_k=2**31), InvalidError, "top_k"),
         (lambda: Sieve(seed=-1), InvalidError, "seed"),
+        (lambda: Sieve(seed=2**64), InvalidError, "seed"),
         (lambda: Sieve(min_keep=-1), InvalidError, "min_keep"),
+        (lambda: Sieve(min_keep=2**64), InvalidError, "min_keep.*64 bits"),
+        (lambda: Sieve(min_keep=2**64 + 1), InvalidError, "min_keep"),
+        (lambda: Sieve(penalty_last_n=-(2**31) - 1), InvalidError, "penalty_last_n"),
+        (lambda: Sieve(mode=2**32), InvalidError, "mode.*32 bits"),
+        (lambda: Sieve(rng=2**32), InvalidError, "rng.*32 bits"),
+        (lambda: Sieve(method=2**32), InvalidError, "method.*32 bits"),
+        (lambda: Sieve(order=2**32), InvalidError, "order.*32 bits"),
+        (lambda: Sieve(bias={2**32: 1.0}), InvalidError, "bias.*32 bits"),
+        (lambda: Sieve(min_keep=1.5), TypeError, "float"),
+        (lambda: Sieve().set_sampler(2**32, None), InvalidError, "slot"),
+        (
+            lambda: llama_sieve.sample_batch([Sieve()], np.zeros((1, 4), np.float32), 2**32),
+            InvalidError,
+            "threads",
+        ),
+        (lambda: llama_sieve.surprisal(np.zeros(4, np.float32), 2**32), InvalidError, "token"),
         (lambda: Sieve(bias={1: math.nan}), InvalidError, "bias"),
         (lambda: Sieve(wrong=1), TypeError, "wrong"),
         (lambda: Sieve().accept(-1), InvalidError, "negative"),

@@ -7,7 +7,7 @@ from typing import Any, Callable, List, Tuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ._library import InvalidError, function
+from ._library import CopyError, InvalidError, function
 
 CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
 """One candidate: struct llama_token_data."""
@@ -25,9 +25,7 @@ def vector(array: Any, what: str = "logits") -> NDArray[Any]:
 
     Nothing is ever copied: an array that would need a copy raises an error that says so.
     """
-    if isinstance(array, (list, tuple)):
-        raise InvalidError(f"{what}: a {type(array).__name__} would be copied; give an array")
-    view = np.asarray(array)
+    view = array if type(array) is np.ndarray else _view(array, what)
     if view.ndim != 1:
         raise InvalidError(f"{what}: an array of one dimension is needed, this has {view.ndim}")
     if not view.flags.c_contiguous:
@@ -38,6 +36,21 @@ def vector(array: Any, what: str = "logits") -> NDArray[Any]:
         raise InvalidError(f"{what}: the array is not aligned to its elements; .copy() aligns it")
     if view.size >= 2**31:
         raise InvalidError(f"{what}: {view.size} elements are too many")
+    return view
+
+
+def _view(array: Any, what: str) -> NDArray[Any]:
+    """Returns a numpy view of memory that the object owns; CopyError if there is none."""
+    name, advice = type(array).__name__, "give a numpy array or a tensor in main memory"
+    if isinstance(array, (list, tuple)):
+        raise CopyError(f"{what}: a {name} would be copied; {advice}")
+    try:
+        view, again = np.asarray(array), np.asarray(array)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
+        raise CopyError(f"{what}: a {name} is no array of numpy's: {error}; {advice}") from error
+    # Both live, so that two copies have different addresses.
+    if address(view) != address(again):
+        raise CopyError(f"{what}: a {name} would be copied; {advice}")
     return view
 
 

@@ -37,6 +37,10 @@ class InvalidError(Error, ValueError):
     """An invalid parameter, payload or size."""
 
 
+class CopyError(InvalidError, TypeError):
+    """An object whose elements cannot be used in place: numpy would have to copy them."""
+
+
 class NotFoundError(Error, LookupError):
     """There is nothing with the requested name."""
 
@@ -367,6 +371,13 @@ def int32(value: int, what: str) -> int:
     """Returns the number, checked since ctypes would silently truncate a larger one."""
     if not -(2**31) <= value < 2**31:
         raise InvalidError(f"{what}: {value} does not fit into 32 bits")
+    return value
+
+
+def unsigned(value: int, bits: int, what: str) -> int:
+    """Returns the number, checked since ctypes would silently truncate a larger or negative one."""
+    if not 0 <= value < 2**bits:
+        raise InvalidError(f"{what}: {value} does not fit into {bits} bits without sign")
     return value
 
 

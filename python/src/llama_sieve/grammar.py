@@ -26,6 +26,7 @@ from ._library import (
     library,
     made,
     text_for_c,
+    unsigned,
 )
 from .samplers import Sampler
 
@@ -90,8 +91,6 @@ class Constraint(Sampler):
         Written into `out`, a contiguous row of uint32 or int32: an array, or a torch tensor in main
         memory, of any length. Words after the vocabulary's last become 0. None: a new array.
         """
-        if isinstance(out, (list, tuple)):
-            raise InvalidError(f"mask: an array is needed, this is a {type(out).__name__}")
         words = np.empty(-(-self.n_vocab // 32), np.uint32) if out is None else vector(out, "mask")
         if words.dtype not in (np.uint32, np.int32):
             raise InvalidError(f"mask: uint32 or int32 is needed, this is {words.dtype}")
@@ -132,9 +131,7 @@ class Constraint(Sampler):
 
     def rollback(self, n_tokens: int) -> None:
         """Takes the last accepted tokens back, at most 1,024: a draft that an engine rejected."""
-        count = index(n_tokens)
-        if not 0 <= count < 2**64:
-            raise InvalidError(f"rollback: {n_tokens} tokens cannot be")
+        count = unsigned(index(n_tokens), 64, "rollback")
         with self._used() as pointer:
             check(library.llama_sieve_grammar_rollback(pointer, count))
 

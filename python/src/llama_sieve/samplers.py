@@ -24,6 +24,7 @@ from ._library import (
     library,
     made,
     text_for_c,
+    unsigned,
 )
 
 _Sampler = TypeVar("_Sampler", bound="Sampler")
@@ -186,9 +187,7 @@ def _new(name: str, types: Iterable[Any], *values: Any) -> Sampler:
         if kind is c_int32:
             value = int32(index(value), name)
         elif kind in (c_size_t, c_uint32):
-            value = index(value)
-            if not 0 <= value < 2 ** (8 * ctypes.sizeof(kind)):
-                raise InvalidError(f"{name}: {value} is negative or too large")
+            value = unsigned(index(value), 8 * ctypes.sizeof(kind), name)
         checked.append(value)
     return Sampler(made(ctypes.CFUNCTYPE(c_void_p, *types)(address)(*checked)))
 

@@ -28,6 +28,7 @@ from ._library import (
     library,
     made,
     text_for_c,
+    unsigned,
 )
 
 RANDOM_SEED = 0xFFFFFFFF
@@ -119,16 +120,10 @@ class Params:
 
     def _native(self) -> SieveParams:
         """The C structure. It keeps the biases alive."""
-        if not 0 <= self.seed < 2**64:
-            raise InvalidError(f"seed: {self.seed} does not fit into 64 bits without sign")
-        if self.min_keep < 0:
-            raise InvalidError(f"min_keep: {self.min_keep} is negative")
         native = SieveParams(struct_size=ctypes.sizeof(SieveParams))
         for field in dataclasses.fields(self):
             if field.name != "bias":
-                value = getattr(self, field.name)
-                integer = field.name in _INTEGERS
-                setattr(native, field.name, int32(index(value), field.name) if integer else value)
+                setattr(native, field.name, _checked(field.name, getattr(self, field.name)))
         if self.bias:
             pairs = [LogitBias(int32(index(t), "bias"), b) for t, b in self.bias.items()]
             native.bias = (LogitBias * len(pairs))(*pairs)
@@ -136,7 +131,20 @@ class Params:
         return native
 
 
-_INTEGERS = ("top_k", "penalty_last_n", "mode", "rng", "method", "order")
+_TYPES = {
+    field[0]: field[1] for structure in (SieveParams, SieveStages) for field in structure._fields_
+}
+"""The types of the fields of both structures, by their names."""
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Returns the value of a field; InvalidError for an integer that the field cannot hold."""
+    kind = _TYPES[name]
+    if kind is ctypes.c_int32:
+        return int32(index(value), name)
+    if kind in (ctypes.c_size_t, ctypes.c_uint64):
+        return unsigned(index(value), 8 * ctypes.sizeof(kind), name)
+    return value
 
 
 class Stage(IntEnum):
@@ -217,16 +225,11 @@ class Stages:
         native = SieveStages(struct_size=ctypes.sizeof(SieveStages))
         for field in dataclasses.fields(self):
             if field.name != "order":
-                value = getattr(self, field.name)
-                integer = field.name in _INTEGERS_OF_STAGES
-                setattr(native, field.name, int32(index(value), field.name) if integer else value)
+                setattr(native, field.name, _checked(field.name, getattr(self, field.name)))
         numbers = [int32(index(stage), "order") for stage in self.order]
         native.stages = (ctypes.c_int32 * len(numbers))(*numbers)
         native.n_stages = len(numbers)
         return native
-
-
-_INTEGERS_OF_STAGES = ("dry_allowed_length", "dry_penalty_last_n", "mirostat_m")
 
 
 @dataclass(frozen=True)
