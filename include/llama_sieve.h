@@ -723,6 +723,9 @@ int32_t llama_sieve_chain_sample_bf16(struct llama_sampler *chain,
  thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
  thread, after the others. The tokens do not depend on the number of threads.
 
+ Not with n_threads above 1 from a constructor that runs inside dlopen: a new thread waits
+ for the dynamic linker's lock, which the caller holds.
+
  Writes to out[i] the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
  chain gave a token, otherwise the first error in out, whose text llama_sieve_last_error
  returns. If a member that is not this library's throws, out is written for all chains without
@@ -800,8 +803,10 @@ typedef void (*llama_sieve_trace_callback)(const char *json, size_t len, void *u
 
  The callback may call the library, but not while it holds a lock that it takes itself: a batch
  calls it from several threads. Tokens that it samples are not traced. It must not throw or
- long-jump. When this function returns, no call of an earlier callback is running any more,
- unless one takes longer than ten seconds, or this is called from within one.
+ long-jump. In a child that it forks within a batch of several threads, it must not return: the
+ batch never ends there, since the other threads are the parent's. When this function returns, no
+ call of an earlier callback is running any more, unless one takes longer than ten seconds, or
+ this is called from within one.
 
  Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 
@@ -1056,6 +1061,9 @@ int32_t llama_sieve_sample_bf16(struct llama_sieve *sieve, const uint16_t *logit
  most one thread for each processor. If no thread can be started, and in a child that was forked
  after a batch, the calling thread does all the work. The tokens do not depend on the number of
  threads. They are not accepted.
+
+ Not with n_threads above 1 from a constructor that runs inside dlopen: a new thread waits
+ for the dynamic linker's lock, which the caller holds.
 
  Writes to out[i] the token of sieves[i] and logits[i], or its negative error, whose text
  llama_sieve_error(sieves[i]) returns. Returns LLAMA_SIEVE_OK, or the first error in out,

@@ -26,8 +26,10 @@ pub type llama_sieve_trace_callback =
 ///
 /// The callback may call the library, but not while it holds a lock that it takes itself: a batch
 /// calls it from several threads. Tokens that it samples are not traced. It must not throw or
-/// long-jump. When this function returns, no call of an earlier callback is running any more,
-/// unless one takes longer than ten seconds, or this is called from within one.
+/// long-jump. In a child that it forks within a batch of several threads, it must not return: the
+/// batch never ends there, since the other threads are the parent's. When this function returns, no
+/// call of an earlier callback is running any more, unless one takes longer than ten seconds, or
+/// this is called from within one.
 ///
 /// Returns LLAMA_SIEVE_OK, or LLAMA_SIEVE_ERROR_PARAMS, with nothing changed, for unknown options.
 ///

@@ -177,6 +177,9 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_bf16(
 /// thread. Nothing is accepted. Chains with a member that is not this library's run on the calling
 /// thread, after the others. The tokens do not depend on the number of threads.
 ///
+/// Not with `n_threads` above 1 from a constructor that runs inside `dlopen`: a new thread waits
+/// for the dynamic linker's lock, which the caller holds.
+///
 /// Writes to `out[i]` the token of chain i or its negative error. Returns LLAMA_SIEVE_OK if every
 /// chain gave a token, otherwise the first error in `out`, whose text llama_sieve_last_error
 /// returns. If a member that is not this library's throws, `out` is written for all chains without
