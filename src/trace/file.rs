@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 
 use crate::quoted::quoted;
 use crate::write_signals::without_signals;
@@ -38,7 +39,9 @@ impl From<io::Error> for Refusal {
 /// A file that only has whole lines.
 #[derive(Debug)]
 pub(super) struct LineFile {
-    file: File,
+    /// Closed only while [`LineFile::is_open`].
+    file: ManuallyDrop<File>,
+    identity: system::Identity,
     /// The length of the whole lines.
     length: u64,
 }
@@ -61,18 +64,42 @@ impl LineFile {
             ),
             Refusal::Other(error) => of(&error.to_string()),
         })?;
+        let identity = system::identity(&file).map_err(|error| of(&error.to_string()))?;
         file.set_len(0).map_err(|error| of(&error.to_string()))?;
-        Ok(Self { file, length: 0 })
+        Ok(Self {
+            file: ManuallyDrop::new(file),
+            identity,
+            length: 0,
+        })
     }
 
-    /// Appends a line. If that fails, the written part is removed, if possible.
+    /// True if the descriptor still refers to the file that was opened. A program that closes all
+    /// descriptors, as daemons do, may have opened a file of its own under this number.
+    fn is_open(&self) -> bool {
+        system::identity(&self.file).is_ok_and(|identity| identity == self.identity)
+    }
+
+    /// Appends a line. If that fails, the written part is removed, if possible. Fails, and changes
+    /// no file, if the program has closed the descriptor.
     pub(super) fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if !self.is_open() {
+            return Err(io::Error::other("the program has closed its descriptor"));
+        }
         if let Err(error) = without_signals(|| self.file.write_all(line)) {
             let _ = self.file.set_len(self.length);
             return Err(error);
         }
         self.length += line.len() as u64;
         Ok(())
+    }
+}
+
+impl Drop for LineFile {
+    fn drop(&mut self) {
+        if self.is_open() {
+            // SAFETY: the file is not used again.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! processes.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -192,6 +193,99 @@ fn what_is_no_file_of_ones_own_is_refused_with_the_reason() {
     }
 }
 
+/// Returns the result of `work`, and the messages that it has logged.
+fn heard_while<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let to = heard.clone();
+    llama_sieve::log::set_sink(Some(Arc::new(move |_, text| {
+        to.lock().expect("one thread").push(text.to_owned());
+    })));
+    let result = work();
+    llama_sieve::log::set_sink(None);
+    let heard = std::mem::take(&mut *heard.lock().expect("one thread"));
+    (result, heard)
+}
+
+/// Returns the descriptor of this process that refers to the file.
+fn descriptor_of(path: &str) -> i32 {
+    let wanted = fs::metadata(path).expect("the file is there");
+    let found = (3..1024).find(|descriptor| {
+        let metadata = fs::metadata(format!("/proc/self/fd/{descriptor}"));
+        metadata.is_ok_and(|it| (it.dev(), it.ino()) == (wanted.dev(), wanted.ino()))
+    });
+    found.expect("the trace has it open")
+}
+
+/// Checks that the trace of `path`, whose descriptor the program has taken away by `take`, ends
+/// with one message and whole lines.
+fn check_end_without_descriptor(path: &str, take: impl FnOnce(i32)) {
+    let expected = sample(&mut chain(), 5);
+    trace::to_file(path, Options::default()).expect("a new file");
+    sample(&mut chain(), 2);
+    take(descriptor_of(path));
+    let (tokens, heard) = heard_while(|| sample(&mut chain(), 5));
+    assert_eq!(tokens, expected);
+    assert!(!trace::is_on());
+    trace::stop();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert!(heard[0].contains("closed its descriptor"), "{heard:?}");
+    assert_eq!(tokens_of(path), 2);
+}
+
+fn tokens_of(path: &str) -> usize {
+    tokens(&lines_of(path)).len()
+}
+
+#[test]
+fn a_file_that_has_got_the_descriptor_is_neither_written_nor_closed() {
+    let _alone = alone();
+    let folder = Folder::new("replaced");
+    let (path, other) = (folder.file("trace.jsonl"), folder.file("other"));
+    let mut at = -1;
+    check_end_without_descriptor(&path, |descriptor| {
+        let file = fs::File::create(&other).expect("a new file");
+        // SAFETY: the trace's descriptor is replaced as a program does that closes all of them.
+        at = unsafe { libc::dup2(file.as_raw_fd(), descriptor) };
+        assert_eq!(at, descriptor);
+    });
+    assert_eq!(fs::read(&other).expect("it is there"), b"");
+    assert_eq!(descriptor_of(&other), at, "it has been closed");
+    // SAFETY: the trace has left the descriptor to this test.
+    unsafe { libc::close(at) };
+}
+
+#[test]
+fn a_record_that_is_stopped_leaves_a_descriptor_that_is_not_its_own() {
+    let _alone = alone();
+    let folder = Folder::new("stopped");
+    let (path, other) = (folder.file("trace.jsonl"), folder.file("other"));
+    trace::to_file(&path, Options::default()).expect("a new file");
+    let descriptor = descriptor_of(&path);
+    let file = fs::File::create(&other).expect("a new file");
+    // SAFETY: the trace's descriptor is replaced as a program does that closes all of them.
+    let replaced = unsafe { libc::dup2(file.as_raw_fd(), descriptor) };
+    assert_eq!(replaced, descriptor);
+    drop(file);
+    trace::stop();
+    assert_eq!(descriptor_of(&other), descriptor);
+    // SAFETY: the trace has left the descriptor to this test.
+    unsafe { libc::close(descriptor) };
+}
+
+#[test]
+fn a_closed_descriptor_ends_the_record_and_nothing_else() {
+    let _alone = alone();
+    let folder = Folder::new("closed");
+    let path = folder.file("trace.jsonl");
+    // In a process of its own, where no other thread opens a file under the number.
+    forked(|| {
+        check_end_without_descriptor(&path, |descriptor| {
+            // SAFETY: the trace's descriptor is closed as a program does that closes all of them.
+            assert_eq!(unsafe { libc::close(descriptor) }, 0);
+        });
+    });
+}
+
 #[test]
 fn a_full_disk_ends_the_record_and_nothing_else() {
     let _alone = alone();
@@ -208,19 +302,15 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
         assert_eq!(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit), 0);
         before
     };
-    let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let to = heard.clone();
-    llama_sieve::log::set_sink(Some(Arc::new(move |_, text| {
-        to.lock().expect("one thread").push(text.to_owned());
-    })));
-    let before = limit(10_000);
-    trace::to_file(&path, Options::default()).expect("a new file");
-    let tokens = sample(&mut chain(), 50);
-    limit(before);
-    llama_sieve::log::set_sink(None);
+    let (tokens, heard) = heard_while(|| {
+        let before = limit(10_000);
+        trace::to_file(&path, Options::default()).expect("a new file");
+        let tokens = sample(&mut chain(), 50);
+        limit(before);
+        tokens
+    });
     trace::stop();
     assert_eq!(tokens, expected);
-    let heard = heard.lock().expect("one thread");
     assert_eq!(heard.len(), 1, "{heard:?}");
     assert!(heard[0].contains("cannot be written"), "{heard:?}");
     let lines = lines_of(&path);

@@ -1,8 +1,33 @@
 use std::fs::{File, OpenOptions, Permissions};
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+use libc::{fstat, ino_t, stat};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use libc::{fstat64 as fstat, ino64_t as ino_t, stat64 as stat};
+
 use super::Refusal;
+
+/// The device and the number of a file.
+pub(super) type Identity = (libc::dev_t, ino_t);
+
+/// Returns the identity of the file that the descriptor refers to now; an error if it is closed.
+///
+/// [`File::metadata`] makes a system call of its own, `statx`, which filters of system calls that
+/// allow writing often lack.
+pub(super) fn identity(file: &File) -> io::Result<Identity> {
+    let mut found = MaybeUninit::<stat>::uninit();
+    // SAFETY: there is room for the result; a closed descriptor is an error.
+    if unsafe { fstat(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has written it.
+    let found = unsafe { found.assume_init() };
+    Ok((found.st_dev, found.st_ino))
+}
 
 /// Opens a file for this user alone, without truncating it, unless another process writes it.
 pub(super) fn open(path: &str) -> Result<File, Refusal> {

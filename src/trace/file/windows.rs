@@ -1,5 +1,6 @@
 use std::ffi::c_void;
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::windows::fs::{MetadataExt, OpenOptionsExt};
 use std::os::windows::io::AsRawHandle;
 
@@ -23,8 +24,30 @@ const IS_LINK: u32 = 0x400;
 const ON_DISK: u32 = 1;
 /// The error if another process has it open for writing.
 const SHARING_VIOLATION: i32 = 32;
-/// The index of the number of names in the information about a file.
+/// The index of the volume's number in the information about a file.
+const VOLUME: usize = 7;
+/// The index of the number of names.
 const NAMES: usize = 10;
+/// The index of the first half of the file's number; the other half follows.
+const NUMBER: usize = 11;
+
+/// The volume and both halves of the number of a file.
+pub(super) type Identity = [u32; 3];
+
+/// Returns the identity of the file that the handle refers to now; an error if it is closed.
+pub(super) fn identity(file: &File) -> io::Result<Identity> {
+    let told = information(file)?;
+    Ok([told[VOLUME], told[NUMBER], told[NUMBER + 1]])
+}
+
+fn information(file: &File) -> io::Result<[u32; 13]> {
+    let mut told = [0; 13];
+    // SAFETY: there is room for the information; a closed handle is an error.
+    if unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut told) } == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(told)
+}
 
 /// Opens a file, without truncating it, unless another process writes it. The permissions of its
 /// folder apply.
@@ -53,12 +76,7 @@ pub(super) fn open(path: &str) -> Result<File, Refusal> {
     if !metadata.is_file() {
         return Err(Refusal::NoFile);
     }
-    let mut told = [0; 13];
-    // SAFETY: the file is open, and there is room for the information.
-    if unsafe { GetFileInformationByHandle(handle, &raw mut told) } == 0 {
-        return Err(std::io::Error::last_os_error().into());
-    }
-    if told[NAMES] != 1 {
+    if information(&file)?[NAMES] != 1 {
         return Err(Refusal::Foreign);
     }
     Ok(file)
