@@ -121,6 +121,11 @@ impl Compiler {
         }
     }
 
+    /// Returns the value of a keyword that the draft has.
+    fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
+        self.references.keyword(&self.document, at, keyword)
+    }
+
     fn text(&self, id: JsonId) -> Option<Rc<str>> {
         match self.document.get(id) {
             Json::String(text) => Some(Rc::clone(text)),
@@ -134,7 +139,7 @@ impl Compiler {
 
     /// Returns a keyword's value that is a count.
     fn count(&self, at: JsonId, keyword: &str) -> Answer<Option<u64>> {
-        let Some(id) = self.document.member(at, keyword) else {
+        let Some(id) = self.member(at, keyword) else {
             return Ok(None);
         };
         match self.document.get(id) {
@@ -147,7 +152,7 @@ impl Compiler {
     }
 
     fn number_of(&self, at: JsonId, keyword: &str) -> Answer<Option<Decimal>> {
-        let Some(id) = self.document.member(at, keyword) else {
+        let Some(id) = self.member(at, keyword) else {
             return Ok(None);
         };
         match self.document.get(id) {
@@ -157,7 +162,7 @@ impl Compiler {
     }
 
     fn list(&self, at: JsonId, keyword: &str) -> Answer<Option<Rc<[JsonId]>>> {
-        let Some(id) = self.document.member(at, keyword) else {
+        let Some(id) = self.member(at, keyword) else {
             return Ok(None);
         };
         match self.document.get(id) {
@@ -167,7 +172,7 @@ impl Compiler {
     }
 
     fn map(&self, at: JsonId, keyword: &str) -> Answer<Members> {
-        let Some(id) = self.document.member(at, keyword) else {
+        let Some(id) = self.member(at, keyword) else {
             return Ok(Rc::new([]));
         };
         match self.document.get(id) {
@@ -177,7 +182,7 @@ impl Compiler {
     }
 
     fn sub(&mut self, at: JsonId, keyword: &str) -> Answer<Option<ExprId>> {
-        let Some(id) = self.document.member(at, keyword) else {
+        let Some(id) = self.member(at, keyword) else {
             return Ok(None);
         };
         self.checked(at, keyword, id).map(Some)
@@ -192,7 +197,7 @@ impl Compiler {
     }
 
     fn is_before(&self, draft: Draft) -> bool {
-        self.references.is_said && self.references.draft < draft
+        self.references.are_before(draft)
     }
 
     /// Returns the value of "const" if a schema allows it alone.
@@ -200,10 +205,10 @@ impl Compiler {
         let Expr::Schema(at) = *self.expr(id) else {
             return None;
         };
-        if self.is_before(Draft::Six) || self.document.member(at, "$ref").is_some() {
+        if self.member(at, "$ref").is_some() {
             return None;
         }
-        let value = self.document.member(at, "const")?;
+        let value = self.member(at, "const")?;
         Some(self.document.get(value))
     }
 
@@ -255,15 +260,13 @@ impl Compiler {
             ("oneOf", Compiler::one),
             ("if", Compiler::conditional),
         ];
-        let is_reference_alone =
-            self.is_before(Draft::Of2019) && self.document.member(at, "$ref").is_some();
+        let is_reference_alone = self.is_before(Draft::Of2019) && self.member(at, "$ref").is_some();
         let mut shape = match is_reference_alone {
             true => Shape::any(),
             false => self.by_types(at)?,
         };
         for (keyword, values) in IN_PLACE {
-            let is_there = self.document.member(at, keyword).is_some();
-            if !is_there || is_reference_alone && keyword != "$ref" {
+            if self.member(at, keyword).is_none() {
                 continue;
             }
             match values(self, at, &shape) {
@@ -316,9 +319,7 @@ impl Compiler {
             }
             shape = self.and(&shape, &all)?;
         }
-        if let Some(value) = self.document.member(at, "const")
-            && !self.is_before(Draft::Six)
-        {
+        if let Some(value) = self.member(at, "const") {
             let value = self.shape_of_value(value);
             shape = self.and(&shape, &value)?;
         }
@@ -326,7 +327,7 @@ impl Compiler {
     }
 
     fn types(&self, at: JsonId) -> Answer<Option<Shape>> {
-        let Some(id) = self.document.member(at, "type") else {
+        let Some(id) = self.member(at, "type") else {
             return Ok(None);
         };
         let names = match self.document.get(id) {
@@ -370,7 +371,7 @@ impl Compiler {
     fn numbers(&mut self, at: JsonId) -> Answer<Numbers> {
         let bound = |keyword: &str, exclusive: &str| -> Answer<Bound> {
             let bound = self.number_of(at, keyword)?.map(|number| (number, false));
-            let Some(id) = self.document.member(at, exclusive) else {
+            let Some(id) = self.member(at, exclusive) else {
                 return Ok(bound);
             };
             match self.document.get(id) {
@@ -413,7 +414,7 @@ impl Compiler {
         let (min, max) = (self.count(at, "minLength")?, self.count(at, "maxLength")?);
         let mut langs = Vec::new();
         for keyword in ["pattern", "format"] {
-            let Some(id) = self.document.member(at, keyword) else {
+            let Some(id) = self.member(at, keyword) else {
                 continue;
             };
             let lang = match self.text(id) {
@@ -456,8 +457,12 @@ impl Compiler {
             max: self.count(at, "maxItems")?,
             ..Arrays::default()
         };
-        let items = self.document.member(at, "items");
+        let items = self.member(at, "items");
         let is_list = items.is_some_and(|id| matches!(self.document.get(id), Json::Array(_)));
+        if is_list && self.member(at, "prefixItems").is_some() {
+            let why = "a list beside \"prefixItems\"; use one schema for the items after those";
+            return Err(self.refusal(at, "items", why));
+        }
         if is_list {
             for &item in self.list(at, "items")?.iter().flat_map(|all| all.iter()) {
                 let item = self.checked(at, "items", item)?;
@@ -465,29 +470,21 @@ impl Compiler {
             }
             arrays.rest = self.sub(at, "additionalItems")?.unwrap_or(ANY);
         } else {
-            if !self.is_before(Draft::Of2020)
-                && let Some(all) = self.list(at, "prefixItems")?
-            {
-                for &item in all.iter() {
-                    let item = self.checked(at, "prefixItems", item)?;
-                    arrays.prefix.push(item);
-                }
+            let first = self.list(at, "prefixItems")?;
+            for &item in first.iter().flat_map(|all| all.iter()) {
+                let item = self.checked(at, "prefixItems", item)?;
+                arrays.prefix.push(item);
             }
             arrays.rest = self.sub(at, "items")?.unwrap_or(ANY);
         }
-        if !self.is_before(Draft::Six)
-            && let Some(what) = self.sub(at, "contains")?
-        {
-            let counts = !self.is_before(Draft::Of2019);
-            let min = self.count(at, "minContains")?.filter(|_| counts);
-            let max = self.count(at, "maxContains")?.filter(|_| counts);
+        if let Some(what) = self.sub(at, "contains")? {
             arrays.contains.push(Contains {
                 what,
-                min: min.unwrap_or(1),
-                max,
+                min: self.count(at, "minContains")?.unwrap_or(1),
+                max: self.count(at, "maxContains")?,
             });
         }
-        if let Some(id) = self.document.member(at, "uniqueItems") {
+        if let Some(id) = self.member(at, "uniqueItems") {
             match self.document.get(id) {
                 Json::Bool(true) => arrays.unique = Some(at),
                 Json::Bool(false) => {}
@@ -496,7 +493,6 @@ impl Compiler {
         }
         if let Some(others) = self.sub(at, "unevaluatedItems")?
             && others != ANY
-            && !self.is_before(Draft::Of2019)
         {
             let evaluated = self.evaluated(at, 0).filter(|all| !all.some_elements);
             let Some(evaluated) = evaluated else {
@@ -546,7 +542,6 @@ impl Compiler {
         if others.is_none()
             && let Some(unevaluated) = self.sub(at, "unevaluatedProperties")?
             && unevaluated != ANY
-            && !self.is_before(Draft::Of2019)
         {
             match self.evaluated(at, 0) {
                 Some(evaluated) if evaluated.all_members => {}
@@ -585,10 +580,8 @@ impl Compiler {
                 others: others.unwrap_or(ANY),
             });
         }
-        let mut names = Vec::new();
-        if !self.is_before(Draft::Six) {
-            names.extend(self.sub(at, "propertyNames")?.filter(|&expr| expr != ANY));
-        }
+        let names = self.sub(at, "propertyNames")?;
+        let names = names.into_iter().filter(|&expr| expr != ANY).collect();
         Ok(Objects {
             named,
             required,
@@ -608,9 +601,9 @@ impl Compiler {
             return None;
         }
         let mut all = Evaluated::default();
-        let has = |keyword: &str| self.document.member(at, keyword).is_some();
+        let has = |keyword: &str| self.member(at, keyword).is_some();
         let names = |keyword: &str| {
-            let members = self.document.member(at, keyword);
+            let members = self.member(at, keyword);
             let members = members.map(|id| self.document.members(id));
             let names = members.iter().flat_map(|members| members.iter());
             names.map(|(name, _)| Rc::clone(name)).collect::<Vec<_>>()
@@ -619,25 +612,23 @@ impl Compiler {
         all.patterns = names("patternProperties");
         all.all_members =
             has("additionalProperties") || (depth > 0 && has("unevaluatedProperties"));
-        let list = |keyword: &str| match self.document.member(at, keyword) {
+        let list = |keyword: &str| match self.member(at, keyword) {
             Some(id) => match self.document.get(id) {
                 Json::Array(all) => all.to_vec(),
                 _ => Vec::new(),
             },
             None => Vec::new(),
         };
-        let items = list("items");
-        all.n_elements = list("prefixItems").len().max(items.len());
-        all.all_elements = (has("items") && items.is_empty())
-            || (has("additionalItems") && !items.is_empty())
+        let items = self.member(at, "items");
+        let is_list = items.is_some_and(|id| matches!(self.document.get(id), Json::Array(_)));
+        all.n_elements = list("prefixItems").len().max(list("items").len());
+        all.all_elements = (items.is_some() && !is_list)
+            || (is_list && has("additionalItems"))
             || (depth > 0 && has("unevaluatedItems"));
-        all.some_elements = has("contains");
+        // In 2019-09 it checks elements, but does not evaluate them.
+        all.some_elements = has("contains") && !self.is_before(Draft::Of2020);
         let mut in_place = list("allOf");
-        let text = |keyword: &str| {
-            self.document
-                .member(at, keyword)
-                .and_then(|id| self.text(id))
-        };
+        let text = |keyword: &str| self.member(at, keyword).and_then(|id| self.text(id));
         if let Some(reference) = text("$ref") {
             in_place.push(
                 self.references
@@ -664,10 +655,14 @@ impl Compiler {
             all.some_elements |= more.some_elements;
         }
         let mut depending = [list("anyOf"), list("oneOf")].concat();
-        for keyword in ["if", "then", "else"] {
-            depending.extend(self.document.member(at, keyword));
+        if has("if") {
+            let parts = ["if", "then", "else"];
+            depending.extend(parts.iter().filter_map(|keyword| self.member(at, keyword)));
         }
-        if let Some(id) = self.document.member(at, "dependentSchemas") {
+        for keyword in ["dependentSchemas", "dependencies"] {
+            let Some(id) = self.member(at, keyword) else {
+                continue;
+            };
             depending.extend(self.document.members(id).iter().map(|&(_, id)| id));
         }
         for id in depending {
@@ -700,9 +695,6 @@ impl Compiler {
     }
 
     fn dynamic_reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
-        if self.is_before(Draft::Of2020) {
-            return Ok(None);
-        }
         self.referred(at, shape, "$dynamicRef", |compiler, reference| {
             compiler
                 .references
@@ -711,10 +703,6 @@ impl Compiler {
     }
 
     fn recursive_reference(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
-        let of_2019 = self.references.is_said && self.references.draft == Draft::Of2019;
-        if !of_2019 && self.references.is_said {
-            return Ok(None);
-        }
         self.referred(at, shape, "$recursiveRef", |compiler, _| {
             compiler.references.recursive_target(&compiler.document, at)
         })
@@ -727,7 +715,7 @@ impl Compiler {
         keyword: &str,
         target: impl FnOnce(&Self, &str) -> Result<JsonId, String>,
     ) -> Answer<Option<Shape>> {
-        let id = self.document.member(at, keyword);
+        let id = self.member(at, keyword);
         let Some(reference) = id.and_then(|id| self.text(id)) else {
             return Err(self.expected(at, keyword, "a string"));
         };
@@ -830,9 +818,6 @@ impl Compiler {
     }
 
     fn conditional(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
-        if self.is_before(Draft::Seven) {
-            return Ok(None);
-        }
         let Some(condition) = self.sub(at, "if")? else {
             return Ok(None);
         };
@@ -919,9 +904,6 @@ impl Compiler {
 
     fn dependent_required(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
         const KEYWORD: &str = "dependentRequired";
-        if self.is_before(Draft::Of2019) {
-            return Ok(None);
-        }
         let mut shape = shape.clone();
         for (name, names) in self.map(at, KEYWORD)?.iter() {
             let Json::Array(names) = self.document.get(*names).clone() else {
@@ -934,9 +916,6 @@ impl Compiler {
 
     fn dependent_schemas(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
         const KEYWORD: &str = "dependentSchemas";
-        if self.is_before(Draft::Of2019) {
-            return Ok(None);
-        }
         let mut shape = shape.clone();
         for (name, then) in self.map(at, KEYWORD)?.iter() {
             let then = self.checked(at, KEYWORD, *then)?;
@@ -948,9 +927,6 @@ impl Compiler {
 
     fn dependencies(&mut self, at: JsonId, shape: &Shape) -> Answer<Option<Shape>> {
         const KEYWORD: &str = "dependencies";
-        if self.references.is_said && self.references.draft >= Draft::Of2019 {
-            return Ok(None);
-        }
         let mut shape = shape.clone();
         for (name, then) in self.map(at, KEYWORD)?.iter() {
             shape = match self.document.get(*then).clone() {

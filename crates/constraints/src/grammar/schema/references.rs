@@ -41,7 +41,7 @@ pub struct References {
 }
 
 /// Keywords whose value is a schema.
-const SCHEMAS: [&str; 13] = [
+const SCHEMAS: [&str; 12] = [
     "items",
     "additionalItems",
     "additionalProperties",
@@ -54,7 +54,6 @@ const SCHEMAS: [&str; 13] = [
     "unevaluatedItems",
     "unevaluatedProperties",
     "contentSchema",
-    "extends",
 ];
 /// Keywords whose value is a list of schemas.
 const LISTS: [&str; 5] = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
@@ -68,7 +67,51 @@ const MAPS: [&str; 6] = [
     "dependencies",
 ];
 
+/// Returns the first and the last draft that have a keyword.
+fn drafts_of(keyword: &str) -> (Draft, Draft) {
+    match keyword {
+        "id" => (Draft::Four, Draft::Four),
+        "dependencies" => (Draft::Four, Draft::Seven),
+        "$id" | "const" | "contains" | "propertyNames" => (Draft::Six, Draft::Of2020),
+        "if" | "then" | "else" => (Draft::Seven, Draft::Of2020),
+        "$recursiveRef" | "$recursiveAnchor" => (Draft::Of2019, Draft::Of2019),
+        "$anchor"
+        | "contentSchema"
+        | "dependentRequired"
+        | "dependentSchemas"
+        | "maxContains"
+        | "minContains"
+        | "unevaluatedItems"
+        | "unevaluatedProperties" => (Draft::Of2019, Draft::Of2020),
+        "prefixItems" | "$dynamicRef" | "$dynamicAnchor" => (Draft::Of2020, Draft::Of2020),
+        _ => (Draft::Four, Draft::Of2020),
+    }
+}
+
 impl References {
+    /// True if the draft has a keyword; if the text declares no draft, then always.
+    pub fn has(&self, keyword: &str) -> bool {
+        let (first, last) = drafts_of(keyword);
+        !self.is_said || (first..=last).contains(&self.draft)
+    }
+
+    /// True if the text declares a draft before this one.
+    pub fn are_before(&self, draft: Draft) -> bool {
+        self.is_said && self.draft < draft
+    }
+
+    /// Returns the value of a keyword of a schema; `None` where the draft takes no notice of it:
+    /// it does not have the keyword, or "$ref" replaces what stands beside it.
+    pub fn keyword(&self, document: &Document, at: JsonId, keyword: &str) -> Option<JsonId> {
+        let is_replaced = self.are_before(Draft::Of2019)
+            && keyword != "$ref"
+            && document.member(at, "$ref").is_some();
+        if is_replaced || !self.has(keyword) {
+            return None;
+        }
+        document.member(at, keyword)
+    }
+
     /// Finds the targets in a text.
     pub fn of(document: &Document) -> Answer<Self> {
         let (draft, is_said) = draft_of(document)?;
@@ -92,6 +135,11 @@ impl References {
             let base = references.see(document, id, base)?;
             for (name, value) in document.members(id).iter() {
                 let name = &**name;
+                // Definitions are found in every draft, under both names, and beside "$ref".
+                let is_definition = matches!(name, "$defs" | "definitions");
+                if !is_definition && references.keyword(document, id, name).is_none() {
+                    continue;
+                }
                 if SCHEMAS.contains(&name) {
                     to_do.push((*value, base.clone()));
                 }
@@ -109,9 +157,12 @@ impl References {
 
     /// Records a schema's identifier and anchors. Returns its base.
     fn see(&mut self, document: &Document, id: JsonId, base: String) -> Answer<String> {
-        let text = |name: &str| match document.member(id, name).map(|id| document.get(id)) {
-            Some(Json::String(text)) => Some(text.to_string()),
-            _ => None,
+        let text = |name: &str| {
+            let value = self.keyword(document, id, name);
+            match value.map(|id| document.get(id)) {
+                Some(Json::String(text)) => Some(text.to_string()),
+                _ => None,
+            }
         };
         let mut base = base;
         let keyword = if self.draft == Draft::Four {
@@ -119,14 +170,15 @@ impl References {
         } else {
             "$id"
         };
-        let is_reference = self.draft <= Draft::Seven && document.member(id, "$ref").is_some();
-        if let Some(given) = text(keyword).filter(|_| !is_reference) {
+        let (given, version) = (text(keyword), text("$schema"));
+        let (anchor, dynamic_anchor) = (text("$anchor"), text("$dynamicAnchor"));
+        if let Some(given) = given {
             let (uri, fragment) = split(&given);
             if !uri.is_empty() {
                 base = joined(&base, uri);
                 let twice = self.resources.contains_key(&base);
                 self.resources.insert(base.clone(), (!twice).then_some(id));
-                if let Some(draft) = text("$schema").filter(|_| id != document.root)
+                if let Some(draft) = version.filter(|_| id != document.root)
                     && draft_named(&draft) != Some(self.draft)
                 {
                     return Err(Refusal {
@@ -140,20 +192,15 @@ impl References {
                 self.anchors.insert((base.clone(), anchor.into()), id);
             }
         }
-        if self.draft >= Draft::Of2019
-            && let Some(anchor) = text("$anchor")
-        {
+        if let Some(anchor) = anchor {
             self.anchors.insert((base.clone(), anchor), id);
         }
-        if self.draft >= Draft::Of2020
-            && let Some(anchor) = text("$dynamicAnchor")
-        {
+        if let Some(anchor) = dynamic_anchor {
             self.anchors.insert((base.clone(), anchor.clone()), id);
             self.dynamic.entry(anchor).or_default().push(id);
         }
         self.has_recursive_anchor |= matches!(
-            document
-                .member(id, "$recursiveAnchor")
+            self.keyword(document, id, "$recursiveAnchor")
                 .map(|id| document.get(id)),
             Some(Json::Bool(true))
         );

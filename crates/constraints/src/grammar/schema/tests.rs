@@ -13,6 +13,7 @@ use crate::grammar::limits::MAX_SCHEMA_DEPTH;
 use crate::grammar::states::{NONE, States};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 use llama_sieve_kernels::lcg::Lcg;
+use test_crates::boon::{Compiler, Schemas};
 
 fn compiled(schema: &str, options: Options) -> Result<Compiled, String> {
     let rules = compile(schema.as_bytes(), options).map_err(|refusal| refusal.to_string())?;
@@ -408,6 +409,203 @@ fn references_lead_to_schemas_of_the_text() {
     refused(r##"{"$ref":"#/none"}"##, "", "$ref");
     refused(r##"{"$ref":"#"}"##, "", "$ref");
     refused(r##"{"allOf":[{"$ref":"#"}]}"##, "", "$ref");
+}
+
+const DRAFTS: [&str; 5] = [
+    "http://json-schema.org/draft-04/schema#",
+    "http://json-schema.org/draft-06/schema#",
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+    "https://json-schema.org/draft/2020-12/schema",
+];
+
+/// Keywords, with the drafts that have them, by their places in `DRAFTS`.
+const KEYWORDS: [(&str, usize, usize); 40] = [
+    (r#""prefixItems":[{}]"#, 4, 4),
+    (
+        r#""prefixItems":[{"const":1}],"items":{"type":"integer"}"#,
+        4,
+        4,
+    ),
+    (r#""prefixItems":[{}],"additionalItems":false"#, 4, 4),
+    (r#""items":[{}]"#, 0, 3),
+    (
+        r#""items":[{"type":"integer"}],"prefixItems":[{},{}]"#,
+        0,
+        3,
+    ),
+    (r#""items":[{}],"additionalItems":{"type":"integer"}"#, 0, 3),
+    (r#""additionalItems":false"#, 0, 4),
+    (r#""items":{"type":"integer"}"#, 0, 4),
+    (r#""contains":{"enum":[1]}"#, 1, 4),
+    (r#""contains":{"enum":[1]},"minContains":2"#, 1, 4),
+    (r#""contains":{"enum":[1]},"minContains":0"#, 1, 4),
+    (r#""contains":{"type":"integer"},"maxContains":1"#, 1, 4),
+    (r#""minContains":2,"maxContains":1"#, 3, 4),
+    (r#""const":[2]"#, 1, 4),
+    (r#""const":{"a":2}"#, 1, 4),
+    (r#""propertyNames":{"maxLength":0}"#, 1, 4),
+    (r#""propertyNames":{"enum":["a"]}"#, 1, 4),
+    (r#""properties":{"a":{"type":"integer"}}"#, 0, 4),
+    (r#""patternProperties":{"^a":{"type":"integer"}}"#, 0, 4),
+    (r#""additionalProperties":{"type":"integer"}"#, 0, 4),
+    (
+        r#""if":{"type":"array"},"then":{"minItems":1},"else":{"minProperties":1}"#,
+        2,
+        4,
+    ),
+    (
+        r#""if":{"required":["a"]},"then":{"properties":{"b":{}}}"#,
+        2,
+        4,
+    ),
+    (r#""then":{"properties":{"a":{}},"items":{}}"#, 2, 4),
+    (r#""dependentRequired":{"a":["b"]}"#, 3, 4),
+    (r#""dependentSchemas":{"a":{"required":["b"]}}"#, 3, 4),
+    (
+        r#""dependentSchemas":{"a":{"properties":{"a":{},"b":{}}}}"#,
+        3,
+        4,
+    ),
+    (r#""dependencies":{"a":["b"]}"#, 0, 2),
+    (
+        r#""dependencies":{"a":{"properties":{"a":{},"b":{}},"required":["b"]}}"#,
+        0,
+        2,
+    ),
+    (
+        r##""definitions":{"x":{"minItems":1}},"$ref":"#/definitions/x","maxItems":1"##,
+        0,
+        4,
+    ),
+    (
+        r##""definitions":{"x":{"properties":{"a":{}}}},"$ref":"#/definitions/x","items":[{}]"##,
+        0,
+        3,
+    ),
+    (
+        r##""$defs":{"x":{"required":["a"]}},"$ref":"#/$defs/x","maxProperties":1"##,
+        0,
+        4,
+    ),
+    (r##""items":{"$recursiveRef":"#"}"##, 3, 3),
+    (r##""properties":{"a":{"$recursiveRef":"#"}}"##, 3, 3),
+    (
+        r##""$dynamicRef":"#/$defs/x","$defs":{"x":{"properties":{"a":{}},"prefixItems":[{}]}}"##,
+        4,
+        4,
+    ),
+    (
+        r##""$defs":{"x":{"$anchor":"q","maxItems":1}},"$ref":"#q""##,
+        3,
+        4,
+    ),
+    (
+        r##""$defs":{"x":{"$dynamicAnchor":"q","maxItems":1}},"$dynamicRef":"#q""##,
+        4,
+        4,
+    ),
+    (
+        r#""divisibleBy":2,"disallow":"array","extends":{"type":"integer"}"#,
+        5,
+        5,
+    ),
+    (r#""exclusiveMinimum":1"#, 1, 4),
+    (r#""minimum":1,"exclusiveMinimum":true"#, 0, 0),
+    (r#""not":{"type":"integer"}"#, 0, 4),
+];
+
+const BESIDE: [&str; 7] = [
+    "",
+    r#","unevaluatedItems":false"#,
+    r#","unevaluatedItems":{"const":2}"#,
+    r#","unevaluatedProperties":false"#,
+    r#","unevaluatedProperties":{"const":2}"#,
+    r#","unevaluatedItems":false,"unevaluatedProperties":false"#,
+    r#","unevaluatedItems":7"#,
+];
+
+const INSTANCES: [&str; 21] = [
+    "0",
+    "1",
+    "2",
+    "\"a\"",
+    "[]",
+    "[1]",
+    "[2]",
+    "[1,1]",
+    "[1,2]",
+    "[2,1]",
+    "[\"a\"]",
+    "[1,\"a\"]",
+    "[[]]",
+    "{}",
+    "{\"a\":1}",
+    "{\"a\":2}",
+    "{\"a\":{}}",
+    "{\"a\":1,\"b\":1}",
+    "{\"b\":1}",
+    "{\"b\":2}",
+    "{\"a\":2,\"b\":2}",
+];
+
+/// Compares a schema with the validator on every instance. Returns the number of those that differ,
+/// or `None` where the schema is no schema of the draft or is refused.
+fn compared(schema: &str, has_keyword: bool, differ: &mut Vec<String>) -> Option<()> {
+    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let value = serde_json::from_str(schema).expect(schema);
+    compiler.add_resource("http://host/s.json", value).ok()?;
+    let index = compiler.compile("http://host/s.json", &mut schemas).ok()?;
+    let grammar = match compiled(schema, Options::default()) {
+        Ok(grammar) => grammar,
+        Err(why) => {
+            // Nothing is refused for a keyword that the draft does not have.
+            if !has_keyword {
+                differ.push(format!("{schema}: {why}"));
+            }
+            return None;
+        }
+    };
+    for text in INSTANCES {
+        let value = serde_json::from_str(text).expect(text);
+        let is_valid = schemas.validate(&value, index).is_ok();
+        if accepts(&grammar, text) != is_valid {
+            differ.push(format!("{schema}: {text}: valid is {is_valid}"));
+        }
+    }
+    Some(())
+}
+
+#[test]
+fn keywords_that_a_draft_does_not_have_are_without_effect() {
+    let (mut n, mut differ) = (0, Vec::new());
+    for (place, draft) in DRAFTS.iter().enumerate() {
+        for (keyword, first, last) in KEYWORDS {
+            let has_keyword = (first..=last).contains(&place);
+            // The validator enforces these also in later drafts.
+            if place > last && (keyword.contains("dependencies") || keyword.contains("recursive")) {
+                continue;
+            }
+            for beside in BESIDE {
+                let schemas = [
+                    format!(r#"{{"$schema":"{draft}",{keyword}{beside}}}"#),
+                    format!(r#"{{"$schema":"{draft}","allOf":[{{{keyword}}}]{beside}}}"#),
+                ];
+                // A reference of the second leads nowhere.
+                let n_schemas = if keyword.contains("#/") { 1 } else { 2 };
+                for schema in &schemas[..n_schemas] {
+                    n += usize::from(compared(schema, has_keyword, &mut differ).is_some());
+                }
+            }
+        }
+    }
+    assert!(
+        differ.is_empty(),
+        "{} differ:\n{}",
+        differ.len(),
+        differ.join("\n")
+    );
+    assert!(n > 1500, "{n} schemas were compared");
 }
 
 #[test]
