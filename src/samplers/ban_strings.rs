@@ -1,5 +1,5 @@
-//! Banned texts, or regular expressions: no token is chosen that would complete one, whatever tokens
-//! spell it.
+//! Banned texts, or regular expressions: no token is chosen that would complete one, whatever
+//! tokens spell it.
 //!
 //! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with the
 //! beginning of one, only tokens that contain a whole banned text are banned.
