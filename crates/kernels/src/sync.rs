@@ -5,7 +5,8 @@
 //! module, or waits for one, and a fork waits until no other thread is counted:
 //!
 //! ```text
-//! lock:      count this thread; if another has begun to fork, take that back, wait, begin again; lock
+//! lock:      count this thread; if another has begun to fork, take that back, wait, and begin
+//!            again; lock
 //! unlock:    unlock; take the count back
 //! fork:      say that one has begun, and wait until no thread is counted but the caller;
 //!            copy the process;
@@ -243,9 +244,9 @@ fn count() {
     }
 }
 
-/// Registers the handlers of a fork with the C library, once; the first lock does so where nothing
-/// ran when the library was loaded. Two threads may register them twice at the same time, and so may
-/// a child whose parent was about to. So the handlers count their calls.
+/// Registers the handlers of a fork with the C library, once; the first lock does so if nothing
+/// ran when the library was loaded. Two threads may register them twice at the same time, and so
+/// may a child whose parent was about to. So the handlers count their calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);

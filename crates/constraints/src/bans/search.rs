@@ -95,7 +95,7 @@ impl Search {
         each!(self, bans, cursor => cursor.save(bans, put));
     }
 
-    /// Restores a state that was saved with the same bans. `None` if it was saved with others, or is
+    /// Restores a state that was saved with the same bans. `None` if it was saved with others or is
     /// invalid; the state is then undefined.
     pub fn load(&mut self, bytes: &[u8]) -> Option<()> {
         each!(self, bans, cursor => cursor.load(bans, bytes))
