@@ -190,14 +190,18 @@ def test_why_a_text_repeats_is_told(functions):
     of = {"texts": [*"xababab"], "lines": []}
     said = functions("p.notes(given[0], 6, given[1])", [of, token("b")])
     assert said == [
-        'the last 2 tokens stand here for the third time in a row: "ab"; '
-        "against repetitions: penalties"
+        "the last 2 tokens stand here for the third time in a row, the first from token 1 on: "
+        '"ab"; against repetitions: penalties'
     ]
     free = token("b")
     free["stages"] = free["stages"][1:]
     said = functions("p.notes(given[0], 6, given[1])", [of, free])
     assert said[0].endswith("no stage of this chain works against repetitions")
     assert functions("p.notes(given[0], 5, given[1])", [of, free]) == []
+    off = token("b")
+    off["stages"][0]["name"] = "?penalties"
+    said = functions("p.notes(given[0], 6, given[1])", [of, off])
+    assert said[0].endswith("works against repetitions (switched off: penalties)")
 
 
 def test_where_a_grammar_begins_is_told(functions):
@@ -208,6 +212,8 @@ def test_where_a_grammar_begins_is_told(functions):
 
     lines = [line(waits=1), line(waits=1), line(), line(waits=1)]
     of = {"texts": [*"wxyz"], "lines": [json.dumps(one) for one in lines]}
+    of["waits"] = functions("given.map(p.waits)", lines)
+    assert of["waits"] == [True, True, False, True]
     said = [functions(f"p.notes(given, {i}, JSON.parse(given.lines[{i}]))", of) for i in range(4)]
     assert said[0] == []
     assert said[1][0].startswith("with this token the trigger of the grammar is complete")
@@ -215,6 +221,30 @@ def test_where_a_grammar_begins_is_told(functions):
     assert said[3] == ["the grammar waits for its trigger again"]
     plain = {"texts": ["x"], "lines": [json.dumps(token("x"))]}
     assert functions("p.notes(given, 0, JSON.parse(given.lines[0]))", plain) == []
+    assert functions("p.waits(given) === undefined", token("x"))
+    assert functions("p.waits(given)", dict(token("x"), grammar="checks")) is False
+
+
+def test_places_to_go_to_are_listed(functions):
+    texts = [*"qwxabababab"]
+    waits = [True, True, *[False] * 9]
+    of = {"texts": texts, "waits": waits, "marks": [], "marked": 0}
+    found = functions("(p.listMarks(given), given.marks)", of)
+    assert found == [
+        [1, "the trigger of the grammar is complete"],
+        [8, "a repetition since token 3"],
+    ]
+    # As far as a record has come, and on from there.
+    in_parts = (
+        "(() => { const all = given.texts; const waits = given.waits;"
+        " for (let n = 1; n <= all.length; n += 1) {"
+        " given.texts = all.slice(0, n); given.waits = waits.slice(0, n); p.listMarks(given); }"
+        " return given.marks; })()"
+    )
+    assert functions(in_parts, of) == found
+    texts = [text for i in range(100) for text in ("a", "a", "a", str(i))]
+    many = {"texts": texts, "waits": [], "marks": [], "marked": 0}
+    assert len(functions("(p.listMarks(given), given.marks)", many)) == 12
 
 
 def test_a_refused_token_is_replaced(functions):
