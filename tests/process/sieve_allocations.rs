@@ -171,6 +171,7 @@ fn no_sampler_in_a_slot_allocates_after_reserve() {
         rng.shuffle(&mut stages);
         stages.truncate(1 + rng.below(7));
         sieve.set_stages(Some(&stages)).expect("good stages");
+        sieve.reserve(N).expect("there is memory");
         let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];
         let logits = shapes.map(|shape| {
             let array = shape.array(N, &mut rng);
