@@ -591,9 +591,9 @@ typedef struct llama_sieve_loop_params {
   /* The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default. */
   int32_t max_period;
   /*
-   The least number of tokens in all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-   Default 128, since shorter repetitions occur in tables and lists. With 1, three copies are
-   enough, even of a single token.
+   The least number of tokens in all copies together, those of one that has begun included, up
+   to LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
+   lists. With 1, three copies are enough, even of a single token.
    */
   int32_t min_tokens;
   /*
@@ -1000,9 +1000,10 @@ int llama_sieve_set_params(struct llama_sieve *sieve, const struct llama_sieve_p
 /*
  Allocates the memory for vocabularies of up to n_vocab tokens with the current parameters, so
  that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
- logits). History, generator and statistics stay. It reserves up to 1024 bytes of address space
- for each token of the vocabulary, depending on the parameters. The system provides a page when
- it is first written to, which most never are.
+ logits, and the tables of penalties and DRY, as tokens are accepted). History, generator and
+ statistics stay. It reserves up to 1024 bytes of address space for each token of the vocabulary,
+ depending on the parameters. The system provides a page when it is first written to, which most
+ never are.
 
  Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
  (n_vocab <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or

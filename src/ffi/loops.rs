@@ -46,9 +46,9 @@ pub struct llama_sieve_loop_params {
     pub action: i32,
     /// The longest period, up to LLAMA_SIEVE_LOOP_MAX_PERIOD, which is the default.
     pub max_period: i32,
-    /// The least number of tokens in all copies together, up to LLAMA_SIEVE_LOOP_MAX_TOKENS.
-    /// Default 128, since shorter repetitions occur in tables and lists. With 1, three copies are
-    /// enough, even of a single token.
+    /// The least number of tokens in all copies together, those of one that has begun included, up
+    /// to LLAMA_SIEVE_LOOP_MAX_TOKENS. Default 128, since shorter repetitions occur in tables and
+    /// lists. With 1, three copies are enough, even of a single token.
     pub min_tokens: i32,
     /// For LLAMA_SIEVE_LOOP_TEMPERATURE: the number, above 1, by which the logits are divided, once
     /// at the first token, twice at the next, and so on. Default 1.5.

@@ -169,9 +169,10 @@ pub unsafe extern "C" fn llama_sieve_set_params(
 
 /// Allocates the memory for vocabularies of up to `n_vocab` tokens with the current parameters, so
 /// that even the first token allocates nothing (stages set by llama_sieve_set_stages may, with the
-/// logits). History, generator and statistics stay. It reserves up to 1024 bytes of address space
-/// for each token of the vocabulary, depending on the parameters. The system provides a page when
-/// it is first written to, which most never are.
+/// logits, and the tables of penalties and DRY, as tokens are accepted). History, generator and
+/// statistics stay. It reserves up to 1024 bytes of address space for each token of the vocabulary,
+/// depending on the parameters. The system provides a page when it is first written to, which most
+/// never are.
 ///
 /// Returns LLAMA_SIEVE_OK, or, with nothing changed, a negative error: NULL, LLAMA_SIEVE_ERROR_SIZE
 /// (`n_vocab` <= 0 or above LLAMA_SIEVE_MAX_RESERVED), LLAMA_SIEVE_ERROR_BUSY, or

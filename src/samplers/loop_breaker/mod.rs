@@ -40,7 +40,8 @@ pub enum LoopAction {
 pub struct LoopParams {
     /// The longest period, 1 to 1,024.
     pub max_period: usize,
-    /// The least number of tokens in all copies together, at most 65,536.
+    /// The least number of tokens in all copies together, those of one that has begun included, at
+    /// most 65,536.
     pub min_tokens: usize,
     /// The action.
     pub action: LoopAction,
