@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from html import escape
-from pathlib import Path
 from typing import Iterator, List, NamedTuple
 
-REPOSITORY = Path(__file__).resolve().parent.parent
+from common import REPOSITORY
+
 TABLE = REPOSITORY / "docs/hosts.md"
 PICTURE = REPOSITORY / "docs/pictures/llama-server.svg"
 

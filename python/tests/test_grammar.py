@@ -314,20 +314,23 @@ def test_it_constrains_a_chain(llm, rng):
     llama_sieve.forget_vocab(llm)
 
 
+def logits_for(llm, rng, texts):
+    """Random logits that favour the tokens of one of the texts."""
+    logits = np.full(llm.n_vocab(), -20, np.float32)
+    logits[rng.integers(0, len(logits), 40)] = 0
+    logits[tokens_of(llm, texts[rng.integers(len(texts))].encode())] = 5
+    return logits
+
+
 def test_a_banned_text_never_appears(llm, rng):
     texts = ["the LORD", " of ", "And ", "unto Moses"]
     for fold_case in (False, True):
         ban = llama_sieve.BanStrings(llm, texts, fold_case=fold_case)
         assert ban.rewind() == 0
-        n = llm.n_vocab()
         written, rewinds = b"", set()
         with llama_sieve.Chain(ban, samplers.dist(1)) as chain:
             for _ in range(400):
-                logits = np.full(n, -20, np.float32)
-                logits[rng.integers(0, n, 40)] = 0
-                wanted = texts[rng.integers(len(texts))].encode()
-                logits[tokens_of(llm, wanted)] = 5
-                token = chain.sample(logits)
+                token = chain.sample(logits_for(llm, rng, texts))
                 chain.accept(token)
                 written += llm.detokenize([token], special=False)
                 rewinds.add(ban.rewind())
@@ -346,15 +349,10 @@ def test_a_banned_expression_never_matches(llm, rng, fold_case):
     reads = re.compile("|".join(patterns), re.IGNORECASE if fold_case else 0)
     texts = ["Moses", "MOSES", "the LORD", "the king", "12", "Mars", "the lord"]
     ban = llama_sieve.BanStrings(llm, patterns, fold_case=fold_case, regex=True)
-    n = llm.n_vocab()
     written, n_wanted = "", 0
     with llama_sieve.Chain(ban, samplers.dist(1)) as chain:
         for _ in range(400):
-            logits = np.full(n, -20, np.float32)
-            logits[rng.integers(0, n, 40)] = 0
-            wanted = texts[rng.integers(len(texts))].encode()
-            logits[tokens_of(llm, wanted)] = 5
-            token = chain.sample(logits)
+            token = chain.sample(logits_for(llm, rng, texts))
             chain.accept(token)
             text = llm.detokenize([token], special=False).decode("latin-1")
             n_wanted += text.isalpha()

@@ -113,3 +113,6 @@ pub fn clear(words: &mut [u64], token: Token) {
         *word &= !(1 << (token as u32 % 64));
     }
 }
+
+#[cfg(test)]
+mod tests;

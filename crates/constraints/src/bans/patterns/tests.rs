@@ -7,28 +7,9 @@ use test_crates::regex::bytes::{Regex, RegexBuilder};
 
 use super::{Cursor, MAX_BACK, Patterns};
 use crate::bans::MAX_STATES;
-use crate::bans::order::{Order, ShownTexts};
+use crate::bans::order::Order;
+use crate::bans::tests::{Random, Vocabulary};
 use crate::token::Token;
-
-struct Random(Lcg);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        (self.0.bits() >> 8) as usize % n
-    }
-}
-
-struct Vocabulary(Vec<Vec<u8>>);
-
-impl ShownTexts for Vocabulary {
-    fn n_tokens(&self) -> usize {
-        self.0.len()
-    }
-
-    fn shown(&self, token: Token, text: &mut Vec<u8>) {
-        text.extend_from_slice(&self.0[token as usize]);
-    }
-}
 
 const CHARACTERS: [&str; 9] = ["a", "b", "c", "K", "k", "\n", "é", "\u{212A}", "😀"];
 
