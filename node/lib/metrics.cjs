@@ -40,8 +40,12 @@ function greedy(logits) {
 
 function topCandidates(logits, nTop) {
     const { n } = logitsOf(logits);
-    const room = Math.min(int32(nTop, "n"), n);
-    if (room <= 0) {
+    const wanted = int32(nTop, "n");
+    if (wanted < 0) {
+        throw invalid(`n: ${wanted} is below 0`);
+    }
+    const room = Math.min(wanted, n);
+    if (room === 0) {
         return [];
     }
     return candidates(room, (bytes) => check(topOf(logits, n, room, bytes)));

@@ -160,6 +160,7 @@ test("metrics are those of double precision", () => {
     assert.deepEqual(top.map(({ id }) => id), order.slice(0, 4));
     top.forEach((candidate) => near(candidate.p, p[candidate.id]));
     assert.deepEqual(topCandidates(logits, 0), []);
+    assert.throws(() => topCandidates(logits, -1), /n: -1 is below 0/);
     assert.equal(topCandidates(logits, 10 ** 6).length, 500);
     assert.throws(() => surprisal(logits, 500), InvalidError);
     assert.throws(() => entropy(logits, "hartleys"), InvalidError);

@@ -359,9 +359,23 @@ def made(handle: Optional[int]) -> int:
     raise error_of(library.llama_sieve_last_error_code() or -4)
 
 
+def utf8(text: Union[str, bytes], what: str) -> bytes:
+    """Returns the bytes of a text; InvalidError if it has half of a surrogate pair."""
+    if not isinstance(text, str):
+        return bytes(text)
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        message = (
+            f"{what}: {half} at {error.start} is half of a surrogate pair: give UTF-8 as bytes"
+        )
+        raise InvalidError(message) from None
+
+
 def text_for_c(text: Union[str, bytes], what: str) -> bytes:
     """Returns the text for C, where NUL would end it: it must not contain one."""
-    found = text.encode() if isinstance(text, str) else bytes(text)
+    found = utf8(text, what)
     if b"\0" in found:
         raise InvalidError(f"{what}: a NUL is in the text")
     return found

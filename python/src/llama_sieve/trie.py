@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from . import host
 from ._arrays import address
-from ._library import CacheStats, check, library, made, text_for_c
+from ._library import CacheStats, check, library, made, text_for_c, utf8
 from .samplers import Sampler
 
 Payload = Union[str, bytes, Mapping[str, Any]]
@@ -28,7 +28,7 @@ def payload(values: Mapping[str, Sequence[int]], path: str = "value") -> str:
 def _bytes(text: Payload) -> bytes:
     if isinstance(text, Mapping):
         text = json.dumps(text)
-    return text.encode() if isinstance(text, str) else bytes(text)
+    return utf8(text, "payload")
 
 
 class TokenTrie(Sampler):
