@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --prompt "And the LORD said unto"
 //! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --record
+//! cargo run --release --example constrained -- --schema examples/json.schema.json --record
 //! ```
 //!
 //! The payload that describes the choices is made with the model's own tokenizer, or read from a
@@ -14,9 +15,13 @@
 //! prompt or making the constraint. Both leave the value in the context, ready for what follows.
 //! The grammar's side ends as soon as its text is a value that no other begins with, so it is not
 //! charged for a token that ends the text.
+//!
+//! With `--schema` the value is JSON that follows a schema. What must follow, as keys do, is appended
+//! likewise, and `--record` compares with the same chain that samples each token.
 
 mod options;
 mod record;
+mod schema;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -447,17 +452,23 @@ fn prompts(options: &Options) -> Result<Vec<String>, String> {
     }
 }
 
+/// The tokens of a prompt.
+fn prompt_of(model: &Model, prompt: &str) -> Result<Vec<i32>, String> {
+    let prompt = model.tokenize(prompt, true);
+    // A prompt without tokens (no text, and no token that begins one) leaves nothing to continue.
+    match prompt.is_empty() {
+        true => Err("--prompt is empty, and this model has no token that begins a text".to_owned()),
+        false => Ok(prompt),
+    }
+}
+
 fn generator<'a>(
     options: &'a Options,
     model: &'a Model,
     prompt: &str,
 ) -> Result<Generator<'a>, String> {
     let choices = Choices::new(options, prompt, model)?;
-    let prompt = model.tokenize(prompt, true);
-    // A prompt without tokens (no text, and no token that begins one) leaves nothing to continue.
-    if prompt.is_empty() {
-        return Err("--prompt is empty, and this model has no token that begins a text".to_owned());
-    }
+    let prompt = prompt_of(model, prompt)?;
     let n_ctx = u32::try_from(prompt.len() + choices.longest()).map_err(|e| e.to_string())?;
     Ok(Generator {
         context: Context::new(model, n_ctx, options.threads)?,
@@ -477,30 +488,66 @@ fn show(bytes: &[u8]) -> Result<(), String> {
 fn run(options: &Options) -> Result<(), String> {
     let model = Model::load(&options.model)?;
     let prompts = prompts(options)?;
+    if let Some(path) = &options.schema {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| format!("--schema {}: {e}", path.display()))?;
+        return by_schema(options, &model, &prompts, &text);
+    }
     if options.record {
-        let record = record::measure(options, &model, &prompts)?;
-        let line = serde_json::to_string(&record).map_err(|e| e.to_string())? + "\n";
-        let Some(path) = &options.output else {
-            return show(line.as_bytes());
-        };
-        return std::fs::write(path, line).map_err(|e| format!("--output {}: {e}", path.display()));
+        return write(options, &record::measure(options, &model, &prompts)?);
     }
     for prompt in &prompts {
         let mut generator = generator(options, &model, prompt)?;
         for run in 0..options.runs() {
             let value = generator.with_trie(options.seed.wrapping_add(run))?;
-            show(prompt.as_bytes())?;
-            show(&generator.text(&value))?;
-            show(b"\n")?;
-            eprintln!(
-                "{:?}: {} tokens, {} of them forced, {} forward passes",
-                value.name.as_deref().unwrap_or("no value"),
-                value.tokens.len(),
-                value.forced,
-                value.forward_passes
-            );
+            let name = format!("{:?}", value.name.as_deref().unwrap_or("no value"));
+            show_value(prompt, &generator.text(&value), &name, &value)?;
         }
     }
+    Ok(())
+}
+
+fn by_schema(
+    options: &Options,
+    model: &Model,
+    prompts: &[String],
+    text: &str,
+) -> Result<(), String> {
+    if options.record {
+        return write(
+            options,
+            &record::measure_schema(options, model, prompts, text)?,
+        );
+    }
+    for prompt in prompts {
+        let mut generator = schema::Generator::new(options, model, prompt, text)?;
+        for run in 0..options.runs() {
+            let value = generator.value(options.seed.wrapping_add(run), true)?;
+            show_value(prompt, &generator.text(&value), "JSON", &value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a record to where the options have it.
+fn write(options: &Options, record: &impl Serialize) -> Result<(), String> {
+    let line = serde_json::to_string(record).map_err(|e| e.to_string())? + "\n";
+    let Some(path) = &options.output else {
+        return show(line.as_bytes());
+    };
+    std::fs::write(path, line).map_err(|e| format!("--output {}: {e}", path.display()))
+}
+
+fn show_value(prompt: &str, text: &[u8], name: &str, value: &Generated) -> Result<(), String> {
+    show(prompt.as_bytes())?;
+    show(text)?;
+    show(b"\n")?;
+    eprintln!(
+        "{name}: {} tokens, {} of them forced, {} forward passes",
+        value.tokens.len(),
+        value.forced,
+        value.forward_passes
+    );
     Ok(())
 }
 

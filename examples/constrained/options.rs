@@ -21,6 +21,7 @@ Lets the model choose one of some values, with llama-sieve's token trie in a lla
   -t, --threads N            threads for the model (default 1)
       --payload FILE         read the values from a TokenTreePayload in JSON, made with this model's tokenizer
       --write-payload FILE   write the payload of --choices
+      --schema FILE          instead of one of some values: JSON that follows this JSON Schema
       --prompts FILE         instead of --prompt: one prompt in each line, and --runs values behind each
       --record               print only one JSON record of what the runs took, beside llama.cpp's grammar sampler:
                                mode                          strict-trie-ffi, or strict-guided: see --mode
@@ -33,6 +34,9 @@ Lets the model choose one of some values, with llama-sieve's token trie in a lla
                                value_accuracy                share of the runs whose result is one of the values
                                forward_passes_total          that the values would take one token at a time
                                forward_passes_saved          of these, by appending forced runs in one batch
+                             with --schema: mode is strict-json-schema, there are no skip_ratio_* and token_accuracy, and
+                               tokens_per_second_vs_sampled  stands in for _vs_grammar: beside sampling every token
+                               value_accuracy                share of the runs whose result is JSON
       --json                 the same as --record
       --mode MODE            whose record: strict-trie-ffi (default), or strict-guided, the grammar's
       --output FILE          write the record there; implies --record
@@ -46,6 +50,7 @@ pub struct Options {
     choices: Option<Vec<String>>,
     pub payload: Option<PathBuf>,
     pub write_payload: Option<PathBuf>,
+    pub schema: Option<PathBuf>,
     pub temp: f32,
     pub seed: u32,
     pub greedy: bool,
@@ -87,6 +92,7 @@ impl Default for Options {
             choices: None,
             payload: None,
             write_payload: None,
+            schema: None,
             temp: 0.8,
             seed: sys::LLAMA_DEFAULT_SEED,
             greedy: false,
@@ -164,6 +170,7 @@ pub fn parse() -> Result<Option<Options>, lexopt::Error> {
             Short('t') | Long("threads") => options.threads = count(&mut parser, "--threads")?,
             Long("payload") => options.payload = Some(parser.value()?.into()),
             Long("write-payload") => options.write_payload = Some(parser.value()?.into()),
+            Long("schema") => options.schema = Some(parser.value()?.into()),
             Long("prompts") => options.prompts = Some(parser.value()?.into()),
             Long("record" | "json") => options.record = true,
             Long("mode") => options.mode = value(&mut parser, "--mode")?,
@@ -182,6 +189,16 @@ pub fn parse() -> Result<Option<Options>, lexopt::Error> {
         return Err(
             "--payload has the values: --choices and --write-payload do not go with it".into(),
         );
+    }
+    let has_values = options.choices.is_some() || options.payload.is_some();
+    if options.schema.is_some() && (has_values || options.write_payload.is_some()) {
+        return Err(
+            "--schema: not with --choices, --payload and --write-payload, which are about values"
+                .into(),
+        );
+    }
+    if options.schema.is_some() && options.mode == Mode::Grammar {
+        return Err("--schema: its record has one mode; --mode is for values".into());
     }
     if options.prompts.is_some() && options.write_payload.is_some() {
         return Err(

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde::de::IgnoredAny;
 use vendor_llama_cpp::{Model, sys};
 
 use crate::options::{Mode, Options};
-use crate::{Generated, Generator, TrieChain, generator};
+use crate::{Generated, Generator, TrieChain, generator, schema};
 
 #[derive(Serialize)]
 pub struct Record {
@@ -22,6 +23,22 @@ pub struct Record {
     tokens_per_second: f64,
     tokens_per_second_vs_grammar: f64,
     token_accuracy: f64,
+    value_accuracy: f64,
+    forward_passes_saved: usize,
+    forward_passes_total: usize,
+}
+
+#[derive(Serialize)]
+pub struct SchemaRecord {
+    mode: &'static str,
+    model: String,
+    greedy: bool,
+    prompts: usize,
+    runs: u32,
+    forced_ratio_mean: f64,
+    forced_ratio_std: f64,
+    tokens_per_second: f64,
+    tokens_per_second_vs_sampled: f64,
     value_accuracy: f64,
     forward_passes_saved: usize,
     forward_passes_total: usize,
@@ -109,10 +126,9 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
         Mode::Grammar => &grammar,
     };
     let runs = prompts.len() as f64 * f64::from(options.runs());
-    let file = options.model.file_stem().unwrap_or_default();
     Ok(Record {
         mode: options.mode,
-        model: file.to_string_lossy().into_owned(),
+        model: name_of(options),
         greedy: options.greedy,
         prompts: prompts.len(),
         runs: options.runs(),
@@ -126,6 +142,49 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
         value_accuracy: side.right as f64 / runs,
         forward_passes_saved: side.tokens - side.forward_passes,
         forward_passes_total: side.tokens,
+    })
+}
+
+fn name_of(options: &Options) -> String {
+    let file = options.model.file_stem().unwrap_or_default();
+    file.to_string_lossy().into_owned()
+}
+
+/// Compares spans that are appended with a chain that samples each token. A seed may give both
+/// sides other values, since each token that is sampled takes a random number.
+pub fn measure_schema(
+    options: &Options,
+    model: &Model,
+    prompts: &[String],
+    text: &str,
+) -> Result<SchemaRecord, String> {
+    let (mut appended, mut sampled) = (Side::default(), Side::default());
+    for prompt in prompts {
+        let mut generator = schema::Generator::new(options, model, prompt, text)?;
+        // Neither side pays for what happens once in a process.
+        generator.value(options.seed, true)?;
+        for run in 0..options.runs() {
+            let seed = options.seed.wrapping_add(run);
+            for (side, skip) in [(&mut appended, true), (&mut sampled, false)] {
+                let value = generator.value(seed, skip)?;
+                let text = generator.text(&value);
+                side.add(&value, serde_json::from_slice::<IgnoredAny>(&text).is_ok());
+            }
+        }
+    }
+    Ok(SchemaRecord {
+        mode: "strict-json-schema",
+        model: name_of(options),
+        greedy: options.greedy,
+        prompts: prompts.len(),
+        runs: options.runs(),
+        forced_ratio_mean: appended.forced.mean(),
+        forced_ratio_std: appended.forced.deviation(),
+        tokens_per_second: appended.tokens_per_second(),
+        tokens_per_second_vs_sampled: appended.tokens_per_second() / sampled.tokens_per_second(),
+        value_accuracy: appended.right as f64 / (prompts.len() as f64 * f64::from(options.runs())),
+        forward_passes_saved: appended.tokens - appended.forward_passes,
+        forward_passes_total: appended.tokens,
     })
 }
 

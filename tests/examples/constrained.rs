@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 
 use crate::toolchain::{self, Build, Link, Program, empty_folder, said};
 use serde_json::Value;
+use test_crates::boon::{Compiler, Schemas};
 
 const PROMPT: &str = "And the LORD said unto";
 
@@ -233,6 +234,43 @@ fn the_record_of_the_grammar_is_the_baseline() {
     assert!(number(&grammar, "skip_ratio_mean") > 0.9, "{grammar}");
 }
 
+/// Text by a schema: what is appended unsampled is JSON that the schema allows, and spares passes.
+#[test]
+fn the_record_of_a_schema() {
+    let Some(example) = rust_example("the_record_of_a_schema") else {
+        return;
+    };
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/json.schema.json");
+    let mut schemas = Schemas::new();
+    let index = Compiler::new().compile(schema, &mut schemas);
+    let index = index.expect("the schema is valid");
+    for seed in 1..=8 {
+        let seed = seed.to_string();
+        let args = ["--schema", schema, "--seed", &seed];
+        let text = succeed(&example, &args);
+        let value = text
+            .strip_prefix(PROMPT)
+            .expect("it prints the prompt first");
+        let value: Value = serde_json::from_str(value).unwrap_or_else(|e| panic!("{e}: {text}"));
+        if let Err(error) = schemas.validate(&value, index) {
+            panic!("{text}: {error}");
+        }
+    }
+    let record = record(
+        &example,
+        &["--schema", schema, "--runs", "5", "--seed", "1"],
+    );
+    assert_eq!(record["mode"], "strict-json-schema");
+    assert_eq!(number(&record, "value_accuracy"), 1.0);
+    // The keys alone are more than a fifth of these values.
+    let ratio = number(&record, "forced_ratio_mean");
+    assert!((0.2..1.0).contains(&ratio), "{record}");
+    let saved = number(&record, "forward_passes_saved");
+    let total = number(&record, "forward_passes_total");
+    assert!(saved > total / 5.0 && saved < total, "{record}");
+    assert!(number(&record, "tokens_per_second_vs_sampled") > 0.0);
+}
+
 /// Wrong options of both, with the exit code and what the message must name.
 const WRONG: [(&[&str], i32, &[&str]); 9] = [
     (&["--choice", "a"], 2, &["--choice"]),
@@ -276,6 +314,14 @@ fn the_rust_example_names_a_wrong_option() {
         (&["--runs", "0"][..], 2, &["--runs"][..]),
         (&["--payload", "p", "--choices", "a"], 2, &["--payload"]),
         (&["--payload", "nowhere.json"], 1, &["nowhere.json"]),
+        (&["--schema", "nowhere.json"], 1, &["nowhere.json"]),
+        (&["--schema", "Cargo.toml"], 1, &["schema", "line 1"]),
+        (&["--schema", "s", "--choices", "a"], 2, &["--schema"]),
+        (
+            &["--schema", "s", "--mode", "strict-guided"],
+            2,
+            &["--schema", "--mode"],
+        ),
         (&["--prompts", "nowhere.txt"], 1, &["nowhere.txt"]),
         (
             &["--mode", "loose"],

@@ -1,0 +1,165 @@
+//! A value by a JSON Schema, with the spans that leave no choice appended unsampled.
+//!
+//! ```text
+//! until the value ends:
+//!     append the bytes that must follow, as tokens, to the batch
+//!     let the model read the batch
+//!     sample a token, and put it into the next batch
+//! ```
+//!
+//! The last token of a span is left to the model, since a tokenizer may join its bytes with what
+//! follows.
+
+use std::ffi::CString;
+use std::time::Instant;
+
+use llama_sieve::ffi::grammar::between::{llama_sieve_grammar_accepts, llama_sieve_grammar_forced};
+use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
+use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::last_error;
+use vendor_llama_cpp::{Context, Model};
+
+use crate::options::Options;
+use crate::{Chain, Generated, prompt_of};
+
+/// The most tokens of a value.
+const LONGEST: usize = 512;
+
+pub struct Generator<'a> {
+    options: &'a Options,
+    model: &'a Model,
+    context: Context<'a>,
+    prompt: Vec<i32>,
+    schema: CString,
+}
+
+/// A chain that begins with a schema's grammar.
+struct SchemaChain {
+    chain: Chain,
+    /// The chain's first member.
+    grammar: *mut llama_sampler,
+}
+
+impl<'a> Generator<'a> {
+    pub fn new(
+        options: &'a Options,
+        model: &'a Model,
+        prompt: &str,
+        schema: &str,
+    ) -> Result<Self, String> {
+        let prompt = prompt_of(model, prompt)?;
+        let n_ctx = u32::try_from(prompt.len() + LONGEST).map_err(|e| e.to_string())?;
+        Ok(Self {
+            context: Context::new(model, n_ctx, options.threads)?,
+            options,
+            model,
+            prompt,
+            schema: CString::new(schema).map_err(|e| format!("--schema: {e}"))?,
+        })
+    }
+
+    /// Generates a value; with `skip`, what must follow is appended in one batch.
+    pub fn value(&mut self, seed: u32, skip: bool) -> Result<Generated, String> {
+        let constrained = self.chain(seed)?;
+        self.context.clear();
+        self.context.decode(&self.prompt)?;
+        let start = Instant::now();
+        let (mut tokens, mut forced, mut forward_passes) = (Vec::new(), 0, 0);
+        // What the model has not read yet.
+        let mut batch = Vec::new();
+        loop {
+            if skip {
+                for token in self.forced(&constrained) {
+                    constrained.chain.accept(token);
+                    tokens.push(token);
+                    batch.push(token);
+                    forced += 1;
+                }
+            }
+            if tokens.len() >= LONGEST {
+                return Err(format!("the value has not ended after {LONGEST} tokens"));
+            }
+            if !batch.is_empty() {
+                self.context.decode(&batch)?;
+                batch.clear();
+                forward_passes += 1;
+            }
+            let token = constrained.chain.sample(&self.context);
+            if self.model.is_eog(token) {
+                break;
+            }
+            tokens.push(token);
+            batch.push(token);
+        }
+        Ok(Generated {
+            tokens,
+            name: None,
+            forced,
+            forward_passes,
+            time: start.elapsed(),
+        })
+    }
+
+    pub fn text(&self, value: &Generated) -> Vec<u8> {
+        let pieces = value.tokens.iter().map(|&token| self.model.piece(token));
+        pieces.flatten().collect()
+    }
+
+    fn chain(&self, seed: u32) -> Result<SchemaChain, String> {
+        // Compact: one way of white space, so that more of the text must follow.
+        // SAFETY: the vocabulary is the model's, and the schema is a C string.
+        let grammar = unsafe {
+            llama_sieve_init_json_schema(
+                self.model.vocab().cast(),
+                self.schema.as_ptr(),
+                LLAMA_SIEVE_JSON_COMPACT,
+            )
+        };
+        if grammar.is_null() {
+            return Err(last_error::get());
+        }
+        let chain = Chain::new(grammar.cast(), self.options, seed)?;
+        Ok(SchemaChain { chain, grammar })
+    }
+
+    /// The tokens that must follow, but the last one; none where their texts, as this model spells
+    /// them, are not what must follow.
+    fn forced(&self, constrained: &SchemaChain) -> Vec<i32> {
+        let bytes = constrained.forced();
+        let Ok(text) = std::str::from_utf8(&bytes) else {
+            return Vec::new();
+        };
+        let mut tokens = self.model.tokenize(text, false);
+        let spelled = tokens.iter().flat_map(|&token| self.model.piece(token));
+        if !spelled.eq(bytes.iter().copied()) {
+            return Vec::new();
+        }
+        tokens.pop();
+        tokens.truncate(constrained.accepts(&tokens));
+        tokens
+    }
+}
+
+impl SchemaChain {
+    /// The bytes that must follow.
+    fn forced(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        loop {
+            // SAFETY: the sampler lives in the chain, and the length is the buffer's.
+            let n = unsafe {
+                llama_sieve_grammar_forced(self.grammar, bytes.as_mut_ptr().cast(), bytes.len())
+            };
+            let complete = n <= bytes.len();
+            bytes.resize(n, 0);
+            if complete {
+                return bytes;
+            }
+        }
+    }
+
+    /// The number of these tokens that are allowed, one after the other.
+    fn accepts(&self, tokens: &[i32]) -> usize {
+        // SAFETY: the sampler lives in the chain, and the length is the tokens'.
+        unsafe { llama_sieve_grammar_accepts(self.grammar, tokens.as_ptr(), tokens.len()) }
+    }
+}
