@@ -34,6 +34,18 @@ pub enum About {
     Token(Token),
 }
 
+/// The next part of the text, as far as a constraint decides it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The names of what it allows.
+    pub words: String,
+    /// The first bytes of the only continuation; empty if there are several.
+    pub forced: Vec<u8>,
+}
+
+/// The most bytes of the only continuation that are computed for a trace.
+pub const MOST_FORCED: usize = 64;
+
 /// A callback that receives a sampler's numbers with their names.
 pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 
@@ -136,7 +148,7 @@ pub trait Sampler: Clone + Send + 'static {
 
     /// Returns a description of what a constraint allows next. `None` if it cannot tell, or allows
     /// everything.
-    fn expected(&self) -> Option<String> {
+    fn expected(&self) -> Option<Expected> {
         None
     }
 
@@ -167,7 +179,7 @@ pub(crate) trait Member: Send {
     fn warm_up(&mut self, n: usize);
     fn name(&self) -> &'static CStr;
     fn tell(&self, about: About, to: Tell<'_>);
-    fn expected(&self) -> Option<String>;
+    fn expected(&self) -> Option<Expected>;
     fn accept(&mut self, token: Token);
     fn reset(&mut self);
     fn cloned(&self) -> Box<dyn Member>;
@@ -203,7 +215,7 @@ impl<S: Sampler> Member for S {
         Sampler::tell(self, about, to);
     }
 
-    fn expected(&self) -> Option<String> {
+    fn expected(&self) -> Option<Expected> {
         Sampler::expected(self)
     }
 

@@ -225,6 +225,41 @@ def test_where_a_grammar_begins_is_told(functions):
     assert functions("p.waits(given)", dict(token("x"), grammar="checks")) is False
 
 
+def test_what_a_grammar_forces_is_told(functions):
+    def said(line):
+        return functions("[p.isForced(given), p.forcedWords(given)]", line)
+
+    assert said(token("x")) == [False, []]
+    here = 'the grammar leaves only one continuation here, "é":⏎" (5 bytes): '
+    must = {"n": 5, "text": 'é":\n'}
+    all_of_it = [True, [here + "all of this token was forced"]]
+    assert said(dict(token("é"), forced=must)) == all_of_it
+    assert said(dict(token('é":\n'), forced=must)) == all_of_it
+    beyond = "this token goes on behind that, where there was a choice"
+    assert said(dict(token('é":\n1'), forced=must)) == [False, [here + beyond]]
+    half = dict(token("x"), forced={"n": 1, "bytes": [169]})
+    half["token"] = {"id": 3, "bytes": [169], "rank": 0, "logit": 5, "surprisal": [0.1, 0]}
+    words = 'the grammar leaves only one continuation here, "⟨a9⟩" (1 byte): '
+    assert said(half) == [True, [words + "all of this token was forced"]]
+    # Without texts it is not known which part of the token it is.
+    unknown = dict(token("x"), forced=dict(must, n=64))
+    del unknown["token"]["text"]
+    assert said(unknown) == [False, [here.replace("5 bytes", "64 bytes or more") + "in whatever tokens"]]
+    # Of a record that does not tell what must follow, as of a set of values, or without texts.
+    for name in ("grammar", "token-trie"):
+        one = token("x")
+        one["stages"][1]["name"] = name
+        words = f"this token was forced: it is the only one that {name} lets through here"
+        assert said(one) == [True, [words]]
+        one["stages"][1]["before"] = 1
+        assert said(one) == [False, []]
+    other = {"kind": "other", "sequence": 1, "position": 0, "ms": 1, "token": {"id": 3}}
+    assert functions("p.isForced(given)", other) is False
+    of = {"texts": [*"abc"], "forced": [True, False, True]}
+    assert functions("p.counted(given)", of) == "3 tokens, 2 of them forced by a grammar"
+    assert functions("p.counted(given)", dict(of, forced=[False] * 3)) == "3 tokens"
+
+
 def test_places_to_go_to_are_listed(functions):
     texts = [*"qwxabababab"]
     waits = [True, True, *[False] * 9]

@@ -18,7 +18,7 @@ use crate::grammar::choice;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{About, Rules};
 use crate::grammar::engine::Engine;
-use crate::grammar::limits::MAX_ROLLBACK;
+use crate::grammar::limits::{MAX_FORCED, MAX_ROLLBACK};
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::have_grown;
 use crate::grammar::parser::{ParseError, Repetitions};
@@ -32,7 +32,7 @@ use crate::grammar::vocabulary_tree::{Kind as TextKind, VocabularyTree};
 use crate::log;
 use crate::pool::Pool;
 use crate::quoted::quoted;
-use crate::sampler::{self, Kind, Sampler, Tell};
+use crate::sampler::{self, Expected, Kind, MOST_FORCED, Sampler, Tell};
 use crate::sync::Mutex;
 use crate::token::{Token, TokenData};
 
@@ -443,7 +443,7 @@ impl Slot {
     }
 
     /// Returns the bytes that must follow, whichever tokens spell them. They are whole characters:
-    /// at most [`MAX_FORCED`](crate::grammar::limits::MAX_FORCED) bytes, and the rest of the last
+    /// at most [`MAX_FORCED`] bytes, and the rest of the last
     /// character. Empty if the text may end, if a token element may follow, or if nothing is
     /// constrained.
     pub fn forced(&self) -> Vec<u8> {
@@ -451,7 +451,7 @@ impl Slot {
             && core.dead.is_none()
             && !core.is_waiting()
         {
-            return core.tracker.forced();
+            return core.tracker.forced(MAX_FORCED);
         }
         Vec::new()
     }
@@ -887,12 +887,16 @@ impl Sampler for Grammar {
         }
     }
 
-    fn expected(&self) -> Option<String> {
-        let core = self.slot.core.lock();
-        let core = core.as_ref()?;
+    fn expected(&self) -> Option<Expected> {
+        let mut core = self.slot.core.lock();
+        let core = core.as_mut()?;
         let is_at_work = core.dead.is_none() && !core.is_waiting();
         let words = is_at_work.then(|| core.tracker.expected())?;
-        (!words.is_empty()).then_some(words)
+        let expected = |words| Expected {
+            words,
+            forced: core.tracker.forced(MOST_FORCED),
+        };
+        (!words.is_empty()).then_some(words).map(expected)
     }
 
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -56,7 +56,7 @@ impl Serialize for Members<'_> {
 }
 
 /// A token: its number and its text, or the text's bytes if they are not UTF-8.
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Piece {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Token>,
@@ -68,17 +68,22 @@ struct Piece {
 
 impl Piece {
     fn of(token: Token, options: Options, pieces: Pieces<'_>) -> Self {
-        let mut piece = Self {
-            id: options.text.then_some(token),
-            text: None,
-            bytes: None,
-        };
         let mut bytes = Vec::new();
-        if options.text && pieces(token, &mut bytes) {
-            match String::from_utf8(bytes) {
-                Ok(text) => piece.text = Some(text),
-                Err(error) => piece.bytes = Some(error.into_bytes()),
-            }
+        let piece = match options.text && pieces(token, &mut bytes) {
+            true => Self::of_bytes(bytes),
+            false => Self::default(),
+        };
+        Self {
+            id: options.text.then_some(token),
+            ..piece
+        }
+    }
+
+    fn of_bytes(bytes: Vec<u8>) -> Self {
+        let mut piece = Self::default();
+        match String::from_utf8(bytes) {
+            Ok(text) => piece.text = Some(text),
+            Err(error) => piece.bytes = Some(error.into_bytes()),
         }
         piece
     }
@@ -184,12 +189,23 @@ struct Line<'a> {
     top: Vec<Candidate<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Piece>,
+    /// The only continuation that the grammars leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced: Option<Forced>,
     /// The grammar that has checked the token.
     #[serde(skip_serializing_if = "Option::is_none")]
     grammar: Option<&'a str>,
     /// The line before, of the same sequence and position, does not count.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     replaces: bool,
+}
+
+#[derive(Serialize)]
+struct Forced {
+    /// The number of bytes.
+    n: usize,
+    #[serde(flatten)]
+    piece: Piece,
 }
 
 #[derive(Serialize)]
@@ -294,11 +310,20 @@ pub(super) fn token(place: Place, of: &Observer, pieces: Pieces<'_>) -> Vec<u8> 
             .map(|f| candidate(f, of, &piece))
             .collect(),
         refused: place.refused.map(piece),
+        forced: forced(&of.forced),
         grammar: of
             .checked
             .map(|waits| if waits { "waits" } else { "checks" }),
         replaces: of.replaces,
     })
+}
+
+fn forced(bytes: &[u8]) -> Option<Forced> {
+    let piece = || Forced {
+        n: bytes.len(),
+        piece: Piece::of_bytes(bytes.to_vec()),
+    };
+    (!bytes.is_empty()).then(piece)
 }
 
 /// The line of a token that the host has chosen itself.

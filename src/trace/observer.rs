@@ -9,7 +9,7 @@ use crate::kernels::logits::Logits;
 use crate::kernels::scan::count_at_least;
 use crate::metrics::Summary;
 use crate::pool::Pool;
-use crate::sampler::{About, Tell};
+use crate::sampler::{About, Expected, Tell};
 use crate::token::{Token, TokenData, comparable};
 
 /// The samplers that let only some tokens through, regardless of their logits.
@@ -45,7 +45,7 @@ pub trait Watch {
     /// Called before a stage with a function that describes the tokens it will let through, if it
     /// is a constraint.
     #[inline(always)]
-    fn expects(&mut self, _of: impl FnOnce() -> Option<String>) {}
+    fn expects(&mut self, _of: impl FnOnce() -> Option<Expected>) {}
 
     /// Called before a stage runs.
     fn before(&mut self, ask: Ask<'_>);
@@ -97,6 +97,8 @@ pub struct Observer {
     next: Numbers,
     /// The names of what the running stage lets through.
     expected: Option<String>,
+    /// The bytes that the constraints leave as the only continuation.
+    pub(super) forced: Vec<u8>,
     pub(super) chosen: Option<Chosen>,
     /// True if its line replaces the one before it.
     pub(super) replaces: bool,
@@ -182,6 +184,7 @@ impl Observer {
             stages: Vec::new(),
             next: Numbers::new(),
             expected: None,
+            forced: Vec::new(),
             chosen: None,
             replaces: false,
             checked: None,
@@ -195,9 +198,21 @@ impl Observer {
     }
 
     /// Notes that a grammar outside the chain has checked the token; `waits` if it allows all until
-    /// its trigger is complete.
-    pub fn check(&mut self, waits: bool) {
+    /// its trigger is complete. `of` describes what it lets through.
+    pub fn check(&mut self, waits: bool, of: impl FnOnce() -> Option<Expected>) {
         self.checked = Some(waits);
+        self.asked(of);
+    }
+
+    /// Returns the names of what a constraint lets through, and notes the bytes that it forces.
+    fn asked(&mut self, of: impl FnOnce() -> Option<Expected>) -> Option<String> {
+        // They are a part of the text.
+        let expected = self.options.text.then(of).flatten()?;
+        // Of two constraints, the longer continuation begins with the other.
+        if expected.forced.len() > self.forced.len() {
+            self.forced = expected.forced;
+        }
+        Some(expected.words)
     }
 
     /// Returns the chosen token.
@@ -260,9 +275,8 @@ fn count_above(logits: Logits<'_>, logit: f32) -> usize {
 }
 
 impl Watch for Observer {
-    fn expects(&mut self, of: impl FnOnce() -> Option<String>) {
-        // It is a part of the text.
-        self.expected = self.options.text.then(of).flatten();
+    fn expects(&mut self, of: impl FnOnce() -> Option<Expected>) {
+        self.expected = self.asked(of);
     }
 
     fn before(&mut self, ask: Ask<'_>) {

@@ -147,7 +147,16 @@ fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
         of.or_default().push(line);
     }
     let (mut begun, mut others, mut waited) = (0, 0, 0);
+    let mut forced: Vec<&str> = Vec::new();
     for of in sequences.values() {
+        for line in of.iter().filter(|line| line["grammar"] == "checks") {
+            let Some(must) = line["forced"]["text"].as_str() else {
+                continue;
+            };
+            let is_so = must.starts_with(text(line)) || text(line).starts_with(must);
+            assert!(is_so, "{line}");
+            forced.push(must);
+        }
         for (i, pair) in of.windows(2).enumerate() {
             match (pair[0]["grammar"].as_str(), pair[1]["grammar"].as_str()) {
                 (Some("waits"), Some("waits")) => waited += 1,
@@ -161,4 +170,5 @@ fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
     }
     assert!(begun >= 3 && others < begun, "{begun}, {others}");
     assert!(waited >= 20, "{waited}");
+    assert!(forced.contains(&" the"), "{forced:?}");
 }

@@ -1,13 +1,15 @@
-//! The record of a grammar: what it expected, where it waited for its trigger, and neither where
-//! texts are left out.
+//! The record of a grammar: what it expected, what it forced, where it waited for its trigger, and
+//! none of it where texts are left out.
 
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
+use llama_sieve::ffi::chain::{llama_sieve_chain_sample, llama_sieve_chain_sample_logits};
+use llama_sieve::ffi::grammar::between::llama_sieve_grammar_forced;
 use llama_sieve::ffi::grammar::lazy::llama_sieve_init_grammar_lazy;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
-use llama_sieve::ffi::host::llama_h::llama_sampler;
+use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
+use llama_sieve::ffi::host::llama_h::{llama_logit_bias, llama_sampler};
 use llama_sieve::ffi::samplers::*;
 use serde_json::Value;
-use vendor_llama_cpp::Model;
+use vendor_llama_cpp::{Context, Model};
 
 use crate::record::{Lines, Schema, tokens};
 use crate::support::{HostSampler, alone, trained_model};
@@ -60,16 +62,38 @@ fn sample(grammar: *mut llama_sampler, model: &Model, wanted: &[i32]) {
     }
 }
 
-/// The first stages of the tokens that are recorded meanwhile.
-fn recorded(options: &str, run: impl FnOnce()) -> Vec<Value> {
+/// The lines of the tokens that are recorded meanwhile.
+fn recorded_tokens(options: &str, run: impl FnOnce()) -> Vec<Value> {
     let lines = Lines::begin(options);
     run();
     llama_sieve::trace::stop();
     let lines = lines.take();
     let schema = Schema::new();
     lines.iter().for_each(|line| schema.check(line));
-    let stages = tokens(&lines).into_iter().map(|line| &line["stages"][0]);
-    stages.cloned().collect()
+    tokens(&lines).into_iter().cloned().collect()
+}
+
+/// The first stages of the tokens that are recorded meanwhile.
+fn recorded(options: &str, run: impl FnOnce()) -> Vec<Value> {
+    let lines = recorded_tokens(options, run);
+    lines.iter().map(|line| line["stages"][0].clone()).collect()
+}
+
+/// The bytes that must follow, by the function that hosts ask.
+fn forced(grammar: *const llama_sampler) -> Vec<u8> {
+    let mut bytes = vec![0_u8; 1000];
+    // SAFETY: the grammar lives, and there is that much room.
+    let n = unsafe { llama_sieve_grammar_forced(grammar, bytes.as_mut_ptr().cast(), bytes.len()) };
+    bytes.truncate(n);
+    bytes
+}
+
+/// The bytes of a token or a span of a line.
+fn bytes_of(piece: &Value) -> Vec<u8> {
+    match piece["text"].as_str() {
+        Some(text) => text.into(),
+        None => serde_json::from_value(piece["bytes"].clone()).expect("bytes"),
+    }
 }
 
 #[test]
@@ -99,4 +123,112 @@ fn a_grammar_is_told_to_wait_until_its_trigger() {
     assert_eq!(waits, [&1.into(), &1.into(), &Value::Null]);
     let expected: Vec<&Value> = stages.iter().map(|stage| &stage["expected"]).collect();
     assert_eq!(expected, [&Value::Null, &Value::Null, &"'e'".into()]);
+}
+
+const SCHEMA: &std::ffi::CStr = cr#"{
+    "type": "object",
+    "properties": {
+        "name": { "enum": ["Abraham", "Abimelech", "\u00c4gypten"] },
+        "a property with a name that is longer than what a line of the record tells of it": {
+            "const": 17
+        },
+        "wise": { "type": "boolean" }
+    },
+    "required": [
+        "name", "a property with a name that is longer than what a line of the record tells of it",
+        "wise"
+    ],
+    "additionalProperties": false
+}"#;
+
+/// Makes a token likely: half a character, after which there are few others.
+fn likely(model: &Model, token: i32) -> HostSampler {
+    let bias = llama_logit_bias { token, bias: 9.0 };
+    let n_vocab = model.n_vocab() as i32;
+    // SAFETY: one bias is there.
+    HostSampler::new(unsafe { llama_sieve_init_logit_bias(n_vocab, 1, &raw const bias) })
+}
+
+/// Samples a value of the schema from the model, and returns its first tokens, each with the bytes
+/// that the grammar forced before it.
+fn values_of_schema(model: &Model, seed: u32) -> Vec<(i32, Vec<u8>)> {
+    let vocab = model.vocab().cast();
+    // With white space there are more choices.
+    let flags = LLAMA_SIEVE_JSON_COMPACT * (seed % 2);
+    // SAFETY: the model lives, and the schema is a string.
+    let grammar = unsafe { llama_sieve_init_json_schema(vocab, SCHEMA.as_ptr(), flags) };
+    assert!(!grammar.is_null());
+    let chain = HostSampler::chain(vec![
+        HostSampler::new(grammar),
+        likely(model, token_of(model, b"\xC3")),
+        HostSampler::new(llama_sieve_init_temp(2.0)),
+        HostSampler::new(llama_sieve_init_dist(seed)),
+    ]);
+    let prompt = model.tokenize("And the LORD said", true);
+    let mut context = Context::new(model, 200, 1).expect("a context");
+    context.decode(&prompt).expect("it decodes");
+    let mut all = Vec::new();
+    for _ in 0..120 {
+        let must = forced(grammar);
+        let (sampler, ctx) = (chain.as_ptr().cast(), context.as_ptr().cast());
+        // SAFETY: both live, and the context has logits.
+        let token = unsafe { llama_sieve_chain_sample(sampler, ctx, -1) };
+        all.push((token, must));
+        if model.is_eog(token) {
+            return all;
+        }
+        context.decode(&[token]).expect("it decodes");
+    }
+    all
+}
+
+#[test]
+fn the_only_continuation_of_a_grammar_is_told() {
+    let _alone = alone();
+    let model = Model::load(trained_model()).expect("the model loads");
+    let (mut whole, mut half, mut cut) = (0, 0, 0);
+    for seed in 0..6 {
+        let expected = values_of_schema(&model, seed);
+        let mut again = Vec::new();
+        let lines = recorded_tokens("n=2", || again = values_of_schema(&model, seed));
+        assert_eq!(again, expected, "as without a record");
+        assert_eq!(lines.len(), expected.len());
+        for (line, (token, must)) in lines.iter().zip(&expected) {
+            let told = &line["forced"];
+            if must.is_empty() {
+                assert!(told.is_null(), "{line}");
+                continue;
+            }
+            // Where it is cut off it is ASCII, so that no character is cut.
+            let first = &must[..must.len().min(64)];
+            assert_eq!(bytes_of(told), first, "{line}");
+            assert_eq!(told["n"], first.len());
+            let piece = model.piece(*token);
+            assert!(
+                first.starts_with(&piece) || piece.starts_with(first),
+                "{line}"
+            );
+            whole += usize::from(first.starts_with(&piece));
+            half += usize::from(told.get("bytes").is_some());
+            cut += usize::from(first.len() < must.len());
+        }
+        let lines = recorded_tokens("n=2,text=off", || {
+            values_of_schema(&model, seed);
+        });
+        assert!(lines.iter().all(|line| line.get("forced").is_none()));
+    }
+    assert!(
+        whole > 100 && half > 0 && cut > 10,
+        "{whole}, {half}, {cut}"
+    );
+}
+
+#[test]
+fn a_grammar_that_waits_forces_nothing() {
+    let _alone = alone();
+    let model = Model::load(trained_model()).expect("the model loads");
+    let [x, y, e] = [b"x", b"y", b"e"].map(|text| token_of(&model, text));
+    let lines = recorded_tokens("", || sample(lazy(&model, y), &model, &[x, y, e]));
+    let told: Vec<&Value> = lines.iter().map(|line| &line["forced"]["text"]).collect();
+    assert_eq!(told, [&Value::Null, &Value::Null, &"es".into()]);
 }

@@ -207,6 +207,28 @@ def questions(browser, folder):
     page.close()
 
 
+def forced(browser, folder):
+    tokens = [LINES["token"](text, i) for i, text in enumerate(['{"', 'na', 'me": "A', "b"])]
+    for i, must in [(0, '{"name": "'), (1, 'name": "'), (2, 'me": "')]:
+        tokens[i]["forced"] = {"n": len(must), "text": must}
+    page = opened(browser, page_of(folder, "forced", write(folder, "forced", tokens)))
+    wait(page)
+    check("forced tokens are marked", page.locator(".t.forced").all_inner_texts() == ['{"', "na"])
+    edges = page.evaluate("""[...document.querySelectorAll('.t')].map((token) =>
+        getComputedStyle(token).borderTopStyle)""")
+    check("by a line, not by a colour", edges == ["dotted", "dotted", "none", "none"])
+    check("and counted", "4 tokens, 2 of them forced by a grammar" in text(page, ".pane h2"))
+    for at, words in [(1, "all of this token was forced"), (2, "goes on behind that")]:
+        page.locator(".t").nth(at).click()
+        check(f"what was forced is told: {words}", words in text(page, "#why"))
+    painted = page.evaluate("""(() => { const strip = document.getElementById('strip');
+        const pen = strip.getContext('2d');
+        return [0.1, 0.4, 0.9].map((part) =>
+            pen.getImageData(Math.floor(part * strip.width), 0, 1, 1).data[3] > 0); })()""")
+    check("the strip shows where", painted == [True, True, False])
+    page.close()
+
+
 def hostile(browser, folder):
     bad = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u202e\x1b[31m\u0000"
     tokens = [LINES["token"](bad, i, removed=bad) for i in range(5)]
@@ -262,6 +284,7 @@ def main():
         two_runs(browser, folder)
         replaced(browser, folder)
         questions(browser, folder)
+        forced(browser, folder)
         followed(browser, folder)
         long_run(browser, folder)
         browser.close()

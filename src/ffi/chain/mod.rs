@@ -36,7 +36,7 @@ use crate::kernels::logits::Logits;
 use crate::last_error;
 use crate::memory;
 use crate::pool::Pool;
-use crate::sampler::{About, Tell};
+use crate::sampler::{About, Expected, Tell};
 use crate::token::{Token, TokenData};
 use crate::trace::{self, Link, Name, Off, Watch};
 use batch::Batch;
@@ -533,7 +533,7 @@ impl Member {
 
     /// Returns a description of what a member of this library lets through next, if it has one. The
     /// member must be alive.
-    fn expected(&self) -> Option<String> {
+    fn expected(&self) -> Option<Expected> {
         // SAFETY: a member that is alive; `list` has compared the vtables.
         unsafe { self.own?.expected_of(self.smpl) }
     }

@@ -24,7 +24,7 @@ use crate::kernels::logits::Logits;
 use crate::memory;
 use crate::per_thread::PerThread;
 use crate::pool::Pool;
-use crate::sampler::About;
+use crate::sampler::{About, Expected};
 use crate::token::{Token, TokenData};
 use crate::trace::{self, Ask, Name, Observer, Watch};
 
@@ -56,7 +56,7 @@ fn put(waiting: Box<Waiting>) {
 struct Guarded(Box<Observer>);
 
 impl Watch for Guarded {
-    fn expects(&mut self, of: impl FnOnce() -> Option<String>) {
+    fn expects(&mut self, of: impl FnOnce() -> Option<Expected>) {
         guard(CALL, || (), || self.0.expects(of));
     }
 
@@ -185,9 +185,9 @@ pub(super) unsafe fn checks(grammar: *const llama_sampler) {
         };
         waits
     };
-    if let Some(waits) = guard(CALL, || None, || Some(asked())) {
-        waiting.observer.check(waits);
-    }
+    // SAFETY: the caller guarantees the grammar.
+    let expected = || unsafe { HOSTED.expected_of(grammar) };
+    guard(CALL, || (), || waiting.observer.check(asked(), expected));
     put(waiting);
 }
 

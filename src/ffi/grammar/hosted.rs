@@ -49,7 +49,7 @@ use crate::grammar::{Grammar, Refusal};
 use crate::last_error;
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{About, Kind, Sampler, Tell, clone_by_field};
+use crate::sampler::{About, Expected, Kind, Sampler, Tell, clone_by_field};
 use crate::token::Token;
 
 pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept(accept_or_throw);
@@ -342,7 +342,7 @@ impl Sampler for HostedGrammar {
         self.grammar.tell(about, to);
     }
 
-    fn expected(&self) -> Option<String> {
+    fn expected(&self) -> Option<Expected> {
         self.grammar.expected()
     }
 }

@@ -10,7 +10,7 @@ use crate::ffi::host::built_ins::{Recipe, give_way};
 use crate::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{About, Kind, Member, Sampler, Tell};
+use crate::sampler::{About, Expected, Kind, Member, Sampler, Tell};
 use crate::token::Token;
 
 use super::array::*;
@@ -257,7 +257,7 @@ pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, 
 
 /// # Safety
 /// `smpl` is a live sampler with the vtable of `S`.
-pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<String> {
+pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<Expected> {
     // SAFETY: the caller guarantees it.
     let object = unsafe { object::<S>(smpl) }?;
     object.look("trace", S::expected).flatten()

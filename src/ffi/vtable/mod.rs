@@ -29,7 +29,7 @@ use crate::ffi::host::built_ins::Recipe;
 use crate::ffi::host::llama_h::{llama_sampler, llama_sampler_i};
 use crate::log;
 use crate::pool::Pool;
-use crate::sampler::{About, Member, Sampler, Tell};
+use crate::sampler::{About, Expected, Member, Sampler, Tell};
 use crate::token::Token;
 
 use entries::*;
@@ -57,7 +57,7 @@ pub struct Vtable {
     /// Reports the numbers for a trace.
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
     /// Returns a description of what a constraint lets through next.
-    expected: unsafe fn(*const llama_sampler) -> Option<String>,
+    expected: unsafe fn(*const llama_sampler) -> Option<Expected>,
     /// Returns a twin without a `llama_sampler`.
     member: unsafe fn(*const llama_sampler) -> Option<Box<dyn Member>>,
 }
@@ -204,7 +204,7 @@ impl Vtable {
     ///
     /// # Safety
     /// `smpl` is a live sampler with this vtable.
-    pub unsafe fn expected_of(&'static self, smpl: *const llama_sampler) -> Option<String> {
+    pub unsafe fn expected_of(&'static self, smpl: *const llama_sampler) -> Option<Expected> {
         // SAFETY: the caller guarantees it.
         unsafe { (self.expected)(smpl) }
     }

@@ -11,7 +11,7 @@ use crate::grammar::bench::{Bench, Place, Text};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
-use crate::grammar::limits::{MAX_FORCED, MAX_KEPT_BYTES, MAX_ROLLBACK};
+use crate::grammar::limits::{MAX_KEPT_BYTES, MAX_ROLLBACK};
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::{NONE, States, TooMuch};
@@ -258,13 +258,13 @@ impl Tracker {
     }
 
     /// Returns the bytes that must follow, whichever tokens spell them: whole characters up to the
-    /// next choice, within the limit of one call.
-    pub fn forced(&mut self) -> Vec<u8> {
+    /// next choice, within the limit of one call, and none after the first `most` bytes.
+    pub fn forced(&mut self, most: usize) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
         let _ = self.call(|bench, grammar, mut place, _| {
             let mut found = all.borrow_mut();
             found.clear();
-            while found.len() < MAX_FORCED
+            while found.len() < most
                 && let Some(character) = only_character(&bench.states, grammar, place)
             {
                 let mut room = [0; 4];
