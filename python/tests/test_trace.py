@@ -186,22 +186,41 @@ def test_loops_are_seen(functions):
     assert functions("p.periodAt([], 0)") == 0
 
 
+def _sequence(texts, **columns):
+    return {
+        "texts": [*texts],
+        "waits": [],
+        "marks": [],
+        "loops": [],
+        "shapes": [],
+        "marked": 0,
+        **columns,
+    }
+
+
 def test_why_a_text_repeats_is_told(functions):
-    of = {"texts": [*"xababab"], "lines": []}
-    said = functions("p.notes(given[0], 6, given[1])", [of, token("b")])
+    of = _sequence("xabababay")
+    said = functions("p.notes(given[0], 3, given[1])", [of, token("b")])
     assert said == [
-        "the last 2 tokens stand here for the third time in a row, the first from token 1 on: "
-        '"ab"; against repetitions: penalties'
+        "this token lies in a repetition: the same 2 tokens stand 3 times in a row, from token 1 "
+        'to 6: "ab"; against repetitions: penalties'
     ]
     free = token("b")
     free["stages"] = free["stages"][1:]
-    said = functions("p.notes(given[0], 6, given[1])", [of, free])
+    said = functions("p.notes(given[0], 7, given[1])", [of, free])
     assert said[0].endswith("no stage of this chain works against repetitions")
-    assert functions("p.notes(given[0], 5, given[1])", [of, free]) == []
+    for outside in (0, 8):
+        assert functions(f"p.notes(given[0], {outside}, given[1])", [of, free]) == []
+    assert functions("p.notes(given[0], 3, given[1])", [_sequence("xababa"), free]) == []
     off = token("b")
     off["stages"][0]["name"] = "?penalties"
     said = functions("p.notes(given[0], 6, given[1])", [of, off])
     assert said[0].endswith("works against repetitions (switched off: penalties)")
+    cold = [[0, {"stages": [{"name": "temp", "parameters": {"t": 0}}]}]]
+    said = functions("p.notes(given[0], 3, given[1])", [{**of, "shapes": cold}, free])
+    assert said[0].endswith("; the temperature is 0, so the most probable token always wins")
+    one = functions("p.notes(given[0], 1, given[1])", [_sequence("aaa"), free])
+    assert "the same token stands 3 times in a row, from token 0 to 2" in one[0]
 
 
 def test_where_a_grammar_begins_is_told(functions):
@@ -211,18 +230,23 @@ def test_where_a_grammar_begins_is_told(functions):
         return of
 
     lines = [line(waits=1), line(waits=1), line(), line(waits=1)]
-    of = {"texts": [*"wxyz"], "lines": [json.dumps(one) for one in lines]}
+    of = _sequence("wxyz", lines=[json.dumps(one) for one in lines])
     of["waits"] = functions("given.map(p.waits)", lines)
     assert of["waits"] == [True, True, False, True]
     said = [functions(f"p.notes(given, {i}, JSON.parse(given.lines[{i}]))", of) for i in range(4)]
     assert said[0] == []
-    assert said[1][0].startswith("with this token the trigger of the grammar is complete")
+    complete = 'with this token the trigger of the grammar is complete, the text ends in "wx": '
+    assert said[1][0].startswith(complete)
     assert said[2] == ["the grammar holds from here on: the token before has completed its trigger"]
     assert said[3] == ["the grammar waits for its trigger again"]
-    plain = {"texts": ["x"], "lines": [json.dumps(token("x"))]}
+    plain = _sequence("x", lines=[json.dumps(token("x"))])
     assert functions("p.notes(given, 0, JSON.parse(given.lines[0]))", plain) == []
     assert functions("p.waits(given) === undefined", token("x"))
-    assert functions("p.waits(given)", dict(token("x"), grammar="checks")) is False
+    checked = dict(token("x"), grammar="checks")
+    assert functions("p.waits(given)", checked) is False
+    outside = _sequence("xy", waits=[False, False])
+    said = functions("p.notes(given[0], 1, given[1])", [outside, checked])
+    assert said == ["the grammar is in force: it has checked this token, and allows it"]
 
 
 def test_what_a_grammar_forces_is_told(functions):
@@ -244,7 +268,10 @@ def test_what_a_grammar_forces_is_told(functions):
     # Without texts it is not known which part of the token it is.
     unknown = dict(token("x"), forced=dict(must, n=64))
     del unknown["token"]["text"]
-    assert said(unknown) == [False, [here.replace("5 bytes", "64 bytes or more") + "in whatever tokens"]]
+    assert said(unknown) == [
+        False,
+        [here.replace("5 bytes", "64 bytes or more") + "in whatever tokens"],
+    ]
     # Of a record that does not tell what must follow, as of a set of values, or without texts.
     for name in ("grammar", "token-trie"):
         one = token("x")
@@ -261,25 +288,33 @@ def test_what_a_grammar_forces_is_told(functions):
 
 
 def test_places_to_go_to_are_listed(functions):
-    texts = [*"qwxabababab"]
     waits = [True, True, *[False] * 9]
-    of = {"texts": texts, "waits": waits, "marks": [], "marked": 0}
-    found = functions("(p.listMarks(given), given.marks)", of)
+    of = _sequence("qwxabababab", waits=waits)
+    found = functions("(p.listMarks(given), [given.marks, given.loops])", of)
     assert found == [
-        [1, "the trigger of the grammar is complete"],
-        [8, "a repetition since token 3"],
+        [
+            [1, "1: the trigger of the grammar is complete"],
+            [3, "3 to 8: the same 2 tokens stand three times"],
+        ],
+        [{"start": 3, "end": 11, "period": 2}],
     ]
+    held = _sequence("xyzxyz", waits=[None, False, False, None, False, False])
+    undefined = "given.waits = given.waits.map((w) => (w === null ? undefined : w))"
+    listed = functions(f"({undefined}, p.listMarks(given), given.marks)", held)
+    assert listed == [[1, "1: a grammar is in force from here"]]
     # As far as a record has come, and on from there.
     in_parts = (
         "(() => { const all = given.texts; const waits = given.waits;"
         " for (let n = 1; n <= all.length; n += 1) {"
         " given.texts = all.slice(0, n); given.waits = waits.slice(0, n); p.listMarks(given); }"
-        " return given.marks; })()"
+        " return [given.marks, given.loops]; })()"
     )
     assert functions(in_parts, of) == found
-    texts = [text for i in range(100) for text in ("a", "a", "a", str(i))]
-    many = {"texts": texts, "waits": [], "marks": [], "marked": 0}
-    assert len(functions("(p.listMarks(given), given.marks)", many)) == 12
+    many = _sequence([text for i in range(100) for text in ("a", "a", "a", str(i))])
+    listed, loops = functions("(p.listMarks(given), [given.marks, given.loops])", many)
+    assert len(listed) == 12 and len(loops) == 100
+    among = functions("(p.listMarks(given), p.loopsIn(given, 3, 9))", many)
+    assert [loop["start"] for loop in among] == [4, 8]
 
 
 def test_a_refused_token_is_replaced(functions):
@@ -299,7 +334,7 @@ def test_the_way_of_a_candidate_is_told_in_words(functions):
     stages = SEQUENCE["stages"]
     min_p, penalties = [line, stages[1]["parameters"]], [line, stages[0]["parameters"]]
     why = functions("p.reason(...given, 1, {p: 0.0171}, null)", min_p)
-    assert why == "its probability of 0.0171 is below 0.05 times the largest, 0.95"
+    assert why == "its probability of 0.0171 is below 0.0475: 0.05 times the largest, 0.95"
     change = functions("p.reason(...given, 0, null, {count: 3})", penalties)
     assert change == "it stands 3 times among the last 64 tokens"
     change = functions("p.reason(...given, 0, null, {count: 1})", penalties)

@@ -156,7 +156,7 @@ def replaced(browser, folder):
     page.locator(".t").last.click()
     check("what replaces it is told", '4: " instead"' in text(page, "#title"))
     refused = 'the chain chose " w4" at first, which the grammar has refused'
-    check("and what was refused", refused in text(page, "#why"))
+    check("and what was refused", refused in text(page, "#notes"))
     page.close()
 
 
@@ -172,9 +172,13 @@ def questions(browser, folder):
     page.keyboard.press("ArrowRight")
     check("a key goes on before anything is clicked", text(page, "#title").startswith("1:"))
     page.locator("#marks button").nth(0).click()
-    check("a place of the list is gone to", text(page, "#title").startswith("5:"))
+    check("a place of the list is gone to", text(page, "#title").startswith("0:"))
+    page.keyboard.press("ArrowRight")
+    check("a key goes on from there", text(page, "#title").startswith("1:"))
     marks = page.locator("#marks").inner_text()
-    check("the list has the loop", "5: a repetition since token 0" in marks)
+    check("the list has the loop", "0 to 5: the same 2 tokens stand three times" in marks)
+    again = page.locator(".t.again").count()
+    check(f"its copies are marked, {again} tokens", again == 6)
     check("and the trigger", "6: the trigger of the grammar is complete" in marks)
     page.fill("#search", "gone")
     page.click("#next")
@@ -182,28 +186,29 @@ def questions(browser, folder):
     check("which stage has removed a word", '" gone" removed by min-p: its probability of' in why)
     tokens_shown = page.locator(".t")
     tokens_shown.nth(5).click()
-    why = text(page, "#why")
-    loops = 'here for the third time in a row, the first from token 0 on: " a b"; no stage'
-    check("why it loops", loops in why)
+    loops = 'the same 2 tokens stand 3 times in a row, from token 0 to 5: " a b"; no stage'
+    check("why it loops", loops in text(page, "#notes"))
     tokens_shown.nth(6).click()
-    check("why a call began", "with this token the trigger of the grammar" in text(page, "#why"))
+    began = 'the trigger of the grammar is complete, the text ends in " a b a b a b<call>"'
+    check("why a call began", began in text(page, "#notes"))
     tokens_shown.nth(7).click()
-    check("and what holds then", "the grammar holds from here on" in text(page, "#why"))
+    check("and what holds then", "the grammar holds from here on" in text(page, "#notes"))
     page.close()
     # As in llama-server, whose grammar is outside the chain, and checks nothing while it thinks.
-    states = [None, "waits", "waits", "checks"]
-    tokens = [LINES["token"](t, i) for i, t in enumerate([" hm", "\n", "<call>", "{"])]
+    states = [None, "waits", "waits", "checks", "checks"]
+    tokens = [LINES["token"](t, i) for i, t in enumerate([" hm", "\n", "<call>", "{", "}"])]
     tokens = [{**of, "grammar": state} if state else of for of, state in zip(tokens, states)]
     page = opened(browser, page_of(folder, "checked", write(folder, "checked", tokens)))
     wait(page)
     for at, words in [
         (2, "with this token the trigger of the grammar"),
         (3, "the grammar holds from here on"),
+        (4, "the grammar is in force"),
     ]:
         page.locator(".t").nth(at).click()
-        check(f"a grammar outside the chain, too: {words}", words in text(page, "#why"))
+        check(f"a grammar outside the chain, too: {words}", words in text(page, "#notes"))
     page.locator(".t").nth(1).click()
-    check("before, there is nothing to say of it", "grammar" not in text(page, "#why"))
+    check("before, there is nothing to say of it", "grammar" not in text(page, "#notes"))
     page.close()
 
 
@@ -220,12 +225,32 @@ def forced(browser, folder):
     check("and counted", "4 tokens, 2 of them forced by a grammar" in text(page, ".pane h2"))
     for at, words in [(1, "all of this token was forced"), (2, "goes on behind that")]:
         page.locator(".t").nth(at).click()
-        check(f"what was forced is told: {words}", words in text(page, "#why"))
+        check(f"what was forced is told: {words}", words in text(page, "#notes"))
     painted = page.evaluate("""(() => { const strip = document.getElementById('strip');
         const pen = strip.getContext('2d');
         return [0.1, 0.4, 0.9].map((part) =>
             pen.getImageData(Math.floor(part * strip.width), 0, 1, 1).data[3] > 0); })()""")
     check("the strip shows where", painted == [True, True, False])
+    page.close()
+
+
+def sequences(browser, folder):
+    """Several sequences: what the list and the search find, whichever is shown."""
+    first = [LINES["token"](f" w{i}", i) for i in range(5)]
+    second = [{**LINES["token"](" again", i), "sequence": 2} for i in range(4)]
+    lines = [*first, {**LINES["SEQUENCE"], "sequence": 2}, *second]
+    page = opened(browser, page_of(folder, "several", write(folder, "several", lines)))
+    wait(page)
+    options = page.locator("#sequence option").all_inner_texts()
+    check("each tells how it begins", "1 of 2:  w0 w1" in options[0] and "4 tokens" in options[1])
+    check("the first is shown", page.locator(".t").count() == 5)
+    page.locator("#marks button").first.click()
+    check("a place of another one is gone to", "the same token stands" in text(page, "#notes"))
+    check("which is shown then", page.locator(".t").count() == 4)
+    page.fill("#search", "w3")
+    page.keyboard.press("Enter")
+    check("the search finds what is in another one", text(page, "#title").startswith('3: " w3"'))
+    check("and says in which", text(page, "#said").startswith("sequence 1, token 3"))
     page.close()
 
 
@@ -285,6 +310,7 @@ def main():
         replaced(browser, folder)
         questions(browser, folder)
         forced(browser, folder)
+        sequences(browser, folder)
         followed(browser, folder)
         long_run(browser, folder)
         browser.close()
