@@ -11,6 +11,10 @@ use super::{COUNTERS, DEPTH, FORKS, own_counter};
 /// The pause between two checks of the other threads.
 const PAUSE: Duration = Duration::from_micros(50);
 
+/// The longest time that one pause counts. During a longer one the process was stopped or had no
+/// processor, and so the thread that is waited for could not run either.
+const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+
 /// The time that a fork waits for other threads: longer than any of them holds a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -52,9 +56,9 @@ pub(super) extern "C" fn begins() {
     OWN_FORKS.set(OWN_FORKS.get() + 1);
     BEGUN.fetch_add(1, Ordering::SeqCst);
     FORKS.fetch_add(1, Ordering::SeqCst);
-    let started = Instant::now();
-    while counted() > own_count() && started.elapsed() < PATIENCE {
-        thread::sleep(PAUSE);
+    let mut waited = Duration::ZERO;
+    while counted() > own_count() && waited < PATIENCE {
+        waited += pause();
     }
 }
 
@@ -93,24 +97,35 @@ pub(super) fn count_after_forks(counter: &AtomicUsize) {
 
 /// True if a fork has begun that threads wait for.
 fn must_wait() -> bool {
-    FORKS.load(Ordering::SeqCst) != 0
-        && PASSED.load(Ordering::SeqCst) != BEGUN.load(Ordering::SeqCst)
+    FORKS.load(Ordering::SeqCst) != 0 && !are_passed()
+}
+
+/// True if threads no longer wait for the forks that have begun.
+pub(super) fn are_passed() -> bool {
+    PASSED.load(Ordering::SeqCst) == BEGUN.load(Ordering::SeqCst)
+}
+
+/// Sleeps, and returns how much of that time counts.
+fn pause() -> Duration {
+    let started = Instant::now();
+    thread::sleep(PAUSE);
+    started.elapsed().min(LONGEST_PAUSE)
 }
 
 /// Waits until no fork is left to be waited for. After [`LONGEST_FORK`] in which none has ended, no
 /// thread waits any longer for those that have begun.
 fn wait() {
     let mut ended = ENDED.load(Ordering::SeqCst);
-    let mut since = Instant::now();
+    let mut waited = Duration::ZERO;
     while must_wait() {
-        if since.elapsed() >= LONGEST_FORK {
+        if waited >= LONGEST_FORK {
             PASSED.store(BEGUN.load(Ordering::SeqCst), Ordering::SeqCst);
             return;
         }
-        thread::sleep(PAUSE);
+        waited += pause();
         let ended_now = ENDED.load(Ordering::SeqCst);
         if ended_now != ended {
-            (ended, since) = (ended_now, Instant::now());
+            (ended, waited) = (ended_now, Duration::ZERO);
         }
     }
 }

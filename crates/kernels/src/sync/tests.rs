@@ -1,7 +1,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::forks::{LONGEST_FORK, PATIENCE, begins, counted, has_made_a_child, is_over};
+use super::forks::{
+    LONGEST_FORK, PATIENCE, are_passed, begins, counted, has_made_a_child, is_over,
+};
 use super::*;
 
 /// Calls `work` on three other threads, again and again, while `body` runs.
@@ -28,7 +30,7 @@ fn beside(work: impl Fn() + Sync, body: impl FnOnce()) {
 }
 
 /// The exit code of a child that runs `body`; a signal's number, negated, of one that was killed. A
-/// child that takes ten seconds is.
+/// child that hangs is, after two minutes.
 fn in_a_child(body: impl FnOnce()) -> i32 {
     // SAFETY: the child calls nothing that another thread of this process may hold a lock for, but
     // what is tested, and leaves without a return.
@@ -36,7 +38,7 @@ fn in_a_child(body: impl FnOnce()) -> i32 {
     assert!(child >= 0, "no child could be made");
     if child == 0 {
         // SAFETY: kills this process alone.
-        unsafe { libc::alarm(10) };
+        unsafe { libc::alarm(120) };
         body();
         // SAFETY: ends this process alone.
         unsafe { libc::_exit(7) };
@@ -118,7 +120,7 @@ fn a_thread_that_holds_a_lock_may_fork() {
         *FREE.lock() += 1;
     });
     assert_eq!(ended, 7);
-    assert!(started.elapsed() < PATIENCE / 2);
+    assert!(started.elapsed() < PATIENCE, "it has waited for itself");
     drop(held);
     *FREE.lock() += 1;
     assert_eq!(in_a_child(|| *HELD.lock() += 1), 7);
@@ -152,15 +154,19 @@ fn seconds_of(body: impl FnOnce()) -> f64 {
 #[cfg_attr(miri, ignore = "Miri has no forks")]
 fn a_thread_does_not_wait_for_its_own_forks() {
     static SHARED: Mutex<u32> = Mutex::new(0);
-    let bound = LONGEST_FORK.as_secs_f64() / 2.0;
+    // None of these forks ends meanwhile: a thread that waited would have passed them.
+    let takes_at_once = || {
+        *SHARED.lock() += 1;
+        assert!(!are_passed());
+    };
     alone(|| {
         begins();
-        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        takes_at_once();
         // A handler that forks itself.
         begins();
-        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        takes_at_once();
         is_over();
-        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        takes_at_once();
         is_over();
         // One more was registered after the fork had begun.
         is_over();
@@ -170,9 +176,9 @@ fn a_thread_does_not_wait_for_its_own_forks() {
         begins();
         FORKS.fetch_add(1, Ordering::SeqCst);
         COUNTERS[3].0.fetch_add(1, Ordering::SeqCst);
-        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        takes_at_once();
         has_made_a_child();
-        assert!(seconds_of(|| *SHARED.lock() += 1) < bound);
+        takes_at_once();
         assert_eq!(counted(), 0);
     });
 }
@@ -192,9 +198,12 @@ fn no_thread_waits_longer_than_the_longest_fork() {
         };
         for _ in 0..2 {
             begins();
+            // One that waits for ever is ended by its alarm.
             let first = of_another();
-            assert!((long..3.0 * long).contains(&first), "{first}");
-            assert!(of_another() < long / 2.0, "all go on");
+            assert!(first >= long, "{first}");
+            // Any of these would take as long, if it waited.
+            let later = (0..5).map(|_| of_another());
+            assert!(later.fold(f64::MAX, f64::min) < long, "all go on");
             is_over();
         }
         assert_eq!(counted(), 0);
@@ -210,16 +219,17 @@ fn threads_wait_for_forks_that_end() {
         begins();
         let waited = thread::scope(|scope| {
             let other = scope.spawn(|| seconds_of(|| *SHARED.lock() += 1));
-            for _ in 0..3 {
+            for _ in 0..30 {
                 // One begins before another is over.
-                thread::sleep(LONGEST_FORK / 2);
+                thread::sleep(LONGEST_FORK / 20);
                 begins();
                 is_over();
             }
+            assert!(!are_passed(), "it has waited for all of them");
             is_over();
             other.join().unwrap()
         });
-        assert!((1.2 * long..3.0 * long).contains(&waited), "{waited}");
+        assert!(waited >= 1.2 * long, "{waited}");
     });
 }
 
