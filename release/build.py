@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional
 
-from common import ROOT, TARGET, WORK, epoch, fail, fresh, run, said, tool
+from common import FETCH, ROOT, TARGET, WORK, epoch, fail, fresh, run, said, tool
 
 LIBRARY = "libllama_sieve.so"
 PRELOAD = "libllama_sieve_preload.so"
@@ -261,7 +261,7 @@ def installed_targets(targets: List[Target]) -> None:
     sysroot = Path(said(["rustc", "--print", "sysroot"]).strip())
     for target in targets:
         if not (sysroot / "lib" / "rustlib" / target.triple).is_dir():
-            run(["rustup", "target", "add", target.triple])
+            run([FETCH, "rustup", "target", "add", target.triple])
 
 
 def chosen(names: List[str]) -> List[Target]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from common import ROOT, WORK, fail, fresh, run, said
+from common import FETCH, ROOT, WORK, fail, fresh, run, said
 
 # What a person takes away to publish; crates that nobody else needs have a line of their own.
 HELD_BACK = "\npublish = false\n"
@@ -24,7 +24,8 @@ def rehearse(verify: bool) -> None:
     manifest.write_text(text.replace(HELD_BACK, "\npublish = true\n"), "utf-8")
     command = ["cargo", "publish", "--workspace", "--dry-run", "--locked", "--quiet"]
     command += ["--target-dir", str(WORK / "crates" / "target")]
-    run([*command, *([] if verify else ["--no-verify"])], copy)
+    # It asks the registry for the index.
+    run([FETCH, *command, *([] if verify else ["--no-verify"])], copy)
 
 
 def copy_of_sources(folder: Path) -> Path:
