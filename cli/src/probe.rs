@@ -59,7 +59,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The time to wait for the last output of a child that has ended, whose own children may hold the
 /// pipe open.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// The number of bytes that are kept from the end of a child's output.
 const KEPT: usize = 1 << 20;

@@ -374,7 +374,7 @@ child = os.fork()
 if child == 0:
     llama_sieve.TokenTrie
     os._exit(0)
-for _ in range(300):
+for _ in range(3000):
     if os.waitpid(child, os.WNOHANG) != (0, 0):
         print("came back")
         break

@@ -444,10 +444,11 @@ VERSIONS = struct.pack("<HHIII", 1, 10_000, 0, 0, 16) * 30_000
 def test_what_pretends_to_be_a_library_is_answered_soon(tmp_path, content):
     path = tmp_path / "lib.so"
     path.write_bytes(content)
-    begun = time.monotonic()
+    # Of this process: others may have the processor meanwhile.
+    begun = time.process_time()
     with contextlib.suppress(_elf.NotElf):
         _elf.read(path)
-    assert time.monotonic() - begun < 60
+    assert time.process_time() - begun < 60
 
 
 def test_the_wheels_tag_is_honest(preload):

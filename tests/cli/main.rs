@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-use toolchain::{Link, empty_folder, our_library, preload_library, root, succeed};
+use toolchain::{Link, copy_program, empty_folder, our_library, preload_library, root, succeed};
 
 /// The program, where an archive would have it; with the libraries of this build.
 fn installed() -> &'static Path {
@@ -31,7 +31,7 @@ fn installed() -> &'static Path {
             fs::copy(library, folder.join("lib").join(name)).expect("the folder was just made");
         }
         let program = folder.join("bin/llama-sieve");
-        fs::copy(built(), &program).expect("the folder was just made");
+        copy_program(&built(), &program);
         program
     })
 }
@@ -170,7 +170,7 @@ fn versions_of_program_and_library() {
 #[test]
 fn the_preload_library_alone_has_all_that_is_needed() {
     let alone = empty_folder("cli_with_preload").join("llama-sieve");
-    fs::copy(installed(), &alone).expect("the folder was just made");
+    copy_program(installed(), &alone);
     let library = alone.with_file_name("libllama_sieve_preload.so");
     fs::copy(preload_library(), &library).expect("the folder was just made");
     let mut versions = call_of(&alone, &["--version"]);
@@ -198,7 +198,7 @@ fn the_preload_library_alone_has_all_that_is_needed() {
 #[test]
 fn without_the_libraries_it_says_where_they_belong() {
     let alone = empty_folder("cli_alone").join("llama-sieve");
-    fs::copy(installed(), &alone).expect("the folder was just made");
+    copy_program(installed(), &alone);
     let (code, _, err) = answer(call_of(&alone, &["run", "true"]));
     assert_eq!(code, 125, "{err}");
     assert!(

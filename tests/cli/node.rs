@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::toolchain::{Link, empty_folder, our_library, preload_library, root, skipped};
+use crate::toolchain::{
+    Link, copy_program, empty_folder, our_library, preload_library, root, skipped,
+};
 use crate::{answer, installed};
 
 /// The package's `bin` and `lib`, with these files in the second; `None` where there is no node.
@@ -21,7 +23,7 @@ fn package(name: &str, files: &[&Path]) -> Option<PathBuf> {
     fs::copy(root().join("node/bin/llama-sieve.cjs"), &script).expect("the script is there");
     for file in files {
         let name = file.file_name().expect("it has a name");
-        fs::copy(file, folder.join("lib").join(name)).expect("the folder was just made");
+        copy_program(file, &folder.join("lib").join(name));
     }
     Some(script)
 }

@@ -2,9 +2,10 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
 
 use crate::programs::{build, model, source};
-use crate::toolchain::{Build, Link, empty_folder};
+use crate::toolchain::{Build, Link, copy_program, empty_folder};
 use crate::{answer, call, call_of, installed};
 
 /// The library itself says that it is there, and what it does.
@@ -75,7 +76,7 @@ fn what_cannot_be_run_has_the_codes_of_env() {
 #[test]
 fn a_program_with_more_rights_is_told_of_and_runs() {
     let program = empty_folder("cli_setuid").join("program");
-    fs::copy("/bin/echo", &program).expect("the folder was just made");
+    copy_program(Path::new("/bin/echo"), &program);
     fs::set_permissions(&program, Permissions::from_mode(0o4755)).expect("it is ours");
     let (code, out, err) = answer(call(&["run", "--", &program.display().to_string(), "a"]));
     assert_eq!((code, out.as_str()), (0, "a\n"));
@@ -88,7 +89,7 @@ fn a_path_that_ld_preload_cannot_name_is_refused() {
     let bin = folder.join("bin");
     fs::create_dir_all(&bin).expect("the folder was just made");
     let own = installed();
-    fs::copy(own, bin.join("llama-sieve")).expect("the folder was just made");
+    copy_program(own, &bin.join("llama-sieve"));
     fs::create_dir(folder.join("lib")).expect("the folder was just made");
     let library = "lib/libllama_sieve_preload.so";
     let ours = own.ancestors().nth(2).expect("it is in bin").join(library);

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use crate::old_builds::Old;
 use crate::preloaded::*;
 use crate::programs::{Run, SAMPLERS, Said, build, constructor, model, source, symbols};
-use crate::toolchain::{Build, Link, our_library, root, skipped, succeed};
+use crate::toolchain::{Build, Link, copy_program, our_library, root, skipped, succeed};
 use vendor_llama_cpp::paths;
 
 // What it exports.
@@ -380,7 +380,7 @@ fn a_setuid_program_does_not_look_at_the_environment() {
     // Where others than the owner of this user's folders may run it.
     let name = format!("llama-sieve-setuid-{}", std::process::id());
     let elevated = std::env::temp_dir().join(name);
-    std::fs::copy(&program, &elevated).expect("a writable folder");
+    copy_program(&program, &elevated);
     let mut elevate = Command::new("sh");
     let command = r#"chown 65534 "$0" && chmod 4755 "$0""#;
     let elevate = elevate.arg("-c").arg(command).arg(&elevated).status();

@@ -25,14 +25,25 @@ pub fn root() -> &'static Path {
 }
 
 /// An empty folder of the target directory for one test. Tests run side by side: each needs its own
-/// name.
+/// name. A run under valgrind has its own folders, for `ci/sanitize` runs it beside other tests.
 pub fn empty_folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    if under_valgrind() {
+        folder.push("valgrind");
+    }
+    folder.push(name);
     if folder.exists() {
         fs::remove_dir_all(&folder).expect("the folder of the last run cannot be removed");
     }
     fs::create_dir_all(&folder).expect("the target directory is not writable");
     folder
+}
+
+/// Copies a program that is to be run, in a process of its own. What this process writes is open for
+/// a moment in the children that other tests are starting, and no file that is open to be written
+/// can be run.
+pub fn copy_program(from: &Path, to: &Path) {
+    succeed(Command::new("cp").arg(from).arg(to));
 }
 
 /// The library that cargo built for this test: `libllama_sieve.a` or `libllama_sieve.so`, beside
@@ -259,6 +270,10 @@ const VALGRIND: [&str; 5] = [
     "--show-leak-kinds=definite",
 ];
 
+fn under_valgrind() -> bool {
+    std::env::var_os("LLAMA_SIEVE_TEST_VALGRIND").is_some()
+}
+
 /// A compiled program.
 pub struct Program {
     path: PathBuf,
@@ -292,13 +307,12 @@ impl Program {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = match std::env::var_os("LLAMA_SIEVE_TEST_VALGRIND") {
-            Some(_) => {
-                let mut command = Command::new("valgrind");
-                command.args(VALGRIND).arg(&self.path);
-                command
-            }
-            None => Command::new(&self.path),
+        let mut command = if under_valgrind() {
+            let mut command = Command::new("valgrind");
+            command.args(VALGRIND).arg(&self.path);
+            command
+        } else {
+            Command::new(&self.path)
         };
         command.args(args).current_dir(root());
         // Cargo adds its own folders, and a user has none of them.

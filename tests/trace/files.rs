@@ -323,7 +323,7 @@ fn forked(body: impl FnOnce()) -> u32 {
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            libc::alarm(20);
+            libc::alarm(300);
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
             libc::_exit(i32::from(ran.is_err()));
         }

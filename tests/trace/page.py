@@ -145,6 +145,7 @@ def long_run(browser, folder):
                 await new Promise(requestAnimationFrame);
             }
             most = Math.max(most, least);
+            if (most >= bound) break;
         }
         return most;
     }""", STEP_MS)
