@@ -4,30 +4,31 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os == "linux" {
-        // The number changes when a C name goes away or changes its meaning. Not
-        // rustc-cdylib-link-arg, which would also reach the cdylibs of packages that depend on this
-        // one. Executables have no use for it, and ignore it.
+        // The number changes when a C name goes away or changes its meaning. rustc-cdylib-link-arg
+        // would also apply to the cdylibs of packages that depend on this one, and is not used for
+        // that reason. Executables ignore the SONAME.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
-        // Code of ours runs after dlclose: destructors of what threads kept, and samplers that
-        // live.
+        // The library must stay loaded after dlclose, since its code still runs then: destructors
+        // of thread-local data, and samplers that are still in use.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
     if os == "macos" {
-        // A program finds it by its own list of folders.
-        // Two words, which compilers and linkers take alike.
+        // A program finds the library by its own list of folders. Compilers and linkers both accept
+        // these two arguments.
         println!("cargo::rustc-cdylib-link-arg=-install_name");
         println!("cargo::rustc-cdylib-link-arg=@rpath/libllama_sieve.dylib");
     }
     link_under_soname();
 }
 
-/// Makes `libllama_sieve.so.0` beside where cargo will put `libllama_sieve.so`, so that a program
-/// linked with it there runs as it is. An install makes its own; where the link cannot be made
-/// nothing is lost.
+/// Makes the link `libllama_sieve.so.0` next to cargo's `libllama_sieve.so`, so that a program
+/// linked there can be run without installation. An installation makes its own link, so a failure
+/// here does no harm.
 fn link_under_soname() {
     #[cfg(unix)]
     if let Some(out_dir) = std::env::var_os("OUT_DIR") {
-        // <target>/<profile>/build/<package>/out, with another folder between in newer cargos.
+        // The path is <target>/<profile>/build/<package>/out; newer versions of cargo have another
+        // folder in between.
         let mut folders = std::path::Path::new(&out_dir).ancestors();
         let build = folders.find(|folder| folder.ends_with("build"));
         if let Some(profile) = build.and_then(std::path::Path::parent) {

@@ -1,5 +1,6 @@
-//! Whole chains straight from the logits, beside what a host does: it fills the candidate array,
-//! and applies the chain of built-ins. Cuts that llama.cpp does not have, beside the chain without.
+//! Whole chains straight from the logits, compared with a host that fills the candidate array and
+//! applies the chain of built-ins. For cuts that llama.cpp does not have, the comparison is with
+//! the same chain without the cut.
 
 use std::time::Instant;
 
@@ -21,13 +22,13 @@ use crate::samplers::{SEED, chain, dist, input, min_p, penalties, temp, top_k, t
 use crate::support::HostSampler;
 use crate::support::both;
 
-/// A row of the table: a name, and how to make both sides for a vocabulary.
+/// A row of the table: its name, and the function that makes both chains for a vocabulary.
 pub struct Row {
     pub name: &'static str,
     pub make: fn(n_vocab: i32) -> [HostSampler; 2],
 }
 
-/// Penalties that are switched off, as llama.cpp's own programs have them in front of top-k by
+/// Returns penalties that are switched off, which llama.cpp's own programs put in front of top-k by
 /// default.
 fn disabled_penalties(n: i32) -> [HostSampler; 2] {
     both!(llama_sieve_init_penalties, llama_sampler_init_penalties; n, 64, 1.0, 0.0, 0.0)
@@ -53,7 +54,7 @@ fn typical() -> [HostSampler; 2] {
     both!(llama_sieve_init_typical, llama_sampler_init_typical; 0.9, 1)
 }
 
-/// llama.cpp's default chain around these penalties and this xtc.
+/// Returns llama.cpp's default chain with these penalties and this XTC.
 fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSampler; 2] {
     chain([
         penalties,
@@ -68,7 +69,8 @@ fn default_chain(penalties: [HostSampler; 2], xtc: [HostSampler; 2]) -> [HostSam
     ])
 }
 
-/// A chain of ours with a cut between these samplers, and without.
+/// Returns two chains of this library's samplers: one with a cut between `before` and `behind`, and
+/// one without it.
 fn beside(
     before: Vec<[HostSampler; 2]>,
     cut: *mut llama_sampler,
@@ -83,7 +85,7 @@ fn beside(
     [with, without].map(HostSampler::chain)
 }
 
-/// Rows of a cut that llama.cpp does not have: after a top-k, and before temperature and draw.
+/// Makes rows for a cut that llama.cpp does not have: after a top-k, before temperature and draw.
 macro_rules! cuts {
     ($($name:literal: $make:expr,)*) => {
         [$(
@@ -209,7 +211,7 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     }
 }
 
-/// Measures every cut on the shapes of one size.
+/// Measures every row of [`CUTS`] on all shapes of one size.
 pub fn run_cuts(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = options.size.unwrap_or(128_256);
     for (shape, logits) in shapes(n) {
@@ -225,9 +227,9 @@ pub fn run_cuts(options: &Options, done: &mut dyn FnMut(Measurement)) {
     }
 }
 
-/// Measures the copies that speculative decoding makes of a chain at every verification: a clone
-/// that samples, its state copied back, and the clone freed. The sampling itself is not timed: it
-/// is what brings the buffers along.
+/// Measures the copies that speculative decoding makes of a chain at every verification: the chain
+/// is cloned, its state is copied to the clone, and the clone is freed. Sampling is not timed. It
+/// takes place so that the chain has buffers.
 fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = logits.len();
     for (name, make) in COPIED {
@@ -260,7 +262,7 @@ fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(M
 
 type Made = fn(i32) -> [HostSampler; 2];
 
-/// Chains that are cloned, copied and freed.
+/// The chains that [`copies`] measures.
 const COPIED: [(&str, Made); 2] = [
     (
         "clone, copy, free: default chain with penalties and xtc",
@@ -288,7 +290,7 @@ fn shapes(n: usize) -> [(&'static str, Vec<f32>); 4] {
     ]
 }
 
-/// `us`: of ours, of the host's way, and of the floor.
+/// Makes a measurement from `us`, the microseconds of this library, of the host and of the floor.
 fn measurement(name: &str, n: usize, shape: &str, us: [f64; 3]) -> Measurement {
     Measurement {
         part: "chains".into(),
@@ -301,8 +303,8 @@ fn measurement(name: &str, n: usize, shape: &str, us: [f64; 3]) -> Measurement {
     }
 }
 
-/// Microseconds of one maximum over the logits, right after another: what the caches have of them
-/// is the same in each row.
+/// Returns the microseconds of one maximum over the logits, immediately after another one, so that
+/// the caches hold the same part of the logits in each row.
 fn floor(logits: &[f32]) -> f64 {
     let pass = || std::hint::black_box(Logits::F32(std::hint::black_box(logits)).max());
     pass();
@@ -338,11 +340,12 @@ pub fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
     }
 }
 
-/// Microseconds of ours, of the host's way and of one maximum, in turn until `budget` seconds are
-/// over, but at least 7 times. Every token is compared.
+/// Returns the medians, in microseconds, of this library, of the host and of one maximum. They take
+/// turns until `budget` seconds are over, but at least 7 times. Every pair of tokens is compared.
 ///
-/// Ours comes right after the host's way, which leaves the logits as far away in memory as a
-/// model's own arithmetic does: so the maximum, which would bring them near, takes turns with it.
+/// This library runs immediately after the host, which leaves as little of the logits in the caches
+/// as a forward pass does. The maximum would load them into the caches, so it never comes directly
+/// before this library.
 pub fn measure(
     [ours, theirs]: &[HostSampler; 2],
     name: &str,
@@ -370,8 +373,8 @@ pub fn measure(
     times.map(median)
 }
 
-/// Microseconds of two chains of ours and of one maximum, in turn until `budget` seconds are over,
-/// but at least 7 times.
+/// Returns the medians, in microseconds, of two chains of this library and of one maximum. They
+/// take turns until `budget` seconds are over, but at least 7 times.
 fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 3] {
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     let begun = Instant::now();
@@ -386,7 +389,8 @@ fn measure_both(sides: &[HostSampler; 2], logits: &[f32], budget: f64) -> [f64; 
     times.map(median)
 }
 
-/// The default chain for 32 slots, whose logits a server has one after the other.
+/// Measures the default chain for the 32 slots of a server, whose logits are in memory one after
+/// the other.
 fn slots(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     const SLOTS: usize = 32;
     let n = logits.len();
@@ -414,7 +418,7 @@ fn slots(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Me
         let mut times = [Vec::new(), Vec::new(), Vec::new()];
         let begun = Instant::now();
         while begun.elapsed().as_secs_f64() < options.budget() || times[0].len() < 7 {
-            // The wall clock: several threads work.
+            // The clock on the wall, since several threads work.
             let start = Instant::now();
             // SAFETY: live chains, as many logits and room for as many tokens.
             let code = unsafe {

@@ -9,7 +9,7 @@ use test_crates::plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::{Measurement, Run};
 
-/// The size that the bars are drawn for.
+/// The number of candidates for which the bars are drawn.
 const N: usize = 128_256;
 const OURS: RGBColor = RGBColor(0, 114, 178);
 const OURS_FLAT: RGBColor = RGBColor(86, 180, 233);
@@ -48,7 +48,7 @@ fn bar(area: &Area, corners: [(i32, i32); 2], color: RGBColor) {
         .expect("an SVG in memory");
 }
 
-/// Names in the order in which they were measured.
+/// Returns the names in the order in which they were measured.
 fn names<'r>(rows: impl Iterator<Item = &'r Measurement>) -> Vec<&'r str> {
     let mut names: Vec<&str> = Vec::new();
     for row in rows {
@@ -73,7 +73,8 @@ const BARS: [&str; 10] = [
     "trie, 30 choices, compact",
 ];
 
-/// A bar for each of these and each of the two shapes, from 1 on a logarithmic scale.
+/// Draws a bar for each of [`BARS`] and each of the two shapes, on a logarithmic scale that begins
+/// at 1.
 fn ratios(run: &Run, path: &Path) {
     const LEFT: i32 = 330;
     const WIDTH: i32 = 520;
@@ -129,7 +130,7 @@ fn ratios(run: &Run, path: &Path) {
     for (i, name) in names.iter().enumerate() {
         let y = TOP + ROW * i as i32;
         text(&area, (LEFT - 8, y + ROW / 2), HPos::Right, 12, name);
-        // What has no logits has no shape.
+        // A row without logits has no shape.
         let shapes = [("", OURS, 8), ("peaked", OURS, 3), ("flat", OURS_FLAT, 13)];
         for (shape, color, below) in shapes {
             let row = chosen().find(|row| row.name == *name && row.shape == shape);
@@ -154,7 +155,7 @@ fn ratios(run: &Run, path: &Path) {
     area.present().expect("the chart can be written");
 }
 
-/// The rows whose times are drawn over the number of candidates: one of each way to work.
+/// The rows whose times are drawn over the number of candidates: one of each kind of algorithm.
 const BY_SIZE: [&str; 6] = [
     "top_k(40)",
     "top_p(.95)",
@@ -164,8 +165,8 @@ const BY_SIZE: [&str; 6] = [
     "sieve, default parameters",
 ];
 
-/// A panel for each of these: time over candidates, both axes logarithmic, ours and the built-in's
-/// on peaked logits.
+/// Draws a panel for each of [`BY_SIZE`]: the times of this library and of the built-in on peaked
+/// logits, over the number of candidates. Both axes are logarithmic.
 fn sizes(run: &Run, path: &Path) {
     const COLUMNS: usize = 3;
     const PANEL: (i32, i32) = (340, 190);

@@ -1,5 +1,5 @@
-//! The time of DRY's constructor, which finds all tokens that overlap its sequence breakers, beside
-//! the built-in's. Checks that both lead to the same logits.
+//! The time of DRY's constructor, which finds all tokens that overlap its sequence breakers,
+//! compared with the built-in's. A check verifies that both lead to the same logits.
 
 use std::ffi::c_char;
 
@@ -17,7 +17,7 @@ const ROUNDS: usize = 9;
 
 const NAME: &str = "init of dry";
 
-/// The one row.
+/// Measures the only row.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     if !options.wants(NAME) {
         return;
@@ -54,8 +54,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     });
 }
 
-/// Both sides penalise alike after a text in which every token of the first thousand may be a
-/// breaker.
+/// Checks that both samplers penalise alike, after a text in which any of the first thousand tokens
+/// may be a breaker.
 fn check(ours: &HostSampler, theirs: &HostSampler) {
     let mut rng = Rng(51);
     for _ in 0..900 {

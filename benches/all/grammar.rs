@@ -1,9 +1,10 @@
-//! Grammars beside llama.cpp's own: the whole array, the mask, the constructor, what is asked for
-//! one token at a time, a chain straight from the logits, and a token while a lazy grammar waits
-//! for one of 139 tools. Checks that both sides leave the same candidates.
+//! Grammars compared with llama.cpp's own. The rows are: the application to the whole array, the
+//! mask alone, the constructor, the calls for one token at a time, a chain straight from the
+//! logits, and a token while a lazy grammar waits for one of 139 triggers. Each row checks that
+//! both sides leave the same candidates.
 //!
-//! On the vocabulary of the GGUF file that LLAMA_SIEVE_BENCH_VOCABULARY names, or else on 128,256
-//! texts that are made: bytes, and syllables, words and numbers as tokenizers have them.
+//! The vocabulary is that of the GGUF file in LLAMA_SIEVE_BENCH_VOCABULARY. Without it, 128,256
+//! texts are generated: single bytes, and syllables, words and numbers as tokenizers have them.
 
 mod calls;
 mod texts;
@@ -26,7 +27,7 @@ use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
 const N_VOCAB: usize = 128_256;
-/// Steps of one walk, and walks that the built-in takes, too.
+/// The number of steps of one walk.
 const STEPS: usize = 24;
 const WALKS_OF_BOTH: usize = 2;
 const ROUNDS: usize = 9;
@@ -48,7 +49,7 @@ fn theirs(model: &Model, text: &str) -> HostSampler {
     })
 }
 
-/// Nanoseconds of `body`, and what it gives.
+/// Returns the nanoseconds that `body` takes, and its result.
 fn timed<T>(body: impl FnOnce() -> T) -> (f64, T) {
     let start = thread_time();
     let made = std::hint::black_box(body());
@@ -220,7 +221,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     calls::fused(&model, options, done);
 }
 
-/// Rows of masks along walks: some are known, some are made.
+/// Adds the rows of masks along walks: those that were in the cache, and those that had to be
+/// computed.
 fn masks(
     row: &mut impl FnMut(&str, usize, f64, Option<f64>, Option<f64>),
     name: &str,
@@ -252,7 +254,8 @@ fn step(model: &Model, allowed: impl Iterator<Item = i32>, rng: &mut Rng) -> Opt
     allowed.get(rng.below(allowed.len().max(1))).copied()
 }
 
-/// Along walks that both sides take in turn: our mask and application, the built-in's application.
+/// Measures walks that both sides take in turn: this library's mask, this library's application,
+/// and the built-in's application.
 fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     let ours = ours(model, text);
     let theirs = theirs(model, text);
@@ -280,15 +283,16 @@ fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     times
 }
 
-/// Fills an array from the model's logits, as a host does right before each application: a copy of
-/// a whole array would be three times as long.
+/// Fills an array from the model's logits, as a host does before each application. A copy of a
+/// whole array would move three times as much memory.
 fn refill(array: &mut Array, logits: &[f32]) {
     fill(&mut array.data, logits);
     array.selected = -1;
     array.sorted = false;
 }
 
-/// Medians: ours of a text that was never seen, ours of one that was, the built-in.
+/// Returns the medians of three constructors: this library's for a text that is new, this library's
+/// for a text that it has seen, and the built-in's.
 fn constructors(model: &Model, text: &str) -> [f64; 3] {
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for round in 0..ROUNDS {
@@ -300,7 +304,8 @@ fn constructors(model: &Model, text: &str) -> [f64; 3] {
     times.map(median)
 }
 
-/// Medians of one token after that many in which no trigger stands.
+/// Returns the medians of the time that one token takes after `length` tokens without a trigger,
+/// for this library and, if `both` is true, for the built-in.
 fn waiting(model: &Model, length: usize, both: bool) -> [f64; 2] {
     let tools: Vec<CString> = (0..139)
         .map(|i| CString::new(format!("<function=tool_{i}>")).expect("no NUL"))
@@ -323,7 +328,7 @@ fn waiting(model: &Model, length: usize, both: bool) -> [f64; 2] {
     for i in 0..length + 50 {
         let token = 1 + rng.below(model.n_vocab() - 1) as i32;
         let (a, ()) = timed(|| ours.accept(token));
-        // The built-in searches the whole text each time: only as often as it is timed.
+        // The built-in searches the whole text each time, so it runs only when it is timed.
         let b = if both {
             timed(|| theirs.accept(token)).0
         } else {

@@ -1,13 +1,13 @@
 //! Instruction counts of every drop-in, of the sieve on raw logits, and of the samplers that
-//! llama.cpp does not have, as a check against regressions: the same on a busy machine and on an
-//! idle one, where times are not. Two rows of the sieve are recorded, and one row is all that a
-//! token pays for a record that is off.
+//! llama.cpp does not have, as a check against regressions: unlike times, the counts are equal on a
+//! busy and on an idle machine. In two rows a trace of the sieve is recorded, and one row is the
+//! cost of a trace that is off.
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
-//! candidates, or of one token of as many logits, with `benches/results/instructions.json`; more
-//! than 3 % above is a failure. `--update-instructions` writes that file again. Another compiler
-//! makes other code, so a compiler that is not the file's own is only reported.
+//! candidates, or of one token from 128,256 logits, with `benches/results/instructions.json`. An
+//! increase of more than 3 % is a failure. `--update-instructions` writes that file again. If the
+//! compiler is not the one named in the file, whose code may differ, differences are only reported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -33,18 +33,18 @@ const MEASURED: &str = "llama_sieve_bench_measured";
 #[derive(Deserialize, Serialize)]
 struct Counts {
     compiler: String,
-    /// Instructions by "sampler, shape".
+    /// The number of instructions for each "sampler, shape".
     instructions: BTreeMap<String, u64>,
 }
 
-/// Runs the one call whose instructions are counted.
+/// Runs the one call whose instructions valgrind counts.
 #[unsafe(export_name = "llama_sieve_bench_measured")]
 #[inline(never)]
 fn measured(body: &mut dyn FnMut()) {
     body();
 }
 
-/// The parameters of sieves, none of which has another stage on than its name says.
+/// Returns the names and parameters of sieves, each with only the stages of its name.
 fn sieves() -> [(&'static str, Params); 6] {
     let default = Params {
         seed: 1,
@@ -88,10 +88,10 @@ fn sieves() -> [(&'static str, Params); 6] {
     ]
 }
 
-/// The row of a record that is off.
+/// The name of the row for a trace that is off.
 const OFF: &str = "trace, off";
 
-/// The names of the sieves that are recorded, too.
+/// The names of the sieves that are also measured with a trace.
 const TRACED: [&str; 2] = ["sieve, default parameters", "sieve, penalty_repeat(1.1)"];
 
 fn labels() -> Vec<String> {
@@ -107,14 +107,14 @@ fn labels() -> Vec<String> {
     ["peaked", "flat"].into_iter().flat_map(of_shape).collect()
 }
 
-/// Runs under valgrind every row once, in the order of [`labels`], after a warm-up that is not
+/// Runs every row once under valgrind, in the order of [`labels`], after a warm-up that is not
 /// counted.
 pub fn apply_once() {
     assert_eq!(simd::instruction_set().to_bytes(), b"avx2");
     for peaked in [true, false] {
         let input = input(N, peaked);
         for row in ROWS {
-            // The buffers that the thread lends, which take their room at its first two arrays.
+            // Buffers are lent by the thread, and reach their size with its first two arrays.
             (row.make)(N as i32)[0].apply(&mut input.clone());
             let [ours, _] = (row.make)(N as i32);
             ours.apply(&mut input.clone());
@@ -147,7 +147,7 @@ pub fn apply_once() {
     }
 }
 
-/// Measures a token of a sieve, after others that are not counted.
+/// Measures one token of a sieve, after others that are not counted.
 fn sample_once(params: &Params, logits: &[f32]) {
     let mut sieve = Sieve::new(params).expect("valid parameters");
     for i in 0..64 {
@@ -172,7 +172,8 @@ fn apply(sampler: &HostSampler, array: &mut Array) {
     measured(&mut || unsafe { sys::llama_sampler_apply(sampler.as_ptr(), &raw mut raw) });
 }
 
-/// Counts, and compares with the committed counts or replaces them. Whether all is well.
+/// Counts the instructions, and compares them with the committed counts or replaces these. Returns
+/// true if no row has become worse.
 pub fn check(update: bool) -> bool {
     if Command::new("valgrind").arg("--version").output().is_err() {
         println!("skipped: instruction counts need valgrind");
@@ -222,7 +223,7 @@ fn compare(committed: &Counts, counts: &Counts) -> bool {
 
 fn count() -> Counts {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("instructions");
-    // What an earlier run left would be taken for this one's.
+    // A file of an earlier run would be taken for one of this run.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("the target directory can be written");
     let run = Command::new("valgrind")
@@ -258,7 +259,7 @@ fn count() -> Counts {
     }
 }
 
-/// The instructions of one dump.
+/// Returns the number of instructions in one dump.
 fn total(dump: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(dump).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("totals: "));

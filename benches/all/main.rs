@@ -1,20 +1,23 @@
-//! Everything that is measured, in one process and one run: `cargo bench`.
+//! All benchmarks, in one process and one run: `cargo bench`.
 //!
-//! - `samplers`: every drop-in and three chains beside the built-ins, on candidate arrays of six
-//!   sizes and two shapes, and on logits of the trained model;
-//! - `chains`: whole chains straight from the logits, beside a host's path from the same logits to
-//!   the token;
-//! - `cuts`: chains with a cut that llama.cpp does not have, beside the same without it;
-//! - `sieve`: the sieve on raw logits beside a host's candidate array and the built-in chain;
-//! - `trie`: the token trie beside the built-in grammar;
-//! - `grammar`: grammars beside the built-in, plain and lazy;
-//! - `dry_breakers`: the constructor of DRY beside the built-in's;
+//! - `samplers`: every drop-in and three chains compared with the built-ins, on candidate arrays of
+//!   six sizes and two shapes, and on logits of the trained model;
+//! - `chains`: whole chains straight from the logits, compared with a host's path from the same
+//!   logits to the token;
+//! - `cuts`: chains with a cut that llama.cpp does not have, compared with the same chain without
+//!   it;
+//! - `sieve`: the sieve on raw logits, compared with a host's candidate array and the built-in
+//!   chain;
+//! - `trie`: the token trie, compared with the built-in grammar;
+//! - `grammar`: plain and lazy grammars, compared with the built-in;
+//! - `dry_breakers`: the constructor of DRY, compared with the built-in's;
 //! - `tokens`: bans and the loop breaker, for one token;
-//! - `shapes`, where it is asked for: every drop-in on arrays in an order or of a few values.
+//! - `shapes`, only if named with `--part`: every drop-in on arrays that are ordered or have few
+//!   different values.
 //!
-//! Each row first checks that both sides give the same, then alternates them on fresh copies of one
-//! input; the figures are medians of the time that the thread itself ran. "floor" is the library's
-//! own maximum over the same array: the least that a pass over it costs.
+//! Each row first checks that both sides give the same result, then alternates them on fresh copies
+//! of one input. The figures are medians of the thread's CPU time. "floor" is the time of this
+//! library's maximum over the same array: the least that a pass over it can cost.
 //!
 //! `cargo bench -- --help` lists the options.
 
@@ -47,14 +50,14 @@ pub struct Options {
     /// True for fewer sizes and shorter rows.
     pub quick: bool,
     only: String,
-    /// The rows that there are, as far as someone has asked whether they are wanted.
+    /// The names of all rows about which [`wants`](Self::wants) was called.
     names: RefCell<BTreeSet<String>>,
-    /// The shapes that are meant by it.
+    /// The part of its name by which `--shape` selects a shape.
     shape: String,
     part: Option<String>,
     /// The size to measure instead of all.
     pub size: Option<usize>,
-    /// The sieve's logits begin at a multiple of 64 bytes, as llama.cpp's own.
+    /// True if the sieve's logits begin at a multiple of 64 bytes, as llama.cpp's own do.
     pub aligned: bool,
     seconds: Option<f64>,
     save: bool,
@@ -87,7 +90,7 @@ impl Options {
             match argument.as_str() {
                 "--instructions" => finish(instructions::check(false)),
                 "--update-instructions" => finish(instructions::check(true)),
-                // How this program calls itself under valgrind.
+                // The argument with which this program runs itself under valgrind.
                 "--apply-once" => {
                     instructions::apply_once();
                     finish(true);
@@ -106,7 +109,7 @@ impl Options {
                     say(USAGE);
                     finish(true);
                 }
-                // What cargo passes to every benchmark.
+                // Cargo passes this to every benchmark.
                 "--bench" => {}
                 other => refuse(&format!("unknown argument {other}")),
             }
@@ -125,14 +128,14 @@ impl Options {
         is_meant(name, &self.shape)
     }
 
-    /// The time for which one row is measured, in seconds.
+    /// Returns the time for which one row is measured, in seconds.
     pub fn budget(&self) -> f64 {
         let default = if self.quick { 0.5 } else { 1.0 };
         self.seconds.unwrap_or(default)
     }
 }
 
-/// True if a name contains `text`, or is it where that begins with an equals sign.
+/// True if a name contains `text` or, if `text` begins with an equals sign, is what follows it.
 fn is_meant(name: &str, text: &str) -> bool {
     match text.strip_prefix('=') {
         Some(whole) => name == whole,
@@ -140,13 +143,13 @@ fn is_meant(name: &str, text: &str) -> bool {
     }
 }
 
-/// Says what is wrong with the command line and what there is, and ends.
+/// Prints the fault in the command line and the known options, and exits with a failure.
 fn refuse(why: &str) -> ! {
     eprintln!("{why}\n\n{USAGE}");
     finish(false)
 }
 
-/// The name of a part that there is.
+/// Returns the name if it is that of a part; otherwise exits with a failure.
 fn part(name: String) -> String {
     if !PARTS.iter().any(|(known, _)| *known == name) {
         refuse(&format!("--part {name}: there is no such part"));
@@ -159,7 +162,7 @@ fn positive<T: FromStr + PartialOrd + Default>(option: &str, text: &str) -> T {
     number.unwrap_or_else(|| refuse(&format!("{option} {text}: must be a number above 0")))
 }
 
-/// Prints a line, and ends where nobody reads any more.
+/// Prints a line, and exits if the reader has closed the output.
 fn say(line: impl Display) {
     if writeln!(std::io::stdout(), "{line}").is_err() {
         finish(true);
@@ -184,7 +187,7 @@ const PARTS: [(&str, Part); 9] = [
     ("shapes", shapes::run),
 ];
 
-/// The part that is only run where it is asked for: it takes an hour.
+/// The part that takes an hour, and is run only if `--part` names it.
 const BY_NAME: &str = "shapes";
 
 const USAGE: &str = "\

@@ -4,7 +4,8 @@ use crate::support::Array;
 use llama_sieve::{TokenData, kernels};
 use vendor_llama_cpp::sys;
 
-/// Microseconds that this thread has run: what other programs take of the machine does not count.
+/// Returns the microseconds of CPU time that this thread has used. Time in which other programs
+/// have the processor does not count.
 pub fn thread_time() -> f64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -15,7 +16,8 @@ pub fn thread_time() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Microseconds of `run` on what `prepare` makes, which is not timed.
+/// Returns the median of the microseconds of `run` on the values that `prepare` makes. `prepare` is
+/// not timed.
 pub fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
     let mut input = prepare();
     let start = thread_time();
@@ -30,7 +32,7 @@ pub fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// Microseconds of the library's maximum over the array.
+/// Returns the microseconds of this library's maximum over the array.
 pub fn floor(input: &Array) -> f64 {
     let data: Vec<TokenData> = input
         .data

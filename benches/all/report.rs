@@ -6,7 +6,7 @@ use std::process::Command;
 use llama_sieve::simd;
 use serde::{Deserialize, Serialize};
 
-/// One row. Times are medians in nanoseconds.
+/// A row of the results. Times are medians in nanoseconds.
 #[derive(Deserialize, Serialize)]
 pub struct Measurement {
     pub part: String,
@@ -16,9 +16,9 @@ pub struct Measurement {
     /// "peaked", "flat" or "recorded"; empty where there is no array.
     pub shape: String,
     pub ours_ns: f64,
-    /// The built-in's, where there is one.
+    /// The time of the built-in, if there is one.
     pub theirs_ns: Option<f64>,
-    /// One maximum over the same input.
+    /// The time of one maximum over the same input.
     pub floor_ns: Option<f64>,
 }
 
@@ -26,19 +26,19 @@ pub const HEAD: &str = "\
 | what | candidates | shape | ours us | built-in us | ratio | ours ns/candidate | floor us | ours in floors |
 | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |";
 
-/// The meaning of the columns.
+/// The explanation of the columns.
 pub const LEGEND: &str = "\
 Medians. peaked: N(-1.5, 2.4) and 60 tokens that stand out, as of a model that knows what comes next; flat: without them; recorded: logits of the trained model.
 The floor is one maximum over the same input, by the library's own vector instructions. The built-in beside the sieve is a host's whole path: filling the candidate
 array from the logits, and the chain of the same stages. A batch's time is that of one of its sequences. Beside a cut that llama.cpp does not have is the chain without it.";
 
 impl Measurement {
-    /// The time of the built-in as a multiple of ours.
+    /// Returns the time of the built-in as a multiple of this library's.
     pub fn ratio(&self) -> Option<f64> {
         self.theirs_ns.map(|theirs| theirs / self.ours_ns)
     }
 
-    /// A row of the table that begins with [`HEAD`].
+    /// Returns the row of the table that begins with [`HEAD`].
     pub fn line(&self) -> String {
         let us = |ns: Option<f64>| ns.map_or_else(String::new, |ns| format!("{:.2}", ns / 1e3));
         let ratio = self
@@ -64,22 +64,22 @@ impl Measurement {
     }
 }
 
-/// A whole run and where it was made.
+/// A whole run, and the machine on which it was made.
 #[derive(Deserialize, Serialize)]
 pub struct Run {
     pub cpu: String,
     pub instruction_set: String,
-    /// Year, month and day.
+    /// The year, the month and the day.
     pub date: String,
     pub version: String,
     pub llama_cpp: String,
-    /// Flags of the built-ins' compiler beyond upstream's own.
+    /// The compiler flags of the built-ins, in addition to upstream's own.
     pub extra_flags: String,
     pub rows: Vec<Measurement>,
 }
 
 impl Run {
-    /// An empty run on this machine.
+    /// Returns an empty run on this machine.
     pub fn here() -> Self {
         Self {
             cpu: cpu(),
@@ -109,7 +109,7 @@ impl Run {
         )
     }
 
-    /// The rows in which the built-in is quicker.
+    /// Returns a text about the rows in which the built-in is quicker.
     pub fn slower(&self) -> String {
         let is_slower = |row: &Measurement| row.ratio().is_some_and(|ratio| ratio < 1.0);
         let slower = |row: &&Measurement| row.part != "cuts" && is_slower(row);
@@ -139,7 +139,7 @@ impl Run {
         format!("# {}\n\n{LEGEND}\n\n{HEAD}\n{lines}", self.title())
     }
 
-    /// Writes the table and the JSON file; the latter's path.
+    /// Writes the table and the JSON file, and returns the path of the JSON file.
     pub fn save(&self, folder: &Path) -> PathBuf {
         let kept = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let mut name: String = format!("{}-{}-{}", self.cpu, self.instruction_set, self.date);
@@ -158,7 +158,7 @@ impl Run {
     }
 }
 
-/// The processor's name, as Linux gives it.
+/// Returns the processor's name, as Linux reports it.
 fn cpu() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let names = info.lines().filter_map(|line| {

@@ -1,8 +1,8 @@
-//! Every drop-in beside its built-in, on candidate arrays of a vocabulary's size, and on logits of
-//! the trained model.
+//! Every drop-in compared with its built-in, on candidate arrays as large as a vocabulary, and on
+//! logits of the trained model.
 //!
-//! The copy of the array is outside the timed part; it leaves the array as warm as a host's loop
-//! that builds it.
+//! The copy of the array is not timed. It leaves as much of the array in the caches as a host's
+//! loop that builds the array.
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -17,8 +17,8 @@ use crate::support::compare::same;
 use crate::support::orders::{bulk, peaks};
 use crate::support::{Array, HostSampler, both, trained_model};
 
-/// A row of the table: a name, how to make both sides for a vocabulary, and how their outputs are
-/// compared.
+/// A row of the table: its name, the function that makes both samplers for a vocabulary, and how
+/// their outputs are compared.
 pub struct Row {
     pub name: &'static str,
     pub make: fn(n_vocab: i32) -> [HostSampler; 2],
@@ -55,7 +55,7 @@ pub fn dist() -> [HostSampler; 2] {
     both!(llama_sieve_init_dist, llama_sampler_init_dist; SEED)
 }
 
-/// Penalties with a full window.
+/// Returns penalties with a full window.
 pub fn penalties(n: i32) -> [HostSampler; 2] {
     let sides =
         both!(llama_sieve_init_penalties, llama_sampler_init_penalties; n, 64, 1.1, 0.1, 0.1);
@@ -125,7 +125,7 @@ pub const fn row(name: &'static str, make: fn(i32) -> [HostSampler; 2]) -> Row {
     Row { name, make }
 }
 
-/// Microseconds, medians.
+/// The medians of both sides and of the floor, in microseconds.
 pub struct Measured {
     pub ours: f64,
     pub theirs: f64,
@@ -141,18 +141,19 @@ pub fn measure(row: &Row, input: &Array, budget: f64) -> Measured {
     })
 }
 
-/// The memory that a thread has before a sampler that has seen no array.
+/// The state of a thread's memory before a sampler processes its first array.
 #[derive(Clone, Copy)]
 pub enum Before {
-    /// Buffers of other samplers that the thread has used and freed.
+    /// The thread has used and freed the buffers of other samplers.
     Others,
-    /// Memory of others that were freed, after the host has given free memory back to the system.
+    /// The thread has used and freed the buffers of other samplers, and the host has then returned
+    /// free memory to the system.
     OthersTrimmed,
-    /// Nothing: a thread that has used no sampler, and no free memory.
+    /// The thread has used no sampler, and has no free memory.
     Nothing,
 }
 
-/// Measures samplers that have seen no array.
+/// Measures samplers at their first array.
 pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Measured {
     let n = input.data.len();
     let mut array = Vec::new();
@@ -171,7 +172,7 @@ pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Mea
         Before::Others | Before::OthersTrimmed => time(side),
         Before::Nothing => std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                // As a thread has its stack that has computed something.
+                // A thread that has computed anything before has touched its stack.
                 std::hint::black_box([0u8; 64 * 1024]);
                 time(side)
             });
@@ -180,7 +181,7 @@ pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Mea
     })
 }
 
-/// Compares what both sides make of an array.
+/// Checks that both sides have the same effect on an array.
 fn check(row: &Row, [ours, theirs]: [&HostSampler; 2], input: &Array) {
     let (mut a, mut b) = (input.clone(), input.clone());
     ours.apply(&mut a);
@@ -190,8 +191,8 @@ fn check(row: &Row, [ours, theirs]: [&HostSampler; 2], input: &Array) {
     }
 }
 
-/// Medians of what `time` gives of either side, in turn, until `budget` seconds are over, but of 7
-/// rounds at least.
+/// Returns the medians of the results of `time` for each side. The sides take turns until `budget`
+/// seconds are over, but at least 7 rounds.
 fn measure_in_turn(budget: f64, mut time: impl FnMut(usize) -> f64) -> Measured {
     let mut times = [Vec::new(), Vec::new()];
     let start = Instant::now();
@@ -204,7 +205,8 @@ fn measure_in_turn(budget: f64, mut time: impl FnMut(usize) -> f64) -> Measured 
     Measured { ours, theirs }
 }
 
-/// Microseconds of one `apply` to each of these arrays of `n` candidates, together.
+/// Returns the microseconds of one `apply` to each of the arrays of `n` candidates in `data`, in
+/// total.
 fn time_of(sampler: &HostSampler, data: &mut [sys::llama_token_data], n: usize) -> f64 {
     let start = thread_time();
     for array in data.chunks_exact_mut(n) {
@@ -220,8 +222,8 @@ fn time_of(sampler: &HostSampler, data: &mut [sys::llama_token_data], n: usize) 
     thread_time() - start
 }
 
-/// Microseconds of one `apply` on a fresh copy. Small arrays are repeated, since the clock is too
-/// coarse for one.
+/// Returns the microseconds of one `apply` to a fresh copy. With small arrays many calls are timed
+/// together, since the clock is too coarse for one.
 fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token_data>) -> f64 {
     let n = input.data.len();
     let repeats = (4000 / n).max(1);
@@ -232,7 +234,8 @@ fn time(sampler: &HostSampler, input: &Array, scratch: &mut Vec<sys::llama_token
     time_of(sampler, scratch, n) / repeats as f64
 }
 
-/// Returns the logits of a language model's kind, with or without those that stand out.
+/// Returns logits distributed as those of a language model, with a few that stand out if `peaked`
+/// is true.
 pub fn input(n: usize, peaked: bool) -> Array {
     let mut rng = Rng(n as u64);
     let logits = bulk(n, &mut rng);
@@ -242,7 +245,7 @@ pub fn input(n: usize, peaked: bool) -> Array {
     })
 }
 
-/// Every shape of `n` candidates that is measured.
+/// Returns every shape of `n` candidates that is measured.
 fn shapes(n: usize) -> Vec<(&'static str, Array)> {
     let (peaked, flat) = (input(n, true), input(n, false));
     let value = |logit: fn(usize) -> f32| Array::of_logits((0..n).map(logit));
@@ -259,7 +262,8 @@ fn shapes(n: usize) -> Vec<(&'static str, Array)> {
     ]
 }
 
-/// Returns the array with distinct logits: the next float where one is taken.
+/// Returns the array with distinct logits: one that occurs again is replaced by the next free
+/// float.
 fn distinct(array: &Array) -> Array {
     let mut taken = HashSet::new();
     let logits = array.data.iter().map(|candidate| {
@@ -274,7 +278,8 @@ fn distinct(array: &Array) -> Array {
     Array::of_logits(logits)
 }
 
-/// Returns the array with its logits rounded to bfloat16, as by a device that computes in it.
+/// Returns the array with its logits rounded to bfloat16, as a device that computes in bfloat16
+/// would.
 fn rounded(array: &Array) -> Array {
     let logits = array.data.iter().map(|candidate| candidate.logit);
     Array::of_logits(logits.map(|logit| half::bf16::from_f32(logit).to_f32()))

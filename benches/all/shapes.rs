@@ -1,11 +1,12 @@
-//! Every drop-in beside its built-in on arrays in an order or of a few values, where the host's
-//! sorts are at their quickest, rounded as models in half precision round: a search for what is
-//! slower than the built-in.
+//! Every drop-in compared with its built-in on arrays that are ordered or have few different
+//! values, on which the host's sorts are quickest, and on arrays rounded to half precision. Its
+//! purpose is to find drop-ins that are slower than the built-in.
 //!
-//! Each four times: "again", by a sampler that has seen such arrays; "new", by one that was just
-//! made, on a thread that has used others; "trimmed", where moreover the host has just given all
-//! free memory back to the system; and "first", by the first sampler that a thread uses, where the
-//! system has yet to give all memory, for our buffers as well as for the built-in's.
+//! Each is measured four times. "again": the sampler has processed such arrays before. "new": the
+//! sampler was just made, on a thread that has used others. "trimmed": as "new", but the host has
+//! just returned all free memory to the system. "first": the sampler is the first one of its
+//! thread, so the system must provide all memory, for this library's buffers as well as for the
+//! built-in's.
 
 use crate::Options;
 use crate::report::Measurement;
@@ -15,7 +16,7 @@ use crate::samplers::{
 use crate::support::orders::ORDERS;
 use crate::support::{Array, Grid, Rng, both};
 
-/// Beside those that are measured on other shapes.
+/// Rows in addition to those of `samplers`.
 const MORE: &[Row] = &[
     row("top_k(1)", |_| top_k(1)),
     row("top_k(128)", |_| top_k(128)),
@@ -54,8 +55,9 @@ const MORE: &[Row] = &[
 
 /// Measures every row on every shape.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
-    // Or the built-in would find what an earlier thread has freed: of the heaps of threads nothing
-    // is given back at the top.
+    // With one arena, memory that an earlier thread has freed can be returned to the system. The
+    // heaps of other threads would keep it, and the built-in would find it there.
+    //
     // SAFETY: without preconditions.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let sizes: &[usize] = match options.quick {
@@ -91,7 +93,7 @@ fn rows(input: &Array, shape: &str, options: &Options, done: &mut dyn FnMut(Meas
                 _ => measure_new(row, input, budget, Before::Nothing),
             };
             let mut measured = measure(options.budget());
-            // What looks slower, or nearly so, is looked at again for longer.
+            // A row that looks slower, or nearly so, is measured again for longer.
             if measured.theirs < 1.05 * measured.ours {
                 measured = measure(4.0 * options.budget());
             }

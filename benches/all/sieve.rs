@@ -1,22 +1,23 @@
-//! The sieve on raw logits beside what a host does with them, which is to build its candidate array
-//! and run the built-in chain.
+//! The sieve on raw logits, compared with a host that builds its candidate array from them and runs
+//! the built-in chain.
 //!
-//! Each row first checks that both sides choose the same token and leave the same candidates, or,
-//! of a metric, that it is within a millionth of `double` arithmetic. Both sides find logits that
-//! are warm in the cache as a forward pass leaves them. Of batches the time is that of the clock:
-//! after an idle time, in which other calls run on one thread, as between two forward passes; and
-//! of one batch right after another. The floor is the maximum over the same logits in single
-//! precision.
+//! Each row first checks that both sides choose the same token and leave the same candidates, or
+//! that a metric is within a millionth of its value in `double` arithmetic. Both sides find the
+//! logits in the caches, as a forward pass leaves them. Batches are timed on the wall clock: once
+//! after idle time in which other calls run on one thread, as between two forward passes, and once
+//! with one batch immediately after another. The floor is the maximum over the same logits in
+//! single precision.
 //!
-//! Of the sieve beside a host's path there are two times: right after that path, with its code and
-//! buffers out of the cache and the wide multiplications of the processor asleep (waking them takes
-//! some 30 us of what most processors with AVX-512 do first; a forward pass on the processor has
-//! woken them, one on a graphics card has not); and "again", right after that.
+//! Where the sieve is compared with a host's path, it has two times. The first is taken immediately
+//! after that path, when the sieve's code and buffers are out of the caches and the processor's
+//! wide multipliers are powered down. Most processors with AVX-512 need some 30 us to power them
+//! up; after a forward pass on the processor they are up, after one on a graphics card they are
+//! not. The second time, "again", is that of the next call.
 //!
-//! The floor is the maximum over the logits, by loads of which none crosses a line of the cache.
+//! The loads of the floor do not cross cache lines.
 //!
-//! The logits lie 16 bytes after a multiple of 64, where the C library puts a vector of this size,
-//! or, with `--aligned`, at a multiple of 64, where llama.cpp's own buffer is.
+//! The logits begin 16 bytes after a multiple of 64, as the C library places a vector of this size.
+//! With `--aligned` they begin at a multiple of 64, as llama.cpp's own buffer does.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -37,14 +38,14 @@ use crate::report::Measurement;
 use crate::samplers;
 use crate::support::HostSampler;
 
-/// Microseconds on the clock.
+/// Returns the microseconds of the wall clock.
 fn clock() -> f64 {
     thread_local!(static START: Instant = Instant::now());
     START.with(|start| start.elapsed().as_secs_f64() * 1e6)
 }
 
-/// The medians of calls that alternate until `budget` seconds are over, but at least 15 rounds.
-/// Each begins after `warm`: what the others leave in the cache is theirs.
+/// Returns the medians of calls that alternate until `budget` seconds are over, but at least 15
+/// rounds. `warm` runs before each call, since the calls displace each other's data in the caches.
 fn alternate(
     budget: f64,
     time: fn() -> f64,
@@ -64,13 +65,13 @@ fn alternate(
     times.into_iter().map(median).collect()
 }
 
-/// The logits of the candidates that the samplers are measured with.
+/// Returns the logits of the candidates that the samplers are measured with.
 fn input(n: usize, peaked: bool) -> Vec<f32> {
     let array = samplers::input(n, peaked);
     array.data.iter().map(|c| c.logit).collect()
 }
 
-/// A copy of numbers at a multiple of 64 bytes, or 16 after one.
+/// A copy of numbers that begins at a multiple of 64 bytes, or 16 bytes after one.
 struct Placed<T> {
     buffer: Vec<T>,
     start: usize,
@@ -93,7 +94,7 @@ impl<T: Copy> Placed<T> {
     }
 }
 
-/// A host's own path: its candidate array, made again for every token, and a chain.
+/// A host's own path: a candidate array, which is filled again for every token, and a chain.
 struct HostPath {
     chain: HostSampler,
     array: Vec<sys::llama_token_data>,
@@ -130,7 +131,7 @@ impl HostPath {
     }
 }
 
-/// Returns parameters in which no stage is on but a temperature, which is never 1 in earnest.
+/// Returns parameters in which the only stage is a temperature other than 1.
 fn open() -> Params {
     Params {
         temperature: 0.8,
@@ -143,7 +144,7 @@ fn open() -> Params {
     }
 }
 
-/// A sieve with a full window of penalised tokens.
+/// Returns a sieve with a full window of penalised tokens.
 fn warm(params: &Params, n: usize) -> Sieve {
     let mut sieve = Sieve::new(params).expect("valid parameters");
     for i in 0..64 {
@@ -152,7 +153,7 @@ fn warm(params: &Params, n: usize) -> Sieve {
     sieve
 }
 
-/// The built-in chain of the same stages.
+/// Returns the built-in chain with the stages of `params`.
 fn chain(params: &Params, n: usize) -> Vec<HostSampler> {
     let mut members = Vec::new();
     // SAFETY: constructors without preconditions.
@@ -249,7 +250,8 @@ impl Bench<'_> {
         self.options.wants(name)
     }
 
-    /// Adds one row, from microseconds; of a batch, for each of its sequences.
+    /// Adds a row. The times are in microseconds; those of a batch are divided by its number of
+    /// sequences.
     fn push(&mut self, name: &str, ours: f64, theirs: Option<f64>, floor: f64, sequences: usize) {
         let each = 1e3 / sequences as f64;
         (self.done)(Measurement {
@@ -263,7 +265,7 @@ impl Bench<'_> {
         });
     }
 
-    /// Ours beside nothing.
+    /// Measures a call of this library that has no counterpart in the host.
     fn alone(&mut self, name: &str, mut ours: impl FnMut()) {
         if !self.wanted(name) {
             return;
@@ -279,7 +281,7 @@ impl Bench<'_> {
         self.push(name, times[0], None, times[1], 1);
     }
 
-    /// Ours beside the host's path.
+    /// Measures a call of this library in turn with the host's path.
     fn beside(&mut self, name: &str, input: Logits<'_>, ours: impl FnMut(), theirs: &mut HostPath) {
         let logits = self.logits;
         let ours = RefCell::new(ours);
@@ -316,8 +318,8 @@ impl Bench<'_> {
         self.beside(name, logits.into(), ours, &mut theirs);
     }
 
-    /// Measures sampling in half precision; the host widens first, so its path has as many logits
-    /// of its own.
+    /// Measures sampling from logits in half precision. The host's path begins with the same logits
+    /// already widened to `float`.
     fn sampling_halves(&mut self, name: &str, params: &Params, halves: Logits<'_>) {
         if !self.wanted(name) {
             return;
@@ -341,7 +343,7 @@ impl Bench<'_> {
         self.beside(name, halves, ours, &mut theirs);
     }
 
-    /// Measures sampling while it is recorded into a file, and the same without a record.
+    /// Measures sampling while a trace is written to a file, and the same without a trace.
     fn traced(&mut self, name: &str, params: &Params) {
         let (name, without) = (format!("{name}, traced"), format!("{name}, untraced"));
         if !self.wanted(&name) {
@@ -353,7 +355,7 @@ impl Bench<'_> {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced-%p.jsonl");
         let file = file.to_string_lossy();
         trace::to_file(&file, trace::Options::default()).expect("the file can be written");
-        // As within a function that receives the lines: nothing is recorded.
+        // Not recorded: the call is made as if from within a function that receives the lines.
         let token = trace::delivering(true, || sieve.sample(logits));
         assert_eq!(token, recorded.sample(logits), "{name}");
         let mut ours = || {
@@ -415,8 +417,8 @@ impl Bench<'_> {
         });
     }
 
-    /// 32 sequences with logits of their own, on one and two threads, and what two threads reach
-    /// that share nothing but the machine.
+    /// Measures 32 sequences with logits of their own, on one and on two threads, and the speed of
+    /// two threads that share only the machine.
     fn batch(&mut self) {
         const N: usize = 32;
         if !self.wanted("sieve, batch of 32") {
@@ -493,7 +495,7 @@ impl Bench<'_> {
             times[1],
             N,
         );
-        // Nobody does better than two threads that share nothing but the machine.
+        // The speed of two threads that share only the machine is an upper limit.
         self.push(
             "sieve, batch of 32, 2 threads apart",
             times[0] / bound,
@@ -512,8 +514,8 @@ fn run_batch(sieves: &mut [Sieve], logits: &[&[f32]], threads: usize, tokens: &m
     tokens.extend(jobs.iter().map(|job| job.token.clone().unwrap_or(-1)));
 }
 
-/// Returns how many times the work of one thread two threads do that only wait for each other at
-/// the beginning: each its half of the sequences, for `budget` seconds.
+/// Returns the speed of two threads, each with its half of the sequences, as a multiple of that of
+/// one thread. The threads wait for each other only at the beginning, and run for `budget` seconds.
 fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[&[f32]], budget: f64) -> f64 {
     let run = |sieves: &mut [Sieve], logits: &[&[f32]]| {
         let start = Instant::now();
@@ -542,17 +544,17 @@ fn independent(halves: &mut [Vec<Sieve>; 2], logits: &[&[f32]], budget: f64) -> 
     together / alone
 }
 
-/// Leaves logits in the cache.
+/// Loads logits into the caches.
 fn warm_up(logits: Logits<'_>) {
     black_box(black_box(logits).max());
 }
 
-/// The plain maximum.
+/// Computes the plain maximum.
 fn floor(logits: &[f32]) {
     black_box(Logits::from(black_box(logits)).max());
 }
 
-/// Entropy and log-sum-exp in `double`.
+/// Returns entropy and log-sum-exp, computed in `double`.
 fn reference(logits: &[f32]) -> (f64, f64) {
     let max = f64::from(logits.iter().copied().fold(f32::MIN, f32::max));
     let d = logits.iter().map(|&x| f64::from(x) - max);

@@ -1,8 +1,8 @@
-//! Samplers that follow the text and look at few logits or none: bans of 500 texts, with case or
-//! without, and the loop breaker. A row is one token: it is accepted, and what follows from it is
-//! applied to an array. llama.cpp has no such samplers.
+//! Samplers that follow the text and read few logits or none: bans of 500 texts, with and without
+//! regard to case, and the loop breaker. A row is the time of one token: it is accepted, and the
+//! sampler is applied to an array. llama.cpp has no such samplers.
 //!
-//! On the vocabulary that grammars are measured on.
+//! The vocabulary is that of the grammars.
 
 use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
@@ -19,21 +19,21 @@ use crate::report::Measurement;
 use crate::support::arrays::Rng;
 use crate::support::{Array, HostSampler};
 
-/// The number of tokens that are measured together: the clock is too coarse for one. Followed again
-/// and again they repeat, with a longer period than a loop breaker looks for.
+/// The number of tokens that are timed together, since the clock is too coarse for one. The
+/// sequence is repeated, with a period that is longer than a loop breaker looks for.
 const TOKENS: usize = 2000;
 
 /// The number of banned texts.
 const TEXTS: usize = 500;
 
-/// A vocabulary, texts to ban, and tokens in which parts of them stand.
+/// A vocabulary, texts to ban, and tokens whose text contains parts of these.
 pub struct World {
     model: Model,
     texts: Vec<CString>,
     tokens: Vec<i32>,
 }
 
-/// A row of the table: a name, and how its sampler is made.
+/// A row of the table: its name, and the function that makes its sampler.
 pub struct Row {
     pub name: &'static str,
     pub make: fn(&World) -> HostSampler,
@@ -56,8 +56,8 @@ pub const ROWS: [Row; 3] = [
 ];
 
 impl World {
-    /// Each text is that of two to four tokens. Every fourth token begins one of them, and often
-    /// the next ones go on with it.
+    /// Returns a world in which each banned text is that of two to four tokens. Every fourth token
+    /// of the sequence begins one of them, and often the next tokens continue it.
     pub fn new() -> Self {
         let (model, mut rng) = (vocabulary(), Rng(11));
         let n = model.n_vocab();
@@ -66,7 +66,7 @@ impl World {
         while texts.len() < TEXTS {
             let part: Vec<i32> = (0..2 + rng.below(3)).map(|_| rng.below(n) as i32).collect();
             let text: Vec<u8> = part.iter().flat_map(|&token| model.piece(token)).collect();
-            // With case folded they are UTF-8.
+            // Texts whose case is ignored must be UTF-8.
             if std::str::from_utf8(&text).is_ok_and(|text| text.len() > 3 && !text.contains('\0')) {
                 texts.push(CString::new(text).expect("no NUL"));
                 parts.push(part);
@@ -96,12 +96,12 @@ impl World {
         })
     }
 
-    /// An array of the whole vocabulary.
+    /// Returns an array of the whole vocabulary.
     pub fn array(&self) -> Array {
         Array::of_logits(std::iter::repeat_n(1.0, self.model.n_vocab()))
     }
 
-    /// Accepts all tokens, each of which is followed by an array.
+    /// Accepts all tokens, and applies the sampler to an array after each.
     pub fn follow(&self, sampler: &HostSampler, array: &mut Array) {
         for &token in &self.tokens {
             sampler.accept(token);
@@ -110,7 +110,8 @@ impl World {
     }
 }
 
-/// Measures every row: the least of some times, since others use the caches, too.
+/// Measures every row. The result is the least of several times, since other programs use the
+/// caches, too.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let world = OnceCell::new();
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {

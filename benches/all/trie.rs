@@ -1,5 +1,5 @@
-//! The costs of the token trie, beside the built-in grammar sampler on the same choices; checks
-//! that both allow the same tokens.
+//! The costs of the token trie, compared with the built-in grammar sampler on the same choices.
+//! Checks that both allow the same tokens.
 
 use std::ffi::CString;
 use std::hint::black_box;
@@ -16,7 +16,7 @@ use crate::support::{Array, HostSampler};
 const N_VOCAB: usize = 128_256;
 const ROUNDS: usize = 41;
 
-/// Names as a program might have them.
+/// Returns `n` different names of the kind that a program might have.
 fn names(n: usize) -> Vec<String> {
     let verbs = [
         "get", "set", "create", "delete", "list", "update", "send", "open", "close", "find",
@@ -36,7 +36,7 @@ fn payload(model: &Model, names: &[String]) -> String {
         .to_string()
 }
 
-/// Nanoseconds of `run` on what `prepare` makes; the median.
+/// Returns the median of the nanoseconds of `run` on the values that `prepare` makes.
 fn time<T>(mut prepare: impl FnMut() -> T, mut run: impl FnMut(&mut T)) -> f64 {
     let times = (0..ROUNDS).map(|_| measure::time(&mut prepare, &mut run) * 1e3);
     median(times.collect())
@@ -107,8 +107,9 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     row("trie, set, 200 names, not cached", 0, fresh, None, None);
 }
 
-/// The trie and the grammar allow the same tokens at the beginning, but for tokens that the
-/// tokenizer does not use: a grammar also allows other ways to spell a value.
+/// Checks that the trie and the grammar allow the same tokens at the beginning. Tokens that the
+/// tokenizer would not use are left out, since a grammar also allows other tokenizations of a
+/// value.
 fn check(model: &Model, json: &str, grammar: &HostSampler, input: &Array) {
     let (mut ours, mut theirs) = (input.clone(), input.clone());
     trie_of(model, json, LLAMA_SIEVE_TRIE_SAMPLED).apply(&mut ours);
@@ -122,7 +123,7 @@ fn check(model: &Model, json: &str, grammar: &HostSampler, input: &Array) {
     }
 }
 
-/// Nanoseconds of `accept` with 200 children.
+/// Returns the nanoseconds of `accept` with 200 children.
 fn accept() -> f64 {
     let leaves: Vec<_> = (0..200)
         .map(|i| serde_json::json!({"name": i.to_string(), "tokens": [i * 600, 1, 2]}))
@@ -148,7 +149,7 @@ fn accept() -> f64 {
     (both - reset) / BATCH as f64
 }
 
-/// Nanoseconds of `set` of 200 names, cached and not.
+/// Returns the nanoseconds of `set` with 200 names, cached and not cached.
 fn set(model: &Model) -> [f64; 2] {
     let json = payload(model, &names(200));
     // SAFETY: the vocabulary lives.

@@ -1,5 +1,5 @@
-//! The calls that a host makes to a grammar for one token at a time, beside the built-in: whether
-//! one candidate is allowed, that a token be accepted, copies; and a chain that begins with a
+//! The calls that a host makes to a grammar for one token at a time, compared with the built-in's:
+//! to check one candidate, to accept a token, to clone and to free. Also a chain that begins with a
 //! grammar, straight from the logits.
 
 use llama_sieve::ffi::grammar as sieve;
@@ -14,17 +14,19 @@ use crate::samplers::{chain, dist, min_p, temp, top_k, top_p};
 use crate::support::arrays::{Rng, peaked};
 use crate::support::{Array, HostSampler};
 
-/// Walks, and how often each is gone.
+/// The number of walks, and how often each is repeated.
 const WALKS: usize = 4;
 const ROUNDS: usize = 9;
-/// The number of checks of one token, and of copies: one alone is less than the clock tells.
+/// The numbers of checks and of copies that are timed together, since the clock is too coarse for
+/// one.
 const CHECKS: usize = 16;
 const COPIES: usize = 64;
 
 /// The calls that are timed, in the order of their rows.
 const NAMES: [&str; 4] = ["one candidate", "accept", "clone", "free"];
 
-/// Medians of rounds, of ours and of the built-in, in nanoseconds for each call: warm.
+/// Returns the medians over all rounds but the first, for this library and for the built-in, in
+/// nanoseconds per call.
 pub fn rows(
     model: &Model,
     name: &str,
@@ -38,7 +40,7 @@ pub fn rows(
         for walk in &walks {
             for (i, side) in sides.iter().enumerate() {
                 let of_walk = calls(side, walk);
-                // The first round makes what the others find.
+                // The first round fills the caches that the later rounds use.
                 if round > 0 {
                     for (times, time) in times.iter_mut().zip(of_walk) {
                         times[i].push(time);
@@ -54,7 +56,7 @@ pub fn rows(
     medians
 }
 
-/// The means of what [`rows`] gives of all grammars.
+/// Reports the means over all grammars of the results of [`rows`].
 pub fn means(all: &[[[f64; 2]; NAMES.len()]], row: &mut impl FnMut(&str, f64, f64)) {
     for (i, what) in NAMES.iter().enumerate() {
         let of_side = |side: usize| mean(&all.iter().map(|of| of[i][side]).collect::<Vec<f64>>());
@@ -63,7 +65,8 @@ pub fn means(all: &[[[f64; 2]; NAMES.len()]], row: &mut impl FnMut(&str, f64, f6
     }
 }
 
-/// Tokens that may follow each other, found by a grammar that nobody else asks.
+/// Returns a sequence of tokens that the grammar accepts. It is found with a sampler of its own, so
+/// that the measured samplers have not seen it.
 fn walk(model: &Model, text: &str, seed: u64) -> Vec<i32> {
     let other = ours(model, &format!("{text}\n# tokens\n"));
     let mut bits = vec![0_u32; model.n_vocab().div_ceil(32)];
@@ -86,7 +89,7 @@ fn walk(model: &Model, text: &str, seed: u64) -> Vec<i32> {
     tokens
 }
 
-/// Nanoseconds for each call along a walk.
+/// Returns the nanoseconds of each kind of call along a walk.
 fn calls(side: &HostSampler, walk: &[i32]) -> [f64; NAMES.len()] {
     let mut times = [0.0; NAMES.len()];
     side.reset();
@@ -110,14 +113,16 @@ fn calls(side: &HostSampler, walk: &[i32]) -> [f64; NAMES.len()] {
     ]
 }
 
-/// The places at which the chain goes on with a text, and the texts before them.
+/// The points at which the chain samples: the name of each, and the text that was accepted before
+/// it.
 const PLACES: [(&str, &str); 3] = [
     ("at the begin of JSON", ""),
     ("in a string of JSON", "{\"name\": \"a"),
     ("behind a key of JSON", "{\"name\": "),
 ];
 
-/// A chain of grammar and the usual samplers, straight from the logits, warm.
+/// Measures a chain of a grammar and the usual samplers, straight from the logits, with warm
+/// caches.
 pub fn fused(model: &Model, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = model.n_vocab();
     let input = peaked(n, &mut Rng(71));

@@ -1,13 +1,13 @@
-//! The grammars that are walked through.
+//! The grammars whose walks are measured.
 
-/// A grammar that is walked through.
+/// A grammar whose walks are measured.
 pub struct Text {
     /// The name in the rows.
     pub name: &'static str,
     /// The grammar in GBNF, with the rule `root`.
     pub text: String,
-    /// True if the built-in is asked, too. Of an ambiguous grammar one application takes it
-    /// seconds.
+    /// True if the built-in is measured as well. With an ambiguous grammar, one application takes
+    /// it seconds.
     pub both: bool,
 }
 
@@ -84,7 +84,7 @@ b ::= ([a-z]* " ")*
 c ::= [a-z ]+
 "#;
 
-/// An object with some properties that must be there and some that may.
+/// Returns the rules of an object with some required and some optional properties.
 fn object(required: usize, optional: usize) -> String {
     let kinds = ["string", "integer", "number", "boolean", "array"];
     let rule = |i: usize| {

@@ -1,5 +1,5 @@
-//! Walks of random tokens through a grammar: our masks along them, and the file by which others go
-//! the same way.
+//! Random walks of tokens through a grammar: the time of this library's mask at each step, and a
+//! file from which other programs can repeat the walks.
 
 use std::path::Path;
 use std::ptr::null_mut;
@@ -12,23 +12,24 @@ use super::{STEPS, ours, step, timed};
 use crate::report::Run;
 use crate::support::arrays::Rng;
 
-/// Walks that the built-in does not take.
+/// The number of walks that only this library takes.
 const WALKS: usize = 16;
 
-/// A grammar, the walks through it, and what they took, in nanoseconds.
+/// A grammar, the walks through it, and their times in nanoseconds.
 #[derive(Serialize)]
 pub struct Walked {
     pub name: String,
     /// The grammar in GBNF, with the rule `root`.
     pub text: String,
-    /// Their tokens.
+    /// The tokens of the walks.
     pub walks: Vec<Vec<i32>>,
-    /// The times of our masks, one for each step, in the order of the walks.
+    /// The time of this library's mask at each step, in the order of the walks.
     pub masks_ns: Vec<f64>,
-    /// The times of our constructor, for a text that was never seen and for one that was, and the
-    /// built-in's.
+    /// The times of the constructors: this library's for a text that is new, this library's for a
+    /// text that it has seen, and the built-in's.
     pub init_ns: [f64; 3],
-    /// The means of ours and of the built-in for the whole array, where the built-in was asked.
+    /// The mean times of this library and of the built-in for the whole array, if the built-in was
+    /// measured.
     pub apply_ns: Option<[f64; 2]>,
 }
 
@@ -50,8 +51,8 @@ pub fn write(path: &Path, model: &Model, grammars: Vec<Walked>) {
     std::fs::write(path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Walks, and the nanoseconds of our mask at each of their steps; the first is of a grammar that
-/// was never seen.
+/// Returns the walks, and the nanoseconds of this library's mask at each step. In the first walk
+/// the grammar is new to the library.
 pub fn run(model: &Model, text: &str) -> (Vec<Vec<i32>>, Vec<f64>) {
     let unseen = format!("{text}\n# walks\n");
     let ours = ours(model, &unseen);
