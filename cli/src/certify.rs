@@ -1,4 +1,4 @@
-//! `certify`: compares every sampler with that of a llama.cpp.
+//! The command `certify`: compares every sampler with that of a llama.cpp.
 
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
 
 fn certificate(library: Option<PathBuf>) -> Result<Certificate, Failure> {
     let library = match library {
-        // A name without a slash would be looked for where libraries are installed.
+        // dlopen searches for a name without a slash in the folders of installed libraries.
         Some(file) => std::fs::canonicalize(&file)
             .map_err(|error| Failure::usage(&format!("certify: {}: {error}", file.display())))?,
         None => INSTALLED.into(),

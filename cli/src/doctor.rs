@@ -1,5 +1,5 @@
-//! `doctor`: reports the llama.cpp that a process, a program or a library has, and the samplers
-//! that would be replaced in it.
+//! The command `doctor`: reports the llama.cpp of a process, a program or a library, and the
+//! samplers that would be replaced in it.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::probe::{Trial, try_all, watch};
 use crate::{help, output, run, wrong};
 
 /// The command by which the Python package prints its own report: `.report [--json]` reads the
-/// output of `doctor --json` from the standard input, and prints what `doctor` does.
+/// output of `doctor --json` from the standard input, and prints the same report as text.
 pub const TELL: &str = ".report";
 
 /// The export that identifies a llama.cpp in a library or program.
@@ -40,7 +40,7 @@ const OURS: [&str; 2] = ["llama_sieve_version", PRELOAD_MARK];
 
 const CONSTRUCTOR: &str = "llama_sampler_init_";
 
-/// Kinds that need a vocabulary, and so are compared when the program first makes one.
+/// Kinds that need a vocabulary, and so are compared at the first call of their constructors.
 const AT_FIRST_CALL: [(&str, &str); 2] = [
     ("infill", "llama_sampler_init_infill"),
     ("grammar", "llama_sampler_init_grammar_lazy_patterns"),
@@ -180,7 +180,7 @@ fn of_process(number: &str) -> Result<Report, String> {
         .filter(|elf| elf.exports.contains(PRELOAD_MARK))
         .peekable();
     let is_there = ours.peek().is_some();
-    // It may be nobody's to read.
+    // The variables of a process may not be readable by any other user.
     let variables = std::fs::read(folder.join("environ")).unwrap_or_default();
     let mut report = Report::of(format!("process {number} ({})", program.display()));
     let remark = match is_there {
@@ -207,7 +207,7 @@ fn is_preloaded(path: &Path, variables: &[u8]) -> bool {
     files.any(|file| file.rsplit(|&byte| byte == b'/').next() == own)
 }
 
-/// The files that a process has mapped as code, each once, in the order of /proc/PID/maps.
+/// Returns the files that a process has mapped as code, each once, in the order of /proc/PID/maps.
 fn code_of(maps: &str) -> Vec<PathBuf> {
     let (mut paths, mut known) = (Vec::new(), BTreeSet::new());
     for line in maps.lines() {

@@ -79,7 +79,7 @@ fn parse(path: &Path, header: &Header, data: Data) -> Parsed<Elf> {
 
 fn interpreter(header: &Header, endian: Endianness, data: Data) -> Parsed<Option<PathBuf>> {
     for segment in header.program_headers(endian, data)? {
-        // Else a path could be as long as the file.
+        // Without this limit, a path could be as long as the file.
         if segment.p_filesz(endian) > 4096 {
             continue;
         }
@@ -156,7 +156,7 @@ pub fn out_of_reach(program: &Path) -> Option<&'static str> {
             "it runs with more rights than its user has, so that LD_PRELOAD does not count",
         );
     }
-    // A script: its interpreter gets the environment.
+    // The file may be a script. Its interpreter gets the environment.
     let elf = read(program).ok()?;
     let statically = "it is linked statically, without a dynamic linker that would load anything";
     elf.interpreter.is_none().then_some(statically)

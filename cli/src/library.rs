@@ -27,7 +27,8 @@ const PRELOAD: &str = if cfg!(windows) {
     "libllama_sieve_preload.so"
 };
 
-/// The function of the preload library's by which it gives those of the other.
+/// The preload library's function that returns the address of a function of llama-sieve by its
+/// name.
 const GIVE: &[u8] = b"llama_sieve_preload_function";
 
 /// The environment variable that names a library other than the one next to this program, as for
@@ -67,7 +68,7 @@ pub fn preload() -> Result<PathBuf, String> {
     })
 }
 
-/// The room for a grammar; a longer one is written by a second call.
+/// The size of the buffer for a grammar. A longer grammar is written by a second call.
 const USUAL_GRAMMAR: usize = 1 << 20;
 
 /// The loaded library, which stays loaded until the process ends.
@@ -99,7 +100,7 @@ impl Sieve {
     /// Returns the function with this name.
     ///
     /// # Safety
-    /// `T` is the type that the header gives it.
+    /// `T` is the type that the header declares for the function.
     unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, String> {
         // SAFETY: the caller knows the type.
         let found = unsafe { self.library.get::<T>(name.as_bytes()) };
@@ -114,10 +115,12 @@ impl Sieve {
         })
     }
 
-    /// The function of that name where the preload library gives it, which exports none of them.
+    /// Returns the function with this name from the preload library, which exports none of
+    /// llama-sieve's functions itself.
     ///
     /// # Safety
-    /// `T` is the type that the header gives it.
+    ///
+    /// `T` is the type that the header declares for the function.
     unsafe fn given<T: Copy>(&self, name: &str) -> Option<T> {
         type Give = unsafe extern "C" fn(*const c_char) -> *const c_void;
         // SAFETY: the type that it has there.
@@ -185,7 +188,7 @@ impl Sieve {
         Ok((code, reason))
     }
 
-    /// Returns the grammar of a schema's texts.
+    /// Returns the grammar of a JSON schema.
     pub fn json_schema_to_gbnf(&self, schema: &CStr, flags: u32) -> Result<String, String> {
         // SAFETY: the header's type.
         let convert: unsafe extern "C" fn(*const c_char, u32, *mut c_char, usize) -> usize =
@@ -195,7 +198,8 @@ impl Sieve {
             // SAFETY: a C string, and room for as many bytes as it is told of.
             unsafe { convert(schema.as_ptr(), flags, text.as_mut_ptr().cast(), text.len()) }
         };
-        // At once, as far as it goes: each call says again what a lenient one leaves out.
+        // The first call usually has enough room, since each further call would repeat the messages
+        // about what a lenient conversion leaves out.
         let mut size = write(&mut text);
         if size > text.len() {
             text.resize(size, 0);

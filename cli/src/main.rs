@@ -1,7 +1,7 @@
 //! The command line of llama-sieve.
 //!
-//! It contains no sampler, but loads `libllama_sieve` (see [`library`]) and calls it. So the
-//! program is small, and it reports on the library that other programs use.
+//! The program contains no sampler, but loads `libllama_sieve` (see [`library`]) and calls it. So
+//! it is small, and reports on the library that other programs use.
 
 mod certify;
 mod doctor;

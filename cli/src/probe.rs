@@ -16,7 +16,8 @@ use crate::failure::Failure;
 use crate::library::Sieve;
 use crate::{output, wrong};
 
-/// The command by which this program calls itself: `.probe LIBRARY [KIND BUILD]` prints one line.
+/// The hidden command with which this program runs itself: `.probe LIBRARY [KIND BUILD]` prints one
+/// line.
 pub const NAME: &str = ".probe";
 
 /// The kinds of samplers that can be compared, by the names that `llama_sampler_name` reports.
@@ -40,7 +41,7 @@ pub const KINDS: [&str; 17] = [
     INFILL,
 ];
 
-/// The sampler that needs a vocabulary, which a test does not have.
+/// The sampler that needs a vocabulary, and so cannot be compared here.
 const INFILL: &str = "infill";
 
 /// Kinds whose argument lists have changed or may change, each with one build for every known list.
@@ -138,7 +139,7 @@ fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
         Err(error) => return problem(format!("this program does not find itself: {error}")),
     };
     let mut command = Command::new(program);
-    // Without our own preload library.
+    // The child must not have this project's preload library.
     command.arg(NAME).arg(library).env_remove("LD_PRELOAD");
     if let Some((kind, build)) = list {
         command.arg(kind).arg(build.to_string());
@@ -264,7 +265,7 @@ fn attempt(library: &Path, list: Option<(String, i32)>) -> Result<Answer, String
     }
     let unknown = kinds.iter().find(|trial| trial.code == ARGUMENTS).cloned();
     if let Some(infill) = kinds.iter_mut().find(|trial| trial.code == VOCABULARY) {
-        // Where the build is known, so are its arguments.
+        // If the build is known, so is the constructor's argument list.
         infill.code = unknown.as_ref().map_or(0, |trial| trial.code);
         infill.reason = unknown
             .as_ref()

@@ -1,4 +1,4 @@
-//! `run`: replaces itself with a program that has the preload library.
+//! The command `run`: replaces itself with a program that has the preload library.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
                 variables.push(("LLAMA_SIEVE_PRELOAD", kinds));
             }
             Value(program) => {
-                // What follows is the program's.
+                // The following arguments are the program's.
                 let rest = parser.raw_args().map_err(wrong)?;
                 return run(&program, rest.collect(), variables);
             }
@@ -84,7 +84,8 @@ pub fn which(program: &OsStr) -> Option<PathBuf> {
     let files: Vec<_> = std::env::split_paths(&path)
         .map(|folder| folder.join(program))
         .collect();
-    // As a shell: what may be executed, or else what only is there, so that it can be said why not.
+    // A shell, too, takes the first executable file. If there is none, any file of this name is
+    // taken, so that the error can say why it cannot be run.
     let may_run = files.iter().find(|file| is_executable(file));
     may_run
         .or_else(|| files.iter().find(|file| file.is_file()))

@@ -1,4 +1,4 @@
-//! `schema`: JSON Schema to GBNF.
+//! The command `schema`: converts JSON Schema to GBNF.
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
