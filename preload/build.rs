@@ -1,4 +1,5 @@
-//! How the library is linked, and which functions of llama-sieve's it gives by name.
+//! Sets the linker's options, and writes the table of the llama-sieve functions that the library
+//! returns by name.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -14,20 +15,21 @@ fn main() {
         return;
     }
     for argument in [
-        // Nothing is ever linked with it, so there is no number in it.
+        // No program is linked with this library, so its SONAME needs no version number.
         "-soname,libllama_sieve_preload.so",
         &inside(),
-        // Destructors of threads and samplers that live are code of ours.
+        // Destructors of threads and live samplers run this library's code even after dlclose.
         "-z,nodelete",
     ] {
         println!("cargo::rustc-cdylib-link-arg=-Wl,{argument}");
     }
 }
 
-/// The linker's argument by which llama-sieve's C interface, which comes along, stays inside: a
-/// program's own copy of it must not find this one instead.
+/// Returns the linker's argument that keeps llama-sieve's C interface, which is linked in, from
+/// being exported. Otherwise the calls of a program that has its own copy of llama-sieve would be
+/// bound to this one.
 ///
-/// Zig's linker has no list of libraries to exclude. For it `ci/release` names a version script.
+/// Zig's linker cannot exclude libraries. For it `ci/release` names a version script.
 fn inside() -> String {
     let variable = "LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT";
     println!("cargo::rerun-if-env-changed={variable}");

@@ -27,7 +27,7 @@ use crate::settings::say;
 use crate::slots::{self, Bent};
 use crate::vocabularies;
 
-/// The time that is waited for other threads.
+/// The time to wait for other threads.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 struct Attached {
@@ -71,7 +71,7 @@ fn attach() -> Result<usize, Failure> {
     let mut attached = attached()?;
     let were_aside = slots::are_aside();
     if !attached.is_attached {
-        // Until all are pointed here none is ours.
+        // Until all imports are redirected, no sampler is this library's.
         slots::step_aside(true);
     }
     let count = slots::bend(&mut attached.bent);

@@ -2,8 +2,8 @@
 //!
 //! It counts the tokens of a model's thoughts, and changes nothing until there are too many. Then
 //! it forces a text that ends them, token by token: every other logit becomes minus infinity.
-//! Applying it to two candidates therefore shows if it forces a token. Only then is it applied to
-//! the whole vocabulary, and the chain to the result.
+//! Applying it to two candidates therefore shows whether it forces a token. Only then is it applied
+//! to the whole vocabulary, and the chain to the result.
 //!
 //! ```text
 //! apply to [token 0, token 1]
@@ -11,9 +11,10 @@
 //! else                 -> apply to all tokens; the chain works on what they are then
 //! ```
 //!
-//! Any sampler may come before a chain, so a budget must be recognised: by its name, and by testing
-//! a copy of it on other candidates. Recognised budgets are listed, since a chain's note outlives
-//! the sampler. A freed budget is removed from the list.
+//! Any sampler may come before a chain. A budget is recognised by its name, and by testing a copy
+//! of it on other candidates. Recognised budgets are kept in a list, since the note about a chain
+//! (see `calls`) may outlive the budget to which it refers. A freed budget is removed from the
+//! list.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::transmute;
@@ -40,8 +41,8 @@ static NAME_OF: Function = Function::new(c"llama_sampler_name");
 /// The most live budgets that are known at once; chains after other budgets are left to the host.
 const MOST: usize = 255;
 
-/// The logit of the two candidates with which a budget is tested. A budget that changes it
-/// always gives a different number.
+/// The logit of the two candidates with which a budget is tested. A budget that changes it always
+/// sets another number.
 const ASKED: f32 = 1.5;
 
 /// An entry of the list.
@@ -130,7 +131,7 @@ fn forget(sampler: *mut llama_sampler) {
     }
 }
 
-/// Empties the list: from here on, samplers may be freed without a call of the stand-in.
+/// Empties the list. From now on samplers may be freed without a call of the stand-in.
 pub fn forget_all() {
     for place in &LIST {
         forget(place.sampler.load(Ordering::Acquire));
@@ -278,7 +279,10 @@ impl Outcome {
     }
 }
 
+/// True if the sampler has the name of a budget.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler of the host that is served.
 unsafe fn is_named(smpl: *const llama_sampler) -> bool {
     let name = call_host!(
@@ -295,7 +299,10 @@ unsafe fn is_named(smpl: *const llama_sampler) -> bool {
 struct Copy(*mut llama_sampler);
 
 impl Copy {
+    /// Returns a copy of a sampler; `None` if the host makes none.
+    ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler of the host that is served.
     unsafe fn of(smpl: *const llama_sampler) -> Option<Self> {
         let clone = CLONE.route()?;
@@ -391,7 +398,7 @@ mod tests {
         assert_eq!(listed.sampler(), Some(first));
         forget(first);
         assert_eq!(listed.sampler(), None);
-        // Another at the same place, and the first one's address in another.
+        // Another sampler takes the entry, and the first one's address gets another entry.
         let later = Listed::of(second).expect("there is room");
         assert_eq!((later.sampler(), listed.sampler()), (Some(second), None));
         assert_ne!(later, listed);

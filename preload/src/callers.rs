@@ -1,8 +1,9 @@
 //! Distinguishes calls by llama.cpp's own samplers from calls by the program, if one library or
 //! program contains both.
 //!
-//! The addresses of the exported functions decide, not a list of names. A function that is not
-//! exported is attributed to its neighbours, since the functions of one source file are contiguous.
+//! A call is attributed by its address among those of the exported functions. A function that is
+//! not exported is attributed to its neighbours, since the functions of one source file are
+//! contiguous.
 
 use std::ffi::CStr;
 
@@ -15,8 +16,8 @@ pub struct Functions(Vec<Function>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Function {
     start: usize,
-    /// True for a function of llama.cpp's samplers. Of several functions at one address, such a one
-    /// is last.
+    /// True for a function of llama.cpp's samplers. If several functions have one address, such a
+    /// function comes last.
     is_of_samplers: bool,
     end: usize,
 }

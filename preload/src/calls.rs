@@ -128,7 +128,7 @@ thread_local! {
 /// each query of the host costs only a read of this flag.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// The number of calls that all threads are in.
+/// The number of calls of all threads that are in progress.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 /// True if this thread is in a call.
@@ -136,11 +136,12 @@ pub fn is_inside() -> bool {
     with_call(|_| Some(())).is_some()
 }
 
-/// Waits until no thread is in a call. New ones [step aside](slots::are_aside). False if one does
-/// not come out of it in time.
+/// Waits until no thread is in a call. New calls [are passed on](slots::are_aside). Returns false
+/// if one does not end in time.
 pub fn all_are_over(patience: Duration) -> bool {
     let started = Instant::now();
-    // As the calls: either they see that they are to step aside, or this sees them.
+    // Sequentially consistent, as in [`Entered::new`]: either the call sees that it is to be passed
+    // on, or this loop sees the call.
     while RUNNING.load(Ordering::SeqCst) != 0 {
         if started.elapsed() > patience {
             return false;
@@ -153,7 +154,7 @@ pub fn all_are_over(patience: Duration) -> bool {
 /// Returns the result of `look` on the call that this thread is in; `None` outside of calls.
 #[inline]
 fn with_call<T>(look: impl FnOnce(&mut Call) -> Option<T>) -> Option<T> {
-    // A thread that is in a call has written it itself.
+    // A thread that is in a call has set the flag itself.
     if !BEGUN.load(Ordering::Relaxed) {
         return None;
     }
@@ -186,10 +187,10 @@ impl Entered {
             ),
             false => (NOTHING_BEFORE, ASIDE),
         };
-        // Where the budget was freed, nothing is known any more.
+        // If the budget was freed, the findings about it no longer hold.
         let is_known = known & noted == noted && listed.is_some() == budget.is_some();
-        // While a model thinks, a lazy grammar that comes first is not applied: that none was seen
-        // says nothing.
+        // While a model thinks, a lazy grammar that comes first is not applied. So a call in which
+        // no grammar was applied proves nothing.
         let may_change = grammar_first && listed.is_some();
         let stage = match is_known {
             _ if known & aside != 0 || may_change => Stage::Done,
@@ -320,7 +321,7 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
             return None;
         }
         let run = match call.stage {
-            // Whatever comes of it, it is not tried again.
+            // The chain is to be run only once for this token, whether that succeeds or not.
             Stage::Waiting | Stage::Rejected => {
                 call.stage = Stage::Done;
                 match call.trial {
@@ -330,7 +331,8 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
             }
             Stage::Watched => {
                 call.seen.begin(false);
-                // The second time there is a grammar before the chain.
+                // When the host samples again after a rejection, the grammar comes before the
+                // chain.
                 let is_ours = match call.seen.chain {
                     true => call.grammar.is_some(),
                     false => call.seen.is_fresh(),
@@ -422,7 +424,7 @@ pub fn count(ctx: *mut llama_context, idx: i32) -> Option<u32> {
 }
 
 /// Records a call of `llama_get_sampled_token_ith`, which the host answers. From here on the
-/// candidates are its own.
+/// candidates are the host's own.
 pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     with_call(|call| {
         call.ask(Question::Token, (call.ctx, call.idx) == (ctx, idx));
@@ -433,17 +435,18 @@ pub fn token(ctx: *mut llama_context, idx: i32) -> Option<Token> {
     })
 }
 
-/// The way in which an applied sampler is handled.
+/// How an applied sampler is handled.
 pub enum Apply {
     /// Nothing is applied: the candidates are already those that the chain left.
     Nothing,
-    /// The chain is to be run from the logits of this output, and then [selects](chain_was_run):
-    /// the candidates are those that copies of it left.
+    /// The chain is to be run from the logits of this output, and then [selects](chain_was_run) a
+    /// token. The candidates are those that copies of the chain left.
     Run(Now, (*mut llama_context, i32)),
-    /// The host's function is to be called while this exists. It is the first sampler applied since
-    /// the candidates were filled in, but not the chain: it may be one that [`comes_first`].
+    /// The host's function is to be called while this guard exists. The sampler is the first one
+    /// applied since the candidates were filled in, and is not the chain: it may be one that
+    /// [`comes_first`].
     First(Applying),
-    /// The host's function is to be called while this exists.
+    /// The host's function is to be called while this guard exists.
     Theirs(Applying),
 }
 
@@ -566,13 +569,15 @@ impl Call {
                     return Some(Apply::First(Applying { outermost: true }));
                 }
             }
-            // The candidates are what it, among others, has left.
+            // The copies or the chain already ran after the budget, among others, so the candidates
+            // include its effect.
             Stage::Answering | Stage::Answered if self.is_budget(smpl) => {
                 self.applied = Applied::Nothing;
                 return Some(Apply::Nothing);
             }
             Stage::Answering | Stage::Answered => {
-                // It was run before the chain. The second time nobody asks for the backend's token.
+                // The grammar ran before the chain. When the host samples again, it does not query
+                // the backend's token.
                 let was_run = self.grammar == Some(smpl);
                 // SAFETY: the caller guarantees the array.
                 let selects = !was_run && is_chain && unsafe { select(array) };
@@ -601,7 +606,10 @@ impl Call {
         Some(Apply::Theirs(Applying { outermost: true }))
     }
 
+    /// Records that the host applies the sampler, and returns how it is handled.
+    ///
     /// # Safety
+    ///
     /// As for [`apply`].
     unsafe fn watch(
         &mut self,
@@ -644,13 +652,17 @@ impl Call {
         }
     }
 
-    /// True if the host has got answers of copies of the chain, and the chain itself has not run.
+    /// True if the host has received answers from copies of the chain, and the chain itself has not
+    /// run.
     fn is_tried(&self) -> bool {
         let answers = matches!(self.stage, Stage::Answering | Stage::Answered);
         self.stage == Stage::Failed || (answers && self.trial.is_some())
     }
 
+    /// Handles a sampler that the host applies after such answers.
+    ///
     /// # Safety
+    ///
     /// As for [`apply`].
     unsafe fn try_answers(
         &mut self,
@@ -706,7 +718,7 @@ impl Call {
                 note(ASIDE_BEHIND_GRAMMAR);
             }
             Verdict::Same => note(self.noted),
-            // A grammar, or whatever it is, which some chains have and others do not.
+            // Something comes before the chain that only some chains have, such as a grammar.
             Verdict::Before if self.entry == Entry::Common && !self.is_known => {
                 note(match self.grammar_first {
                     true => ASIDE_BEHIND_GRAMMAR,
@@ -810,7 +822,7 @@ mod tests {
         assert_eq!(of_first as u32, 0);
         note.fetch_or(NOTHING_BEFORE, Ordering::Relaxed);
         assert_eq!(known_of(first, &note), of_first | NOTHING_BEFORE);
-        // Its member is moved to another, and back.
+        // The chain's first member is moved to another chain, and back.
         assert_eq!(known_of(second, &note) as u32, 0);
         assert_eq!(known_of(first, &note), of_first);
     }

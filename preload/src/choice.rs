@@ -1,11 +1,11 @@
-//! Decides at each call between this library's sampler and the host's. For one host and one
-//! constructor the answer never changes, since it depends on nothing that does.
+//! Decides for each call of a constructor whether this library's sampler or the host's is made. For
+//! one host and one constructor the answer never changes.
 //!
 //! That matters because the clone functions of llama.cpp's built-in samplers call these
 //! constructors, and then write their own state into the result. A call from llama.cpp's samplers
-//! therefore gets llama.cpp's own: see `callers`. (A tail call may look as if it came from that
-//! function's caller. But then nothing more is written into the sampler, and this library's can be
-//! used.)
+//! therefore gets llama.cpp's own: see `callers`. (A tail call appears to come from the caller of
+//! the function that makes it. But such a function writes nothing more into the sampler, so this
+//! library's sampler can be used.)
 //!
 //! This library's sampler is made if the host's own was found to compute the same (`certificate`).
 //! If arguments have changed between builds or are pointers, the program's calls must also have
@@ -51,7 +51,8 @@ use crate::watch::SAMPLED_PROBS;
 
 /// The llama.cpp whose samplers are replaced.
 ///
-/// A second one in the process keeps its own samplers: the library serves one at a time.
+/// If there is a second one in the process, it keeps its own samplers: this library serves one at a
+/// time.
 struct Served {
     /// The address at which it is loaded.
     base: usize,
@@ -138,7 +139,7 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
             "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
         );
     }
-    // By a package whose only library this is.
+    // The process has a package in which this library is the only one.
     if served.host.is_some_and(|host| host.gives_way()) {
         return Err(
             "llama_sieve_bind_host has named another llama.cpp, and ours serve that one".into(),
@@ -149,7 +150,7 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
 
 fn serve(base: usize) -> &'static Served {
     let before = SERVED.load(Ordering::Acquire);
-    // Two threads find the same.
+    // Two threads that do this at once get equal results.
     let new = Box::into_raw(Box::new(Served::new(base)));
     let (kept, lost) =
         match SERVED.compare_exchange(before, new, Ordering::AcqRel, Ordering::Acquire) {
@@ -179,7 +180,8 @@ pub fn is_served(way: Route) -> bool {
 /// provided that their chain allows it.
 pub fn serves(way: Route, entry: Entry) -> bool {
     let takes_ours = |served: &Served| served.host.is_some();
-    // On Windows the host's own calls, by which it is watched, stay in its library.
+    // On Windows this library can be called only from outside the host's library, so it does not
+    // see the calls within that library by which sampling is watched.
     !cfg!(windows)
         && settings().samples()
         && !slots::are_aside()
@@ -204,8 +206,8 @@ pub fn common_sampler_get(way: Route) -> Option<Route> {
 
 /// An argument of a constructor.
 pub trait Argument: Debug {
-    /// True if this library's samplers treat the argument as the built-in does: they reject numbers
-    /// that are not finite.
+    /// True if the argument is not a number that is infinite or NaN. This library's samplers reject
+    /// such numbers, which the built-ins accept.
     fn is_finite(&self) -> bool {
         true
     }
@@ -222,11 +224,12 @@ impl Argument for u32 {}
 impl Argument for usize {}
 impl<T> Argument for *const T {}
 
-/// The reason why the host's own sampler is made.
+/// The reason why the host's own sampler is used.
 enum Reason {
     /// The user has excluded this kind of sampler.
     Unwanted,
-    /// The call requests it, or does not show enough to replace it. This needs no message.
+    /// The call itself requires it, or does not show enough to replace the sampler. This needs no
+    /// message.
     Wanted(&'static str),
     /// The sampler is made for a trial, not for the program.
     OfATrial,
@@ -304,7 +307,8 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
     let verdict = match place.get() {
         Some(verdict) => verdict,
         None => {
-            // Outside of the initialiser: what is tried may call us. Two threads find the same.
+            // Not inside the initialiser of the cell, since the host's functions in a trial may
+            // call this library. Two threads that do this at once get equal results.
             let trying = Trying::begin();
             let verdict = certify(constructor.name, build);
             drop(trying);
@@ -437,8 +441,8 @@ pub enum Ours {
     Made(*mut llama_sampler),
     /// An unexpected failure, after which the host's own sampler is made. The last error says why.
     Failed,
-    /// A refused text, which a client has written: the host's own constructor is to judge it. The
-    /// last error says why.
+    /// A refused grammar or pattern, which may come from a client of the program: the host's own
+    /// constructor is to decide. The last error says why.
     Refused,
     /// The host's own sampler was found to differ, and is made.
     Otherwise(String),
@@ -458,7 +462,8 @@ impl From<*mut llama_sampler> for Ours {
 /// A function of the host, which is to be called outside the guard.
 pub struct Theirs {
     address: Address,
-    /// True for llama.cpp's own function, whose calls back to this library end.
+    /// True if this is llama.cpp's own function, whose calls back to this library cannot recurse
+    /// for ever.
     is_of_llama_cpp: bool,
     /// Counts the calls from the function back to this library, if they could recurse for ever.
     _inside: Option<Inside>,
@@ -473,11 +478,13 @@ impl Theirs {
         self.address.as_ptr()
     }
 
-    /// Returns the function that a call of a stand-in was meant for. Other libraries may also
-    /// intercept llama.cpp's functions. A call that has come back here without having reached a
-    /// llama.cpp goes straight to one; if it comes back again, it goes nowhere. A function that
-    /// llama.cpp calls for each member of a chain comes back for chains in chains, and so does one
-    /// that a program's own samplers call for the samplers that they contain.
+    /// Returns the function that a call of a stand-in was meant for; `None` if there is none.
+    ///
+    /// Other libraries may also intercept llama.cpp's functions, and pass a call back to this
+    /// library. A call that comes back without having reached a llama.cpp is sent straight to one;
+    /// if it comes back again, the result is `None`. Some calls come back legitimately: llama.cpp
+    /// calls some functions for each member of a chain, which may be a chain itself, and a
+    /// program's own samplers may call them for the samplers that they contain.
     fn of(function: &'static Function, caller: &Caller) -> Option<Self> {
         if let Some(route) = function.directly() {
             return Some(Self {
@@ -505,8 +512,8 @@ impl Theirs {
     }
 }
 
-/// A guard: this thread is inside the host's function with this name. It ends even if the function
-/// throws.
+/// A guard: this thread is inside the host's function with this name. The guard ends even if the
+/// function throws.
 struct Inside {
     before: (Option<&'static CStr>, usize),
 }
@@ -554,13 +561,14 @@ pub struct Call<'a> {
 /// True once a constructor was called.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
-/// True once a constructor was called, whosever sampler it has made.
+/// True once a constructor was called, whether it made this library's sampler or the host's.
 pub fn was_asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// A sampler that `ours` makes by the list of a number, or of dist, as older builds have it (1); or
-/// the host's function, which is to get the call; or what that has given already.
+/// Returns the sampler that `ours` makes for the argument list with a number, the host's function
+/// if that is to get the call, or the sampler that the host's function has already made. For dist
+/// the number is 1, as in older builds.
 pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
     if let Some(host) = call.constructor.aside() {
         return Answer::theirs(host);
@@ -568,8 +576,8 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     ASKED.store(true, Ordering::Relaxed);
     let what = call.constructor.name;
     let from = call.saved.caller();
-    // What returns to this library, which calls none, is the end of a function of the host's that
-    // ours has called.
+    // This library calls none of the constructors. So a return address in it belongs to a function
+    // of the host's that this library has called, and that ends in a tail call of the constructor.
     let by_host = from.is_some_and(is_ours);
     let caller = match by_host {
         true => Caller::default(),
@@ -580,7 +588,7 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
         || Err(Reason::internal()),
         || decide(call, (&caller, by_host)),
     );
-    // Ours is guarded itself, but for what the host throws that it asks.
+    // `ours` has a guard of its own, but calls functions of the host that may throw.
     let ours = |list| match ours(list).into() {
         Ours::Made(sampler) => Ok(Made::Ours(sampler)),
         Ours::Nothing => Ok(Made::Nothing),
@@ -625,7 +633,7 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     );
     match chosen {
         Ok(answer) => answer,
-        // What it calls may come back here before it has reached a llama.cpp.
+        // The function that is called may call this library before it has reached a llama.cpp.
         Err(theirs) if !theirs.is_of_llama_cpp => {
             // SAFETY: the function that the call was meant for.
             Answer::made(unsafe { call.saved.call(theirs.address) })
@@ -634,9 +642,9 @@ pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answ
     }
 }
 
-/// The action of the stand-in for a function that is not a constructor.
+/// How the stand-in for a function that is not a constructor handles a call.
 pub enum Other {
-    /// Handle samplers of this library; this is the host's function.
+    /// Samplers of this library are handled here, all others by this function of the host.
     Ours(Theirs),
     /// Call the host's function: no sampler is this library's.
     Theirs(Theirs),

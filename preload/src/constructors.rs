@@ -22,18 +22,18 @@ pub struct Constructor {
     pub can_be_tried: bool,
     /// True once a warning has reported that the host's own sampler is used.
     pub warned: AtomicBool,
-    /// The host's function, if all calls go there without a report; otherwise NULL.
+    /// The host's function, if all calls are passed on to it without a report; otherwise NULL.
     aside: AtomicPtr<c_void>,
 }
 
 impl Constructor {
-    /// Returns the host's function, if all calls go there.
+    /// Returns the host's function, if all calls are passed on to it.
     #[inline]
     pub fn aside(&self) -> Option<Address> {
         Address::new(self.aside.load(Ordering::Acquire))
     }
 
-    /// Makes all calls go to this function from now on.
+    /// Passes all calls on to this function from now on.
     pub fn step_aside(&self, host: Address) {
         self.aside.store(host.as_ptr(), Ordering::Release);
     }
@@ -64,9 +64,9 @@ const fn constructor(
     }
 }
 
-/// Describes a constructor of a grammar, which is proven on the given vocabulary: see
-/// `grammar::proof` of the library. The arguments, which include pointers, have been the same in
-/// every build. All three constructors report one name.
+/// Describes a constructor of a grammar, which is compared with the host's on the given vocabulary:
+/// see `grammar::proof` of llama-sieve. The arguments, which include pointers, have been the same
+/// in every build. All three constructors report one name.
 const fn grammar(symbol: &'static CStr) -> Constructor {
     Constructor {
         name: "grammar",

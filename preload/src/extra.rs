@@ -1,9 +1,9 @@
 //! Members that the user wants in every chain: `LLAMA_SIEVE_EXTRA`.
 //!
 //! They are inserted before the member that chooses the token, which is the last one of a chain:
-//! when that is added, they are added first. Bans come before all members, since after a truncating
-//! sampler all remaining candidates may be banned. A copy of a chain already has them. This changes
-//! tokens, as no other part of this library does, and is reported when the library is loaded.
+//! the call that adds it adds them first. Bans come before all members, since after a truncating
+//! sampler all remaining candidates may be banned. A copy of a chain already has them. Only this
+//! part of the library changes tokens, and this is reported when the library is loaded.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::fmt::Display;
@@ -32,7 +32,7 @@ use crate::routes::Function;
 use crate::settings::say;
 use crate::vocabularies;
 
-/// The variable that names them.
+/// The name of the variable that lists them.
 pub const VARIABLE: &str = "LLAMA_SIEVE_EXTRA";
 
 /// A member of every chain.
@@ -51,8 +51,8 @@ pub enum Extra {
     Quadratic(f32, f32),
 }
 
-/// Returns the members that `text` names, and the faults of those that are left out. `read` returns
-/// the contents of a file.
+/// Returns the members that `text` names, and a message for each one that is left out because of a
+/// fault. `read` returns the contents of a file.
 pub fn parse(text: &str, read: impl Fn(&str) -> io::Result<Vec<u8>>) -> (Vec<Extra>, Vec<String>) {
     let (mut extras, mut warnings) = (Vec::new(), Vec::new());
     for part in text
@@ -147,8 +147,8 @@ fn texts(
     }
 }
 
-/// Returns the members that the environment names, and the faults of those that are left out. They
-/// are read once, so that chains get the members that were announced.
+/// Returns the members that the environment names, and a message for each one that is left out
+/// because of a fault. They are read once, so that chains get the members that were announced.
 fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     static READ: OnceLock<(Vec<Extra>, Vec<String>)> = OnceLock::new();
     READ.get_or_init(|| match environment::variable(VARIABLE) {
@@ -157,9 +157,10 @@ fn from_environment() -> &'static (Vec<Extra>, Vec<String>) {
     })
 }
 
-/// Returns the contents of a file of texts. Refuses devices, and pipes, which may never end.
+/// Returns the contents of a file of texts. Devices and pipes are refused, since they may never
+/// end.
 fn read_texts(path: &str) -> io::Result<Vec<u8>> {
-    // An end of line for each text, or two.
+    // Each text may end with one or two bytes of line break.
     const MOST: u64 = (LLAMA_SIEVE_BAN_MAX_BYTES + 2 * LLAMA_SIEVE_BAN_MAX_TEXTS) as u64;
     let mut options = std::fs::OpenOptions::new();
     #[cfg(unix)]
@@ -247,12 +248,12 @@ impl Extra {
     }
 }
 
-/// True if the environment names any.
+/// True if the environment names any members.
 pub fn is_named() -> bool {
     environment::variable(VARIABLE).is_some()
 }
 
-/// Says, when the library is loaded, what every chain gets.
+/// Reports, when the library is loaded, the members that every chain gets.
 pub fn announce() {
     let (extras, warnings) = from_environment();
     for warning in warnings {
@@ -288,7 +289,10 @@ static NAME_OF: Function = Function::new(c"llama_sampler_name");
 static N_OF: Function = Function::new(c"llama_sampler_chain_n");
 static MEMBER_OF: Function = Function::new(c"llama_sampler_chain_get");
 
+/// Returns the name of a sampler; `None` if it has none.
+///
 /// # Safety
+///
 /// `smpl` is NULL or a live sampler.
 unsafe fn name_of<'a>(smpl: *const llama_sampler) -> Option<&'a CStr> {
     if smpl.is_null() {
@@ -318,9 +322,10 @@ unsafe fn n_members(chain: *const llama_sampler) -> i32 {
     call_host!(N_OF.route(), (*const llama_sampler) -> i32, (chain), 0)
 }
 
-/// True if the last members of a chain are these, so that it is a copy.
+/// True if the last members of a chain are these, so that the chain is a copy.
 ///
 /// # Safety
+///
 /// `chain` is a live chain.
 unsafe fn has(chain: *mut llama_sampler, extras: &[&Extra]) -> bool {
     // SAFETY: the caller guarantees the chain.
@@ -352,7 +357,7 @@ unsafe fn wanted<'a>(
     let mut wanted = Vec::new();
     // SAFETY: the caller guarantees the chain.
     let is_empty = unsafe { n_members(chain) } == 0;
-    // The first member of a copy is one of them.
+    // The first sampler that is added to a copy is one of them.
     if is_empty && !first.iter().any(|extra| is_of(name, extra)) {
         wanted.extend(first);
     }

@@ -1,9 +1,9 @@
-//! llama-sieve's C functions, by name, for who has this library alone.
+//! llama-sieve's C functions, by name, for users that have only this library.
 //!
 //! They are not exported: under LD_PRELOAD they would come before those of a program's own
-//! libllama_sieve, which may be another version. So one file serves both purposes in a package. The
-//! program, which preloads it, finds llama.cpp's names in it; Python and Node, which load it for
-//! themselves, ask for ours here.
+//! libllama_sieve, which may be another version. With this table one file serves both purposes in a
+//! package. A program that preloads it finds llama.cpp's names in it; Python and Node, which load
+//! it for themselves, get llama-sieve's functions here.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null;
@@ -13,10 +13,11 @@ type Function = unsafe extern "C" fn();
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 
-/// Returns the address of llama-sieve's C function of that name, as of `llama_sieve_version`; NULL
-/// where there is none.
+/// Returns the address of llama-sieve's C function with this name, for example
+/// `llama_sieve_version`; NULL if there is none.
 ///
 /// # Safety
+///
 /// `name` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_preload_function(name: *const c_char) -> *const c_void {

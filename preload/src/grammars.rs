@@ -1,5 +1,5 @@
-//! The exports for grammars, and those that free a model and so forget its vocabulary. Each decides
-//! inside the guard, and calls the host outside it.
+//! The exports for grammars, and the exports that free a model, whose vocabulary is then forgotten.
+//! Each decides inside the guard, and calls the host outside it.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;

@@ -29,18 +29,18 @@ use llama_sieve::windows;
 
 use crate::callers::Functions;
 
-/// The symbol that identifies a llama.cpp: every build with samplers exports it, and we do not.
+/// The symbol that identifies a llama.cpp: every build with samplers exports it, and this library
+/// does not.
 pub const MARK: &CStr = c"llama_sampler_chain_init";
 
-/// The symbol that identifies a copy of this library, which is never the one that a call is passed
-/// on to.
+/// The symbol that identifies a copy of this library. Calls are never passed on to such a copy.
 const OUR_MARK: &CStr = c"llama_sieve_preload_marker";
 
-/// A function of the host's, and the library that it is in.
+/// A function of the host, and the library that contains it.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub address: Address,
-    /// The address that the library is loaded to.
+    /// The address at which the library is loaded.
     pub base: usize,
     /// True if that library is a llama.cpp.
     pub to_llama_cpp: bool,
@@ -53,11 +53,11 @@ impl Route {
     }
 }
 
-/// The destination of a name's calls that pass us by.
+/// The destination that calls of a name would have without this library.
 #[derive(Debug)]
 pub enum Way {
     Nowhere,
-    /// All calls take this route until the process ends.
+    /// All calls take this route, until the process ends.
     OfAll(Route),
     /// All calls take this route as long as no library is loaded or unloaded.
     Only(Route),
@@ -75,7 +75,7 @@ pub fn attach() {
 
 /// True if the dynamic linker finds this library before any llama.cpp, as under LD_PRELOAD.
 pub fn comes_first() -> bool {
-    // On Windows each module names the library that it calls.
+    // On Windows each module names the library whose function it calls.
     !cfg!(windows)
         && with_all(|all| {
             let stay = permanent(all);
@@ -87,12 +87,13 @@ pub fn comes_first() -> bool {
 
 /// True if the program was started with this library, as under LD_PRELOAD.
 pub fn is_preloaded() -> bool {
-    // On Windows nothing is preloaded.
+    // On Windows no library is preloaded.
     !cfg!(windows) && with_all(|all| permanent(all).iter().any(contains_us))
 }
 
-/// The function of that name that calls to this llama.cpp lead to: its own, or where that has none,
-/// as of the common library's names, one of a library that uses it.
+/// Returns the function with this name that calls into this llama.cpp reach. It is llama.cpp's own
+/// or, for a name of the common library that llama.cpp lacks, that of a library that uses this
+/// llama.cpp.
 pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Option<Route> {
     let exporter = |library| Some(route(library, foreign(library, symbol)?));
     exporter(host).or_else(|| {
@@ -107,7 +108,7 @@ pub fn function_of(all: &[Library<'_>], host: &Library<'_>, symbol: &CStr) -> Op
     })
 }
 
-/// Returns the destination of a name's calls.
+/// Returns the destination that calls of this name would have without this library.
 pub fn way_of(symbol: &CStr) -> Way {
     let way = with_all(|all| {
         let exporter = |library| Some(route(library, foreign(library, symbol)?));
@@ -143,8 +144,8 @@ pub fn way_of(symbol: &CStr) -> Way {
 pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
     #[cfg(windows)]
     let next: Option<Address> = None;
-    // SAFETY: RTLD_NEXT is no handle that could be closed. The linker takes our library from the
-    // return address.
+    // SAFETY: RTLD_NEXT is no handle that could be closed. The linker identifies this library by
+    // the return address.
     #[cfg(not(windows))]
     let next = NonNull::new(unsafe { libc::dlsym(libc::RTLD_NEXT, symbol.as_ptr()) });
     with_all(|all| {
@@ -154,8 +155,8 @@ pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
         next.or_else(|| {
             let caller = caller.and_then(|caller| containing(all, caller));
             let scope = caller.map_or(Vec::new(), |caller| scope(all, caller));
-            // For callers in memory of no library, as compilers at run time make them, or that have
-            // the name from a handle, any library.
+            // Any library will do if the caller's code is in no library, as code of a compiler at
+            // run time is, or if the caller got the address from a handle.
             scope.into_iter().chain(all).find_map(exporter)
         })
     })
@@ -177,8 +178,9 @@ pub fn own_of_any(symbol: &CStr) -> Option<Address> {
 }
 
 /// Returns the function with this name in the llama.cpp that contains `caller` or, for code that
-/// calls llama.cpp, in the first one; `caller` may get it while it runs. `None` for a library that
-/// has such a function itself and passes calls on: they would come back.
+/// calls llama.cpp, in the first one; `caller` is code that may call the function while it runs.
+/// Returns `None` if the caller's library is not a llama.cpp and has a function of this name: it
+/// passes calls on, and would send them back to this library.
 pub fn own_of(symbol: &CStr, caller: Address) -> Option<Address> {
     with_all(|all| {
         let library = containing(all, caller)?;
@@ -259,7 +261,7 @@ pub fn is_ours(address: Address) -> bool {
 /// Returns the address of the caller of this library: the return address of the call that entered
 /// it.
 ///
-/// Windows reads the return addresses, since it knows the frames of all modules.
+/// Windows reads the return addresses, since it can unwind the frames of all modules.
 #[cfg(windows)]
 pub fn caller() -> Option<Address> {
     /// The most frames that are read: more than this library's own.
@@ -272,7 +274,7 @@ pub fn caller() -> Option<Address> {
 /// Returns the address of the caller of this library: the return address of the call that entered
 /// it.
 ///
-/// The unwinder reads the return address, for which it only needs to know this library's own
+/// The unwinder reads the return address. For that it only needs to unwind this library's own
 /// frames.
 #[cfg(not(windows))]
 pub fn caller() -> Option<Address> {
@@ -284,14 +286,14 @@ pub fn caller() -> Option<Address> {
         fn _Unwind_GetIP(frame: *mut c_void) -> usize;
     }
     const GO_ON: c_int = 0;
-    /// `_URC_NORMAL_STOP`; any number but 0 ends the walk.
+    /// The value of `_URC_NORMAL_STOP`; any number except 0 ends the walk.
     const STOP: c_int = 4;
 
     unsafe extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
         // SAFETY: the unwinder passes its frame, and back the pointer to the variable below.
         let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Found>()) };
-        // A return address may lie past the end of the calling function, but not the address
-        // before it.
+        // A return address may be past the end of the calling function, but the address before it
+        // is not.
         let Some(address) = NonNull::new(address.wrapping_sub(1) as *mut c_void) else {
             return STOP;
         };
@@ -304,7 +306,7 @@ pub fn caller() -> Option<Address> {
 
     type Found = Option<Address>;
     let mut found: Found = None;
-    // It may take a lock of the dynamic linker.
+    // The unwinder may take a lock of the dynamic linker.
     let _section = Section::enter();
     // SAFETY: the callback matches, and the variable outlives the call.
     unsafe { _Unwind_Backtrace(visit, (&raw mut found).cast()) };
@@ -330,7 +332,7 @@ mod tests {
     fn what_no_library_has_is_not_found() {
         let nowhere = |symbol| matches!(way_of(symbol), Way::Nowhere);
         assert!(nowhere(c"llama_sieve_preload_has_no_such_name") && nowhere(MARK));
-        // A name that only we define: not a way back to ourselves.
+        // Only this library defines the name, so the call must not come back here.
         assert!(nowhere(c"llama_sampler_init_greedy"));
         assert!(asked(c"llama_sampler_init_greedy", None).is_none());
     }

@@ -34,15 +34,15 @@
 //!   conclusions for the process.
 //! - `extra`: members that the user wants in every chain.
 //! - `budget`: the sampler that comes before a chain.
-//! - `vocabularies`: those that the host has given out.
+//! - `vocabularies`: the vocabularies that the host has returned.
 //! - `presence`: reports of the library itself, and of its first tokens.
-//! - `functions`: llama-sieve's own, for who has no other library.
+//! - `functions`: llama-sieve's own functions, for users that have no other library of it.
 //! - `thread_end`: destructors of what is kept for a thread.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 //!
 //! They are in layers, which `tests/rules/layers.rs` names: none imports from above.
 
-// Where the interposition is known to work; elsewhere the library is empty.
+// The library is empty on systems on which interposition is not known to work.
 #![cfg(any(
     all(windows, target_arch = "x86_64"),
     all(
@@ -52,9 +52,9 @@
     )
 ))]
 
-/// Calls the host's function that a [`choice::Theirs`] or a [`host_constructors::Route`] leads to,
-/// with these arguments: outside any guard, so that what it throws passes through. Where there may
-/// be no way, the last argument is what there is then.
+/// Calls the host's function of a [`choice::Theirs`] or a [`host_constructors::Route`] with these
+/// arguments, outside any guard, so that its exceptions pass through. If the route may be missing,
+/// the last argument is the result in that case.
 macro_rules! call_host {
     ($way:expr, ($($kind:ty),*) -> $result:ty, ($($argument:expr),*), $otherwise:expr) => {
         match $way {
@@ -164,19 +164,22 @@ constructors! {
 const LISTS: [usize; 2] = [0, 1];
 
 /// True if all numbers are finite, so that this library's sampler treats them as the built-in does.
-/// If two lists have numbers in different positions, one of the two does not belong to the call.
+/// A constructor with two lists reads its numbers once for each list, and the numbers of the wrong
+/// list may be anything.
 fn are_finite(numbers: &[f32]) -> bool {
     numbers.iter().all(|number| number.is_finite())
 }
 
-/// Makes penalties: (n_vocab, last_n, repeat, freq, present), in older builds without n_vocab.
+/// Makes the decision for a call that makes penalties. The arguments are (n_vocab, last_n, repeat,
+/// freq, present), in older builds without n_vocab.
 ///
 /// # Safety
+///
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
     let registers = saved.registers();
     let read = |list| {
-        // Of what has not come, the registers are read all the same.
+        // Registers are read even if the call has passed fewer arguments.
         let [first, second, ..] = registers.integers_of(Changing::Penalties, list);
         let factors = registers.vectors_of(Changing::Penalties, list);
         (first as i32, second as i32, factors.map(f32::from_bits))
@@ -184,7 +187,7 @@ unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
     let both = LISTS.map(read);
     let told = |list: Option<usize>| {
         let [(n_vocab, last_n, _), (older_last_n, ..)] = &both;
-        // Of an unknown list, the names of integers are not known.
+        // If the list is unknown, so are the names of the integers.
         let mut named: Vec<Named<'_>> = match list {
             Some(0) => vec![("n_vocab", n_vocab), ("last_n", last_n)],
             Some(_) => vec![("last_n", older_last_n)],
@@ -211,10 +214,11 @@ unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
 }
 stand_in!(llama_sampler_init_penalties, penalties);
 
-/// Makes DRY: (vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers), in older
-/// builds with n_ctx_train after vocab.
+/// Makes the decision for a call that makes DRY. The arguments are (vocab, multiplier, base,
+/// allowed_length, last_n, breakers, n_breakers), in older builds with n_ctx_train after vocab.
 ///
 /// # Safety
+///
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
     let registers = saved.registers();
@@ -260,7 +264,7 @@ unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
         let [second, third, fourth] = [b as i32, c as i32, d as i32];
         let (allowed_length, last_n, breakers, n_breakers) = match list {
             0 => (second, third, d, e),
-            // There, a last_n of -1 means all of the context.
+            // In older builds a last_n of -1 means the whole context.
             _ if fourth == -1 => (third, second, e, f),
             _ => (third, fourth, e, f),
         };

@@ -24,8 +24,8 @@ use crate::settings::{say, settings, verbose};
 /// llama.cpp contains.
 const IN_LLAMA_CPP: &[u8] = b"llama_model_load";
 
-/// Tokens that were sampled, and those of them that were sampled straight from the logits; counted
-/// where that is reported.
+/// The number of tokens that were sampled, and of those that were sampled straight from the logits.
+/// They are counted only if they will be reported.
 static SAMPLED: AtomicU64 = AtomicU64::new(0);
 static DIRECT: AtomicU64 = AtomicU64::new(0);
 
@@ -42,19 +42,19 @@ static AT_LOAD: extern "C" fn() = at_load;
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// A program samples a token.
+/// Records that a program samples a token.
 #[inline]
 pub fn sampling() {
     count(&SAMPLED);
 }
 
-/// Records that the token is sampled straight from the logits.
+/// Records that the token was sampled straight from the logits.
 #[inline]
 pub fn directly() {
     count(&DIRECT);
 }
 
-/// Tells of the first token that was sampled in place of this function of the host's.
+/// Reports the first token that was sampled in place of this function of the host.
 pub fn report_once(function: &'static str) {
     static REPORTED: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     if !settings().verbose {
@@ -92,8 +92,8 @@ extern "C" fn at_load() {
     );
 }
 
-/// Tells, once, that the library is there and what it adds to chains. One that only serves as
-/// Python's or Node's libllama_sieve says nothing until it is attached.
+/// Reports, once, that the library is loaded, and the samplers that it adds to chains. A library
+/// that only serves as Python's or Node's libllama_sieve reports nothing until it is attached.
 pub fn introduce() {
     static IS_DONE: AtomicBool = AtomicBool::new(false);
     if IS_DONE.swap(true, Ordering::Relaxed) {
@@ -164,7 +164,7 @@ fn likely_reason() -> String {
 fn contains(mut from: impl Read, text: &[u8]) -> bool {
     let mut bytes = Vec::with_capacity((1 << 20) + text.len());
     loop {
-        // The end of the last piece may be the beginning of the text.
+        // The end of a piece may be the beginning of the text.
         bytes.drain(..bytes.len().saturating_sub(text.len()));
         match from.by_ref().take(1 << 20).read_to_end(&mut bytes) {
             Ok(0) | Err(_) => return false,

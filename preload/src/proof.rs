@@ -109,7 +109,8 @@ pub fn takes_answers(address: usize) -> bool {
     TAKEN_BY.load(Ordering::Relaxed) == address
 }
 
-/// Records that it was observed to use the answers about a backend.
+/// Records that the host's `common_sampler_sample` at this address was observed to use the answers
+/// about a backend.
 pub fn has_taken_answers(address: usize) {
     TAKEN_BY.store(address, Ordering::Relaxed);
 }

@@ -1,9 +1,10 @@
-//! The routes of calls if this library were absent, which are determined once and not at each call.
+//! The routes that calls would take without this library. Each is determined once, not at every
+//! call.
 //!
 //! Most programs are linked with llama.cpp. Then the route is the same for all callers until the
 //! process ends, and is kept with the function. Otherwise libraries may be loaded and unloaded, and
-//! the routes of two callers may differ. A route is then valid until the dynamic linker's count of
-//! libraries changes, and is kept for each thread and caller.
+//! two callers may have different routes. Such a route is kept for each thread and caller, and is
+//! valid until the dynamic linker's count of libraries changes.
 //!
 //! Nothing here waits for the dynamic linker, unless several libraries that may be unloaded have
 //! the function: see `host_constructors`.
@@ -25,7 +26,8 @@ pub struct Function {
     pub symbol: &'static CStr,
     /// The permanent route of all callers; NULL if there is none or it is not yet known.
     address: AtomicPtr<c_void>,
-    /// The base of that route, which is written before the address, like the fields that follow.
+    /// The base address of that route's library. It is written before `address`, and so are the
+    /// following fields.
     base: AtomicUsize,
     to_llama_cpp: AtomicBool,
 }
@@ -65,8 +67,8 @@ impl Function {
         self.kept().or_else(|| self.look(Some(caller)))
     }
 
-    /// Returns the permanent route of all callers, if it leads to a llama.cpp. Each call through it
-    /// leads to at most one call back.
+    /// Returns the permanent route of all callers, if it leads to a llama.cpp. A call through it
+    /// leads to at most one call back to this library.
     pub fn directly(&'static self) -> Option<Route> {
         let route = self.kept().or_else(|| {
             self.look(None);

@@ -209,7 +209,8 @@ pub unsafe extern "C-unwind" fn llama_get_sampled_probs_ith(
         };
         if kept == Some(true) && now.run == Run::Itself {
             proof::used(Entry::Common);
-            // What comes after a grammar's refusal is the same token once more.
+            // After a grammar's rejection the same token is sampled once more, and must not be
+            // counted twice.
             if before.grammar.is_none() {
                 presence::directly();
             }

@@ -95,7 +95,7 @@ fn is_set(text: &str) -> bool {
     !matches!(text.trim(), "" | "0")
 }
 
-/// True if every sampler is to be reported. It reads no other setting, and so logs no warning about
+/// True if every sampler is to be reported. Reads no other setting, and so logs no warning about
 /// one.
 pub fn verbose() -> bool {
     environment::variable(VERBOSE).is_some_and(|text| is_set(&text))
@@ -159,7 +159,7 @@ pub fn settings() -> &'static Settings {
     static PARSED: OnceLock<(Settings, Vec<String>)> = OnceLock::new();
     static REPORTED: AtomicBool = AtomicBool::new(false);
     let (settings, warnings) = PARSED.get_or_init(|| Settings::parse(environment::variable));
-    // Not while parsing: who receives the warning may call us.
+    // Warnings are logged after parsing, since their receiver may call this library.
     if !REPORTED.load(Ordering::Relaxed) && !REPORTED.swap(true, Ordering::Relaxed) {
         for warning in warnings {
             log::warn(warning);
@@ -168,7 +168,7 @@ pub fn settings() -> &'static Settings {
     settings
 }
 
-/// A line for `LLAMA_SIEVE_VERBOSE`.
+/// Writes a line for `LLAMA_SIEVE_VERBOSE`.
 pub fn say(what: fmt::Arguments<'_>) {
     if settings().verbose {
         log::write_to_stderr(format_args!("llama-sieve: preload: {what}"));
@@ -220,7 +220,7 @@ mod tests {
         let mut chosen: Vec<&str> = chosen.map(|constructor| constructor.name).collect();
         chosen.sort_unstable();
         assert_eq!(chosen, [DIST.name, TOP_K.name]);
-        // As in the name of the constructor, too.
+        // Underscores are accepted, as in the names of constructors.
         assert_eq!(parse(&[("LLAMA_SIEVE_PRELOAD", "top_k,dist")]).0, settings);
     }
 
@@ -234,7 +234,7 @@ mod tests {
         let many = vec!["x".repeat(1000); 1000].join(",");
         let (_, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", &many)]);
         assert!(warnings[0].contains("...\" and 992 more;") && warnings[0].len() < 2000);
-        // A list that names nothing of ours is not the same as no list.
+        // A list without any known name is not the same as no list.
         assert!(parse(&[("LLAMA_SIEVE_PRELOAD", "topk")]).0.is_off());
     }
 
@@ -271,7 +271,7 @@ mod tests {
             assert!(!other.verifies);
             assert_eq!(settings.selection, other.selection, "{text}");
         }
-        // A word that nobody knows is told, and takes nothing from the others.
+        // An unknown word causes a warning, and does not affect the other words.
         let (settings, warnings) = parse(&[("LLAMA_SIEVE_PRELOAD", "verify,verfy,dist")]);
         assert!(settings.verifies && settings.selects(&DIST) && !settings.selects(&TOP_K));
         assert_eq!(warnings.len(), 1);

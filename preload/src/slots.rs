@@ -1,16 +1,18 @@
-//! The words of the process through which its libraries call llama.cpp's sampler functions, to be
-//! pointed at the stand-ins and back.
+//! The words of memory through which the libraries of the process call llama.cpp's sampler
+//! functions. Attaching points them at the stand-ins, and detaching restores them.
 //!
-//! An import is pointed here if the dynamic linker would have bound it to this library, had it been
-//! loaded first. It must have a name that this library exports, and lead to the llama.cpp that is
-//! served. A word that leads anywhere else belongs to other code, and is not changed.
+//! An import is pointed at a stand-in if the dynamic linker would have bound it to this library,
+//! had this library been loaded first. It must have a name that this library exports, and lead to
+//! the llama.cpp that is served. A word that leads anywhere else belongs to other code, and is not
+//! changed.
 //!
-//! A word is written in one step: a thread that calls through it gets one function or the other. If
-//! the dynamic linker has made it read-only, its page is made writable for that time.
+//! A word is written in one step, so a thread that calls through it gets either the old or the new
+//! function. If the dynamic linker has made it read-only, its page is made writable meanwhile.
 //!
-//! The words are found, made writable, written and made read-only again while the list of libraries
-//! is locked. The access to their pages is read under that lock, too. Otherwise a library could be
-//! unloaded meanwhile, and what another library has at its addresses would get the old access.
+//! The list of libraries stays locked from the search for the words until their pages are read-only
+//! again. The access rights of the pages are read under that lock, too. Otherwise a library could
+//! be unloaded meanwhile, and memory that another library now has at its addresses would get the
+//! old access rights.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -34,7 +36,7 @@ use llama_sieve::quoted::listed;
 use crate::host_constructors::{attach, contains_us, first_llama_cpp, function_of, is_copy};
 use memory::{List, Memory};
 
-/// True while ours step aside: from detaching until attaching again.
+/// True while the stand-ins pass every call on: from detaching until attaching again.
 static ARE_ASIDE: AtomicBool = AtomicBool::new(false);
 
 /// True if the stand-ins are to pass every call on, whatever still leads to them.
@@ -43,7 +45,7 @@ pub fn are_aside() -> bool {
     ARE_ASIDE.load(Ordering::SeqCst)
 }
 
-/// Lets the stand-ins step aside, or not.
+/// Makes the stand-ins pass every call on, or ends that.
 pub fn step_aside(aside: bool) {
     ARE_ASIDE.store(aside, Ordering::SeqCst);
 }
@@ -130,9 +132,9 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     (!is_own).then(|| here.symbol(name))?
 }
 
-/// The functions with this library's names that are globally visible, if several libraries have
-/// them, which only the dynamic linker knows. It is queried before the list of libraries is locked,
-/// since it may be waiting for that lock.
+/// The globally visible functions with this library's names. If several libraries have them, only
+/// the dynamic linker knows which those are. It is queried before the list of libraries is locked,
+/// since otherwise it might wait for that lock.
 struct Global(Vec<Address>);
 
 impl Global {
@@ -185,8 +187,8 @@ fn first_call(
         .or_else(|| scope(all, library).into_iter().find_map(own))
 }
 
-/// Returns the result of `look` on the libraries of the process and on its memory, which stays
-/// theirs meanwhile.
+/// Returns the result of `look` on the libraries of the process and on its memory. No library is
+/// loaded or unloaded meanwhile.
 fn with_memory<T>(look: impl FnOnce(&[Library<'_>], &Memory) -> T) -> Result<T, Failure> {
     // Other libraries may replace the function that opens a file, so it is called first.
     let list = List::open()?;
@@ -231,8 +233,8 @@ pub fn bend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
         }
         log::warn(&format!("attach: {text}"));
     }
-    // The dynamic linker may have been writing a word that another thread has called through for
-    // the first time.
+    // A second pass finds words that the dynamic linker wrote during the first one, because another
+    // thread was calling through them for the first time.
     let second = with_memory(|all, memory| look(all, memory, &global, bent));
     Ok(first.bent + second.map_or(0, |second| second.bent))
 }
@@ -270,8 +272,8 @@ fn look(all: &[Library<'_>], memory: &Memory, global: &Global, bent: &mut Vec<Be
     look
 }
 
-/// Forgets the words of libraries that have been unloaded, also of those that have been loaded
-/// again at the same address.
+/// Forgets the words of libraries that have been unloaded, even if they have been loaded again at
+/// the same address.
 fn forget_what_is_gone(all: &[Library<'_>], memory: &Memory, bent: &mut Vec<Bent>) {
     let slots = slots(all, memory);
     bent.retain(|bent| {
@@ -309,7 +311,8 @@ pub fn unbend(bent: &mut Vec<Bent>) -> Result<usize, Failure> {
             if !slot.is_ours() {
                 let name = slot.import.name;
                 let value = slot.import.value();
-                // A library that was loaded again, to the same place, was never pointed at ours.
+                // A library that was unloaded and loaded again at the same address was never
+                // pointed at the stand-ins.
                 let is_new = value == before
                     || NonNull::new(value).is_some_and(|value| slot.library.contains(value))
                     || first_llama_cpp(all)

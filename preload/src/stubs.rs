@@ -7,9 +7,9 @@
 //! described for the unwinder, since exceptions that the host throws during the decision pass
 //! through.
 //!
-//! On Windows all arguments are counted together. The first four are in registers, whose kind
-//! depends on their types, and the return address is followed by room for these four and then by
-//! the other arguments.
+//! On Windows integers and floating-point numbers share one numbering. The first four arguments are
+//! in registers, whose kind depends on their types. The return address is followed by room for
+//! these four, and then by the other arguments.
 
 use std::ffi::c_void;
 #[cfg(not(windows))]
@@ -134,8 +134,9 @@ impl Saved {
     #[cfg(not(windows))]
     pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
         let stack = self.stack();
-        /// Counts the integers, the vectors, and the rest on the stack: in both conventions each
-        /// kind of argument uses its registers in turn, and the stack when they are used up.
+        /// Calls the function with as many integers as there are registers, the vectors, and the
+        /// stack words. In both calling conventions each kind of argument uses its own registers in
+        /// turn, and the stack when they are used up.
         macro_rules! whole {
             ($($integer:literal)*) => {{
                 type Word = usize;
@@ -181,7 +182,7 @@ impl Saved {
     }
 }
 
-/// The arguments of a call, read one after the other by a known list.
+/// The arguments of a call, which are read one after the other by a known list.
 #[derive(Debug)]
 pub struct Arguments<'a> {
     saved: &'a Saved,
@@ -199,7 +200,10 @@ enum Kind {
 
 /// A type that may occur in an argument list.
 pub trait Argument {
+    /// Returns the next argument.
+    ///
     /// # Safety
+    ///
     /// The next argument is of this type.
     unsafe fn next(arguments: &mut Arguments<'_>) -> Self;
 }
@@ -254,8 +258,8 @@ macro_rules! integers {
     ($($kind:ty)*) => {$(
         impl Argument for $kind {
             unsafe fn next(arguments: &mut Arguments<'_>) -> Self {
-                // SAFETY: the caller guarantees the argument. Of a small one the upper bits are
-                // anything.
+                // SAFETY: the caller guarantees the argument. The upper bits of a small one are
+                // undefined.
                 unsafe { arguments.word(Kind::Integer) as Self }
             }
         }
@@ -306,7 +310,7 @@ macro_rules! beginning {
     ($symbol:ident, $decide:path) => {
         std::arch::naked_asm!(
             ".cfi_startproc",
-            // A whole number of times 16, with the return address.
+            // With the return address, a multiple of 16 bytes.
             "sub rsp, 200",
             ".cfi_adjust_cfa_offset 200",
             "movaps [rsp], xmm0",
@@ -363,8 +367,8 @@ macro_rules! beginning {
     ($symbol:ident, $decide:path) => {
         std::arch::naked_asm!(
             concat!(".seh_proc ", stringify!($symbol)),
-            // A whole number of times 16, with the return address: room for a call, the answer, and
-            // what is kept.
+            // With the return address, a multiple of 16 bytes: room for a call's arguments, the
+            // answer, and the saved registers.
             "sub rsp, 152",
             ".seh_stackalloc 152",
             ".seh_endprologue",
@@ -416,7 +420,8 @@ unsafe extern "C-unwind" fn llama_sieve_preload_pass_on(
 ) -> *mut llama_sampler {
     std::arch::naked_asm!(
         ".seh_proc llama_sieve_preload_pass_on",
-        // Room for four arguments, for the others, and for a whole number of times 16.
+        // Room for four arguments in registers and for the others, rounded up to a multiple of 16
+        // bytes.
         "sub rsp, 168",
         ".seh_stackalloc 168",
         ".seh_endprologue",

@@ -23,7 +23,8 @@ macro_rules! jump {
     };
 }
 
-// Hidden, which a function of Rust cannot be: a program must not find it.
+// A hidden symbol, so that a program does not find it. A Rust function with an unmangled name
+// cannot be hidden.
 global_asm!(
     ".pushsection .text.thread_end, \"ax\"",
     ".globl __cxa_thread_atexit_impl",
@@ -36,8 +37,11 @@ global_asm!(
     sym register,
 );
 
+/// Registers the destructor `end` of the data `of` on this thread.
+///
 /// # Safety
-/// When the thread ends, `of` is what `end` needs.
+///
+/// When the thread ends, `of` is still valid for `end`.
 unsafe extern "C" fn register(
     end: unsafe extern "C" fn(*mut c_void),
     of: *mut c_void,

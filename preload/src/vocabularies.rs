@@ -24,12 +24,12 @@ static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECEN
 const N_RECENT: usize = 16;
 
 thread_local! {
-    /// The vocabulary that this thread got last.
+    /// The vocabulary that this thread last got from the host.
     static LAST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Returns the vocabulary that this thread got last, or otherwise the only one; `None` if neither
-/// exists.
+/// Returns the vocabulary that this thread last got from the host, or otherwise the only known one;
+/// `None` if neither exists.
 pub fn of_this_thread() -> Option<*const llama_vocab> {
     let last = LAST.get();
     if is_one(last) {
@@ -43,7 +43,7 @@ pub fn of_this_thread() -> Option<*const llama_vocab> {
 
 /// Returns the slot of a vocabulary among the recent ones.
 fn recent(vocab: usize) -> Option<&'static AtomicUsize> {
-    // Upper bits of a product depend on all bits.
+    // The upper bits of the product depend on all bits of the address.
     let mixed = (vocab as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     RECENT.get(mixed as usize % N_RECENT)
 }
@@ -72,7 +72,7 @@ pub fn forget(model: *mut llama_model) {
     }
 }
 
-/// Forgets all vocabularies: from here on, models may be freed without a call of the stand-in.
+/// Forgets all vocabularies. From now on models may be freed without a call of the stand-in.
 pub fn forget_all() {
     GIVEN_OUT.lock().clear();
     for recent in &RECENT {

@@ -1,5 +1,5 @@
-//! Observations of a call in which the host samples itself, compared with this library's result on
-//! copies.
+//! Observes a call in which the host samples itself, and compares its result with that of this
+//! library on copies of the chain.
 
 use std::cell::Cell;
 use std::mem;
@@ -32,18 +32,18 @@ impl Question {
     }
 }
 
-/// The first question of a host that samples.
+/// The function of the first query of a host that samples.
 pub static SAMPLED_PROBS: Function = Function::new(c"llama_get_sampled_probs_ith");
 
-/// True if the host can tell what a backend has sampled.
+/// True if the host has functions that return the results of a backend.
 fn tells_of_backends() -> bool {
     SAMPLED_PROBS.route().is_some()
 }
 
-/// The result of ours on the logits, before the host did the same.
+/// The result of this library on the logits, computed before the host samples.
 #[derive(Default)]
 struct Rehearsed {
-    /// The logits as they were then.
+    /// The logits at that time.
     logits: Vec<f32>,
     /// The logits that the chain began with, if they differ.
     others: Vec<f32>,
@@ -114,13 +114,13 @@ pub struct Seen {
     odd: bool,
     /// True if copies of the chain have run, and the host has not yet run the chain.
     rehearsed: bool,
-    /// True if that was so when the chain was applied.
+    /// True if copies of the chain had run when the host applied the chain.
     compared: bool,
     /// True if a sampler was applied since the candidates were filled in.
     applied: bool,
     /// True if a sampler that is not a budget was applied before the chain.
     before: bool,
-    /// True if a budget was applied before it that was not known when the copies ran.
+    /// True if a budget was applied before the chain that was not known when the copies ran.
     new_budget: bool,
     /// True once the chain has been applied. It is followed by a grammar's check of the token and,
     /// if that rejects it, by the same steps once more.
@@ -201,13 +201,13 @@ impl Seen {
         let begins = |kept: &Rehearsed| unsafe { are_logits_in(kept.begins(), array) };
         if is_chain && !is_first && self.rehearsed && !is_rehearsed(begins) {
             match self.new_budget {
-                // It forces, which ours did not know of.
+                // The budget forces a token, which was not known when the copies ran.
                 true => self.rehearsed = false,
                 false => self.differs(Difference::Before),
             }
         }
         if is_chain {
-            // Hosts of before backends sampled ask nothing.
+            // Older hosts, without functions for the results of backends, make no queries.
             let all = match entry {
                 Entry::Sampler if !tells_of_backends() => 0,
                 Entry::Common | Entry::Sampler => Question::asked_by(entry).len(),
@@ -392,7 +392,7 @@ mod tests {
             call.questions.push((Question::Probs, true));
         });
         differs(Difference::Questions, |call| call.questions[2].1 = false);
-        // The other function begins with the token.
+        // The other function begins with the query of the token.
         differs(Difference::Questions, |call| call.entry = Entry::Sampler);
     }
 
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn without_a_rehearsal_nothing_is_known() {
         assert_eq!(with(|call| call.rehearsed = false), Verdict::Nothing);
-        // As where a backend has sampled.
+        // As in a call in which a backend has sampled.
         let sampled = |call: &mut Call| {
             call.rehearsed = false;
             call.applied.clear();

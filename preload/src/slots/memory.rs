@@ -14,7 +14,7 @@ mod of_windows {
     use llama_sieve::ffi::host::libraries::Library;
     use llama_sieve::windows;
 
-    /// The list of the memory of the process, which needs nothing to be opened.
+    /// The list of the process's memory. On Windows nothing has to be opened for it.
     pub struct List;
 
     impl List {
@@ -31,8 +31,8 @@ mod of_windows {
     pub struct Memory;
 
     impl Memory {
-        /// Returns the result of `write`, during which this address may be written; `None` if there
-        /// is no memory there.
+        /// Makes the page of this address writable, and returns the result of `write`, which runs
+        /// meanwhile; `None` if there is no memory at the address.
         pub fn while_writable<T>(
             &self,
             place: usize,
@@ -66,11 +66,11 @@ mod of_linux {
             mappings::List::open().map(Self).map_err(unreadable)
         }
 
-        /// Returns the memory as it is now. That of a library stays so only while the list of
+        /// Returns the memory as it is now. For a library that holds only while the list of
         /// libraries is locked: later, other code may be at its addresses.
         pub fn read(&self) -> Result<Memory, Failure> {
             let all = self.0.read().map_err(unreadable)?;
-            // SAFETY: only asks.
+            // SAFETY: it only returns a number.
             let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
             let page = page.unwrap_or(4096);
             Ok(Memory { all, page })
@@ -89,8 +89,8 @@ mod of_linux {
     }
 
     impl Memory {
-        /// Returns the result of `write`, during which this address may be written; `None` if there
-        /// is no memory there.
+        /// Makes the page of this address writable, and returns the result of `write`, which runs
+        /// meanwhile; `None` if there is no memory at the address.
         pub fn while_writable<T>(
             &self,
             place: usize,
@@ -104,8 +104,8 @@ mod of_linux {
             }
             let page = (place & !(self.page - 1)) as *mut c_void;
             let protect = |access| {
-                // SAFETY: a page of a library that stays loaded meanwhile, of which nothing is
-                // taken that it has.
+                // SAFETY: a page of a library that stays loaded meanwhile; no access right that it
+                // has is removed.
                 match unsafe { libc::mprotect(page, self.page, access) } {
                     0 => Ok(()),
                     _ => Err(io::Error::last_os_error()),
