@@ -36,10 +36,10 @@ pub enum BuiltIn {
     },
 }
 
-/// The use that a host makes of a sampler whose chain it runs in its graph (`llama_set_sampler`).
+/// How a host treats a sampler whose chain it runs in its graph (`llama_set_sampler`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InGraph {
-    /// None: the sampler ends the part of the chain that runs there.
+    /// The sampler does not run there. It ends the part of the chain that does.
     Never,
     /// The corresponding built-in runs instead of the sampler.
     AsBuiltIn,

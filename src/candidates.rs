@@ -1,6 +1,6 @@
-//! The safe view of llama.h's `llama_token_data_array`: the only way samplers touch it.
+//! A safe view of llama.h's `llama_token_data_array`. Samplers access the array only through it.
 //!
-//! An array can be reordered, rewritten and shortened in place, never lengthened: its memory
+//! An array can be reordered, rewritten and shortened in place, but never lengthened: its memory
 //! belongs to the host.
 
 use crate::algorithms::Workspace;
@@ -20,8 +20,8 @@ pub struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
-    /// Returns a view of `data`. `sorted` promises that the logits descend, and is not checked, as
-    /// the built-ins do not check it.
+    /// Returns a view of `data`. `sorted` promises that the logits descend. Like the built-ins,
+    /// this function does not check it.
     pub fn new(data: &'a mut [TokenData], sorted: bool) -> Self {
         let len = data.len();
         Self {
@@ -59,7 +59,7 @@ impl<'a> Candidates<'a> {
         self.sorted = sorted;
     }
 
-    /// Index of the chosen candidate.
+    /// Returns the index of the chosen candidate.
     pub fn selected(&self) -> Option<usize> {
         self.selected
     }
@@ -69,14 +69,14 @@ impl<'a> Candidates<'a> {
         self.selected = index;
     }
 
-    /// The candidates that are left.
-    // In bounds: `len` only shrinks, from the length of `data`.
+    /// Returns the candidates that are left. In bounds: `len` only shrinks, from the length of
+    /// `data`.
     pub fn as_slice(&self) -> &[TokenData] {
         &self.data[..self.len]
     }
 
-    /// The candidates that are left, to rewrite in place.
-    // In bounds: `len` only shrinks, from the length of `data`.
+    /// Returns the candidates that are left, to be rewritten in place. In bounds: `len` only
+    /// shrinks, from the length of `data`.
     pub fn as_mut_slice(&mut self) -> &mut [TokenData] {
         &mut self.data[..self.len]
     }
@@ -165,7 +165,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Writes the probabilities of all candidates, computed as the built-ins do, with a `float` sum
-    /// in array order. Afterwards `work` holds them as well.
+    /// in array order. Afterwards `work` contains the probabilities as well.
     pub fn softmax(&mut self, work: &mut Workspace) {
         work.softmax(self.as_slice(), self.sorted);
         kernels::set_p(self.as_mut_slice(), work.values());

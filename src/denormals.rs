@@ -23,7 +23,7 @@ fn control() -> u32 {
 }
 
 fn set_control(control: u32) {
-    // SAFETY: loads the control register from this number: what it was, and a bit that tells how
-    // denormal results are rounded. The caller puts it back before it returns.
+    // SAFETY: loads the control register with this number: its earlier value, and the bit that
+    // makes denormal results zero. The caller restores it before it returns.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, readonly)) };
 }

@@ -1,9 +1,9 @@
 //! Chains of any samplers, straight from the logits.
 //!
-//! A [`Chain`] chooses from the logits of a vocabulary the token that the same samplers would
-//! choose from the host's array of candidates. It makes that array only for a sampler without a
-//! faster method. It needs no llama.cpp. The functions for a host's own `llama_sampler_chain` are
-//! in `ffi/chain/`.
+//! A [`Chain`] chooses a token from the logits of a vocabulary: the token that the same samplers
+//! would choose from the host's array of candidates. It fills that array only for a sampler that
+//! has no faster method. No llama.cpp is needed. The functions for a host's own
+//! `llama_sampler_chain` are in `ffi/chain/`.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -50,9 +50,10 @@ impl fmt::Display for ChainError {
 
 impl std::error::Error for ChainError {}
 
-/// Returns the token that the pool has selected. A selected candidate with a logit of minus
-/// infinity or NaN is an error: selectors choose one if no other is left, if an array that is
-/// marked as sorted begins with it, or if an infinite logit makes all probabilities NaN.
+/// Returns the token that the pool has selected. It is an error if the selected candidate has a
+/// logit of minus infinity or NaN. Selectors choose such a candidate if no other is left, if an
+/// array that is marked as sorted begins with it, or if an infinite logit makes all probabilities
+/// NaN.
 pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     let token = selected(pool)?;
     match pool.is_banned() {
@@ -61,7 +62,7 @@ pub fn outcome(pool: &Pool<'_>) -> Result<Token, ChainError> {
     }
 }
 
-/// Returns the token that the pool has selected, whatever its logit, as a host takes it.
+/// Returns the token that the pool has selected, whatever its logit. A host accepts such a token.
 pub fn selected(pool: &Pool<'_>) -> Result<Token, ChainError> {
     if pool.is_empty() {
         return Err(ChainError::NoCandidate);

@@ -1,4 +1,5 @@
-//! Chains without a host. That they choose the built-ins' tokens is for `tests/chains/logits.rs`.
+//! Tests of chains without a host. `tests/chains/logits.rs` tests that they choose the built-ins'
+//! tokens.
 
 use super::{Chain, ChainError};
 use crate::candidates::Candidates;
@@ -9,7 +10,7 @@ use crate::samplers::{
 };
 use crate::token::array_of;
 
-/// About normal, with mean 0.
+/// Returns approximately normal logits with mean 0.
 fn logits(n: usize, seed: u32) -> Vec<f32> {
     let mut lcg = Lcg(seed);
     let mut next = || lcg.unit();
@@ -97,7 +98,7 @@ fn what_gives_no_token_says_why() {
     assert_eq!(empty, Err(ChainError::NoSelector));
 }
 
-/// A candidate of minus infinity counts as none, in whatever form the pool is.
+/// A candidate with a logit of minus infinity counts as no candidate, in every form of the pool.
 #[test]
 fn what_is_banned_is_no_token() {
     const BANNED: f32 = f32::NEG_INFINITY;
@@ -112,7 +113,7 @@ fn what_is_banned_is_no_token() {
             let mut chain = select(Chain::new());
             assert_eq!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
         }
-        // As a few edits, and as a column.
+        // First as a few edits, then as a column.
         for n in [5, 700] {
             let logits = &[1.0f32; 700][..n];
             let ban = || LogitBias::new(&biases[..n]);
@@ -120,15 +121,15 @@ fn what_is_banned_is_no_token() {
             assert_eq!(chain.sample(logits), Err(ChainError::NoCandidate));
             let mut chain = select(Chain::new().with(ban()).with(Temp::new(0.5)));
             assert_eq!(chain.sample(logits), Err(ChainError::NoCandidate));
-            // But one.
+            // All tokens but one are banned.
             let mut chain = select(Chain::new().with(LogitBias::new(&biases[..n - 1])));
             assert_eq!(chain.sample(logits), Ok(n as i32 - 1));
         }
     }
 }
 
-/// After what sorts, a ban leaves the first candidate first: selectors take the array's word that
-/// none is larger, as the built-ins do, and dist then takes the last.
+/// After a sampler that sorts, a banned first candidate stays first. Selectors rely on the array's
+/// mark that no candidate is larger, as the built-ins do, and dist then chooses the last one.
 #[test]
 fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {
     const BANNED: f32 = f32::NEG_INFINITY;
@@ -151,7 +152,7 @@ fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {
                 assert!(matches!(sampled, Err(ChainError::NoCandidate) | Ok(0)));
             }
             assert!(none > 0, "selector {number}, {n} logits");
-            // In front of it, it does what is expected of it.
+            // A ban before the sampler that sorts has the expected effect.
             let mut chain = select(Chain::new().with(ban()).with(TopK::new(3)));
             for _ in 0..50 {
                 assert_ne!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
@@ -160,7 +161,7 @@ fn what_is_banned_behind_a_sort_is_no_token_though_others_are_left() {
     }
 }
 
-/// NaN counts as minus infinity, as in every sampler of ours.
+/// NaN counts as minus infinity, as in every sampler of this library.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn nan_is_never_chosen() {

@@ -1,7 +1,7 @@
 //! The preload library in a running process: `llama_sieve_attach` loads it, or finds it where it is
 //! loaded already, and makes it replace the functions that the libraries of the process import.
 //!
-//! All decisions are made there, as under LD_PRELOAD. This module only loads it.
+//! The preload library makes all decisions, as under LD_PRELOAD. This module only loads it.
 
 use std::ffi::c_int;
 
@@ -94,7 +94,7 @@ mod door {
     use crate::last_error;
     use crate::quoted::escaped;
 
-    /// The preload library's file, and the functions that it exports for this one.
+    /// The file name of the preload library, and the functions that it exports for this library.
     const FILE: &str = if cfg!(windows) {
         "llama_sieve_preload.dll"
     } else {
@@ -145,7 +145,7 @@ mod door {
         }
         let text = match error.is_null() {
             true => c"internal error",
-            // SAFETY: a C string, until the next call.
+            // SAFETY: a C string that is valid until the next call.
             false => unsafe { CStr::from_ptr(error) },
         };
         Err(Failure::new(code, text.to_string_lossy()))

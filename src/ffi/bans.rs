@@ -46,7 +46,7 @@ const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 
 /// The approximate number of bytes reserved for each byte of a text.
 const PER_BYTE: usize = 128;
-/// Bytes that are taken for each byte of a regular expression, about.
+/// The approximate number of bytes reserved for each byte of a regular expression.
 const PER_BYTE_OF_PATTERN: usize = 1024;
 
 /// Makes a sampler that bans every token that would complete one of `n` texts, however the text is

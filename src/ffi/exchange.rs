@@ -1,6 +1,6 @@
-//! Copies between this library's samplers and built-ins: those that replace them in a graph (see
-//! [`built_ins`](crate::ffi::host::built_ins)), and those made because this library refused the
-//! arguments.
+//! Copies between this library's samplers and built-ins. Such built-ins replace this library's
+//! samplers in a graph (see [`built_ins`](crate::ffi::host::built_ins)), or were made because this
+//! library refused the arguments.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
 
@@ -54,7 +54,7 @@ pub unsafe fn copy_between(
     // SAFETY: as above.
     let of = |smpl| guard("copy", || None, || unsafe { recipe_of(smpl) });
     if let Some(recipe) = of(dst) {
-        // SAFETY: `dst` told the recipe.
+        // SAFETY: `dst` is the sampler from which the recipe was read.
         unsafe { take_kind_of(src, dst, &recipe) };
         // SAFETY: as above.
         return unsafe { copy(src, dst) };
@@ -68,7 +68,8 @@ pub unsafe fn copy_between(
         }
         return;
     };
-    // SAFETY: `src`, which told the recipe, is only read; what is made here is freed here.
+    // SAFETY: `src`, from which the recipe was read, is only read; the sampler that is made here is
+    // freed here.
     unsafe {
         let made = recipe.make();
         copy(if made.is_null() { src } else { made }, dst);
@@ -78,12 +79,15 @@ pub unsafe fn copy_between(
     }
 }
 
-/// Replaces `dst` by the built-in, if `src` is a built-in of that kind.
+/// Replaces `dst` by a built-in made from the recipe, if `src` is such a built-in.
 ///
 /// # Safety
-/// `src` and `dst` are live samplers of one host; `dst` is ours, and told the recipe.
+///
+/// `src` and `dst` are live samplers of one host; `dst` is this library's, and the recipe was read
+/// from it.
 unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recipe: &Recipe) {
-    // SAFETY: the caller guarantees it; the shell that is freed is not known to anybody.
+    // SAFETY: the caller guarantees the samplers and the recipe; no other code knows the sampler
+    // that is freed.
     unsafe {
         let made = recipe.make();
         if made.is_null() {
@@ -96,11 +100,12 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
     }
 }
 
-/// If both are chains, makes a member of `dst` a clone of that of `src` wherever only one of the
-/// two is this library's. It is for a host that copies members itself, by calls that cannot be
-/// intercepted.
+/// If both are chains, replaces each member of `dst` that is this library's while its counterpart
+/// in `src` is not, or the reverse, by a clone of that counterpart. This prepares for a host that
+/// then copies the members itself, by calls that cannot be intercepted.
 ///
 /// # Safety
+///
 /// `src` and `dst` are live samplers of the bound host.
 unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
     let Ok(chains) = Chains::of_host("copy") else {
@@ -128,8 +133,8 @@ unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
 /// `src` and `dst` are live samplers of the bound host.
 unsafe fn become_clone_of(src: *const llama_sampler, dst: *mut llama_sampler) -> bool {
     let free = guard("copy", || None, || free_of(&Host::get().ok()?).ok());
-    // SAFETY: the caller guarantees the samplers; names are strings. The shell that is freed is not
-    // known to anybody.
+    // SAFETY: the caller guarantees the samplers; names are strings. No other code knows the
+    // sampler that is freed.
     unsafe {
         let (from, to) = (&*(*src).iface, &*(*dst).iface);
         let (Some(free), Some(clone)) = (free, from.clone) else {

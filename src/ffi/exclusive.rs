@@ -1,7 +1,7 @@
-//! A value for one thread at a time, for which a second thread polls.
+//! A value for one thread at a time. A second thread polls until the value is free.
 //!
-//! It is cheaper than a mutex, since no thread is woken: entering is one atomic exchange and
-//! leaving a plain store, where a mutex needs two exchanges to know if it must wake a thread.
+//! This is cheaper than a mutex, since no thread is woken: entering is one atomic exchange, and
+//! leaving is a plain store. A mutex needs two exchanges to know if it must wake a thread.
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -20,22 +20,22 @@ pub(crate) struct Exclusive<T> {
 // SAFETY: only the thread that has set `taken` reaches the value, until it clears it.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
-/// The taken value. Dropping it clears the flag.
+/// Access to the value. Dropping it clears the flag.
 pub(crate) struct Taken<'a, T> {
     of: &'a Exclusive<T>,
-    /// Shared between threads only if the value may be.
+    /// Makes this `Send` and `Sync` only if a mutable reference to the value is.
     value: PhantomData<&'a mut T>,
 }
 
-/// The number of attempts of a waiting thread before it sleeps: some calls take less time than
+/// The number of attempts of a waiting thread before it sleeps. Some calls take less time than
 /// falling asleep.
 const LOOKS: usize = 100;
 
-/// The pause between two later attempts.
+/// The pause between two attempts after these.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The longest time that one pause counts. During a longer one the process was stopped or had no
-/// processor, and so the thread that has the value could not run either.
+/// The most that one pause counts towards the waiting time. If a pause takes longer, the process
+/// was stopped or had no processor, so the thread that holds the value could not run either.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 impl<T> Exclusive<T> {
@@ -47,7 +47,7 @@ impl<T> Exclusive<T> {
         }
     }
 
-    /// Returns the value, or `None` if it is taken.
+    /// Takes the value; `None` if another thread has it.
     #[inline]
     pub(crate) fn take(&self) -> Option<Taken<'_, T>> {
         if self.taken.swap(true, Ordering::Acquire) {
@@ -59,7 +59,8 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// Returns the value, after waiting at most about `patience` while it is taken.
+    /// Takes the value. If another thread has it, waits for about `patience` at most, and then
+    /// returns `None`.
     #[inline]
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         self.take().or_else(|| self.wait(patience))
@@ -86,7 +87,7 @@ impl<T> Exclusive<T> {
         None
     }
 
-    /// Takes the value as [`take`](Self::take) does, but without writing the flag of a taken value.
+    /// Takes the value as [`take`](Self::take) does, but writes the flag only if it is clear.
     fn take_if_free(&self) -> Option<Taken<'_, T>> {
         if self.taken.load(Ordering::Relaxed) {
             return None;
@@ -99,14 +100,14 @@ impl<T> Deref for Taken<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: whoever holds this is alone with the value.
+        // SAFETY: only the holder of this accesses the value.
         unsafe { &*self.of.value.get() }
     }
 }
 
 impl<T> DerefMut for Taken<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: whoever holds this is alone with the value.
+        // SAFETY: only the holder of this accesses the value.
         unsafe { &mut *self.of.value.get() }
     }
 }

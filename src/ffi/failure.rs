@@ -2,8 +2,9 @@
 //!
 //! There are three forms, each of which includes the guard. [`answer`] is for functions that return
 //! an error number and [`made`] for those that return an object. Both begin by clearing the last
-//! error, so that afterwards it is about this call (it may be a warning of a call that succeeded).
-//! [`value`] is for all others, and leaves the last error unchanged unless something goes wrong.
+//! error, so that the one after the call belongs to this call (a call that succeeds may leave a
+//! warning). [`value`] is for all others, and leaves the last error unchanged unless something goes
+//! wrong.
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -28,13 +29,13 @@ pub struct Failure {
     text: Text,
 }
 
-/// The text for the caller.
+/// The text of a failure.
 #[derive(Debug)]
 enum Text {
     Of(String),
-    /// The text for too little memory, which itself needs none.
+    /// There was too little memory, which is described by a constant text.
     NoMemory,
-    /// There is no text here, since the last error already has it.
+    /// The text is already the last error.
     Told,
 }
 
@@ -47,17 +48,17 @@ impl Failure {
         }
     }
 
-    /// Returns the failure that the argument `what` is NULL.
+    /// Returns the failure for an argument `what` that is NULL.
     pub fn null(what: &str) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NULL, format!("{what} is NULL"))
     }
 
-    /// Returns the failure that there is no host, or that it lacks the needed functions.
+    /// Returns the failure for a missing host, or for one that lacks functions.
     pub fn no_host(why: String) -> Self {
         Self::new(LLAMA_SIEVE_ERROR_NO_HOST, why)
     }
 
-    /// Returns the failure of a panic that a guard has caught and reported.
+    /// Returns the failure for a panic that a guard has caught and reported.
     pub fn caught() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
@@ -73,7 +74,8 @@ impl Failure {
         }
     }
 
-    /// Returns the failure that there is too little memory, even for the text of an error.
+    /// Returns the failure for too little memory, which may not even suffice for the text of an
+    /// error.
     pub fn no_memory() -> Self {
         Self {
             code: LLAMA_SIEVE_ERROR_INTERNAL,
@@ -95,8 +97,8 @@ impl Failure {
         }
     }
 
-    /// Returns the text; for a panic, that of its report. Must be called before anything else fails
-    /// on this thread.
+    /// Returns the text; for a panic, that of its report. Must be called before another failure on
+    /// this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
             Text::Told => Cow::Owned(last_error::get()),
@@ -112,7 +114,7 @@ impl Failure {
         self
     }
 
-    /// Keeps the text for `llama_sieve_last_error`.
+    /// Makes the text available to `llama_sieve_last_error`.
     fn keep(&self, call: &dyn Display) {
         match &self.text {
             Text::Of(text) => last_error::set(self.code, &format!("{call}: {text}")),
@@ -155,7 +157,7 @@ impl From<TryReserveError> for Failure {
     }
 }
 
-/// Returns an error if `pointer`, which the caller calls `what`, is NULL or misaligned.
+/// Returns an error if `pointer` is NULL or misaligned; `what` is its name in the message.
 pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     if pointer.is_null() {
         return Err(Failure::null(what));
@@ -167,11 +169,12 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the struct_size of the struct `name` that the caller calls `what`, if it is among
-/// `known`, its current and earlier sizes, the newest first. A larger size is an error, since
-/// members beyond the known ones would be ignored.
+/// Returns the struct_size at the beginning of the caller's struct, if it is among `known`: the
+/// current and the earlier sizes of the struct `name`, the newest first. A larger size is an error,
+/// since members beyond the known ones would be ignored. `what` names the struct in messages.
 ///
 /// # Safety
+///
 /// `pointer` is NULL or begins with a readable struct_size.
 pub unsafe fn struct_size<T>(
     what: &str,
@@ -192,7 +195,8 @@ pub unsafe fn struct_size<T>(
     Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text))
 }
 
-/// Runs `body` inside the guard, and returns its number, or its negative error.
+/// Runs `body` inside the guard. Returns the number that it returns, or the negative error code of
+/// its failure.
 pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     guard(
         call,
@@ -207,10 +211,10 @@ pub fn answer(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) -> c_in
     )
 }
 
-/// Runs `body` inside the guard, as one part of a call that runs host code between its parts,
-/// outside the guard, so that the host's exceptions propagate. Returns the result of `body`, or the
-/// negative error code that the call must return. Does not clear the last error: [`begin`] does so
-/// once per call.
+/// Runs `body` inside the guard, as one part of a call. Between its parts such a call runs host
+/// code outside the guard, so that the host's exceptions propagate. Returns the result of `body`,
+/// or the negative error code that the call must return. Does not clear the last error: [`begin`]
+/// does so once per call.
 pub fn part<T>(call: impl Display, body: impl FnOnce() -> Result<T, Failure>) -> Result<T, c_int> {
     guard(
         &call,
@@ -232,7 +236,7 @@ pub fn begin(call: impl Display) -> Result<(), c_int> {
     })
 }
 
-/// Runs `body` inside the guard, and returns the object that it makes, NULL on failure.
+/// Runs `body` inside the guard. Returns the object that it makes, or NULL on failure.
 pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure>) -> *mut T {
     guard(&call, null_mut, || {
         last_error::clear();
@@ -243,7 +247,7 @@ pub fn made<T>(call: impl Display, body: impl FnOnce() -> Result<*mut T, Failure
     })
 }
 
-/// Runs `body` inside the guard, and returns its value, or `otherwise` on failure.
+/// Runs `body` inside the guard. Returns its value, or `otherwise` on failure.
 pub fn value<T: Copy, E: Into<Failure>>(
     call: &str,
     otherwise: T,

@@ -1,7 +1,7 @@
-//! Checks of a pointer and a number of elements from a C caller, in one place.
+//! Checks an argument from a C caller that consists of a pointer and a number of elements.
 //!
-//! There is no check that the memory behind a pointer exists. But each argument has a limit, named
-//! in the header, that no sensible call exceeds. A larger count is an error that names the argument
+//! Nothing checks that there is memory behind the pointer. But each argument has a limit, named in
+//! the header, that no sensible call exceeds. A larger number is an error that names the argument
 //! and the limit, and nothing is read or written.
 
 use std::ffi::{CStr, c_char, c_int};
@@ -25,12 +25,11 @@ pub const LLAMA_SIEVE_DRY_MAX_BREAKERS: usize = 4096;
 pub(super) enum Unfit {
     Null,
     Misaligned,
-    /// There are more elements than the limit, or than the address space has room for after the
-    /// pointer.
+    /// The number is above the limit, or larger than the address space after the pointer.
     TooMany,
 }
 
-/// Checks that `elements` may point to `n` elements. If `n` is 0, any pointer is accepted, NULL
+/// Checks that there may be `n` elements at `elements`. If `n` is 0, any pointer is accepted, NULL
 /// included.
 #[inline]
 pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), Unfit> {
@@ -58,15 +57,15 @@ pub(super) fn judge<T>(elements: *const T, n: usize, most: usize) -> Result<(), 
 pub(super) struct Argument {
     /// The pointer's name.
     pub(super) array: &'static str,
-    /// The number's name.
+    /// The name of the number of elements.
     pub(super) count: &'static str,
-    /// The most elements, and the header's name for that number.
+    /// The largest number, and its name in the header.
     pub(super) most: (usize, &'static str),
-    /// The error number if there are more.
+    /// The error number for a larger number.
     pub(super) code: c_int,
 }
 
-/// Makes an [`Argument`] with at most this many elements.
+/// Makes an [`Argument`] with the largest number of elements.
 macro_rules! argument {
     ($array:literal, $count:literal) => {
         $crate::ffi::given::argument!($array, $count, LLAMA_SIEVE_MAX_ELEMENTS)
@@ -93,7 +92,8 @@ impl Argument {
         }
     }
 
-    /// Returns this argument for a function that reports too many elements by another error number.
+    /// Returns this argument for a function that reports too many elements with another error
+    /// number.
     pub(super) const fn answered_with(mut self, code: c_int) -> Self {
         self.code = code;
         self
@@ -145,9 +145,10 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts(elements, n) })
     }
 
-    /// Returns the caller's room for elements; empty if `n` is 0, for any pointer.
+    /// Returns the caller's memory for `n` elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
+    ///
     /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
     pub(super) unsafe fn room<'a, T>(&self, out: *mut T, n: usize) -> Result<&'a mut [T], Failure> {
         self.check(out, n)?;
@@ -159,10 +160,11 @@ impl Argument {
         Ok(unsafe { std::slice::from_raw_parts_mut(out, n) })
     }
 
-    /// Returns the caller's room as [`room`](Self::room) does, but empty for NULL as well, for
-    /// functions that then only count.
+    /// Returns the caller's memory as [`room`](Self::room) does, but an empty slice for NULL. It is
+    /// for functions that only count if the pointer is NULL.
     ///
     /// # Safety
+    ///
     /// As for [`room`](Self::room).
     pub(super) unsafe fn room_or_none<'a, T>(
         &self,

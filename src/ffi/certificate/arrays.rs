@@ -1,11 +1,11 @@
-//! The arrays that the host's and this library's samplers are compared on.
+//! The arrays on which the host's samplers are compared with this library's.
 
 use std::f32::consts::LN_2;
 
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
-/// The tokens that are accepted first: repetitions of one to four tokens.
+/// The tokens that are accepted before the first array: repetitions of one to four tokens.
 pub(super) const HISTORY: [Token; 14] = [3, 1, 2, 3, 1, 2, 3, 7, 1, 2, 3, 1, 2, 3];
 
 /// The first arrays of every kind, in the order of their use. If a generator drew more or fewer
@@ -71,20 +71,23 @@ pub(super) fn shapes_for(name: &str) -> impl Iterator<Item = Shape> {
 /// most arrays, and so in those of every kind.
 fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
     let (size, tied, beginnings): (_, _, &[u32]) = match name {
-        // The bucket of a candidate, so that others are sorted together, and leave other ties.
+        // A fused build puts a candidate into another bucket, where it is sorted with other
+        // candidates, which leaves ties in another order.
         "top-k" | "top-p" | "xtc" => (LARGEST, true, &[2_303_054_050]),
-        // The entropy, and with it which of two candidates at nearly equal distance comes first.
+        // A fused build computes another entropy, and so another one of two candidates at nearly
+        // equal distances comes first.
         "typical" => (LARGEST_SORTED, false, &[398_943_628]),
-        // The threshold.
+        // A fused build computes another threshold.
         "top-n-sigma" => (LARGEST, false, &[571_452_355]),
-        // The number of candidates that are kept, by the estimate; then the bound, which the second
-        // changes, and the third shows.
+        // A fused build keeps another number of candidates, because of its estimate. The second
+        // array changes the bound in a different way, and the third one shows it.
         "mirostat" => (
             LARGEST_SORTED,
             false,
             &[1_028_260_591, 2_010_485_657, 1_695_543_622],
         ),
-        // The largest surprisal that is kept, which the first changes, and the second shows.
+        // A fused build keeps candidates up to another surprisal. The first array changes the bound
+        // in a different way, and the second one shows it.
         "mirostat-v2" => (LARGEST_SORTED, false, &[3_009_769_502, 1_666_888_718]),
         _ => (0, false, &[]),
     };
@@ -98,15 +101,15 @@ fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     size: usize,
-    /// The part of the range of logits, from -8 to 8, in which they are random. The rest descends,
-    /// so that sorting many takes less time.
+    /// The part of the range of logits, from -8 to 8, in which they are random. The other logits
+    /// descend, which makes sorting them quicker.
     scatter: f32,
     /// True if every fourth candidate has the logit of an earlier one: the order of ties is
     /// compared, too.
     tied: bool,
     sorted: bool,
     ids_backward: bool,
-    /// The first state of the random numbers.
+    /// The initial state of the random number generator.
     beginning: u32,
     /// If set, there are no random numbers: the number of times by which each candidate's
     /// probability is halved compared with the previous one.
@@ -121,7 +124,7 @@ impl Shape {
             tied: true,
             sorted: false,
             ids_backward: false,
-            // One of those with which a fused build leaves other logits.
+            // This state gives one of the arrays on which a fused build leaves other logits.
             beginning: 1_274_836_067,
             halved: None,
         }
@@ -139,7 +142,7 @@ impl Shape {
         let mut data: Vec<TokenData> = Vec::with_capacity(self.size);
         let mut lcg = Lcg(self.beginning);
         for i in 0..self.size {
-            // Logits of all 24 bits, so that every rounding shows.
+            // Logits use all 24 bits of a `float`, so that every rounding has an effect.
             let random = lcg.unit();
             let descending = (16.0 - self.scatter) * (1.0 - i as f32 / self.size as f32);
             let equal = (self.tied && i % 4 == 3).then(|| data.get(i - 3));

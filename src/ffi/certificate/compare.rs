@@ -54,10 +54,12 @@ impl Drop for Pair {
 }
 
 impl Pair {
-    /// Applies both to these arrays, one after the other; then, on a few arrays, their clones, both
-    /// with the state copied from the clones, and both after a reset.
+    /// Applies both samplers to these arrays, one after the other. Then repeats that on a few
+    /// arrays with clones of both, with both after they have got the state of their clones, and
+    /// with both after a reset.
     ///
     /// # Safety
+    ///
     /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
     pub(super) unsafe fn compare(
         &self,
@@ -85,9 +87,11 @@ impl Pair {
         }
     }
 
-    /// Applies their clones, both with the state copied from the clones, and both after a reset.
+    /// Runs `work` with clones of both samplers, with both after they have got the state of their
+    /// clones, and with both after a reset.
     ///
     /// # Safety
+    ///
     /// The samplers are live; `copy` is their host's `llama_sampler_copy`.
     pub(super) unsafe fn compare_copies(
         &self,
@@ -117,8 +121,8 @@ impl Pair {
         }
     }
 
-    /// True if the host's sampler has no state and no function to clone it, as the older greedy
-    /// sampler. The host's `llama_sampler_clone` then makes another sampler with that vtable.
+    /// True if the host's sampler has no state and no function to clone it, like older greedy
+    /// samplers. The host's `llama_sampler_clone` then makes another sampler with the same vtable.
     ///
     /// # Safety
     /// All are live.
@@ -128,8 +132,9 @@ impl Pair {
         unsafe { (*theirs).ctx.is_null() && (*(*theirs).iface).clone.is_none() }
     }
 
-    /// True if each has the vtable of its clone, without which the host's `llama_sampler_copy`
-    /// aborts. A built-in may clone itself by a constructor that is interposed.
+    /// True if each sampler has the vtable of its clone. Otherwise the host's `llama_sampler_copy`
+    /// would abort. The vtables differ if a built-in clones itself with a constructor that is
+    /// interposed.
     ///
     /// # Safety
     /// All are live.
@@ -150,9 +155,11 @@ impl Pair {
         }
     }
 
-    /// Applies both to these arrays. For some, they accept a candidate other than the selected one.
+    /// Applies both samplers to these arrays. On some arrays they accept a candidate other than the
+    /// selected one.
     ///
     /// # Safety
+    ///
     /// The samplers are live.
     unsafe fn work_on(
         &self,
@@ -209,7 +216,10 @@ pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
     }
 }
 
+/// Resets a sampler.
+///
 /// # Safety
+///
 /// `smpl` is live.
 unsafe fn reset(smpl: *mut llama_sampler) {
     type Reset = unsafe extern "C-unwind" fn(*mut llama_sampler);
@@ -242,7 +252,10 @@ pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
     }
 }
 
+/// Makes a sampler accept a token.
+///
 /// # Safety
+///
 /// `smpl` is live.
 pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
     // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
@@ -253,7 +266,10 @@ pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
     }
 }
 
+/// Applies a sampler to these candidates, and returns the state of the array.
+///
 /// # Safety
+///
 /// `smpl` is live.
 pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sorted: bool) -> Left {
     let start = data.as_mut_ptr();

@@ -1,4 +1,4 @@
-//! Every kind of sampler with the arguments of its trials.
+//! Every kind of sampler, with the arguments of its trials.
 
 use std::ffi::{c_char, c_void};
 use std::mem::transmute;
@@ -22,12 +22,12 @@ pub(super) struct Kind {
     pub(super) make: unsafe fn(*mut c_void, usize) -> Option<Samplers>,
 }
 
-/// The host's sampler and this library's.
+/// The host's sampler, followed by this library's.
 pub(super) type Samplers = [*mut llama_sampler; 2];
 
-/// Defines the kinds, with a line for each trial: this library's sampler with its arguments, and
-/// those of the host's. The first trial uses all arrays, and its arguments are those for which the
-/// arrays were chosen. The others use a few arrays.
+/// Defines the kinds. Each trial has a line with the arguments of this library's sampler and those
+/// of the host's. The first trial uses all arrays, which were chosen for its arguments. The others
+/// use a few arrays.
 macro_rules! kinds {
     ($(
         $name:literal, $constructor:literal, $takes:expr,
@@ -40,13 +40,13 @@ macro_rules! kinds {
             make: {
                 unsafe fn make(address: *mut c_void, trial: usize) -> Option<Samplers> {
                     type Theirs = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
-                    // SAFETY: the host's constructor of that name; where its arguments have
-                    // changed, the build was asked.
+                    // SAFETY: the host's constructor of that name; if its arguments have changed
+                    // between builds, `takes` has accepted the build.
                     let theirs = unsafe { transmute::<*mut c_void, Theirs>(address) };
                     let mut left = trial;
                     $(
                         if left == 0 {
-                            // SAFETY: arguments as both ask for them.
+                            // SAFETY: the arguments are those that both constructors require.
                             #[allow(unused_unsafe)]
                             return unsafe { Some([theirs($($theirs),*), $ours($($mine),*)]) };
                         }

@@ -74,7 +74,11 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify_build(
     unsafe { certified("llama_sieve_certify_build", sampler_name, build) }
 }
 
+/// Compares this library's sampler with the host's own of that name, as
+/// [`llama_sieve_certify_build`] documents.
+///
 /// # Safety
+///
 /// `sampler_name` is NULL or a C string.
 unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>) -> c_int {
     let mut trials = None;
@@ -112,7 +116,8 @@ fn no_host<T>(found: Result<T, String>) -> Result<T, Failure> {
 /// Compares this library's sampler with the bound host's own; `build` is the host's build, if it is
 /// known. The error describes the difference, or the reason why they could not be compared.
 pub fn certify(name: &str, build: Option<Build>) -> Result<(), String> {
-    // The build of another kind is any that has its list.
+    // For other kinds `build` may be any build with the same argument list, so it shows nothing
+    // about the host's arithmetic.
     let build_of_kind = build.filter(|_| name == "penalties");
     profile::settle(build_of_kind).ok_or("internal error")?;
     let prepared = guard(
@@ -209,7 +214,8 @@ impl Trials {
         let name = self.kind.name;
         let current = HostProfile::current();
         let of_another = current.libm == Libm::Other;
-        // A last bit that is another in one of a thousand arguments may not show on these arrays.
+        // A C library that differs in the last bit of one result in a thousand may not be noticed
+        // on these arrays.
         if of_another && !profile::WITHOUT_LIBM.contains(&name) {
             let text = format!(
                 "{name}: llama.cpp's own takes exponentials, logarithms or powers of another C \

@@ -38,7 +38,7 @@ pub(super) struct Batch<'a> {
 // read.
 unsafe impl Send for Job {}
 
-/// The name of a chain of a batch in messages.
+/// The name of one chain of a batch, for messages.
 struct OfChain<'a>(&'a str, usize);
 
 impl Display for OfChain<'_> {
@@ -48,7 +48,10 @@ impl Display for OfChain<'_> {
 }
 
 impl<'a> Batch<'a> {
+    /// Returns the checked arguments.
+    ///
     /// # Safety
+    ///
     /// As for `llama_sieve_chain_sample_batch`.
     pub(super) unsafe fn new(
         chains: *const *mut llama_sampler,
@@ -96,7 +99,10 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// Samples all chains, and returns the result of the call.
+    ///
     /// # Safety
+    ///
     /// As for `llama_sieve_chain_sample_batch`.
     pub(super) unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
         // SAFETY: the caller guarantees the chains.
@@ -105,7 +111,8 @@ impl<'a> Batch<'a> {
         part(call, || unsafe { self.make_jobs() })?;
         let Lists { jobs, foreign, .. } = &mut *self.lists;
         let ran = part(call, || {
-            // The instructions are chosen here: a helper must not be the one to have a message.
+            // The instruction set is determined on this thread, since that may log a message, which
+            // a helper thread must not do.
             simd::instruction_set();
             share(jobs, self.threads, Job::run);
             Ok(())
@@ -150,7 +157,10 @@ impl<'a> Batch<'a> {
         first.tell()
     }
 
+    /// Lists the members of all chains.
+    ///
     /// # Safety
+    ///
     /// The chains are live samplers of the host that `host` is of.
     unsafe fn list_members(&mut self, call: &str, host: &Functions) -> Result<(), c_int> {
         let Lists { members, ends, .. } = &mut *self.lists;
@@ -165,7 +175,7 @@ impl<'a> Batch<'a> {
     /// Divides the chains into those that any thread can run and the others.
     ///
     /// # Safety
-    /// The logits are as many as was said.
+    /// Each chain has `n_vocab` logits.
     unsafe fn make_jobs(&mut self) -> Result<(), Failure> {
         let Lists {
             members,
@@ -201,7 +211,8 @@ impl<'a> Batch<'a> {
 struct First(Option<(usize, c_int, String)>);
 
 impl First {
-    /// Records the result of a chain, while the last error is still about it.
+    /// Records the result of a chain. Must be called while the last error is still that of this
+    /// chain.
     fn note(&mut self, index: usize, token: Result<Token, c_int>) {
         let is_first = self.0.as_ref().is_none_or(|(known, ..)| index < *known);
         if let (Err(code), true) = (token, is_first) {
@@ -225,7 +236,7 @@ fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
 }
 
 impl Job {
-    /// Runs the job on any thread. The calling thread must report a panic.
+    /// Runs the job, on any thread. The calling thread must report a panic.
     fn run(&mut self) {
         // SAFETY: the batch's lists and the caller's logits stay as they are until all have run.
         let (members, logits) = unsafe { (&*self.members, self.logits.get()) };

@@ -31,7 +31,7 @@ unsafe impl Send for Disabled {}
 unsafe impl Sync for Disabled {}
 
 impl Disabled {
-    /// The value for a host without such a vtable.
+    /// The value for a host that has no such vtable.
     pub(super) const NONE: Self = Self(null());
 
     /// True if the host has such a vtable.

@@ -39,7 +39,8 @@ unsafe impl Send for Chains {}
 unsafe impl Sync for Chains {}
 
 impl Chains {
-    /// Returns those of the host. The host's code that this needs runs outside the guard.
+    /// Returns the functions and the vtable of the bound host. Host code that this needs runs
+    /// outside the guard.
     pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
         static CHAINS: PerHost<Chains> = PerHost::new();
         // SAFETY: the host was just asked for it.
@@ -74,7 +75,7 @@ impl Chains {
 struct FirstChain {
     init: ChainInit,
     free: Free,
-    /// The functions that return members, still without a vtable.
+    /// The functions that return members. The vtable is not yet known.
     chains: Chains,
 }
 
@@ -91,7 +92,10 @@ impl FirstChain {
         })
     }
 
+    /// Makes a chain, and returns the functions with its vtable.
+    ///
     /// # Safety
+    ///
     /// The host is loaded.
     unsafe fn known(mut self) -> Chains {
         // SAFETY: the host's own constructor and destructor, in the order that they are made for.
@@ -110,11 +114,11 @@ pub(super) struct Functions {
     pub chains: Chains,
     pub apply: Apply,
     pub accept: Accept,
-    /// Members that do nothing.
+    /// Recognises the members that do nothing.
     pub disabled: Disabled,
 }
 
-/// Returns the functions of the host. Its code runs outside the guard.
+/// Returns the functions of the bound host. Host code that this needs runs outside the guard.
 pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
     static FUNCTIONS: PerHost<Functions> = PerHost::new();
     let look_up = |host: &Host| {
@@ -149,7 +153,8 @@ struct SampledFunctions {
 #[derive(Clone, Copy)]
 pub(super) struct SamplingFunctions {
     pub sample: Sample,
-    /// `None` in a host that does not sample on backends.
+    /// The functions that return a backend's results; `None` if the host does not sample on
+    /// backends.
     sampled: Option<SampledFunctions>,
 }
 

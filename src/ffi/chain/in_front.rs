@@ -1,6 +1,6 @@
-//! Samples chains whose members are all this library's without the host's array, for a library that
-//! replaces the host's own functions. If that is not possible, nothing has run, and the host's own
-//! function is to be called.
+//! Samples chains without the host's array, if all their members are this library's. It is for a
+//! library that replaces the host's own functions. If this is not possible, nothing has run, and
+//! the host's own function is to be called.
 
 use std::sync::atomic::AtomicU64;
 
@@ -22,11 +22,12 @@ use crate::trace;
 
 const CALL: &str = "sampling in front of llama.cpp";
 
-/// The choice to keep NaN among the candidates, as in the array that the host fills.
+/// The argument of [`run`] that keeps NaN among the candidates, as in the array that the host
+/// fills.
 const LEAVES_NAN: bool = false;
 
-/// The candidates that a chain leaves of the whole vocabulary: the contents of the host's own array
-/// after `llama_sampler_apply`.
+/// The candidates that a chain leaves of the whole vocabulary, as the host's own array would
+/// contain them after `llama_sampler_apply`.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
     /// The candidates that are left, in order.
@@ -42,7 +43,7 @@ pub struct Candidates<'a> {
 pub struct Before {
     /// A sampler of the host that comes first.
     pub first: Option<First>,
-    /// A grammar [of this library](is_grammar).
+    /// A grammar of this library (see [`is_grammar`]).
     pub grammar: Option<*mut llama_sampler>,
 }
 
@@ -51,23 +52,25 @@ pub struct Before {
 pub struct First {
     /// A sampler of the host, used by no other thread.
     pub sampler: *mut llama_sampler,
-    /// Returns the logits that it makes of these; `None` if they are not known.
+    /// Returns the logits that the sampler makes of the given ones; `None` if they are not known.
     pub edit: unsafe fn(*mut llama_sampler, &[f32]) -> Option<Edited>,
 }
 
-/// The logits that the chain, and a grammar before it, work on.
+/// The logits with which the chain, or a grammar before it, begins.
 #[derive(Debug)]
 pub enum Edited {
-    /// The logits of the output.
+    /// The logits of the output, unchanged.
     AsTheyAre,
-    /// As many other logits.
+    /// Other logits, of the same number.
     Others(Vec<f32>),
 }
 
 impl Edited {
-    /// Returns the logits for the chain and a grammar before it; `None` if they are not known.
+    /// Returns the logits with which the chain, or a grammar before it, begins; `None` if they are
+    /// not known.
     ///
     /// # Safety
+    ///
     /// The first sampler is alive.
     unsafe fn by(before: Before, logits: &[f32]) -> Option<Self> {
         match before.first {
@@ -77,7 +80,7 @@ impl Edited {
         }
     }
 
-    /// Returns these logits, or those that replace them.
+    /// Returns `logits`, or the logits that replace them.
     fn of<'a>(&'a self, logits: &'a [f32]) -> &'a [f32] {
         match self {
             Self::AsTheyAre => logits,
@@ -89,17 +92,18 @@ impl Edited {
 /// The outcome of [`sample`].
 #[derive(Clone, Copy, Debug)]
 pub enum Sampled<'a> {
-    /// This token, which every member has accepted.
+    /// The token, which every member has accepted.
     Token(Token),
-    /// Nothing, because the chain's [`note`] did not allow it.
+    /// No token, because the chain's [`note`] did not allow it.
     Nothing(&'a AtomicU64),
 }
 
-/// Samples as llama_sampler_sample does, for a chain whose members are all this library's, and
-/// every member accepts the token, if `may` returns true for the chain's [`note`]. `None` if the
-/// host's own function is to be called.
+/// Samples as llama_sampler_sample does, if all members of the chain are this library's and `may`
+/// returns true for the chain's [`note`]. Every member accepts the token. `None` if the host's own
+/// function is to be called.
 ///
 /// # Safety
+///
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`, `ctx` NULL or a
 /// live context of that host; both are used by no other thread during the call.
 pub unsafe fn sample<'a>(
@@ -115,7 +119,8 @@ pub unsafe fn sample<'a>(
         if !may(note) {
             return Some(Sampled::Nothing(note));
         }
-        // Also a banned one, where there is no other: it is the host's chain that answers.
+        // The token is returned even if its logit is minus infinity, as the host's own chain would
+        // do.
         let token = |pool: &mut Pool<'_>| Ok(selected(pool)?);
         let logits = Logits::F32(logits);
         let token = run(
@@ -144,8 +149,8 @@ pub unsafe fn is_grammar(smpl: *const llama_sampler) -> bool {
     !smpl.is_null() && unsafe { HOSTED.is_of(smpl) }
 }
 
-/// Passes the candidates that `before` and then the chain leave of the logits of output `idx` to
-/// `take`. Nothing is accepted. `None` if the host is to do everything.
+/// Passes to `take` the candidates that the samplers in `before` and then the chain leave of the
+/// logits of output `idx`. No token is accepted. `None` if the host is to do everything.
 ///
 /// # Safety
 /// As for [`sample`]; the samplers before the chain are alive, a grammar [is one](is_grammar), and
@@ -176,7 +181,7 @@ pub unsafe fn narrow<T>(
         .ok();
         traced::again(sequence, refused, before.grammar.is_some());
         if let Edited::Others(_) = edited {
-            // They are gone in a moment.
+            // These logits are freed when this function returns.
             workspace.last = None;
         }
         taken
@@ -184,8 +189,8 @@ pub unsafe fn narrow<T>(
 }
 
 /// Passes to `take` the logits of output `idx`, the logits with which the chain begins, and the
-/// candidates that [`narrow`] would pass. Copies of the grammar and the chain are used, which
-/// themselves do not change. `None` if the result is not known.
+/// candidates that [`narrow`] would pass. Copies of the grammar and the chain run, so that these do
+/// not change themselves. `None` if the result is not known.
 ///
 /// # Safety
 /// As for [`narrow`].
@@ -207,26 +212,29 @@ pub unsafe fn rehearse<T>(
         let all = Logits::F32(begins);
         let taken = run(&CALL, &host, &mut workspace, chain, all, LEAVES_NAN, taken).ok();
         traced::again(sequence, refused, before.grammar.is_some());
-        // It was not this chain that left them.
+        // The candidates were left by the copies, not by this chain.
         workspace.last = None;
         taken
     }
 }
 
-/// Writes the record's line, if there is a record, for a call in which [`narrow`] or [`rehearse`]
-/// ran and which has ended with this token. `None` if there is no token.
+/// Writes the trace's line, if there is a trace, for a call in which [`narrow`] or [`rehearse`] ran
+/// and which has ended with this token; `None` means that there is no token.
 ///
 /// # Safety
+///
 /// `ctx` is NULL or a live context of the bound host.
 pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
     // SAFETY: the caller guarantees the context.
     unsafe { traced::deliver(ctx, token) };
 }
 
-/// Notes, while there is a record, that the host checks with this sampler what [`narrow`] or
-/// [`rehearse`] has selected, if it [is a grammar](is_grammar).
+/// Records in the trace, if there is one, that the host uses this sampler to check the token that
+/// [`narrow`] or [`rehearse`] has selected. Does nothing unless the sampler is a grammar (see
+/// [`is_grammar`]).
 ///
 /// # Safety
+///
 /// `smpl` is NULL or a live sampler of any kind.
 pub unsafe fn checks(smpl: *const llama_sampler) {
     // SAFETY: the caller guarantees the sampler.
@@ -236,10 +244,13 @@ pub unsafe fn checks(smpl: *const llama_sampler) {
     }
 }
 
-/// Does what llama_sampler_apply does with a chain of ours alone, outside of the calls above, and
-/// records it, while there is a record. False: nothing was done, the host's own is to be called.
+/// Does the work of llama_sampler_apply, and writes it to the trace, for a chain whose members are
+/// all this library's; for calls that are not part of those above. Returns false if nothing was
+/// done, because there is no trace or the chain has other members. Then the host's own function is
+/// to be called.
 ///
 /// # Safety
+///
 /// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; no other thread
 /// uses them during the call.
 pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_array) -> bool {
@@ -247,10 +258,11 @@ pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_arr
     trace::is_on() && unsafe { traced::apply(chain, array) }.is_some()
 }
 
-/// Notes, while there is a record, that the host has applied a sampler to an array. A grammar
-/// refuses a token in this way.
+/// Records in the trace, if there is one, that the host has applied a sampler to an array. A
+/// grammar refuses a token in this way.
 ///
 /// # Safety
+///
 /// `array` is NULL or a valid array.
 pub unsafe fn looked_at(array: *const llama_token_data_array) {
     if trace::is_on() {
@@ -259,8 +271,8 @@ pub unsafe fn looked_at(array: *const llama_token_data_array) {
     }
 }
 
-/// Returns the token of an earlier run in the same call, and the number of the chain, for the
-/// record.
+/// Returns, for the trace, the token of an earlier run in the same call, and the number of the
+/// chain.
 fn traced_before(workspace: &Workspace) -> (Option<traced::Refused>, u64) {
     match trace::is_on() {
         true => (traced::before(), traced::sequence_of(&workspace.members)),
@@ -320,9 +332,10 @@ fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
     }
 }
 
-/// Calls [`output`], and puts the grammar before the chain.
+/// Returns the result of [`output`], with the grammar put before the chain.
 ///
 /// # Safety
+///
 /// As for [`narrow`].
 unsafe fn behind<'a>(
     grammar: Option<*mut llama_sampler>,
@@ -343,11 +356,12 @@ unsafe fn behind<'a>(
     Some((host, workspace, logits))
 }
 
-/// Returns a word that is stored with the first member of the chain, in which the library that
-/// replaces the host's functions notes its findings about the chain. It is 0 at first, also in
+/// Returns a number that is stored with the first member of the chain. The library that replaces
+/// the host's functions uses it to note its findings about the chain. It is 0 at first, also in
 /// clones. `None` unless all members are this library's.
 ///
 /// # Safety
+///
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
 pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
     let host = prepare(CALL, chain).ok()?;
@@ -362,9 +376,10 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
     unsafe { note_of(&workspace.members) }
 }
 
-/// The [`note`] of a chain with these members.
+/// Returns the [`note`] of a chain with these members.
 ///
 /// # Safety
+///
 /// They are alive, and live on during `'a`.
 unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU64> {
     let first = members.first()?;

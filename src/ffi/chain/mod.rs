@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample(
         let mut workspace = members_of(&CALL, &host, chain)?;
         let is_offloaded = workspace.members.iter().any(|member| member.is_offloaded());
         if is_offloaded || sampling.has_sampled(ctx, idx) {
-            // It may come back here.
+            // The host's function may call this one again, which needs the workspace.
             drop(workspace);
             return Ok((sampling.sample)(chain, ctx, idx));
         }
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn llama_sieve_chain_candidates(
             // SAFETY: the caller guarantees room for `cap`.
             unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), out, n.min(cap)) };
         }
-        // The next time they need not be written again.
+        // The candidates are kept, so that the next query need not compute them again.
         let left = pool.leave();
         workspace.last = Some(Last { left, ..last });
         Ok(n as c_int)
@@ -338,7 +338,10 @@ unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Li
     });
 }
 
+/// Selects a token with a chain among the caller's logits, which `of` wraps by their type.
+///
 /// # Safety
+///
 /// `chain` is NULL or a live sampler of the host's; `logits` is NULL or has `n_vocab` elements.
 unsafe fn sample_raw<'a, T>(
     call: &str,
@@ -358,7 +361,7 @@ unsafe fn sample_raw<'a, T>(
     sampled().unwrap_or_else(|code: c_int| code)
 }
 
-/// Checks the chain, and finds the host's functions.
+/// Checks that the chain is not NULL, and returns the host's functions.
 fn prepare(call: &str, chain: *mut llama_sampler) -> Result<Functions, c_int> {
     part(call, || usable("the chain", chain))?;
     functions(call)
@@ -408,11 +411,12 @@ fn chosen(pool: &mut Pool<'_>) -> Result<Token, Failure> {
     Ok(outcome(pool)?)
 }
 
-/// The choice to read NaN as minus infinity, as documented for the functions here.
+/// The argument of [`run`] that makes NaN count as minus infinity, as documented for the functions
+/// here.
 const BANS_NAN: bool = true;
 
 /// Runs the listed members, which are those of `chain`, and returns the result of `then` for the
-/// pool, computed inside the guard. With `bans_nan`, NaN is read as minus infinity. Keeps the
+/// pool, computed inside the guard. If `bans_nan` is true, NaN counts as minus infinity. Keeps the
 /// remaining candidates for a later call.
 ///
 /// # Safety
@@ -498,10 +502,10 @@ struct Member {
 }
 
 impl Member {
-    /// Returns true if the host skips the member in its chain, because it was given to a backend.
-    /// The host skips it from then on, even if the backend has not sampled, or the chain is
-    /// detached from its context. The name of such a member begins with a plus. This library's
-    /// samplers are never such members: a backend gets the built-in instead.
+    /// True if the host skips the member in its chain, because the member was given to a backend.
+    /// From then on the host skips it even if the backend has not sampled, or if the chain has been
+    /// detached from its context. The name of such a member begins with a plus. It is never a
+    /// sampler of this library, since a backend gets the built-in instead.
     ///
     /// # Safety
     /// The sampler is alive.
@@ -516,7 +520,7 @@ impl Member {
         }
     }
 
-    /// Runs the member by `run`, and reports it to `watch`. The member must be alive.
+    /// Runs the member by calling `run`, and reports it to `watch`. The member must be alive.
     #[inline(always)]
     fn watched<T>(
         &self,
@@ -538,8 +542,8 @@ impl Member {
         unsafe { self.own?.expected_of(self.smpl) }
     }
 
-    /// Reports the numbers that a trace requests, or none for a foreign sampler. The sampler must
-    /// be alive, as members are while they run.
+    /// Passes the numbers that a trace requests to `to`; none for a sampler that is not this
+    /// library's. The sampler must be alive, as members are while they run.
     fn tell(&self, about: About, to: Tell<'_>) {
         if let Some(vtable) = self.own {
             // SAFETY: a member that is alive; `list` has compared the vtables.
@@ -561,7 +565,10 @@ impl Member {
         name.to_string_lossy().into_owned().into()
     }
 
+    /// Runs the member on the pool.
+    ///
     /// # Safety
+    ///
     /// The sampler is alive, and of the host that `host` is of.
     unsafe fn run(
         &self,
@@ -578,7 +585,10 @@ impl Member {
         Ok(())
     }
 
+    /// Runs a member that is not this library's, on the pool's array.
+    ///
     /// # Safety
+    ///
     /// As for [`run`](Self::run).
     unsafe fn run_foreign(
         &self,
@@ -586,7 +596,7 @@ impl Member {
         host: &Functions,
         pool: &mut Pool<'_>,
     ) -> Result<(), c_int> {
-        // Hosts read beyond an array that is empty.
+        // Samplers of hosts may read beyond the end of an empty array.
         if pool.is_empty() {
             return Ok(());
         }
@@ -608,7 +618,7 @@ impl Member {
 }
 
 /// Returns the index of the selected candidate in the pool's array, or -1. Makes the array if there
-/// is none, since the index may not be known otherwise.
+/// is none, since only then is the index always known.
 fn selected_of_array(pool: &mut Pool<'_>) -> i64 {
     pool.array();
     pool.selected().map_or(-1, |index| index as i64)
@@ -669,8 +679,8 @@ unsafe fn list(
     }
     // SAFETY: the caller guarantees the sampler.
     let iface = unsafe { (*smpl).iface };
-    // As the chain does it: a sampler without `apply` is passed over.
-    // SAFETY: the vtable of a live sampler.
+    // A sampler without `apply` is skipped, as the host's chain does. SAFETY: the vtable of a live
+    // sampler.
     if iface.is_null() || unsafe { (*iface).apply.is_none() } || host.disabled.has(iface) {
         return Ok(());
     }

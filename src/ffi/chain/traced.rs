@@ -1,7 +1,7 @@
-//! The record of each token that is sampled with a chain.
+//! The trace of each token that is sampled with a chain.
 //!
-//! A token is observed while its chain runs, and its line is written when the call returns it: a
-//! host may run the chain again after a grammar has refused the first token.
+//! A token is observed while its chain runs. Its line is written only when the host's call returns
+//! the token, since a host may run the chain again after a grammar has refused the first token.
 
 use std::cell::Cell;
 use std::collections::TryReserveError;
@@ -52,7 +52,7 @@ fn put(waiting: Box<Waiting>) {
     let _ = PerThread::with(&WAITING, |place| place.set(Some(waiting)));
 }
 
-/// An observer inside the guard.
+/// An observer whose methods run inside the guard.
 struct Guarded(Box<Observer>);
 
 impl Watch for Guarded {
@@ -74,7 +74,7 @@ impl Watch for Guarded {
 }
 
 impl Guarded {
-    /// Returns the observations of these members, if they have chosen a token.
+    /// Returns the observations of these members if they have chosen a token.
     fn ended(mut self, members: &[Member], pool: &mut Pool<'_>) -> Option<Box<Waiting>> {
         let token = pool.token()?;
         let logits = pool.logits();
@@ -125,19 +125,19 @@ pub(super) unsafe fn run_own(
     watch.ended(members, pool)
 }
 
-/// Returns the number of the chain with these members, which is that of its last member. The first
-/// may be a grammar that comes before the chain.
+/// Returns the number that identifies the chain with these members, which is that of its last
+/// member. (The first member may be a grammar that was put before the chain.)
 pub(super) fn sequence_of(members: &[Member]) -> u64 {
     let number = |member: &Member| {
         // SAFETY: a member that is alive; `list` has compared the vtables.
         unsafe { member.own?.sequence_of(member.smpl) }
     };
-    // One of others alone is known by where its last member is.
+    // A chain without members of this library is identified by the address of its last member.
     let place = || members.last().map_or(0, |member| member.smpl as u64);
     members.iter().rev().find_map(number).unwrap_or_else(place)
 }
 
-/// Returns the waiting token of the last run, which is to be passed to [`again`].
+/// Takes the waiting token of the last run. It is to be passed to [`again`].
 pub(super) fn before() -> Option<Refused> {
     let waiting = trace::is_on().then(take).flatten()?;
     let token = waiting.observer.token();
@@ -153,8 +153,8 @@ pub(super) struct Refused {
     token: Option<Token>,
 }
 
-/// Records, for the waiting token, the number of its chain and the token that a grammar has
-/// refused.
+/// Records, with the waiting token, the number of its chain and the token that a grammar has
+/// refused before.
 pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: bool) {
     let Some(mut waiting) = take() else {
         return;
@@ -167,9 +167,10 @@ pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: boo
     put(waiting);
 }
 
-/// Notes of the token that waits for its line that a grammar checks it.
+/// Records, with the waiting token, that a grammar checks it.
 ///
 /// # Safety
+///
 /// `grammar` is a live sampler that a host was given in the place of its own grammar.
 pub(super) unsafe fn checks(grammar: *const llama_sampler) {
     let Some(mut waiting) = take() else {
@@ -191,9 +192,11 @@ pub(super) unsafe fn checks(grammar: *const llama_sampler) {
     put(waiting);
 }
 
-/// Writes the line of the token that waits, if it is `token`; otherwise that it is another.
+/// Writes the line of the waiting token. If the host returned another token than that, the line
+/// says so.
 ///
 /// # Safety
+///
 /// `ctx` is NULL or a live context of the bound host.
 pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
     if !trace::is_on() {
@@ -206,9 +209,11 @@ pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
 }
 
 impl Waiting {
-    /// Writes the line if the token is `token`, otherwise a line that says that it is another.
+    /// Writes the line of this token. If the host returned another token than this one, the line
+    /// says so.
     ///
     /// # Safety
+    ///
     /// As for [`deliver`].
     pub(super) unsafe fn deliver(self, ctx: *mut llama_context, token: Token) {
         // SAFETY: the caller guarantees the context.
@@ -245,9 +250,9 @@ thread_local! {
     static IN_ARRAY: Cell<Option<InArray>> = const { Cell::new(None) };
 }
 
-/// Does what llama_sampler_apply does with a chain whose members are all this library's, and writes
-/// the line of the token that it selects. Does nothing and returns `None` if it is not such a
-/// chain, or if the array was not filled from the logits of a vocabulary.
+/// Does the work of llama_sampler_apply for a chain whose members are all this library's, and
+/// records the token that it selects. Does nothing and returns `None` if the chain has other
+/// members, or if the array was not filled from the logits of a vocabulary.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of the bound host, `array` NULL or a valid array; no other
@@ -311,8 +316,8 @@ pub(super) unsafe fn apply(
     Some(())
 }
 
-/// Writes the line of the token that was selected in an array. The line replaces the previous one
-/// if that token was refused.
+/// Writes the line of the token that was selected in an array. If a grammar has refused the
+/// previous token, the line replaces that token's line.
 fn deliver_in_array() {
     let Some(mut waiting) = take() else {
         return;
@@ -335,7 +340,7 @@ fn deliver_in_array() {
     unsafe { waiting.deliver(null_mut(), token) };
 }
 
-/// Records, after a sampler was applied to an array, if it has refused the selected token.
+/// Records, after a sampler was applied to an array, whether it has refused the selected token.
 ///
 /// # Safety
 /// `array` is NULL or a valid array.
@@ -356,12 +361,12 @@ pub(super) unsafe fn looked_at(array: *const llama_token_data_array) {
     }
 }
 
-/// The most tokens of a vocabulary whose logits are taken from an array.
+/// The most tokens of a vocabulary for which logits are read from an array.
 const MOST_TOKENS: usize = 1 << 22;
 
 const ARRAY: Argument = argument!("data", "size", MOST_TOKENS);
 
-/// The logits of an array by their tokens.
+/// The logits of an array, indexed by token.
 struct Filled {
     /// The logits; minus infinity for tokens that are not in the array.
     logits: Vec<f32>,
@@ -370,7 +375,8 @@ struct Filled {
 }
 
 impl Filled {
-    /// Returns the logits of these candidates; an error if one has a number that no token has.
+    /// Returns the logits of these candidates; `None` if one has a number that no token has, and an
+    /// error if there is too little memory.
     fn of(data: &[TokenData], is_fresh: bool) -> Result<Option<Self>, TryReserveError> {
         let places = || {
             data.iter()

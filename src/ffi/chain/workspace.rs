@@ -26,7 +26,7 @@ pub(super) struct Workspace {
     pub last: Option<Last>,
 }
 
-/// The chain and the logits that the last token was sampled from, and the candidates that were
+/// The chain and the logits from which the last token was sampled, and the candidates that were
 /// left.
 #[derive(Clone, Copy)]
 pub(super) struct Last {
@@ -35,7 +35,7 @@ pub(super) struct Last {
     pub left: Left,
 }
 
-/// Logits without their lifetime.
+/// A reference to logits, without their lifetime.
 #[derive(Clone, Copy)]
 pub(super) enum RawLogits {
     F32(*const f32, usize),
@@ -52,8 +52,11 @@ impl RawLogits {
         }
     }
 
+    /// Returns the logits.
+    ///
     /// # Safety
-    /// The logits that these are of are there, and stay as they are during `'a`.
+    ///
+    /// The logits still exist, and do not change during `'a`.
     pub(super) unsafe fn get<'a>(self) -> Logits<'a> {
         use std::slice::from_raw_parts;
         // SAFETY: the caller guarantees it.
@@ -79,7 +82,7 @@ pub(super) struct Job {
     pub waiting: Option<Box<Waiting>>,
 }
 
-/// The lists that a batch makes. Their contents are valid only within one call.
+/// The lists that are built for a batch. Their contents are valid only within one call.
 #[derive(Default)]
 pub(super) struct Lists {
     /// The chains, each with its index among the caller's.
@@ -111,8 +114,8 @@ fn cleared<T>(list: &mut Vec<T>, n: usize) -> Result<(), TryReserveError> {
 
 lent_per_thread!(Workspace, Lists);
 
-/// The thread's data, borrowed until this is dropped. A nested call, which a member can make, gets
-/// new data.
+/// The thread's data, borrowed until this is dropped. A nested call, which a member may make, gets
+/// data of its own.
 pub(super) struct Taken<T: Lent>(ManuallyDrop<Box<T>>);
 
 impl<T: Lent> Taken<T> {
@@ -123,7 +126,7 @@ impl<T: Lent> Taken<T> {
 
 impl<T: Lent> Drop for Taken<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, and never looked at again.
+        // SAFETY: taken only once, and not used afterwards.
         let kept = unsafe { ManuallyDrop::take(&mut self.0) };
         kept.give_back();
     }

@@ -3,7 +3,7 @@ use crate::errors::LLAMA_SIEVE_ERROR_STATE;
 
 const ARGUMENT: Argument = argument!("words", "n_words", LLAMA_SIEVE_MAX_BATCH);
 
-/// Returns the error for a pointer with a number; "" if it can be used.
+/// Returns the error for an array of `n` elements at an address; "" if it is accepted.
 fn said(address: usize, n: usize) -> String {
     let pointer = std::ptr::without_provenance::<u32>(address);
     match ARGUMENT.check(pointer, n) {
@@ -23,7 +23,7 @@ fn numbers_up_to_the_limit_may_lie_at_aligned_addresses() {
     ] {
         assert_eq!(said(address, n), "", "{n} at {address}");
     }
-    // The last word of memory, but not one after it.
+    // The last word of memory is accepted, but not a second one after it.
     assert_eq!(said(usize::MAX - 7, 1), "");
 }
 
@@ -61,7 +61,7 @@ fn an_argument_may_have_a_number_of_its_own() {
 
 #[test]
 fn only_so_many_bytes_of_a_string_are_read() {
-    // No NUL in it: a byte after the last is none of the array's.
+    // There is no NUL: bytes after the last one are not part of the array.
     let text = b"abc".map(|byte| byte as c_char);
     // SAFETY: no byte after the third is read.
     assert_eq!(unsafe { c_bytes_within(text.as_ptr(), 3) }, b"abc");

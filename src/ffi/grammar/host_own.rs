@@ -1,6 +1,6 @@
-//! The host's own grammars, and the functions that use them.
+//! The host's own grammars, and the host's functions that use them.
 //!
-//! The host's functions are called outside the guard: their exceptions pass through.
+//! These functions are called outside the guard, so that their exceptions pass through.
 
 use std::ffi::c_char;
 use std::ptr::null_mut;
@@ -17,7 +17,7 @@ type Vocab = *const llama_vocab;
 type Text = *const c_char;
 /// The constructor of grammars that are not lazy.
 type Plain = unsafe extern "C-unwind" fn(Vocab, Text, Text) -> *mut llama_sampler;
-/// The constructors of lazy grammars: with words, and with patterns.
+/// The constructors of lazy grammars, with words or with patterns.
 type Lazy = unsafe extern "C-unwind" fn(
     Vocab,
     Text,
@@ -30,12 +30,12 @@ type Lazy = unsafe extern "C-unwind" fn(
 type Reset = unsafe extern "C-unwind" fn(*mut llama_sampler);
 type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sampler;
 
-/// The host's functions.
+/// The host's functions for grammars.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Functions {
     pub(super) plain: Plain,
     pub(super) patterns: Lazy,
-    /// The deprecated constructor with words, which a later host may lack.
+    /// The deprecated constructor with words, which later hosts may lack.
     pub(super) words: Option<Lazy>,
     pub(super) apply: Apply,
     pub(super) accept: Accept,
@@ -76,7 +76,7 @@ impl Drop for Owned {
 }
 
 impl Owned {
-    /// Returns the sampler, which the caller must free.
+    /// Returns the sampler. From now on the caller must free it.
     pub(super) fn given(mut self) -> *mut llama_sampler {
         std::mem::replace(&mut self.0, null_mut())
     }

@@ -1,24 +1,24 @@
 //! Grammars that transparently replace a host's own, with the behaviour that it relies on.
 //!
-//! They differ from the other grammars of this library at a token that is not allowed. The built-in
-//! throws there, so here the host's own code throws: a grammar of the host that allows nothing
-//! accepts the token, and is freed while the exception passes. The message depends only on the
-//! token, so neither the client's grammar nor the earlier tokens are needed. Where the built-in
-//! would end the process or never return, this library's constraint is dead. After a limit or an
-//! internal error, the host's code throws at the next token, since a server must not mistake a
-//! truncated text for a finished one.
+//! They differ from the other grammars of this library when a token that is not allowed is
+//! accepted. The built-in throws then, and so does the host's own code here: a grammar of the host
+//! that allows nothing accepts the token, and is freed while the exception passes. The message
+//! depends only on the token, so neither the client's grammar nor the earlier tokens are needed.
+//! Where the built-in would end the process or never return, this library's grammar becomes dead.
+//! After a limit or an internal error, the host's code throws at the next token, since a server
+//! must not mistake a truncated text for a finished one.
 //!
-//! This library's grammar is used if the host's own was found to do the same: see `proof`. A
-//! grammar whose first tokens cannot be found within the limits is left to the host, if its
-//! constructor returns. The host's own constructor checks each text, called with the program's
-//! arguments. A text that it refuses is refused, with its exception or NULL; otherwise its result
-//! is freed at once. It is not called for a text on which it may hang: see
+//! This library's grammar is used if comparisons have shown that the host's own gives the same
+//! results: see `proof`. A grammar whose first tokens cannot be found within the limits is left to
+//! the host, if its constructor returns. The host's own constructor checks each text, called with
+//! the program's arguments. A text that it refuses is refused, with its exception or NULL;
+//! otherwise its result is freed at once. It is not called for a text on which it may hang: see
 //! [`host_work`](crate::grammar::host_work).
 //!
 //! The grammar that throws is lazy and waits for the token. Since the token triggers it, it skips
 //! the check that the generation may end, where llama.cpp ends the process.
 //!
-//! The host's functions are called outside the guard: their exceptions pass through.
+//! The host's functions are called outside the guard, so that their exceptions pass through.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -57,14 +57,15 @@ pub(in crate::ffi) static HOSTED: Vtable = vtable::<HostedGrammar>().with_accept
 /// The result of making a grammar sampler for a host.
 #[derive(Clone, Debug)]
 pub enum Hosted {
-    /// This library's sampler.
+    /// A sampler of this library.
     Made(*mut llama_sampler),
-    /// The host must make its own, since this library refuses the text; the last error says why.
+    /// The host must make its own grammar, since this library refuses the text; the last error says
+    /// why.
     Theirs,
-    /// The host must make its own, which differs or may differ.
+    /// The host must make its own grammar, which differs or may differ from this library's.
     Otherwise(String),
-    /// NULL, as for an invalid grammar: the host's constructor returns that, or would hang or end
-    /// the process. The last error says why.
+    /// The result is NULL, as for an invalid grammar: the host's constructor returns NULL, or would
+    /// hang or end the process. The last error says why.
     Nothing,
 }
 
@@ -201,8 +202,8 @@ unsafe fn refuses(
 /// The most bytes of a word or pattern, since `std::regex` parses it recursively.
 const MOST_OF_A_PATTERN: usize = 2000;
 
-/// Returns a digest that identifies the arguments of the host's constructor; `None` if `std::regex`
-/// may overflow the stack.
+/// Returns a digest that identifies the arguments of the host's constructor; `None` if a pattern is
+/// so long that `std::regex` may overflow the stack.
 ///
 /// # Safety
 /// As for [`hosted`], where the arguments were read already.
@@ -275,7 +276,8 @@ impl HostSide {
     /// The host is loaded, and the vocabulary alive.
     unsafe fn refuse(&self, Refusal { token, skipped }: Refusal) {
         const NOTHING: &CStr = c"root ::= \"\"";
-        // The grammar begins with the token, or after that many bytes of it.
+        // The pattern skips as many bytes of the token as the text before the grammar takes.
+        // Without such bytes the grammar begins with the token.
         let pattern = guard(
             "accept",
             || None,
@@ -347,9 +349,10 @@ impl Sampler for HostedGrammar {
     }
 }
 
-/// Accepts a token, or throws; an entry of the vtable.
+/// Accepts a token, or throws; this is an entry of the vtable.
 ///
 /// # Safety
+///
 /// `smpl` is NULL or a live sampler with this vtable.
 unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Token) {
     let of_it = |hosted: &mut HostedGrammar| {
@@ -364,7 +367,7 @@ unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Tok
             || unsafe { HOSTED.run(smpl, "accept", of_it) },
         )
     };
-    // After a panic it is dead, and refuses.
+    // After a panic the grammar is dead, and the second call returns a refusal.
     if let Some((refusal, host)) = ask().or_else(ask).flatten() {
         // SAFETY: the host calls this, and its vocabulary outlives the sampler.
         unsafe { host.refuse(refusal) }

@@ -84,7 +84,7 @@ const TOKENS: Argument = argument!(
     LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS
 );
 
-/// A pointer from C, and how many elements there are.
+/// A pointer from C, and the number of its elements.
 pub type List<T> = (*const T, usize);
 
 /// The triggers of a lazy grammar, as C passes them.
@@ -178,9 +178,11 @@ fn lazy(
     Ok(Some((triggers.map_err(invalid)?, tokens)))
 }
 
-/// Reads the triggers: words or patterns, and tokens. Without a list of words there are none.
+/// Returns the words or patterns and the tokens of the triggers. If the list of words is NULL,
+/// there are none.
 ///
 /// # Safety
+///
 /// As for the constructors; the strings live for `'a`.
 pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec<Token>), Failure> {
     // SAFETY: the caller guarantees the lists.
@@ -202,7 +204,10 @@ pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec
     }
 }
 
+/// Returns the texts of a list.
+///
 /// # Safety
+///
 /// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
 unsafe fn texts<'a>(
     name: &str,
@@ -224,7 +229,10 @@ unsafe fn texts<'a>(
         .collect()
 }
 
+/// Returns the tokens of a list.
+///
 /// # Safety
+///
 /// `list` is NULL or `n` tokens.
 unsafe fn tokens((list, n): List<Token>) -> Result<Vec<Token>, Failure> {
     // SAFETY: the caller guarantees that many tokens.

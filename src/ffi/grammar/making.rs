@@ -1,5 +1,5 @@
-//! Makes a sampler from a grammar that C passes, lazy or not, for this library's own constructors
-//! or for those that replace a host's.
+//! Makes a sampler from a grammar that a C caller passes, lazy or not. This library's own
+//! constructors use it, and so do those that replace a host's.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
@@ -22,16 +22,16 @@ use crate::token::Token;
 
 pub(in crate::ffi) static GRAMMAR: Vtable = vtable::<Grammar>();
 
-/// Options for making a sampler of a grammar.
+/// How the sampler of a grammar is made.
 pub(super) struct Making<'a> {
-    /// Hands the sampler to the host.
+    /// Makes a sampler of the host's type from the grammar.
     pub(super) into_host: &'a dyn Fn(Grammar) -> Result<*mut llama_sampler, Failure>,
-    /// The notes for a host, taken while the grammar is made.
+    /// Filled in while the grammar is made, if it is to replace a host's.
     pub(super) notes: Option<&'a Notes>,
     pub(super) repetitions: Repetitions,
 }
 
-/// Notes on how a grammar was made, for a host.
+/// Findings from the making of a grammar that is to replace a host's.
 #[derive(Default)]
 pub(super) struct Notes {
     /// True if llama.cpp's own parser would not return from the refused text.
@@ -63,10 +63,11 @@ impl Making<'_> {
 /// The arguments of every constructor: vocabulary, text and root.
 pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 
-/// Makes the sampler of a grammar, lazy if `triggers` returns triggers; it is called only if there
-/// is a grammar.
+/// Makes the sampler of a grammar, which is lazy if `triggers` returns triggers. `triggers` is
+/// called only if there is a grammar.
 ///
 /// # Safety
+///
 /// As for `llama_sieve_init_grammar`.
 pub(super) unsafe fn constructed(
     call: &'static str,
@@ -106,17 +107,17 @@ pub(super) unsafe fn constructed(
 /// The triggers of a lazy grammar: patterns and tokens.
 pub(super) type Lazy = (Arc<Triggers>, Vec<Token>);
 
-/// A grammar before the host's tokenizer was called.
+/// A grammar whose elements `<text>` have not yet been tokenized.
 enum Prepared<'a> {
-    /// No grammar, for a vocabulary of this many tokens.
+    /// An empty grammar, for a vocabulary of this many tokens.
     Empty(usize),
-    /// The grammar, which needs no tokenizer.
+    /// A grammar that needs no tokenizer.
     Ready(Grammar),
-    /// The text of a grammar, to be read.
+    /// The text of a grammar that has yet to be read.
     Text(Text<'a>),
 }
 
-/// A grammar to be read.
+/// A grammar that has yet to be read.
 struct Text<'a> {
     text: &'a [u8],
     root: &'a [u8],
@@ -131,7 +132,10 @@ pub(super) fn invalid(text: String) -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_INVALID, text)
 }
 
+/// Reads the arguments of a constructor, and the grammar as far as that needs no tokenizer.
+///
 /// # Safety
+///
 /// As for `llama_sieve_init_grammar`; the strings live for `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
@@ -193,10 +197,11 @@ impl Prepared<'_> {
 }
 
 impl Text<'_> {
-    /// Looks up the tokens, up to the first text that is not a token, for which the grammar is
-    /// refused.
+    /// Asks the host's tokenizer for the tokens of the texts. Stops at the first text that is not
+    /// one token, for which the grammar is refused.
     ///
     /// # Safety
+    ///
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) {
         for (text, token) in &mut self.tokens {

@@ -5,7 +5,8 @@
 //! - [`pattern`]: the constructors of regular expressions and choices; [`schema`]: of JSON Schemas;
 //!   [`tags`]: of tags in free text;
 //! - `making`: the code that all constructors share;
-//! - [`hosted`]: grammars for a host without its knowledge; `proof`: the comparison with its own.
+//! - [`hosted`]: grammars that replace a host's own without its knowledge; `proof`: the comparison
+//!   of the two.
 
 pub mod between;
 mod host_own;

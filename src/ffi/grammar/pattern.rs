@@ -121,10 +121,10 @@ pub unsafe extern "C" fn llama_sieve_init_choice(
     })
 }
 
-/// The most bytes that are read of all values, before they are found to be too long.
+/// The most bytes of all values that are read before they are found to be too long.
 const MAX_BYTES: usize = limits::MAX_TEXT;
 
-/// Bytes needed to read a short text, which must be available before it begins.
+/// The number of bytes that must be available to read any text, however short.
 pub(super) const PARSER: usize = 64 << 10;
 /// Approximate bytes needed per byte of a pattern or a description.
 pub(super) const PER_BYTE: usize = 1 << 10;

@@ -1,4 +1,4 @@
-//! The arguments of a call, if its list is one of those that are known.
+//! The arguments of a call, read by one of the known argument lists.
 
 use std::ffi::{CString, c_char};
 use std::ptr::null_mut;
@@ -76,7 +76,7 @@ impl Arguments {
             (Changing::Dry, _) => {
                 let (allowed_length, last_n, list) = match layout {
                     0 => (b as i32, c as i32, (d, e)),
-                    // There, a last_n of -1 means all of the context.
+                    // In older builds a last_n of -1 means the whole context.
                     _ if d as i32 == -1 => (c as i32, b as i32, (e, f)),
                     _ => (c as i32, d as i32, (e, f)),
                 };
@@ -163,7 +163,7 @@ impl Arguments {
                     bias: f32::from_bits(bias),
                 };
                 let biases: Vec<llama_logit_bias> = biases.iter().map(bias).collect();
-                // SAFETY: that many biases.
+                // SAFETY: as many biases as `n` says.
                 unsafe {
                     llama_sieve_init_logit_bias(*n_vocab, biases.len() as i32, biases.as_ptr())
                 }
@@ -173,8 +173,8 @@ impl Arguments {
         }
     }
 
-    /// Returns, as bits, the arguments that the call proves to come from their registers: no other
-    /// register of the kind has the same value, and the value has an effect.
+    /// Returns the arguments, one bit each, that are proven to be in the registers of this list: no
+    /// other register of the same kind has the same value, and the value has an effect.
     pub(super) fn shown(&self, layout: usize, registers: &Registers) -> u8 {
         let kind = self.kind();
         let integer = |number| registers.is_only_integer(kind.place(layout, INTEGER, number));
@@ -190,7 +190,7 @@ impl Arguments {
                 ..
             } => &[
                 vector(0) && does_something(repeat, 1.0),
-                // Of a token that there is but once, the two are one.
+                // For a token that occurs only once, frequency and presence have the same effect.
                 vector(1) && last_n > 1 && does_something(freq, 0.0),
                 vector(2) && last_n > 1 && does_something(present, 0.0),
                 integer(1 - layout),
@@ -204,7 +204,7 @@ impl Arguments {
                 ..
             } => &[
                 vector(0) && does_something(*multiplier, 0.0),
-                // The least length has no power of it, one that is longer has.
+                // At the least length the base has the power 0, so a longer repetition is needed.
                 vector(1)
                     && *last_n / 2 > 1 + (*allowed_length).max(1)
                     && does_something(*base, 1.0),
@@ -261,7 +261,7 @@ fn biases(n: i32, list: usize) -> Result<Vec<(i32, u32)>, Unread> {
     if !list.is_multiple_of(align_of::<llama_logit_bias>()) {
         return Err(Unread::Impossible);
     }
-    // Whether it is a list at all, its first page says.
+    // The first page shows if there is a list at the address.
     let mut bytes = vec![0; n.min(MOST_BIASES) * EACH];
     if !read(list, &mut bytes) {
         return Err(Unread::Impossible);
@@ -310,15 +310,15 @@ mod tests {
         };
         assert_eq!(breakers, [&b"\n"[..], b"", b"", b"ab"]);
         assert_eq!(last_n, 64);
-        // Read as the other, the number is where the pointer should be.
+        // Read by the other list, a number is where the pointer should be.
         assert_eq!(read(Changing::Dry, 1, &new), Err(Unread::Impossible));
-        // Of another vocabulary nothing is asked.
+        // A vocabulary that the host has not returned is not used.
         let mut other = new;
         other.integers[0] = 78;
         assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Unknown));
         other.integers[4] = LLAMA_SIEVE_DRY_MAX_BREAKERS + 1;
         assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Impossible));
-        // One of the texts is none.
+        // The address of one of the texts cannot be read.
         let texts = [c"\n".as_ptr(), 8 as *const c_char];
         other.integers[3..5].copy_from_slice(&[texts.as_ptr() as usize, 2]);
         assert_eq!(read(Changing::Dry, 0, &other), Err(Unread::Impossible));
@@ -352,12 +352,12 @@ mod tests {
         };
         assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.25]), 0b1111);
         assert_eq!(shown(1, [64, 9, 1, 2, 3, 4], &[1.1, 0.5, 0.25]), 0b1111);
-        // The same in another register, though the upper half differs.
+        // Another register has the same value in its lower half.
         assert_eq!(
             shown(0, [9, 64, 1, 2, 3, 64 | (1 << 31 << 1)], &[1.1, 0.5, 0.25]),
             0b111
         );
-        // Two that could be exchanged, and a third that does nothing.
+        // Two arguments that could be exchanged, and a third that has no effect.
         assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.5]), 0b1001);
         assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.1, 0.5, 0.0]), 0b1011);
         assert_eq!(shown(0, [9, 64, 1, 2, 3, 4], &[1.0, 0.5, 0.25]), 0b1110);

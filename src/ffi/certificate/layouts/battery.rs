@@ -1,5 +1,5 @@
-//! A sequence of steps that the host's sampler and this library's both perform, so that every
-//! argument has a visible effect.
+//! A sequence of steps that the host's sampler and this library's both perform. It is chosen so
+//! that every argument has a visible effect.
 
 use super::arguments::Arguments;
 use crate::ffi::certificate::arrays::HISTORY;
@@ -27,9 +27,9 @@ const LONGEST_PIECE: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Accepts this token this many times.
+    /// Both samplers accept this token this many times.
     Accept(Token, usize),
-    /// Applies both to the array with this number.
+    /// Both samplers are applied to the array with this number.
     Apply(usize),
 }
 
@@ -45,15 +45,15 @@ pub(super) struct Battery {
     work: [Vec<TokenData>; 2],
 }
 
-/// The outcome.
+/// The outcome of a battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Differs,
     /// The host's copies differ from this library's, or the samplers differ after a reset.
     CopiesDiffer,
-    /// No difference was found in the parts that could be compared.
+    /// No difference was found, but not every argument could be tested.
     AsFarAsSeen,
-    /// Neither of the two has changed anything.
+    /// Neither sampler has changed anything.
     DoesNothing,
     Same,
 }
@@ -95,7 +95,7 @@ impl Battery {
                 }
             }
         }
-        // After the last step there is much to forget.
+        // A reset after the last step has much to clear.
         let all = 0..battery.arrays.len();
         let history = HISTORY.map(|token| Step::Accept(token, 1));
         battery.of_copies.extend(all.clone().map(Step::Apply));
@@ -150,8 +150,9 @@ impl Battery {
             self.accept(marker);
             self.apply(marked);
         }
-        // The first marker is then the second to leave. Where the window is not what the list says
-        // that shows on the way, soon after its end: the other number may be the vocabulary's size.
+        // The first marker is then the second token to leave the window. If the host's window has
+        // another length than this list says, the arrays in between show that soon after its end:
+        // the other length may be the vocabulary's size.
         let window = usize::try_from(last_n).unwrap_or(0);
         let fillers = window.saturating_sub(MARKERS.len() + 1);
         self.is_whole &= fillers <= MOST_ACCEPTED;
@@ -179,7 +180,7 @@ impl Battery {
         let filler = others.next().unwrap_or_default();
         let mut some = |n: usize| others.by_ref().take(n).collect::<Vec<Token>>();
 
-        // Repetitions of all lengths around the least, and what comes after them.
+        // Repetitions of all lengths around the least one, and the tokens after them.
         let run = some(least + 3);
         let array = self.array(run.iter().copied().chain(some(4)));
         self.accept_all(&run);
@@ -198,14 +199,14 @@ impl Battery {
             self.accept_all(&run);
             self.apply(array);
         }
-        // As far back as the window reaches, and one token farther.
+        // Repetitions as far back as the window reaches, and one token farther.
         let (first, second, behind) = (some(least), some(least), some(2));
         let ids = behind.iter().chain(&first).chain(&second);
         let array = self.array(ids.chain([&filler]).copied());
         let runs = [&first, &second];
         if let Some(between) = window.checked_sub(3 * least + 1) {
-            // Of the first the window has lost one token when it comes again, and of the second it
-            // has all when that comes again after it.
+            // When the first run is repeated, the window has lost one of its tokens. When the
+            // second run is repeated after that, the window still has all of its tokens.
             for (run, behind) in runs.into_iter().zip(&behind) {
                 self.accept_all(run);
                 self.accept(*behind);
@@ -254,7 +255,7 @@ impl Battery {
         let spread = (0..MOST).map(|i| (i * n / MOST) as Token);
         let ends = (0..n as Token).rev().filter(|&id| vocabulary.is_eog(id));
         let mut ids: Vec<Token> = spread.chain(ends.take(4)).chain(0..8).collect();
-        // llama.cpp's own throws where a piece is too long.
+        // llama.cpp's own infill throws if a piece is too long.
         let mut piece = Vec::new();
         let mut is_short = |id: Token| {
             piece.clear();
@@ -309,8 +310,8 @@ impl Battery {
     }
 }
 
-/// Runs the steps with both samplers. Returns true if anything was changed, provided that all
-/// results agree.
+/// Runs the steps with both samplers. If all results agree, returns true if a sampler has changed
+/// an array.
 ///
 /// # Safety
 /// The samplers are live, and used by no other code.

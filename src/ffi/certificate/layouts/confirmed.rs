@@ -9,7 +9,7 @@
 #[cfg(not(windows))]
 use std::ptr::null_mut;
 
-/// The size of the pieces that are tested: it divides the size of every page.
+/// The size of the pieces that are tested, which divides the size of every page.
 const PIECE: usize = 4096;
 
 /// True if the kernel can read a set of signals at `address`.
@@ -17,8 +17,8 @@ const PIECE: usize = 4096;
 fn can_be_read(address: usize) -> bool {
     const NOTHING: libc::c_int = libc::c_int::MAX;
     const BYTES: usize = size_of::<u64>();
-    // SAFETY: the kernel reads `BYTES` bytes, answers an address that cannot be read with an error,
-    // and what is to be done as well.
+    // SAFETY: the kernel only reads `BYTES` bytes. It returns an error for an address that cannot
+    // be read, and for the invalid operation.
     let code = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -41,7 +41,8 @@ fn can_be_read(address: usize) -> bool {
 /// Passes at most `most` bytes from `address` on to `take`, one by one, until that returns false.
 /// Returns false if a byte cannot be read, or if the kernel gives no answer.
 fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
-    // An emulator may look at what is to be done first. Nothing lies in the first page.
+    // An emulator may check the operation first, and then the error proves nothing. It is
+    // recognised by an address in the first page, which is never readable.
     if can_be_read(PIECE / 2) {
         return false;
     }
@@ -53,8 +54,9 @@ fn each(address: usize, most: usize, mut take: impl FnMut(u8) -> bool) -> bool {
         if is_new && !can_be_read(place - place % PIECE) {
             return false;
         }
-        // SAFETY: the kernel has just read from this page. Volatile, so that this is no call of a
-        // function which another library may have replaced by one that knows where objects end.
+        // SAFETY: the kernel has just read from this page. The read is volatile, so that the
+        // compiler does not turn the loop into a call of a function such as `strnlen`, which
+        // another library may have replaced by one that checks the bounds of objects.
         let byte = unsafe { (place as *const u8).read_volatile() };
         if !take(byte) {
             return true;

@@ -12,8 +12,9 @@
 //! same value, and the value had an effect. Otherwise two arguments that were equal by chance could
 //! be exchanged. Until then each call with new values is tested.
 //!
-//! An argument that is a pointer in a list is read only if the kernel confirms that it can be. One
-//! that is a vocabulary in a list is used only if the host has returned it as one.
+//! If a list has a pointer at a position, the memory there is read only if the kernel confirms that
+//! it is readable. If a list has a vocabulary at a position, the argument is used only if the host
+//! has returned that address as a vocabulary.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
 
@@ -55,7 +56,7 @@ pub struct Registers {
 pub const INTEGERS: usize = if cfg!(windows) { 8 } else { 6 };
 
 impl Registers {
-    /// Returns the integers of a call with this list, in order.
+    /// Returns the integers of a call with this list, in the list's order.
     pub fn integers_of(&self, kind: Changing, list: usize) -> [usize; 6] {
         std::array::from_fn(|number| {
             let place = kind.place(list, INTEGER, number);
@@ -65,7 +66,8 @@ impl Registers {
         })
     }
 
-    /// Returns the bits of its floating-point numbers.
+    /// Returns the bits of the floating-point numbers of a call with this list, in the list's
+    /// order.
     pub fn vectors_of(&self, kind: Changing, list: usize) -> [u32; 3] {
         std::array::from_fn(|number| {
             let place = kind.place(list, VECTOR, number);
@@ -103,9 +105,9 @@ fn place_among_all(list: &[u8], kind: u8, number: usize) -> Option<usize> {
 /// The constructors whose argument lists must be determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changing {
-    /// Penalties: with `n_vocab`, or without.
+    /// Penalties; one list has `n_vocab`, and one does not.
     Penalties,
-    /// DRY: without `n_ctx_train`, or with it.
+    /// DRY; one list has no `n_ctx_train`, and one does.
     Dry,
     /// Logit bias: one known list, with a pointer.
     LogitBias,
@@ -114,12 +116,12 @@ pub enum Changing {
 }
 
 impl Changing {
-    /// Returns all of them, in the order of their numbers.
+    /// Returns all these constructors, in the order of their numbers.
     pub const fn all() -> [Self; 4] {
         [Self::Penalties, Self::Dry, Self::LogitBias, Self::Infill]
     }
 
-    /// Returns one bit for each known list, of which the newest has number 0.
+    /// Returns the known lists, one bit each. The newest one has number 0.
     const fn lists(self) -> u8 {
         match self {
             Self::Penalties | Self::Dry => 0b11,
@@ -173,7 +175,7 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// A value of `settled`, which is otherwise the number of a list: nothing is known yet.
+/// The value of `settled` while nothing is known. All other values are the number of a list.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
 const COPIED_OTHERWISE: u8 = 0xFD;
@@ -184,7 +186,7 @@ struct Evidence {
     possible: u8,
     /// For each list, a bitmap of its arguments that calls have proven.
     shown: [u8; LISTS],
-    /// The last calls that were tested.
+    /// The most recent calls that were tested.
     tried: Vec<Read>,
 }
 
@@ -194,7 +196,7 @@ const MOST_TRIED: usize = 64;
 /// The knowledge that holds for all calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Nothing yet.
+    /// Nothing is known yet.
     Open,
     /// The list is the one with this number.
     Proven(usize),
@@ -216,7 +218,7 @@ type Found = Option<(Outcome, Option<Owned>)>;
 pub enum Verdict {
     /// This library's sampler, which equals the host's; the host's must be [freed](free).
     Ours(*mut llama_sampler),
-    /// There is no result: the host's sampler is to be used for this call.
+    /// No result: the host's sampler is to be used for this call.
     Undecided,
     /// The list is none of the known ones.
     Refused,
@@ -330,7 +332,7 @@ impl Layouts {
                     // SAFETY: ours was just made, or is NULL.
                     let is_off = unsafe { is_disabled(ours.0) };
                     let outcome = match outcome {
-                        // It says nothing of what does nothing.
+                        // A sampler that does nothing shows nothing about the list.
                         Outcome::DoesNothing if is_off && !tells_off => Outcome::DoesNothing,
                         Outcome::DoesNothing if is_off => Outcome::Differs,
                         Outcome::DoesNothing => Outcome::AsFarAsSeen,
@@ -425,7 +427,7 @@ const fn has(lists: u8, list: usize) -> bool {
     lists & bit(list) != 0
 }
 
-/// A sampler that is freed even if the host throws. May be NULL.
+/// A sampler, or NULL, that is freed even if the host throws.
 #[derive(Debug)]
 struct Owned(*mut llama_sampler, Free);
 
@@ -446,12 +448,12 @@ impl Drop for Owned {
     }
 }
 
-/// Compares a copy of `theirs` with this library's sampler of these arguments. Also returns the
-/// latter in its initial state.
+/// Compares a copy of `theirs` with this library's sampler of these arguments. Returns the outcome,
+/// and this library's sampler in its initial state.
 ///
 /// # Safety
-/// `theirs` is a live sampler of the bound host; a vocabulary among the arguments is one of its;
-/// `copy` is its `llama_sampler_copy`.
+/// `theirs` is a live sampler of the bound host; a vocabulary among the arguments belongs to that
+/// host; `copy` is the host's `llama_sampler_copy`.
 unsafe fn compared(
     arguments: &Arguments,
     theirs: *mut llama_sampler,
@@ -461,7 +463,8 @@ unsafe fn compared(
     // SAFETY: the caller guarantees the vocabulary.
     let ours = Owned(unsafe { arguments.make() }, free);
     let other = match arguments {
-        // Of a vocabulary, it would say that tokens are not in it.
+        // Without a number of tokens: otherwise this library's sampler would warn of tokens that
+        // are not in the vocabulary.
         &Arguments::Penalties {
             last_n, factors, ..
         } => Some(Arguments::Penalties {
@@ -490,7 +493,7 @@ unsafe fn compared(
     };
     let battery = guard("layouts", || None, make);
     let outcome = match battery {
-        // SAFETY: copies that are nobody else's.
+        // SAFETY: copies that no other code uses.
         Some(mut battery) => unsafe { battery.run(&pair, copy) },
         None => Outcome::AsFarAsSeen,
     };

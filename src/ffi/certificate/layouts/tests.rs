@@ -20,13 +20,13 @@ fn dry(allowed_length: i32, last_n: i32, [multiplier, base]: [f32; 2], breaker: 
     }
 }
 
-/// The mock host's.
+/// Returns the mock host's function that frees samplers.
 fn free() -> Free {
     let host = Host::get().expect("it is installed");
     free_of(&host).expect("it has one")
 }
 
-/// Compares a host's sampler that has the first arguments with ours that has the second.
+/// Compares a host's sampler of the first arguments with this library's of the second.
 fn outcome(theirs: &Arguments, ours: &Arguments) -> Outcome {
     mock_host::install();
     // SAFETY: the vocabulary is the mock host's; each sampler is freed once.
@@ -53,7 +53,7 @@ fn every_argument_of_penalties_shows() {
         }
         for factors in [[1.3, 0.25, 0.4], [0.4, 1.3, 0.25], [1.31, 0.4, 0.25]] {
             let theirs = penalties(last_n, factors);
-            // It does not count as shown.
+            // In this case the difference has no effect, and the arguments do not count as shown.
             let is_alike = last_n == 1 && factors[0] == FACTORS[0];
             let differs = outcome(&theirs, &ours) == Outcome::Differs;
             assert_eq!(differs, !is_alike, "{last_n}, {factors:?}");
@@ -65,7 +65,7 @@ fn every_argument_of_penalties_shows() {
             assert_eq!(shown, expected);
         }
     }
-    // More than is tried.
+    // The window is longer than the most tokens that are tried.
     let ours = penalties(i32::MAX, FACTORS);
     assert_eq!(outcome(&ours, &ours), Outcome::AsFarAsSeen);
     assert_eq!(outcome(&penalties(64, FACTORS), &ours), Outcome::Differs);
@@ -103,7 +103,7 @@ fn every_argument_of_dry_shows() {
         if allowed > 1 {
             differs(&dry(allowed - 1, last_n, FACTORS, "a"));
         }
-        // Where no repetition is longer than the least, the base does not count as shown.
+        // If no repetition can be longer than the least length, the base does not count as shown.
         let place = registers(
             [900, allowed as usize, last_n as usize, 901, 902, 903],
             [0.8, 1.75, 0.0],
@@ -116,7 +116,7 @@ fn every_argument_of_dry_shows() {
     }
     let ours = dry(2, 64, FACTORS, "a");
     assert_eq!(outcome(&dry(2, 64, FACTORS, ""), &ours), Outcome::Differs);
-    // More than is tried, or less than would show.
+    // More tokens than are tried, or fewer than would show every argument.
     for (allowed, last_n) in [(2, 1 << 20), (100, 1000), (2, 4)] {
         let ours = dry(allowed, last_n, FACTORS, "a");
         assert_eq!(
@@ -165,7 +165,7 @@ const fn registers(integers: [usize; 6], vectors: [f32; 3]) -> Registers {
     }
 }
 
-/// Returns the verdict on a call of penalties by a host that makes this of it.
+/// Returns the verdict on a call of penalties, of which the host makes the sampler `theirs`.
 fn judged(layouts: &Layouts, call: &Registers, theirs: &Arguments) -> Verdict {
     mock_host::install();
     let (read, known) = layouts.read(call, &|_| false);
@@ -192,13 +192,14 @@ fn a_list_is_proven_when_calls_have_shown_it_all() {
     for (list, integers) in [(0, NEW), (1, OLD)] {
         let layouts = Layouts::new(Changing::Penalties);
         let before = mock_host::shells();
-        // What is 0 twice does not show which is which.
+        // Of two arguments that are both 0, a call does not show which is which.
         for factors in [[1.1, 0.0, 0.0], [1.1, 0.5, 0.0]] {
             let call = registers(integers, factors);
             assert!(is_ours(judged(&layouts, &call, &penalties(64, factors))));
             assert_eq!(layouts.settled(), Settled::Open);
             assert_eq!(layouts.only(), Some(list));
-            // Values that were tried are not tried again, whatever another register holds.
+            // A call with values that were tested is not tested again, whatever the other registers
+            // hold.
             let mut again = call;
             again.integers[5] = 1000;
             assert_eq!(layouts.read(&again, &|_| false).1, Some(list));
@@ -223,7 +224,7 @@ fn both_lists_stay_possible_while_a_call_fits_both() {
     assert!(layouts.read(&call, &|_| false).1.is_some());
 }
 
-/// Two arguments exchanged, which a first call with equal values does not show.
+/// Two arguments are exchanged, which a first call with equal values does not show.
 #[test]
 fn another_list_is_found_out_by_the_first_call_that_shows_it() {
     let layouts = Layouts::new(Changing::Penalties);
@@ -237,7 +238,7 @@ fn another_list_is_found_out_by_the_first_call_that_shows_it() {
     assert_eq!(layouts.settled(), Settled::Refused);
 }
 
-/// Nothing is known of a list that asks for more than can be tried.
+/// A call whose window is longer than the most tokens that are tried shows nothing about the list.
 #[test]
 fn a_window_that_is_too_long_shows_nothing() {
     let layouts = Layouts::new(Changing::Penalties);
@@ -251,8 +252,8 @@ fn a_window_that_is_too_long_shows_nothing() {
     );
 }
 
-/// Windows counts all arguments together: of the oldest DRY, say, (vocab, n_ctx_train, multiplier,
-/// base, allowed_length, last_n, breakers, n_breakers).
+/// On Windows integers and floating-point numbers share one numbering. The oldest DRY, for example,
+/// has (vocab, n_ctx_train, multiplier, base, allowed_length, last_n, breakers, n_breakers).
 #[test]
 fn arguments_have_places_of_their_own_where_all_are_counted_together() {
     let places = |kind: Changing, list, of| -> Vec<usize> {

@@ -1,4 +1,4 @@
-//! This library's grammar compared with the host's own of the same text.
+//! Compares this library's grammar with the host's own of the same text.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through. This
 //! library's code runs inside.
@@ -23,13 +23,13 @@ use crate::token::{Token, TokenData};
 
 /// The reason why two grammars are not proven equal.
 pub(super) enum Unequal {
-    /// They leave different candidates, or the host makes no grammar.
+    /// The two leave different candidates, or the host makes no grammar.
     Differs,
     /// This library's own code has failed.
     Internal,
 }
 
-/// This library's grammar and the host's.
+/// This library's grammar and the host's, with the buffers of the comparison.
 pub(super) struct Beside<'a> {
     functions: Functions,
     theirs: Owned,
@@ -37,7 +37,7 @@ pub(super) struct Beside<'a> {
     samples: &'a Samples,
     /// The candidates for the host's grammar, and for this library's.
     work: [Vec<TokenData>; 2],
-    /// Tokens that both allow.
+    /// Tokens that both grammars allow.
     allowed: Vec<Token>,
     random: u64,
 }
@@ -109,9 +109,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Follows both as planned, up to the first difference.
+    /// Accepts and applies as planned with both grammars, up to the first difference.
     ///
     /// # Safety
+    ///
     /// As for [`new`](Self::new): the host is still loaded.
     pub(super) unsafe fn follow(&mut self, plan: &Plan) -> Result<(), Unequal> {
         let samples = self.samples;
@@ -179,9 +180,10 @@ impl<'a> Beside<'a> {
         }
     }
 
-    /// Applies both to the candidates, and records the tokens that both allow.
+    /// Applies both grammars to the candidates, and records the tokens that both allow.
     ///
     /// # Safety
+    ///
     /// As for [`follow`](Self::follow).
     unsafe fn compare(&mut self, candidates: &[TokenData]) -> Result<(), Unequal> {
         inside(|| {
@@ -240,8 +242,8 @@ impl<'a> Beside<'a> {
         candidate.logit != f32::NEG_INFINITY
     }
 
-    /// Returns a token that both allow and that does not end the generation, if there is one,
-    /// preferably as `choice` says.
+    /// Returns a token that both grammars allow and that does not end the generation, if there is
+    /// one. `choice` says which one is preferred.
     fn chosen(&mut self, choice: Choice) -> Result<Option<Token>, Unequal> {
         let (samples, allowed) = (self.samples, &self.allowed);
         let random = &mut self.random;
@@ -264,7 +266,10 @@ impl<'a> Beside<'a> {
         })
     }
 
+    /// Makes both grammars accept a token.
+    ///
     /// # Safety
+    ///
     /// As for [`follow`](Self::follow).
     unsafe fn accept(&mut self, token: Token) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
@@ -276,9 +281,10 @@ impl<'a> Beside<'a> {
         })
     }
 
-    /// Replaces both by clones.
+    /// Replaces both grammars by clones.
     ///
     /// # Safety
+    ///
     /// As for [`follow`](Self::follow).
     unsafe fn exchange(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
@@ -295,7 +301,10 @@ impl<'a> Beside<'a> {
         })
     }
 
+    /// Resets both grammars.
+    ///
     /// # Safety
+    ///
     /// As for [`follow`](Self::follow).
     unsafe fn reset(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
