@@ -1,6 +1,6 @@
 //! The boundary within which every export and every vtable entry runs.
 //!
-//! A panic must not unwind into C. It is caught here, its text is kept for `llama_sieve_last_error`
+//! A panic must not unwind into C. It is caught here. Its text is kept for `llama_sieve_last_error`
 //! and logged, and the call returns its documented result for a failure. Messages logged inside are
 //! delivered when the thread leaves its outermost guard.
 
@@ -16,10 +16,11 @@ use crate::memory::Exhausted;
 
 /// Returns the result of `body`, or that of `fallback` after a panic.
 ///
-/// `what` names the call in the message; it is formatted only then.
+/// `what` names the call in the message, and is formatted only after a panic.
 #[inline]
 pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnOnce() -> T) -> T {
-    // Unwind safety: callers either own nothing afterwards or take their object out of use.
+    // Unwind safety: after a panic, the caller owns no object that `body` changed, or takes that
+    // object out of use.
     let body = || {
         fault::point();
         body()
@@ -39,8 +40,8 @@ pub fn guard<T>(what: impl Display, fallback: impl FnOnce() -> T, body: impl FnO
 /// The payload of a panic.
 pub type Payload = Box<dyn Any + Send>;
 
-/// Runs `body` on a thread that helps with a call. After a panic the calling thread must
-/// [`report`].
+/// Returns the result of `body`, which runs on a thread that helps with a call. After a panic the
+/// calling thread must [`report`] the payload.
 pub fn attempt<T>(body: impl FnOnce() -> T) -> Result<T, Payload> {
     let _inside = Inside::enter();
     catch_unwind(AssertUnwindSafe(body))

@@ -1,9 +1,9 @@
 //! The trees of the host's vocabularies, one per vocabulary and process.
 //!
-//! A vocabulary is identified by its address, the number of its tokens, its special tokens, and a
-//! checksum over some of its texts, including the added tokens: a model may have been freed, and
-//! another one may be at its address. Vocabularies that agree in all of this are documented to be
-//! treated as the same.
+//! A model may have been freed, and another one may be at its address. So a vocabulary is
+//! identified by its address, the number of its tokens, its special tokens, and a checksum over
+//! some of its texts, including those of added tokens. Vocabularies that agree in all of this are
+//! treated as the same one, which is documented.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use crate::sync::{Mutex, OnceLock};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The most texts that the checksum reads: of added tokens, and of others.
+/// The most texts that the checksum reads: those of added tokens, and those of others.
 const SAMPLES: (usize, usize) = (256, 32);
 /// The number of bytes that are written for a token before its text.
 const ABOUT: usize = 5;
@@ -36,17 +36,19 @@ pub(super) struct Known {
     samples: Vec<Token>,
     fingerprint: u64,
     pub(super) tree: Arc<VocabularyTree>,
-    /// The results of comparing the host's grammars with this library's, with this vocabulary.
+    /// The results of comparing the host's grammars with this library's on this vocabulary.
     pub(super) proofs: Proofs,
     /// The texts as bans read them, with and without case; made at the first use.
     for_bans: [OnceLock<BanVocabulary>; 2],
 }
 
 impl Known {
-    /// Returns the texts as bans read them: letters that differ only in case are equal if `folds`.
+    /// Returns the texts as bans read them. If `folds` is true, letters that differ only in case
+    /// are equal.
     ///
     /// # Safety
-    /// `vocab` is the vocabulary that this is known of, and lives.
+    ///
+    /// `vocab` is the vocabulary that this describes, and lives.
     pub(super) unsafe fn for_bans(
         &self,
         vocab: *const llama_vocab,
@@ -59,7 +61,7 @@ impl Known {
         }
         // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
         let vocabulary = unsafe { host_vocabulary(vocab) }?;
-        // Where two threads make it, one of the two is kept.
+        // If two threads make it at the same time, one of the two is kept.
         let new = BanVocabulary::new(&vocabulary, folds);
         Ok(made.get_or_init(|| new).clone())
     }
@@ -67,9 +69,11 @@ impl Known {
 
 static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
 
-/// Returns the vocabulary at this address with its tree, which is made if it is not known.
+/// Returns the vocabulary at this address with its tree. Makes the tree if the vocabulary is not
+/// known.
 ///
 /// # Safety
+///
 /// `vocab` is NULL or a vocabulary of the bound host.
 pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, String> {
     let vocab = NonNull::new(vocab.cast_mut()).ok_or("the vocabulary is NULL")?;
@@ -100,7 +104,7 @@ pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, Stri
         for_bans: Default::default(),
     });
     let mut all = KNOWN.lock();
-    // Another thread may have been quicker.
+    // Another thread may have added it meanwhile.
     let same =
         |other: &&Arc<Known>| other.address == address && other.fingerprint == known.fingerprint;
     if let Some(other) = all.iter().find(same) {
@@ -191,8 +195,8 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
         c"llama_vocab_is_eog",
         unsafe extern "C" fn(Vocab, Token) -> u8
     );
-    // Of each token its length, whether it ends a generation, and its text, in one piece: many
-    // small ones take the hasher far longer.
+    // The length of each token's text, whether the token ends a generation, and the text are hashed
+    // in one piece: many small pieces take the hasher far longer.
     let mut about = [0_u8; ABOUT + 64];
     for &token in samples.iter().filter(|&&token| token < n_tokens) {
         let (head, text) = about.split_at_mut(ABOUT);
@@ -206,7 +210,7 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
         };
         let [a, b, c, d] = length.to_ne_bytes();
         head.copy_from_slice(&[a, b, c, d, is_eog]);
-        // What is too long for the buffer counts with its length.
+        // Of a text that is too long for the buffer, only the length counts.
         let written = usize::try_from(length).unwrap_or(0);
         hash.write(about.get(..ABOUT + written).unwrap_or(&about[..ABOUT]));
     }

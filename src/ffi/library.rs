@@ -60,7 +60,7 @@ const _: () = {
     assert!(LLAMA_SIEVE_VERSION_NUMBER == major * 10_000 + minor * 100 + patch);
 };
 
-/// Returns the number that these decimal digits give.
+/// Returns the number with these decimal digits.
 #[expect(clippy::panic, reason = "while the library is compiled")]
 const fn number(digits: &str) -> c_int {
     match c_int::from_str_radix(digits, 10) {
@@ -100,7 +100,7 @@ pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
         static SHOWN: Shown = const { Shown::new() };
     }
     let found = || {
-        // One is bound then, if there is any.
+        // This binds a host, if there is one.
         let _ = Host::get();
         true
     };
@@ -149,7 +149,7 @@ pub extern "C" fn llama_sieve_last_error_code() -> c_int {
     guard("llama_sieve_last_error_code", || 0, last_error::code)
 }
 
-/// A text to which a caller has a pointer.
+/// A text to which the caller of a C function has a pointer.
 pub(super) type Shown = PerThread<RefCell<Vec<u8>>>;
 
 /// Returns a pointer to a copy of `text` that `place` keeps until the next call. Returns NULL if

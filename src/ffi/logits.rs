@@ -10,7 +10,10 @@ use crate::ffi::host::{Host, host_function};
 
 const LOGITS: Argument = argument!("logits", "n_vocab");
 
+/// Returns the logits as a slice.
+///
 /// # Safety
+///
 /// `logits` is NULL or has `n_vocab` elements, which are not written during `'a`.
 pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
     // SAFETY: the caller guarantees the elements.
@@ -22,8 +25,8 @@ type GetModel = unsafe extern "C-unwind" fn(*const llama_context) -> *const llam
 type GetVocab = unsafe extern "C-unwind" fn(*const llama_model) -> *const llama_vocab;
 type NTokens = unsafe extern "C-unwind" fn(*const llama_vocab) -> i32;
 
-/// The host's functions that return the logits of a context. They may throw, and are called outside
-/// the guard, so that exceptions pass through.
+/// The host's functions that return the logits of a context. They are called outside the guard, so
+/// that their exceptions pass through.
 #[derive(Clone, Copy)]
 pub(super) struct ContextFunctions {
     logits_ith: LogitsIth,
@@ -62,9 +65,11 @@ impl ContextFunctions {
         }
     }
 
-    /// Returns the logits of an output, NULL if the context has none, and the vocabulary's size.
+    /// Returns the logits of an output, which are NULL if the context has none, and the
+    /// vocabulary's size.
     ///
     /// # Safety
+    ///
     /// `ctx` is a live context of this host.
     pub(super) unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
         // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
@@ -75,9 +80,10 @@ impl ContextFunctions {
     }
 }
 
-/// Returns the logits that [`ContextFunctions::logits`] gave for `idx` as a slice.
+/// Returns as a slice the logits that [`ContextFunctions::logits`] has returned for `idx`.
 ///
 /// # Safety
+///
 /// As for [`logits_of`].
 pub(super) unsafe fn logits_of_output<'a>(
     (logits, n_vocab): (*const f32, i32),

@@ -112,10 +112,10 @@ pub unsafe extern "C" fn llama_sieve_init_json_schema(
     })
 }
 
-/// Bytes that any schema needs, which must be available before it is read.
+/// The number of bytes that must be available to read any schema, however short.
 const READER: usize = 1 << 20;
 
-/// Checks that there is enough memory to read a schema of this length.
+/// Returns an error if there is not enough memory to read this schema.
 fn room_for(schema: &[u8]) -> Result<(), Failure> {
     Ok(memory::room(
         READER + PER_BYTE * schema.len().min(READER / 16),

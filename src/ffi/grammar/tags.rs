@@ -88,7 +88,10 @@ struct Prepared {
     tokens: Vec<(Vec<u8>, Option<Token>)>,
 }
 
+/// Reads the description as far as that needs no tokenizer.
+///
 /// # Safety
+///
 /// As for [`llama_sieve_init_tags`].
 unsafe fn prepared(
     vocab: *const llama_vocab,

@@ -1,12 +1,12 @@
 //! The llama.cpp build of the host, if the host or the user states it.
 //!
-//! The arguments of some constructors have changed. If a program calls them, its calls prove the
-//! argument list (`certificate::layouts`), and the build only decides which list is tested first.
-//! Without such a call, as in a trial with this library's arguments, the build has to come from the
-//! user, from the version of a release, or from the build number that libllama-common reports. The
-//! version of other builds ends in "-dev" and is not sufficient, since all builds until the next
-//! release have it. Neither is a number that is too small, as in builds outside a complete git
-//! checkout.
+//! The arguments of some constructors have changed between builds. If a program calls them, its
+//! calls prove the argument list (`certificate::layouts`), and the build only decides which list is
+//! tested first. Without such a call, as in a trial with this library's arguments, the build has to
+//! come from the user, from the version of a release, or from the build number that libllama-common
+//! reports. A version that ends in "-dev" is not sufficient, since all builds between two releases
+//! have it. A build number that is too small is not sufficient either: builds outside a complete
+//! git checkout report such numbers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -18,27 +18,29 @@ use crate::ffi::host::{Host, search};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Build(u32);
 
-/// The first build that accepts samplers of other libraries.
+/// The first build that accepts samplers that other libraries have made.
 const OLDEST: Build = Build(4_662);
 
 /// The build whose grammars were compared, which is release 0.6.0.
 const COMPARED: Build = Build(11_434);
 
-/// The first build whose penalties take `n_vocab`, before their four arguments since b4335.
+/// The first build whose penalties take `n_vocab`. Those since b4335 take only the four arguments
+/// after it.
 const PENALTIES_TAKE_N_VOCAB: Build = Build(10_258);
 
-/// The first build whose dry no longer takes `n_ctx_train` as its second argument, as builds since
+/// The first build whose DRY no longer takes `n_ctx_train` as its second argument, as builds since
 /// b4463 do.
 const DRY_WITHOUT_N_CTX_TRAIN: Build = Build(10_273);
 
-/// Exports that bound a build number from below, the youngest first.
+/// Functions whose export proves that a build number is at least this one, the newest function
+/// first.
 const SIGNS: [(Name, Build); 3] = [
     (host_name!(c"llama_version"), Build(10_394)),
     (host_name!(c"llama_sampler_copy"), Build(10_355)),
     (host_name!(c"llama_set_sampler"), Build(7_627)),
 ];
 
-/// Releases, each with a build number that is not larger than its own.
+/// Releases, each with a build number that is not above its own.
 const RELEASES: [(&CStr, Build); 2] = [(c"0.5.0", Build(10_394)), (c"0.6.0", COMPARED)];
 
 /// Returns the build number in a text such as `10300` or `b10300`, or that of a known release, such
@@ -66,8 +68,8 @@ impl Build {
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(in crate::ffi) const OLD_LISTS: Self = OLDEST;
 
-    /// Returns the build of `host`, or the reason why it is not known. `named` is the user's
-    /// statement.
+    /// Returns the build of `host`, or the reason why it is not known. `named` is the build that
+    /// the user names.
     pub fn of(host: &Host, named: Option<u32>) -> Result<Self, String> {
         let proven = SIGNS.iter().find(|(sign, _)| host.function(*sign).is_ok());
         if let Some(named) = named {
@@ -83,12 +85,13 @@ impl Build {
         })
     }
 
-    /// Returns this build, if the host's exports do not exclude it and it accepts samplers of other
-    /// libraries.
+    /// Returns this build if the host's exports do not exclude it and if it accepts samplers that
+    /// other libraries have made; otherwise the reason why not.
     fn fits(self, proven: Option<&(Name, Self)>) -> Result<Self, String> {
         let Self(build) = self;
         if let Some((sign, since)) = proven.filter(|(_, since)| self < *since) {
-            // A symbol may be lacking for other reasons than age, but one that is there proves it.
+            // A missing symbol may have other reasons than an old build, but an exported one proves
+            // that the build is not older.
             return Err(format!(
                 "LLAMA_SIEVE_HOST says b{build}, but this llama.cpp exports {}, which came with \
                  b{}",
@@ -105,18 +108,18 @@ impl Build {
         Ok(self)
     }
 
-    /// True if its penalties begin with `n_vocab`.
+    /// True if the build's penalties begin with `n_vocab`.
     pub fn penalties_take_n_vocab(self) -> bool {
         self >= PENALTIES_TAKE_N_VOCAB
     }
 
-    /// True if its dry takes `n_ctx_train` after the vocabulary.
+    /// True if the build's DRY takes `n_ctx_train` after the vocabulary.
     pub fn dry_takes_n_ctx_train(self) -> bool {
         self < DRY_WITHOUT_N_CTX_TRAIN
     }
 }
 
-/// Finds the build by the version of a release.
+/// Returns the build of the release whose version the host reports.
 fn of_release(host: &Host) -> Option<Build> {
     type Version = unsafe extern "C" fn() -> *const c_char;
     let version = host.function(host_name!(c"llama_version")).ok()?;
@@ -129,8 +132,8 @@ fn of_release(host: &Host) -> Option<Build> {
     known.map(|&(_, build)| build)
 }
 
-/// Finds the build by the number that libllama-common reports. Its C++ functions have no arguments,
-/// so that they can be called like C functions. A library that was built outside a git checkout
+/// Returns the build number that libllama-common reports. Its C++ functions have no arguments, so
+/// that they can be called like C functions. A library that was built outside a git checkout
 /// reports 0 or 1.
 fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];

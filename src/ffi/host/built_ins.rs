@@ -1,9 +1,10 @@
-//! Makes the host's own samplers in the state of this library's, and replaces these by them.
+//! Makes the host's own samplers in the state of this library's samplers, and replaces the latter
+//! by them.
 //!
 //! A host that runs a chain in its graph (`llama_set_sampler`) calls functions of each member to
 //! build the graph, whose types change between builds. Only the built-ins have these functions. So
-//! when a host calls one, the built-in replaces this library's sampler: the contents of the two
-//! `llama_sampler` structs are exchanged, so that the address of the sampler stays valid and leads
+//! when a host calls such a function, the built-in replaces this library's sampler: the contents of
+//! the two `llama_sampler` structs are exchanged. The address of the sampler stays valid, and leads
 //! to the built-in from then on.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
@@ -23,17 +24,19 @@ use crate::token::TokenData;
 type BackendInit = unsafe extern "C-unwind" fn(*mut llama_sampler, *mut c_void, u32) -> u8;
 pub(in crate::ffi) type Free = unsafe extern "C-unwind" fn(*mut llama_sampler);
 
-/// True if a host's penalties begin with `n_vocab`, as a program's calls have shown.
+/// True if a program's calls have shown that the host's penalties begin with `n_vocab`, false if
+/// they have shown that they do not.
 static PENALTIES_TAKE_N_VOCAB: PerHost<bool> = PerHost::new();
 
-/// Stores that fact, for built-ins that replace this library's samplers.
+/// Stores whether the host's penalties begin with `n_vocab`, for built-ins that replace this
+/// library's samplers.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub(in crate::ffi) fn penalties_take_n_vocab(host: Host, take: bool) {
     PENALTIES_TAKE_N_VOCAB.keep(host, take);
 }
 
-/// Everything needed to make a built-in, so that making it does not run code of this library that
-/// could fail.
+/// Everything needed to make a built-in, so that making it runs no code of this library that could
+/// fail.
 pub struct Recipe {
     constructor: Address,
     free: Free,
@@ -45,12 +48,13 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// Prepares making `built_in` by `host`. The error says why it is not possible.
+    /// Returns the recipe by which `host` makes `built_in`. The error says why that is not
+    /// possible.
     pub fn new(host: &Host, built_in: BuiltIn) -> Result<Self, String> {
         let takes_n_vocab = match built_in {
             BuiltIn::Penalties { .. } => match PENALTIES_TAKE_N_VOCAB.known(host) {
                 Some(true) => true,
-                // No host with that list has them in its graph.
+                // No host whose penalties lack `n_vocab` runs them in its graph.
                 Some(false) => return Err("the host's penalties do not run in its graph".into()),
                 None => Build::of(host, named())?.penalties_take_n_vocab(),
             },
@@ -78,12 +82,12 @@ impl Recipe {
     /// # Safety
     /// The host of the recipe is loaded.
     pub(in crate::ffi) unsafe fn make(&self) -> *mut llama_sampler {
-        /// Calls the constructor with these arguments.
+        /// Calls the host's constructor with these arguments.
         macro_rules! call {
             ($($argument:expr => $kind:ty),*) => {{
                 type Constructor = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
-                // SAFETY: the host's constructor of what the arguments belong to; where its list
-                // has changed, it is known.
+                // SAFETY: the host's constructor for these arguments; if its list has changed
+                // between builds, the host's list is known.
                 unsafe {
                     transmute::<*mut c_void, Constructor>(self.constructor.as_ptr())(
                         $($argument),*
@@ -150,7 +154,7 @@ impl Recipe {
             _ => 0,
         };
         for _ in 0..draws {
-            // Two candidates: of one, older builds do not draw.
+            // Two candidates, since older builds draw nothing for one.
             let candidate = |id| TokenData {
                 id,
                 logit: 0.0,
@@ -170,7 +174,10 @@ impl Recipe {
         }
     }
 
+    /// Frees a sampler of the host.
+    ///
     /// # Safety
+    ///
     /// `smpl` is a sampler of the host, not used again.
     pub(in crate::ffi) unsafe fn free(&self, smpl: *mut llama_sampler) {
         // SAFETY: the caller guarantees it.
@@ -178,7 +185,7 @@ impl Recipe {
     }
 }
 
-/// Returns the name of its constructor.
+/// Returns the name of the host's constructor.
 fn constructor(built_in: &BuiltIn) -> Name {
     match built_in {
         BuiltIn::Greedy => host_name!(c"llama_sampler_init_greedy"),
@@ -198,9 +205,11 @@ pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
     Ok(host_function!(host, c"llama_sampler_free", Free))
 }
 
-/// Replaces `smpl` by the built-in, if that has a hook for the graph, which is returned.
+/// Replaces `smpl` by the built-in, if the built-in has the host's hook for the graph, and returns
+/// that hook.
 ///
 /// # Safety
+///
 /// `smpl` is a live sampler of this library, from which the recipe was made.
 pub(in crate::ffi) unsafe fn give_way(
     smpl: *mut llama_sampler,
@@ -213,7 +222,7 @@ pub(in crate::ffi) unsafe fn give_way(
     }
     // SAFETY: just made. A host that asks for hooks has a vtable with a place for them.
     let hook = unsafe { (*(*made).iface).backend_init };
-    // SAFETY: two live shells of one host; the one that is freed is not known to anybody.
+    // SAFETY: two live samplers of one host; no other code knows the one that is freed.
     unsafe {
         if hook.is_some() {
             ptr::swap(smpl, made);

@@ -1,9 +1,10 @@
-//! A word of a library through which it calls a function of another.
+//! An import: a word in a library's memory through which the library calls a function of another
+//! one.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A word of a library that holds the address of a function by name.
+/// A word in a library's memory that holds the address of a function, which was found by its name.
 #[derive(Clone, Copy, Debug)]
 pub struct Import<'a> {
     /// The name of the function.
@@ -19,7 +20,7 @@ impl Import<'_> {
         std::ptr::from_ref(self.place).addr()
     }
 
-    /// Returns the address that it holds.
+    /// Returns the address that the word holds.
     pub fn value(&self) -> *mut c_void {
         self.place.load(Ordering::Acquire)
     }

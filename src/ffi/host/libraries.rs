@@ -1,12 +1,13 @@
-//! The loaded libraries, with the data that each has in memory: its name, the libraries that it
-//! needs, and its symbols.
+//! The loaded libraries, and the data of each in memory: its name, the libraries that it needs, and
+//! its symbols.
 //!
 //! These data are read directly, without the functions of the dynamic linker. `dlsym`, `dladdr` and
-//! `dlopen` take the lock that another thread's `dlopen` holds until all constructors of the
-//! library have run: a call of this library would wait for them, and for ever if one of them waits
-//! for the call. Moreover, while a process ends, `dlopen` with RTLD_NOLOAD runs the initialisers of
-//! a library again whose finalisers have begun. `dl_iterate_phdr` takes another lock, that of the
-//! list, which the linker holds only while it adds or removes a library.
+//! `dlopen` take a lock that another thread's `dlopen` holds until all constructors of the library
+//! have run. A call of this library would wait for these constructors, and for ever if one of them
+//! waits for the call. Moreover, while a process ends, `dlopen` with RTLD_NOLOAD may run the
+//! initialisers of a library a second time, after its finalisers have begun. `dl_iterate_phdr`
+//! takes another lock, that of the list, which the linker holds only while it adds or removes a
+//! library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::marker::PhantomData;
@@ -26,21 +27,21 @@ pub use super::linker::Address;
 use crate::ffi::guard::guard;
 use crate::sync::Section;
 
-/// The program or a loaded library, while it cannot be unloaded.
-#[allow(missing_debug_implementations)] // Of what others have in memory.
+/// The program or a loaded library. It is not unloaded while this exists.
+#[allow(missing_debug_implementations)] // It points to other libraries' memory.
 pub struct Library<'a> {
     info: libc::dl_phdr_info,
     held: PhantomData<&'a ()>,
 }
 
-/// Calls `look` with the program, which comes first, and all libraries in load order; returns its
-/// result, or after an internal error that of `default`. No library is loaded or unloaded
-/// meanwhile: the list is locked, so `look` must not call other libraries. glibc unmaps a library
-/// under the same lock. musl, which does not lock the list, never unmaps one that has been loaded.
+/// Calls `look` with the program and then all libraries in load order, and returns the result of
+/// `look`; the default value after an internal error. No library is loaded or unloaded meanwhile:
+/// the list is locked, so `look` must not call other libraries. glibc unmaps a library under the
+/// same lock. musl does not lock the list, but never unmaps a library.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let mut look = Some(look);
     let mut found = T::default();
-    // The lock may be taken again by the thread that has it.
+    // The thread that has the lock may take it again.
     for_each(&mut |_| {
         let mut all = Vec::new();
         let is_complete = for_each(&mut |info| {
@@ -64,7 +65,8 @@ impl Library<'_> {
         ptr::eq(self.info.dlpi_phdr, other.info.dlpi_phdr)
     }
 
-    /// Returns the address at which it is loaded, to which its own addresses are relative.
+    /// Returns the address at which the library is loaded. Addresses in its file are relative to
+    /// that.
     pub fn base(&self) -> usize {
         self.info.dlpi_addr as usize
     }
@@ -84,7 +86,7 @@ impl Library<'_> {
         self.segments().any(|segment| segment.contains(&address))
     }
 
-    /// Returns the ranges of memory that it occupies.
+    /// Returns the ranges of memory that the library occupies.
     pub fn segments(&self) -> impl Iterator<Item = Range<usize>> {
         let loaded = self.headers().filter(|h| h.p_type == libc::PT_LOAD);
         loaded.map(|header| {
@@ -104,14 +106,14 @@ impl Library<'_> {
         headers.iter()
     }
 
-    /// Returns its own function with this name.
+    /// Returns the library's own function with this name.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let symbols = self.symbols()?;
         let found = symbols.find(name)?;
         NonNull::new(self.base().wrapping_add(found.st_value as usize) as *mut c_void)
     }
 
-    /// Returns the functions that it exports: the address range and the name of each.
+    /// Returns the functions that the library exports: the address range and the name of each.
     pub fn functions(&self) -> impl Iterator<Item = (Range<usize>, &CStr)> {
         let symbols = self.symbols();
         let all = 0..symbols.as_ref().map_or(0, Symbols::len);
@@ -158,7 +160,7 @@ impl Library<'_> {
     /// Returns the address in an entry of the dynamic section.
     fn pointer<T>(&self, tag: isize) -> Option<*const T> {
         let value = self.entries().find(|entry| entry.tag == tag)?.value;
-        // The linker has written addresses, but into the kernel's own library.
+        // The linker has replaced the offset by an address, except in the kernel's own library.
         let is_address = value >= self.base();
         let address = if is_address {
             value
@@ -218,9 +220,9 @@ impl Symbols {
         }
     }
 
-    /// Finds a symbol by the index that GNU's linkers make: four numbers, a filter of words, the
-    /// first symbol of each bucket, and a hash for each symbol from `first` on, whose lowest bit
-    /// ends the bucket.
+    /// Finds a symbol by the index that GNU's linkers make: four numbers, the words of a filter,
+    /// the first symbol of each bucket, and a hash for each symbol from `first` on. The lowest bit
+    /// of a hash is set if it is the last one of its bucket.
     ///
     /// # Safety
     /// `index` is the library's.
@@ -291,8 +293,8 @@ impl Symbols {
         }
     }
 
-    /// Returns the number of symbols by GNU's index: the last symbol ends the bucket that begins
-    /// last.
+    /// Returns the number of symbols by GNU's index: the last symbol is the end of the bucket that
+    /// begins last.
     ///
     /// # Safety
     /// `index` is a library's.
@@ -314,13 +316,13 @@ impl Symbols {
     }
 }
 
-/// Visits the program and the libraries in load order, as long as `visit` returns true. Returns
-/// false after an internal error, which ends the visits.
+/// Calls `visit` with the program and the libraries in load order, as long as it returns true.
+/// Returns false after an internal error, which ends the visits.
 fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
     type Visit<'a> = &'a mut dyn FnMut(&libc::dl_phdr_info) -> bool;
-    /// The number that ends the visits, as every number except 0 does.
+    /// The return value that ends the visits, as every value except 0 does.
     const STOP: c_int = 1;
-    /// The number that ends the visits after an internal error.
+    /// The return value that ends the visits after an internal error.
     const FAILED: c_int = 2;
     unsafe extern "C" fn pass_on(
         info: *mut libc::dl_phdr_info,
@@ -339,7 +341,7 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
         )
     }
     let mut visit: Visit<'_> = visit;
-    // It takes a lock of the dynamic linker.
+    // `dl_iterate_phdr` takes a lock of the dynamic linker.
     let _section = Section::enter();
     // SAFETY: the callback matches, and the reference outlives the call.
     let last = unsafe { libc::dl_iterate_phdr(Some(pass_on), (&raw mut visit).cast()) };
@@ -351,7 +353,7 @@ pub fn changes() -> u64 {
     let mut changes = 0;
     for_each(&mut |info| {
         changes = info.dlpi_adds.wrapping_add(info.dlpi_subs);
-        // Every entry tells the same.
+        // Every entry has the same counters.
         false
     });
     changes

@@ -9,9 +9,9 @@ pub type Address = NonNull<c_void>;
 /// The symbol that identifies a library as a host.
 pub(super) const SAMPLER_INIT: &CStr = c"llama_sampler_init";
 
-/// Declares the names of all functions that may be needed from a host, and words into which the
-/// linker writes their addresses, or 0 for those that it does not find. Rust has no stable weak
-/// linkage, but the assembler does.
+/// Declares the names of all functions that may be needed from a host. For each name there is a
+/// word into which the linker writes the function's address, or 0 if it does not find one. Rust has
+/// no stable weak linkage, but the assembler does.
 macro_rules! weak_references {
     ($table:ident $count:literal: $($name:literal)*) => {
         /// The names of all functions that may be needed from a host.
@@ -37,8 +37,8 @@ macro_rules! weak_references {
                     static $table: [*mut c_void; $count];
                 }
                 // SAFETY: the words above, filled before any of our code runs and never written
-                // again. A volatile read, since to the compiler the address of a function is never
-                // null.
+                // again. The read is volatile, since the compiler assumes that the address of a
+                // function is never null.
                 unsafe { (&raw const $table).read_volatile() }.map(NonNull::new)
             }
             #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
@@ -104,7 +104,7 @@ weak_references! {
     "llama_sampler_init_grammar_lazy_patterns"
 }
 
-/// A name of [`NAMES`].
+/// One of [`NAMES`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ffi) struct Name {
     /// Its index in [`NAMES`].
@@ -123,7 +123,7 @@ impl Name {
     }
 }
 
-/// Makes a name, which must be one of [`NAMES`]: others do not compile.
+/// Makes a [`Name`]. A name that is not one of [`NAMES`] does not compile.
 macro_rules! host_name {
     ($name:literal) => {
         const { $crate::ffi::host::linker::Name::of($name).expect("one of linker::NAMES") }

@@ -1,8 +1,8 @@
 //! Mirrors of the declarations in llama.h. They are checked by assertions here and by
 //! `c-tests/llama_h_layout.c`, which is compiled against the vendored llama.h.
 //!
-//! The layouts hold for every llama.cpp since build b3681 (members only ever came at the end of the
-//! vtable).
+//! The layouts hold for every llama.cpp since build b3681: members were added only at the end of
+//! the vtable.
 
 #![allow(non_camel_case_types)]
 
@@ -32,8 +32,8 @@ pub struct llama_token_data_array {
     pub size: usize,
     /// The index of the chosen candidate, or -1.
     pub selected: i64,
-    /// A C `bool`, read as a byte: any value but 0 is true, while a Rust `bool` of 2 would be
-    /// undefined behaviour.
+    /// A C `bool`, read as a byte: every value but 0 is true. A Rust `bool` of 2 would be undefined
+    /// behaviour.
     pub sorted: u8,
 }
 
@@ -53,10 +53,10 @@ pub struct llama_logit_bias {
     pub bias: f32,
 }
 
-/// The vtable of a sampler, of the vendored llama.cpp. Older hosts read a prefix of it.
+/// The vtable of a sampler in the vendored llama.cpp. Older hosts have only its first members.
 #[repr(C)]
 pub struct llama_sampler_i {
-    /// Returns the name to report.
+    /// Returns the sampler's name.
     pub name: Option<unsafe extern "C" fn(*const llama_sampler) -> *const c_char>,
     /// Accepts a chosen token. A grammar throws if it does not allow the token.
     pub accept: Option<unsafe extern "C-unwind" fn(*mut llama_sampler, Token)>,
@@ -64,7 +64,7 @@ pub struct llama_sampler_i {
     pub apply: Option<unsafe extern "C" fn(*mut llama_sampler, *mut llama_token_data_array)>,
     /// Restores the initial state.
     pub reset: Option<unsafe extern "C" fn(*mut llama_sampler)>,
-    /// Returns a second sampler in the same state.
+    /// Returns another sampler in the same state.
     pub clone: Option<unsafe extern "C" fn(*const llama_sampler) -> *mut llama_sampler>,
     /// Frees `ctx`.
     pub free: Option<unsafe extern "C" fn(*mut llama_sampler)>,
@@ -216,7 +216,7 @@ pub const LAYOUT: &[(&str, usize)] = &[
     ),
 ];
 
-// What every supported host has agreed on since b3681.
+// These facts are the same in every supported host since b3681.
 #[cfg(target_pointer_width = "64")]
 const _: () = {
     assert!(size_of::<TokenData>() == 12);

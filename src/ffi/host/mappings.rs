@@ -1,11 +1,11 @@
-//! The memory of the process, as the kernel lists it in `/proc/self/maps`: the access to each range
-//! of pages, and the file that it belongs to.
+//! The memory of the process, as the kernel lists it in `/proc/self/maps`: the access rights of
+//! each range of pages, and the file to which it belongs.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::ops::Range;
 
-/// A range of pages with the same access.
+/// A range of pages with the same access rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The addresses of the range.
@@ -25,12 +25,12 @@ pub struct Mapping {
 pub struct List(File);
 
 impl List {
-    /// Opens the list, which contains what is there when it is read.
+    /// Opens the list. Its contents are those at the time of reading.
     pub fn open() -> io::Result<Self> {
         Ok(Self(File::open("/proc/self/maps")?))
     }
 
-    /// Returns all ranges as they are now, in the order of their addresses. It opens no file, so it
+    /// Returns all ranges as they are now, in the order of their addresses. Opens no file, so it
     /// may be called while the list of libraries is locked.
     pub fn read(&self) -> io::Result<Vec<Mapping>> {
         let mut file = &self.0;
@@ -92,7 +92,7 @@ mod tests {
         let list = List::open().expect("the kernel lists it");
         let len = 1 << 16;
         let (access, kind) = (libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: new memory, wherever there is room.
+        // SAFETY: new memory, at an address that the kernel chooses.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         let is_writable = || {
@@ -100,7 +100,7 @@ mod tests {
             containing(&all, start.addr()).map(|mapping| mapping.is_writable)
         };
         assert_eq!(is_writable(), Some(false));
-        // SAFETY: the memory of above, of which nothing is kept.
+        // SAFETY: the memory that was mapped above, to which no reference is left.
         unsafe {
             assert_eq!(libc::mprotect(start, len, access | libc::PROT_WRITE), 0);
             assert_eq!(is_writable(), Some(true));

@@ -1,17 +1,17 @@
-//! The llama.cpp of the process: where it is found, and its functions that this library needs.
+//! The llama.cpp of the process: finds it, and looks up the functions that this library needs.
 //!
-//! It is searched when the first sampler is made, in this order:
+//! The search takes place when the first sampler is made, in this order:
 //! 1. the handle given to `llama_sieve_bind_host`;
 //! 2. the linker: weak references, which are set if llama.cpp is linked into the same program or
 //!    loaded before this library;
 //! 3. the program and the libraries that it needs (a program linked with libllama.so);
 //! 4. every other loaded library, even one that was opened with RTLD_LOCAL (Python, Node, Bun).
 //!
-//! All functions that may be needed are looked up at once, directly in the library's memory (see
-//! `libraries`), so that no call of this library waits for the dynamic linker, whether the host is
-//! known or not. A host that the program itself does not need may be unloaded. For such a host each
-//! call checks if libraries have been unloaded since the last check, and if so searches again. A
-//! host that was not found is searched again at the next call.
+//! All functions that may be needed are looked up together, directly in the library's memory (see
+//! `libraries`), so that no call of this library waits for the dynamic linker. A host that the
+//! program itself does not need may be unloaded. For such a host each call checks whether libraries
+//! have been unloaded since the last check, and if so searches again. If no host was found, the
+//! next call searches again.
 //!
 //! All functions are taken from the library that has `llama_sampler_init`, not from the process:
 //! another library may export the same names to replace them, as this project's preload library
@@ -78,14 +78,14 @@ pub struct Host {
 #[derive(Debug)]
 struct Known {
     seen: Seen,
-    /// For a host that may be unloaded, the count of loaded and unloaded libraries when it was last
+    /// The count of loaded and unloaded libraries when a host that may be unloaded was last
     /// checked.
     as_of: AtomicU64,
-    /// The bits of its profile, once it has been determined.
+    /// The bits of the host's profile, once it has been determined.
     profile: AtomicU32,
 }
 
-/// The flags in the bits of a profile: it has been determined, and the build was known then.
+/// Flags in the bits of a profile: it has been determined, and the build was known at that time.
 const FOUND: u32 = 1 << 16;
 const WITH_BUILD: u32 = 1 << 17;
 
@@ -97,10 +97,11 @@ unsafe impl Sync for Known {}
 /// The host of the process, once it is known.
 static BOUND: AtomicPtr<Known> = AtomicPtr::new(null_mut());
 
-/// True once `llama_sieve_bind_host` has named a host, which only that replaces.
+/// True once `llama_sieve_bind_host` has named a host. From then on only that function replaces the
+/// host.
 static IS_NAMED: AtomicBool = AtomicBool::new(false);
 
-/// Every host that was ever bound: one that comes back is the same.
+/// Every host that was ever bound. If a host is found again, its entry is used again.
 static ALL: Mutex<Vec<&'static Known>> = Mutex::new(Vec::new());
 
 impl Host {
@@ -120,7 +121,8 @@ impl Host {
                 .to_owned()
         })?;
         let found = Self::of(seen);
-        // Two threads that come here at once find the same; but one may have been told another.
+        // Two threads that search at once find the same host; but another thread may have bound a
+        // different one meanwhile.
         let before = bound.map_or(null_mut(), |host| ptr::from_ref(host.known).cast_mut());
         let found_at = ptr::from_ref(found.known).cast_mut();
         let order = (Ordering::AcqRel, Ordering::Acquire);
@@ -155,13 +157,14 @@ impl Host {
         Ok(())
     }
 
-    /// The host that `llama_sieve_bind_host` has named.
+    /// Returns the host that `llama_sieve_bind_host` has named.
     pub fn named() -> Option<Self> {
         let named = IS_NAMED.load(Ordering::Acquire).then(Self::bound);
         named.flatten().filter(Self::is_there)
     }
 
-    /// Makes the llama.cpp the host that has this `llama_sampler_init`, unless another was named.
+    /// Makes the llama.cpp with this `llama_sampler_init` the host, unless `llama_sieve_bind_host`
+    /// has named another.
     pub fn bind_at(sampler_init: Address) -> Self {
         let named = Self::named();
         if let Some(same) = named.filter(|named| named.is_at(sampler_init)) {
@@ -174,12 +177,12 @@ impl Host {
         host
     }
 
-    /// True if this is its `llama_sampler_init`.
+    /// True if this is the address of the host's `llama_sampler_init`.
     fn is_at(&self, sampler_init: Address) -> bool {
         self.known.seen.sampler_init == sampler_init
     }
 
-    /// True if another llama.cpp was named by `llama_sieve_bind_host`.
+    /// True if `llama_sieve_bind_host` has named another llama.cpp.
     pub fn gives_way(&self) -> bool {
         Self::named().is_some_and(|named| !named.is_at(self.known.seen.sampler_init))
     }
@@ -189,7 +192,7 @@ impl Host {
         self.tell_profile();
     }
 
-    /// Returns the host that was just found.
+    /// Returns the host for a llama.cpp that was just found.
     fn of(seen: Seen) -> Self {
         let now = search::changes();
         let mut all = ALL.lock();
@@ -209,7 +212,7 @@ impl Host {
         Self::new(known)
     }
 
-    /// True if it is still loaded.
+    /// True if the host is still loaded.
     pub fn is_there(&self) -> bool {
         let known = self.known;
         if known.seen.stays {
@@ -226,7 +229,8 @@ impl Host {
         is_there
     }
 
-    /// Sets the profile of the samplers to the host's, if that is known.
+    /// Sets the arithmetic of this library's samplers to the host's profile, or to its first
+    /// profile if that has not been determined.
     fn tell_profile(&self) {
         match self.known.profile.load(Ordering::Relaxed) {
             0 => self.first_profile().set(),
@@ -240,9 +244,9 @@ impl Host {
 
     /// Returns the profile to begin with, before it has been determined.
     ///
-    /// A host that is built with libc++ (Android, macOS) loads that library, whose symbols have a
-    /// namespace of their own. A statically linked libc++ is only detected by the trial. On Windows
-    /// most hosts are built with Microsoft's library.
+    /// A host that uses libc++ (Android, macOS) loads that library, which is recognised by the
+    /// namespace of its symbols. A statically linked libc++ is only detected by the trial. On
+    /// Windows most hosts are built with Microsoft's library.
     fn first_profile(&self) -> HostProfile {
         HostProfile {
             sort: match self.known.seen.has_libcxx || cfg!(windows) {
@@ -253,8 +257,8 @@ impl Host {
         }
     }
 
-    /// True if its profile has not been determined, or was determined without the build, which is
-    /// known now.
+    /// True if the host's profile has not been determined, or was determined when the build was not
+    /// yet known.
     fn asks_profile(&self, with_build: bool) -> bool {
         let found = self.known.profile.load(Ordering::Relaxed);
         found & FOUND == 0 || (with_build && found & WITH_BUILD == 0)
@@ -299,7 +303,7 @@ impl Host {
         found.ok_or_else(|| Self::lacks(text))
     }
 
-    /// Returns the address of its `llama_sampler_init`.
+    /// Returns the address of the host's `llama_sampler_init`.
     pub(super) fn address(&self) -> Address {
         self.known.seen.sampler_init
     }
@@ -341,7 +345,7 @@ impl Host {
 }
 
 /// Evaluates to the host's function with this name, as a function pointer of this type; returns the
-/// error if the host lacks it. The name must be one of [`linker::NAMES`]: others do not compile.
+/// error if the host lacks it. A name that is not one of [`linker::NAMES`] does not compile.
 ///
 /// The type must be the function's signature in every llama.cpp that has it.
 macro_rules! host_function {

@@ -1,5 +1,5 @@
-//! The loaded modules of a Windows process, with the data that each has in memory: its name, the
-//! modules that it needs, and its symbols. It corresponds to `libraries` on Linux.
+//! The loaded modules of a Windows process, and the data of each in memory: its name, the modules
+//! that it needs, and its symbols. On Linux `libraries` does this.
 //!
 //! These data are read directly. Functions of Windows would take a lock that another thread's
 //! `LoadLibrary` holds while a library is initialised. A module is kept loaded while it is read.
@@ -16,8 +16,8 @@ pub mod imports;
 pub use super::linker::Address;
 use crate::windows::{Held, modules, path, pinned};
 
-/// The program or a loaded library, while it cannot be unloaded.
-#[allow(missing_debug_implementations)] // Of what others have in memory.
+/// The program or a loaded library. It is not unloaded while this exists.
+#[allow(missing_debug_implementations)] // It points to other modules' memory.
 pub struct Library<'a> {
     module: Held,
     /// The path; empty for the program.
@@ -25,8 +25,8 @@ pub struct Library<'a> {
     held: PhantomData<&'a ()>,
 }
 
-/// Calls `look` with the program, which comes first, and all libraries in load order, and returns
-/// its result. None of them is unloaded meanwhile.
+/// Calls `look` with the program and then all libraries in load order, and returns its result. None
+/// of them is unloaded meanwhile.
 pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     let all: Vec<Library<'_>> = modules()
         .into_iter()
@@ -36,8 +36,8 @@ pub fn with_all<T: Default>(look: impl FnOnce(&[Library<'_>]) -> T) -> T {
     look(&all)
 }
 
-/// Returns the number of times that a library was loaded or unloaded, which Windows does not
-/// report; those that are found stay loaded.
+/// Returns 0, since Windows does not report how often a library was loaded or unloaded. Libraries
+/// that are found stay loaded.
 pub fn changes() -> u64 {
     0
 }
@@ -78,7 +78,8 @@ impl<'a> Library<'a> {
         self.base() == other.base()
     }
 
-    /// Returns the address at which it is loaded, to which its own addresses are relative.
+    /// Returns the address at which the library is loaded. Addresses in its file are relative to
+    /// that.
     pub fn base(&self) -> usize {
         self.module.module().as_ptr().addr()
     }
@@ -93,7 +94,7 @@ impl<'a> Library<'a> {
         self.memory().contains(&address.as_ptr().addr())
     }
 
-    /// Returns the ranges of memory that it occupies.
+    /// Returns the ranges of memory that the library occupies.
     pub fn segments(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         std::iter::once(self.memory())
     }
@@ -103,8 +104,8 @@ impl<'a> Library<'a> {
         let _ = pinned(self.module.module());
     }
 
-    /// Returns its own function with this name. An export that is forwarded to another module is
-    /// not its own.
+    /// Returns the library's own function with this name. An export that is forwarded to another
+    /// module does not count.
     pub fn symbol(&self, name: &CStr) -> Option<Address> {
         let exports = self.exports()?;
         let (mut from, mut to) = (0, exports.n_names as usize);
@@ -119,8 +120,8 @@ impl<'a> Library<'a> {
         None
     }
 
-    /// Returns the functions that it exports: the address and the name of each. The ends are
-    /// unknown.
+    /// Returns the functions that the library exports: the address and the name of each. The ends
+    /// of the functions are unknown.
     pub fn functions(&self) -> impl Iterator<Item = (Range<usize>, &CStr)> {
         let exports = self.exports();
         let n_names = exports.as_ref().map_or(0, |exports| exports.n_names);
@@ -141,7 +142,8 @@ impl<'a> Library<'a> {
         let number: u16 = self.item(exports.numbers, at)?;
         let is_one = u32::from(number) < exports.n_functions;
         let offset: u32 = self.item(exports.functions, number.into())?;
-        // What lies in the table itself is the name of another module's function.
+        // An address within the table of exports is that of a text: the name of another module's
+        // function, to which the export is forwarded.
         let (start, bytes) = self.directory(EXPORTS)?;
         let is_passed_on = (start..start.saturating_add(bytes)).contains(&offset);
         let found = NonNull::new(self.at::<u8>(offset)?.cast_mut().cast());
@@ -176,17 +178,17 @@ impl<'a> Library<'a> {
         Some(offset as usize)
     }
 
-    /// Returns the range of memory that it occupies.
+    /// Returns the range of memory that the module occupies.
     fn memory(&self) -> Range<usize> {
         let Some(headers) = self.headers() else {
             return 0..0;
         };
-        // SAFETY: the headers of a module that is loaded, whose size stands there.
+        // SAFETY: the headers of a loaded module, which contain its size.
         let bytes = unsafe { ((self.base() + headers + 24 + 56) as *const u32).read_unaligned() };
         self.base()..self.base().saturating_add(bytes as usize)
     }
 
-    /// Returns the address with this offset, if a whole `T` there is in the module.
+    /// Returns a pointer to the `T` at this offset, if all of it is in the module.
     fn at<T>(&self, offset: u32) -> Option<*const T> {
         let start = self.base().checked_add(offset as usize)?;
         let end = start.checked_add(size_of::<T>())?;
@@ -195,7 +197,8 @@ impl<'a> Library<'a> {
 
     fn read<T: Copy>(&self, offset: usize) -> Option<T> {
         let at = self.at::<T>(u32::try_from(offset).ok()?)?;
-        // SAFETY: numbers in the memory of the module, which is loaded; some linkers align none.
+        // SAFETY: the bytes are in the memory of the module, which is loaded. The read is
+        // unaligned, since some linkers do not align these numbers.
         Some(unsafe { at.read_unaligned() })
     }
 

@@ -1,12 +1,12 @@
-//! A cache of values that were looked up in a host, valid while that host is in use: names are
-//! looked up once, not for every token.
+//! A cache for values that are looked up in a host, so that names are looked up once and not for
+//! every token. It is valid as long as that host is in use.
 
 use crate::ffi::failure::{Failure, part};
 use crate::ffi::host::Host;
 use crate::sync::RwLock;
 use std::ffi::c_int;
 
-/// The last value that was looked up, with its host.
+/// The value that was looked up last, with its host.
 #[derive(Debug)]
 pub(in crate::ffi) struct PerHost<T>(RwLock<Option<(Host, T)>>);
 
@@ -15,7 +15,7 @@ impl<T: Copy> PerHost<T> {
         Self(RwLock::new(None))
     }
 
-    /// Returns the known value for this host.
+    /// Returns the cached value, if it is of this host.
     pub(in crate::ffi) fn known(&self, host: &Host) -> Option<T> {
         let known = *self.0.read();
         known.filter(|(of, _)| of.is(host)).map(|(_, value)| value)
@@ -25,8 +25,8 @@ impl<T: Copy> PerHost<T> {
         *self.0.write() = Some((host, value));
     }
 
-    /// Returns the known value for the host of this process, or the one that `look_up` finds. The
-    /// error says why there is none.
+    /// Returns the cached value for the host of this process, or otherwise the one that `look_up`
+    /// finds. The error says why there is none.
     pub(crate) fn of_host(&self, look_up: fn(&Host) -> Result<T, String>) -> Result<T, String> {
         let host = Host::get()?;
         if let Some(known) = self.known(&host) {
@@ -37,9 +37,10 @@ impl<T: Copy> PerHost<T> {
         Ok(value)
     }
 
-    /// Returns the known value for the host of this process, or the result of `ask` on what
-    /// `look_up` has found, or the error number that the call must return. The host's code runs
-    /// only in `ask`, outside the guard: its exceptions pass through, and nothing is kept.
+    /// Returns the cached value for the host of this process, or otherwise the result of `ask` on
+    /// what `look_up` has found; on failure the error number that the call must return. The host's
+    /// code runs only in `ask`, outside the guard: its exceptions pass through, and nothing is
+    /// cached then.
     pub(crate) fn asked<L>(
         &self,
         call: &str,

@@ -1,12 +1,13 @@
 //! Determines by trial the arithmetic of the host where builds differ (see [`HostProfile`]).
 //!
-//! A few of the host's samplers are applied to a few arrays, and so are this library's for one
-//! profile after the other. The profile with equal results, bit for bit, is the host's. The arrays
-//! distinguish every two known profiles. The properties are determined one after the other: first
-//! the fused expressions, on arrays without ties, and then, with these known, the order of ties.
+//! A few of the host's samplers are applied to a few arrays. This library's samplers are applied to
+//! the same arrays under one profile after another. The profile with equal results, bit for bit, is
+//! the host's. The arrays distinguish every two known profiles. The properties are determined one
+//! after the other: first the fused expressions, on arrays without ties, and then, with these
+//! known, the order of ties.
 //!
-//! A profile that fits here does not prove that all samplers are equal: the certificate compares
-//! each kind of sampler, on other arrays.
+//! A profile that is found here does not prove that all samplers are equal: the certificate
+//! compares each kind of sampler, on other arrays.
 //!
 //! The host's functions are called outside the guard, so that their exceptions pass through.
 
@@ -45,7 +46,8 @@ macro_rules! make {
     ($host:expr, $constructor:literal, $($argument:expr => $kind:ty),*) => {{
         type Make = unsafe extern "C-unwind" fn($($kind),*) -> *mut llama_sampler;
         let make = host_function!($host, $constructor, Make);
-        // SAFETY: the host's constructor; where its list has changed, the build was asked.
+        // SAFETY: the host's constructor; if its list has changed between builds, the build is
+        // known.
         Ok(unsafe { make($($argument),*) })
     }};
 }
@@ -148,17 +150,18 @@ static LOGARITHMS: Trial = Trial {
     sorted: false,
 };
 
-/// The kinds that call no function of the C library, and are certified with any of them.
+/// The kinds that call no function of the C library, and so may be certified whatever the host's C
+/// library is.
 pub const WITHOUT_LIBM: [&str; 5] = ["greedy", "top-k", "temp", "logit-bias", "penalties"];
 
-/// The text for all other kinds in messages.
+/// The name of all other kinds in messages.
 const OF_LIBM: &str = "all that take exponentials, logarithms or powers";
 
 /// The seed of all arrays, found by a search: each expression, if only it is fused, has an effect
 /// on two of them.
 const BEGINNING: u32 = 3_059_284_516;
 
-/// The tokens that are accepted before the arrays; they occur once or more.
+/// The tokens that are accepted before the arrays. Some occur once, some more often.
 const HISTORY: [Token; 6] = [3, 1, 2, 3, 1, 3];
 
 /// A trial, its arrays, and the results of the host's sampler, if it could be made.
@@ -233,7 +236,7 @@ impl Drop for Thrown<'_> {
     }
 }
 
-/// Does what [`settle`] does with the build that the host reports, unless it has been done.
+/// Does the work of [`settle`] with the build that the host reports, unless that has been done.
 pub fn settle_by_itself() -> Option<Vec<&'static str>> {
     let Some(host) = Host::bound().filter(|host| host.asks_profile(false)) else {
         return Some(Vec::new());
@@ -242,8 +245,8 @@ pub fn settle_by_itself() -> Option<Vec<&'static str>> {
     settle(guard("profile", || None, build)?)
 }
 
-/// Returns the profile of clang if the host's may be that or gcc's, which only penalties
-/// distinguish.
+/// Returns the profile of clang if the host's may be that of clang or that of gcc, which only
+/// penalties distinguish.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn perhaps_clangs() -> Option<HostProfile> {
     let host = Host::bound().filter(|host| host.asks_profile(true))?;
@@ -254,7 +257,7 @@ pub fn perhaps_clangs() -> Option<HostProfile> {
     })
 }
 
-/// Sets the profile of the host that was bound last, as its penalties have shown.
+/// Sets the profile of the host that was bound last to the one that its penalties have shown.
 #[cfg(all(any(target_os = "linux", windows), not(miri)))]
 pub fn keep(profile: HostProfile) {
     if let Some(host) = Host::bound() {
@@ -281,7 +284,7 @@ fn asked() -> [Asked; 8] {
 }
 
 /// Returns the profile under which this library's results are the host's, and the kinds for which
-/// there is none: their property is that of `first`.
+/// no profile is found. The property that such a kind would show is that of `first`.
 fn chosen(first: HostProfile, asked: &[Asked; 8]) -> (HostProfile, Vec<&'static str>) {
     let [
         temp_ext,
@@ -350,9 +353,9 @@ impl Asked {
         self.theirs.as_ref().is_none_or(|theirs| *theirs == ours())
     }
 
-    /// True if some bits differ under this profile, as with the functions of another C library. If
-    /// a sampler of the kind does not agree on a few arrays either (`agrees`), few bits may differ:
-    /// another formula or other roundings change many.
+    /// True if the results differ under this profile as they would with another C library. If the
+    /// results of the same kind of sampler on a few arrays differ as well (`agrees` is false), only
+    /// few results may differ here: another formula or other roundings change many.
     fn shows_libm(&self, agrees: bool, profile: HostProfile) -> bool {
         const FEW_OF: usize = 16;
         let Some(theirs) = &self.theirs else {
@@ -382,9 +385,11 @@ impl Drop for Made {
 }
 
 impl Made {
-    /// Returns its results on the arrays; `None` if they are not candidates of these.
+    /// Returns the sampler's results on the arrays; `None` if it leaves candidates that are not in
+    /// them.
     ///
     /// # Safety
+    ///
     /// The sampler is live, or NULL.
     unsafe fn left(&self, arrays: &[Vec<TokenData>], sorted: bool) -> Option<Left> {
         // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
@@ -417,8 +422,8 @@ impl Made {
     }
 }
 
-/// Returns the results of this library's sampler on the arrays, marked as sorted or not; none
-/// without a sampler.
+/// Returns the results of this library's sampler on the arrays, which are marked as sorted or not.
+/// Without a sampler there are no results.
 fn left_by_ours<S: Sampler>(ours: Option<S>, arrays: &[Vec<TokenData>], sorted: bool) -> Left {
     let Some(mut ours) = ours else {
         return Left::new();

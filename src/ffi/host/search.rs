@@ -1,4 +1,4 @@
-//! Finds a llama.cpp in the process, with all of its functions that may be needed.
+//! Finds a llama.cpp in the process, and looks up all of its functions that may be needed.
 
 use std::ffi::CStr;
 
@@ -6,9 +6,9 @@ use crate::ffi::host::linker::{Address, NAMES};
 #[cfg(not(windows))]
 use crate::ffi::host::linker::{SAMPLER_INIT, index, linked};
 
-/// A constructor that every program with libstdc++ can find.
+/// The symbol of a constructor that every program with libstdc++ can find.
 const LOCALE_OF_LIBSTDCXX: &CStr = c"_ZNSt6localeC1Ev";
-/// A constructor that every program with libc++ can find.
+/// The symbol of a constructor that every program with libc++ can find.
 const LOCALE_OF_LIBCXX: &CStr = c"_ZNSt3__16localeC1Ev";
 
 /// The functions and properties of a llama.cpp that can be found in the process.
@@ -17,13 +17,13 @@ pub(super) struct Seen {
     pub sampler_init: Address,
     /// The other functions, in the order of [`NAMES`].
     pub functions: [Option<Address>; NAMES.len()],
-    /// True if it stays loaded until the process ends.
+    /// True if the llama.cpp stays loaded until the process ends.
     pub stays: bool,
-    /// True if it uses libc++.
+    /// True if the llama.cpp uses libc++.
     pub has_libcxx: bool,
 }
 
-/// Returns the `llama_sampler_init` that the linker has found.
+/// Returns the `llama_sampler_init` to which the linker has bound the weak reference.
 #[cfg(not(windows))]
 fn linked_one() -> Option<Address> {
     index(SAMPLER_INIT).and_then(|i| *linked().get(i)?)
@@ -70,11 +70,11 @@ mod by_reading {
     /// A byte in this library, for its address.
     static HERE: u8 = 0;
 
-    /// The llama.cpp of the process.
+    /// Returns the llama.cpp of the process.
     pub(in super::super) fn find() -> Option<Seen> {
         with_all(|all| {
             if let Some(sampler_init) = linked_one() {
-                // What a weak reference has led to is kept loaded by that.
+                // A library to which a weak reference is bound stays loaded.
                 return Some(seen(all, sampler_init, true));
             }
             let program = all
@@ -92,7 +92,7 @@ mod by_reading {
         seen.unwrap_or_else(|| nothing(sampler_init))
     }
 
-    /// True if it is still loaded.
+    /// True if this llama.cpp is still loaded.
     pub(in super::super) fn is_there(known: &Seen) -> bool {
         with_all(|all| {
             let library = containing(all, known.sampler_init);
@@ -110,8 +110,8 @@ mod by_reading {
         let own = |name: &CStr| scope.iter().find_map(|library| library.symbol(name));
         let mut functions = functions(own);
         if program.is_some_and(|program| library.is(program)) {
-            // What a program does not export is only known to the linker. In the preload library
-            // that has found stand-ins of the same names, which are no host's.
+            // Functions that a program does not export are known only to the linker. In the preload
+            // library the linker has bound these names to the stand-ins, which are not a host's.
             let ours = containing(all, NonNull::from(&HERE).cast());
             let ours = ours.filter(|ours| !ours.is(library));
             let is_ours = |address: &Address| ours.is_some_and(|ours| ours.contains(*address));
@@ -167,7 +167,7 @@ mod by_asking {
         unsafe { symbol_of(libc::RTLD_DEFAULT, name) }
     }
 
-    /// Returns 0: loaded and unloaded libraries are not counted here.
+    /// Returns 0, since loaded and unloaded libraries are not counted here.
     pub(in super::super) fn changes() -> u64 {
         0
     }
@@ -184,7 +184,7 @@ mod by_asking {
         kept(sampler_init, own)
     }
 
-    /// True if it is still loaded.
+    /// Returns true if this llama.cpp is still loaded.
     pub(in super::super) fn is_there(_: &Seen) -> bool {
         true
     }

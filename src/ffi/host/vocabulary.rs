@@ -32,7 +32,7 @@ pub struct HostVocabulary {
     vocab: NonNull<llama_vocab>,
     n_tokens: usize,
     end: Option<Token>,
-    /// For each token, true if it ends a generation; determined once, since a filter needs it for
+    /// True for each token that ends a generation. Determined once, since a filter needs it for
     /// every candidate.
     eog: Vec<bool>,
     detokenize: Detokenize,
@@ -46,13 +46,14 @@ unsafe impl Send for HostVocabulary {}
 // SAFETY: as above.
 unsafe impl Sync for HostVocabulary {}
 
-/// Fails for a vocabulary whose tokens have only numbers, not texts.
+/// Returns an error for a vocabulary whose tokens have only numbers, and no texts.
 ///
 /// # Safety
+///
 /// `vocab` is a vocabulary of the host.
 unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
     type Kind = unsafe extern "C" fn(Vocab) -> c_int;
-    /// `LLAMA_VOCAB_TYPE_NONE`.
+    /// The value of `LLAMA_VOCAB_TYPE_NONE`.
     const NONE: c_int = 0;
     let kind = || -> Result<Kind, String> { Ok(host_function!(host, c"llama_vocab_type", Kind)) };
     match kind() {
@@ -65,10 +66,11 @@ unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
 }
 
 impl HostVocabulary {
-    /// Makes the vocabulary. Fails if the host lacks a function, or if the tokens have only
-    /// numbers: the host ends the process if their texts are requested.
+    /// Returns the vocabulary. The error says that the host lacks a function, or that the tokens
+    /// have only numbers: the host would end the process if their texts were requested.
     ///
     /// # Safety
+    ///
     /// `vocab` is a vocabulary of the bound host and outlives the object.
     pub unsafe fn new(vocab: NonNull<llama_vocab>) -> Result<Self, String> {
         type OfVocab = unsafe extern "C" fn(Vocab) -> Token;
@@ -116,11 +118,11 @@ impl HostVocabulary {
     }
 }
 
-/// Calls `write(buffer, room)`, which returns the length or minus the required room, until there is
-/// enough room.
+/// Calls `write(buffer, room)` until there is enough room. `write` returns the length, or minus the
+/// room that it needs.
 fn written<T: Copy + Default>(buffer: &mut Vec<T>, write: impl Fn(*mut T, i32) -> i32) {
     buffer.resize(buffer.capacity().max(32), T::default());
-    // The second time at the latest there is room; a third would mean that the host contradicts
+    // The second call has enough room. If a third one were needed, the host would contradict
     // itself.
     for _ in 0..2 {
         let room = i32::try_from(buffer.len()).unwrap_or(i32::MAX);
@@ -183,7 +185,7 @@ impl Vocabulary for HostVocabulary {
     }
 }
 
-/// The texts of the tokens as a grammar reads them.
+/// The texts of the tokens, as a grammar reads them.
 impl TokenTexts for HostVocabulary {
     fn n_tokens(&self) -> usize {
         self.n_tokens
@@ -205,15 +207,16 @@ impl TokenTexts for HostVocabulary {
     }
 }
 
-/// The host's tokenizer, called outside the guard, so that its exceptions pass through.
+/// The host's tokenizer. It is called outside the guard, so that its exceptions pass through.
 #[derive(Debug)]
 pub(crate) struct Tokenizer(Throwing);
 
 impl Tokenizer {
-    /// Makes the tokenizer of a vocabulary. Fails if the host lacks the function, or if
-    /// [`HostVocabulary::new`] does.
+    /// Returns the tokenizer of a vocabulary. The error says that the host lacks the function, or
+    /// is that of [`HostVocabulary::new`].
     ///
     /// # Safety
+    ///
     /// `vocab` is a vocabulary of the host.
     pub(crate) unsafe fn of(host: &Host, vocab: Vocab) -> Result<Self, String> {
         // SAFETY: the caller guarantees the vocabulary.
@@ -221,9 +224,9 @@ impl Tokenizer {
         Ok(Self(host_function!(host, c"llama_tokenize", Throwing)))
     }
 
-    /// Writes the tokens of `text`, none of them special, to `out`, if its capacity is sufficient,
-    /// so that nothing is allocated outside the guard. Returns their number, even if they do not
-    /// fit; `None` if the host reports none.
+    /// Writes the tokens of `text`, none of them special, to `out`, if they fit into its capacity:
+    /// nothing is allocated outside the guard. Returns their number, even if they do not fit;
+    /// `None` if the host reports no number.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
@@ -244,14 +247,15 @@ impl Tokenizer {
         let is_written = n >= 0;
         let n = usize::try_from(n.unsigned_abs()).ok();
         out.truncate(n.filter(|_| is_written).unwrap_or(0));
-        // The lowest number says that there are more than the host can count.
+        // The lowest number means that there are more tokens than the host can count.
         n.filter(|&n| n <= i32::MAX as usize)
     }
 
-    /// Returns the token that `text` is, with control tokens recognised; `None` if it is not
-    /// exactly one.
+    /// Returns the token for the whole `text`, with control tokens recognised; `None` if the text
+    /// is not exactly one token.
     ///
     /// # Safety
+    ///
     /// `vocab` is a vocabulary of the host.
     pub(crate) unsafe fn one_token(&self, vocab: Vocab, text: &[u8]) -> Option<Token> {
         let mut tokens = [0; 2];

@@ -1,8 +1,8 @@
 //! Small grammars that together use every construct, and the tokens that each accepts.
 //!
 //! They do not repeat anything that may be empty, and no rule begins with itself, since older
-//! builds of llama.cpp hang on that. Tokens are accepted only where both allow them, and lazy
-//! grammars begin with a rule that allows every text, so that nothing throws.
+//! builds of llama.cpp hang on such grammars. Only tokens that both grammars allow are accepted,
+//! and lazy grammars begin with a rule that allows every text, so that nothing throws.
 
 use std::ffi::{CString, NulError};
 
@@ -10,7 +10,7 @@ use super::found::Part;
 use super::samples::{RULER, Samples};
 use crate::token::Token;
 
-/// A grammar, and the plan to follow it.
+/// A grammar, and the plan for testing it.
 pub(super) struct Case {
     pub(super) text: CString,
     pub(super) root: CString,
@@ -20,7 +20,7 @@ pub(super) struct Case {
 
 /// The triggers of a grammar.
 pub(super) enum Triggers {
-    /// It is not lazy.
+    /// The grammar is not lazy.
     None,
     Words(Vec<CString>),
     Patterns(Vec<CString>),
@@ -29,12 +29,13 @@ pub(super) enum Triggers {
 
 /// The tokens that a grammar accepts, and the comparisons between them.
 pub(super) enum Plan {
-    /// All candidates are compared, and an allowed one is accepted, this many times.
+    /// Compares all candidates and then accepts an allowed one, this many times.
     Walk { n_steps: usize, choice: Choice },
-    /// One token is accepted this many times. After the last few, all candidates are compared.
+    /// Accepts one token this many times. Compares all candidates after the last few.
     Rounds { token: Token, n: usize },
-    /// Each of these tokens is accepted, then the letter until it is no longer allowed. The
-    /// remaining length is measured and, if `copied`, also with clones and after a reset.
+    /// Accepts each of these tokens, and then the letter until it is no longer allowed. Compares
+    /// the number of characters that the grammar still allows and, if `copied`, compares it also
+    /// with clones and after a reset.
     Spelt {
         tokens: Vec<Token>,
         letter: Token,
@@ -42,21 +43,21 @@ pub(super) enum Plan {
     },
 }
 
-/// The tokens that a walk accepts, of those that are allowed.
+/// Which of the allowed tokens a walk accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     Any,
-    /// If possible, those that end within a character or continue one.
+    /// Tokens that end within a character or continue one, if possible.
     Partial,
     /// Single characters. If a token element would begin within the text of a longer token,
     /// llama.cpp allows that token and then refuses to accept it.
     Characters,
 }
 
-/// Grammars whose meanings the texts of any vocabulary distinguish. Where llama.cpp cannot read
-/// one, it prints the first line.
+/// Grammars of which any two meanings can be distinguished by texts of any vocabulary. If llama.cpp
+/// cannot read one, it prints the first line.
 const RULES: [(&str, Plan); 17] = [
-    // Escapes, in strings and classes.
+    // Escapes, in strings and in classes.
     (
         r#"# llama-sieve compares llama.cpp's grammars with its own
 root ::= "\t" | "\n" | "\r" | "\"" | "\\" | "\[" | "\]" | "\x41" | "\u0042" | "\U00000043" |
@@ -72,13 +73,13 @@ root ::= "\t" | "\n" | "\r" | "\"" | "\\" | "\[" | "\]" | "\x41" | "\u0042" | "\
         r#"root ::= [^\n\]\x20-\x2f\u0041-\u005A] [^"\\\x00-\x1F] [^é-ÿ😀]"#,
         walk(4),
     ),
-    // Any character, the end of a line among them.
+    // Any character, including the end of a line.
     ("root ::= . . | \"a\" .", walk(3)),
     (
         "root ::= [a-c-] | [x-z0-9_-] \"a\" | [-+] [^-a] | [z-a] | [^^a] [.*+?]",
         walk(3),
     ),
-    // Nothing at all.
+    // Empty texts.
     (
         "root ::= \"\" [a-c] [] [d-f] | \"x\" \"\" | [^] \"y\"",
         walk(3),
@@ -94,7 +95,8 @@ root ::= "\t" | "\n" | "\r" | "\"" | "\\" | "\[" | "\]" | "\x41" | "\u0042" | "\
         walk(8),
     ),
     ("root ::= [^ ]{0,40} | \"  \"{1,4}", walk(4)),
-    // References, groups, alternatives, some of them empty, rules within themselves.
+    // References, groups, alternatives, some of which are empty, and rules that refer to
+    // themselves.
     (
         r#"root ::= list | "(" root ")" | pair
 list ::= "[" (item ("," item)*)? "]"
@@ -110,14 +112,14 @@ root-2 ::= [A-Z] root | "."
          start-2 ::= [A-Z]",
         walk(4),
     ),
-    // Comments, and ends of lines.
+    // Comments and ends of lines.
     (
         "# a \"comment\" | ::=\r\n\n root ::= # more\r\n\t [a-m] ( \"b\" # (\n | \"c\"\r\n\n | \
          [d-z] ) \
          tail # end\n\n\ttail::=\n[^b] | \"b\"\ttail #",
         walk(5),
     ),
-    // Characters in parts.
+    // Characters that are split over several tokens.
     (
         "root ::= [é-ÿ] | [€-₯] \"x\"? | [😀-😏] | \"ß\" . | \
          [^à-ÿ\\U0001F600-\\U0001FFFF] [^é] . | .",
@@ -127,7 +129,7 @@ root-2 ::= [A-Z] root | "."
         "root ::= ([^a-z] | [中€’] [^\\x80-\\u07ff])+",
         walk_by(8, Choice::Partial),
     ),
-    // Typical of programs.
+    // Grammars as programs typically have them.
     (
         r#"root ::= [{] ws (pair ("," ws pair)*)? "}" | string | number
 pair ::= string ":" ws (string | number | root | "true" | "null")
@@ -148,8 +150,8 @@ const fn walk_by(n_steps: usize, choice: Choice) -> Plan {
     Plan::Walk { n_steps, choice }
 }
 
-/// Patterns, and texts in which each is searched. In the texts, and after a percent sign in the
-/// patterns, a to d are four letters of the vocabulary.
+/// Patterns, and the texts in which each is searched. The letters a to d in the texts, and those
+/// after a percent sign in the patterns, are replaced by four letters of the vocabulary.
 const PATTERNS: [(&[&str], &str); 26] = [
     (&["%b"], "aabcd"),
     (&["%d", "%b", "%c"], "abcd"),
@@ -179,7 +181,7 @@ const PATTERNS: [(&[&str], &str); 26] = [
     (&["^[\\s\\S]{2}([\\s\\S]+)$"], "abcd"),
 ];
 
-/// Characters that stand for themselves in a word, and not in a pattern.
+/// Characters with a special meaning in a pattern, and none in a word.
 const SPECIAL: &str = ".^$|()*+?[]{}\\";
 
 /// Returns a grammar of every text of 1 to [`RULER`] characters.
@@ -190,7 +192,8 @@ fn measuring() -> Result<CString, NulError> {
     ))
 }
 
-/// Returns the grammars that prove a part; none if the vocabulary lacks the tokens for them.
+/// Returns the grammars that are compared for a part; none if the vocabulary lacks the tokens for
+/// them.
 pub(super) fn cases(
     part: Part,
     samples: &Samples,
@@ -258,7 +261,7 @@ pub(super) fn cases(
 }
 
 fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, NulError> {
-    // Only some are copied: copying does not depend on the trigger.
+    // Only some cases use copies, since copying does not depend on the trigger.
     let copied = tokens.len() % 2 == 1;
     Ok(Case {
         text: measuring()?,
@@ -272,7 +275,7 @@ fn lazy(triggers: Triggers, tokens: Vec<Token>, letter: Token) -> Result<Case, N
     })
 }
 
-/// Returns the text with the vocabulary's letters.
+/// Returns the text with its letters replaced by those of the vocabulary.
 fn with_letters(text: &str, samples: &Samples) -> String {
     let letters = samples.letters.iter().flatten();
     let letter = |place: usize| letters.clone().nth(place).map(|&(letter, _)| letter);
@@ -284,7 +287,7 @@ fn with_letters(text: &str, samples: &Samples) -> String {
     exchanged.collect()
 }
 
-/// Returns a pattern with the vocabulary's letters.
+/// Returns a pattern with its letters replaced by those of the vocabulary.
 fn pattern(text: &str, samples: &Samples) -> Result<CString, NulError> {
     let mut parts = text.split('%');
     let mut pattern = parts.next().unwrap_or_default().to_owned();

@@ -1,4 +1,4 @@
-//! Verdicts on the host's grammars, kept with the vocabulary for which they were made.
+//! The verdicts on the host's grammars. They are kept with the vocabulary for which they were made.
 
 use std::num::NonZeroUsize;
 
@@ -9,20 +9,20 @@ use crate::grammar::limits::MAX_CACHED;
 use crate::random::ProcessState;
 use crate::sync::{Mutex, OnceLock};
 
-/// A part of grammars in which builds of llama.cpp differ. Each part is proven when the first
+/// A feature of grammars in which builds of llama.cpp differ. Each part is proven when the first
 /// grammar needs it, so that a build without token elements, for example, is not tested with them
 /// unless a program uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// The syntax of every build.
+    /// The syntax that every build has.
     Rules,
-    /// Elements `<text>` and `<[7]>`.
+    /// The elements `<text>` and `<[7]>`.
     Tokens,
     /// The escape `\-`.
     Dash,
     /// More repetitions than [`Rules`](Part::Rules) writes out.
     Counts,
-    /// More than 2000 repetitions, without an upper limit.
+    /// More than 2000 repetitions, to any number.
     Beyond,
     /// Grammars that wait for words.
     Words,
@@ -39,7 +39,7 @@ const N_PARTS: usize = Part::Triggers as usize + 1;
 pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
     verdicts: [OnceLock<Verdict>; N_PARTS],
-    /// Digests of the texts that the host's constructors have accepted.
+    /// The verdicts for one vocabulary, by part. A part without a verdict is empty.
     accepted: Mutex<Option<LruCache<Digest, (), ProcessState>>>,
 }
 
@@ -49,7 +49,7 @@ pub(in crate::ffi::grammar) type Digest = [u8; 32];
 /// The most digests that are kept: as many as there are compiled grammars.
 const MOST_ACCEPTED: NonZeroUsize = NonZeroUsize::new(MAX_CACHED).unwrap();
 
-/// `Ok`, or the difference.
+/// `Ok` if the grammars are equal; otherwise the difference.
 pub(super) type Verdict = Result<(), String>;
 
 impl Proofs {

@@ -1,16 +1,17 @@
 //! Compares the host's own grammars with this library's by testing both on the vocabulary in use.
 //!
 //! The syntax of a grammar's text, and its meaning, have changed from build to build of llama.cpp.
-//! So before this library's grammar replaces one, both make small grammars that together use every
-//! construct. They must allow the same of some hundred tokens, bit for bit, while tokens are
-//! accepted, after a clone and after a reset. The proof is divided by the features of a text: see
-//! [`found::Part`]. After a difference, or a text that the host refuses, the host makes its own
-//! grammars.
+//! So before this library's grammar replaces the host's, both make small grammars that together use
+//! every construct. Of some hundred tokens both must allow the same ones, with candidates equal bit
+//! for bit, while tokens are accepted, after a clone and after a reset. The proof is divided by the
+//! features of a text: see [`found::Part`]. If there is a difference, or if the host refuses a
+//! text, the host makes its own grammars.
 //!
 //! Texts that should be refused are not tested: each text of a program is
 //! [judged](crate::ffi::grammar::hosted) by the host's own constructor.
 //!
-//! No lock is held meanwhile. Two threads at the same time reach the same verdict.
+//! No lock is held during the comparison. Two threads that make it at the same time reach equal
+//! verdicts.
 
 mod beside;
 mod cases;
@@ -34,7 +35,7 @@ use crate::quoted::quoted;
 use crate::sync::OnceLock;
 use crate::token::Token;
 
-/// The most repetitions that do not need a part of their own.
+/// The most repetitions that [`Part::Rules`] covers.
 const FEW_REPETITIONS: u64 = 40;
 /// The most repetitions that most builds allow.
 const MANY_REPETITIONS: u64 = 2000;
@@ -62,7 +63,7 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
         .filter_map(|(part, is_needed)| is_needed.then_some(part))
 }
 
-/// Returns `Ok` if the host's grammars of such a text behave as this library's, otherwise the
+/// Returns `Ok` if the host's grammars of such a text behave as this library's do; otherwise the
 /// difference.
 ///
 /// # Safety
@@ -88,7 +89,7 @@ pub(super) unsafe fn proven(
                 struct Noted<'a>(&'a OnceLock<Verdict>, Verdict);
                 impl Drop for Noted<'_> {
                     fn drop(&mut self) {
-                        // A second thread has reached the same.
+                        // A second thread may have stored an equal verdict.
                         let _ = self.0.set(std::mem::replace(&mut self.1, Ok(())));
                     }
                 }
@@ -107,7 +108,10 @@ pub(super) unsafe fn proven(
     Ok(())
 }
 
+/// Compares the host's grammars with this library's for a part, and returns the verdict.
+///
 /// # Safety
+///
 /// As for [`proven`].
 unsafe fn tried(
     what: Part,
@@ -117,7 +121,8 @@ unsafe fn tried(
     const CALL: &str = "grammar";
     let internal = |_| Err("internal error".to_owned());
     let prepared = part(CALL, || {
-        // No thread waits for another, which a forked child would not have.
+        // The samples are made outside `get_or_init`, so that no thread waits for another one,
+        // which a forked child would not have.
         let found = proofs.samples.get().is_none().then(|| Samples::of(tree));
         let samples = proofs
             .samples
@@ -170,7 +175,7 @@ unsafe fn tried(
     Ok(())
 }
 
-/// Describes the difference.
+/// Returns a description of the difference.
 fn told(case: &Case) -> String {
     let text = quoted(case.text.as_bytes());
     match &case.triggers {

@@ -1,5 +1,5 @@
 //! Tokens of a vocabulary that distinguish the meanings of grammars: single characters, tokens that
-//! end within one or continue one, texts of several characters, tokens without a text.
+//! end within a character or continue one, texts of several characters, and tokens without a text.
 
 use crate::grammar::VocabularyTree;
 use crate::grammar::utf8::lead;
@@ -11,36 +11,38 @@ use crate::token::{Token, TokenData};
 /// vocabulary.
 const CHUNK: usize = 96;
 
-/// Characters that the grammars mention, beyond ASCII.
+/// Characters beyond ASCII that occur in the grammars.
 const CHARACTERS: [&str; 12] = [
     "é", "ÿ", "ß", "à", "Ā", "€", "₯", "’", "中", "\u{fffd}", "😀", "😏",
 ];
 
-/// The most bytes of a token's text, unless it ends the generation: llama.cpp matches a text
-/// recursively, and tries all derivations.
+/// The most bytes of a token's text, unless it ends the generation. llama.cpp matches a text
+/// recursively and tries all derivations, so long texts are costly.
 const LONGEST: usize = 32;
 
 /// The most tokens with a text of several characters.
 const MOST_LONG: usize = 64;
-/// The number of bytes within characters of which one is used.
+/// One byte in this many is represented by a token that begins with that byte and that ends within
+/// a character or continues one.
 const ONE_PART_IN: usize = 3;
 /// The most tokens of each other kind.
 const MOST_OF_A_KIND: usize = 6;
-/// The length of the texts that measure the remaining length.
+/// The length of the longest text with which the remaining length is measured.
 pub(super) const RULER: usize = 16;
 
-/// Tokens of a vocabulary.
+/// The tokens of a vocabulary with which grammars are compared.
 #[derive(Debug)]
 pub(super) struct Samples {
-    /// Candidates, all of them.
+    /// All candidates.
     pub(super) all: Vec<TokenData>,
-    /// The first of the letters, texts of two characters, three, and so on, and an end token.
+    /// Candidates that measure how many characters are still allowed: the first of the letters,
+    /// texts of two characters, of three, and so on, and a token that ends the generation.
     pub(super) ruler: Vec<TokenData>,
-    /// The tokens that are one character of ASCII, by character.
+    /// The tokens whose text is one ASCII character, by that character.
     singles: [Option<Token>; 128],
-    /// Four letters.
+    /// Four letters, with their tokens.
     pub(super) letters: Option<[(char, Token); 4]>,
-    /// A token of several letters, perhaps after a blank.
+    /// A text of several letters, perhaps after a blank, and its token.
     pub(super) word: Option<(String, Token)>,
     /// Texts in angle brackets, each of which may be one token.
     pub(super) in_brackets: Vec<Vec<u8>>,
@@ -64,7 +66,7 @@ impl Samples {
         data.chunks_mut(CHUNK)
     }
 
-    /// Returns the token that is this character, if there is one.
+    /// Returns the token whose text is this character, if there is one.
     pub(super) fn single(&self, character: char) -> Option<Token> {
         self.singles.get(character as usize).copied().flatten()
     }
@@ -81,7 +83,7 @@ impl Samples {
         self.ends.contains(&token)
     }
 
-    /// True if the token is one character of ASCII.
+    /// True if the token's text is one ASCII character.
     pub(super) fn is_character(&self, token: Token) -> bool {
         self.singles.contains(&Some(token))
     }
@@ -91,7 +93,7 @@ impl Samples {
     }
 }
 
-/// Returns a candidate whose logit differs from its neighbours'.
+/// Returns a candidate for the token, with a logit that differs from its neighbours'.
 pub(super) fn candidate(id: Token) -> TokenData {
     let logit = (id % 17) as f32 - 3.5;
     TokenData { id, logit, p: 0.0 }
@@ -100,10 +102,11 @@ pub(super) fn candidate(id: Token) -> TokenData {
 /// The samples found so far.
 struct Found {
     singles: [Option<Token>; 128],
-    /// The shortest text that begins with a character of ASCII, and its length.
+    /// The shortest text that begins with each ASCII character: its length, and its token.
     begins: [Option<(usize, Token)>; 128],
     characters: [Option<Token>; CHARACTERS.len()],
-    /// By lead byte, texts that begin a character; by first byte, those that continue one.
+    /// Tokens that begin a character, by its lead byte, and tokens that continue one, by their
+    /// first byte.
     partial: [Option<Token>; 256],
     ends: Vec<Token>,
     others: Vec<Token>,
@@ -241,7 +244,7 @@ impl Found {
         let begins = self.singles.iter().zip(&self.begins);
         let ascii = begins.filter_map(|(single, begin)| single.or(begin.map(|(_, token)| token)));
         let mut ids: Vec<Token> = ascii.collect();
-        // All lead bytes of the characters.
+        // The lead bytes of all [`CHARACTERS`] are kept.
         let is_lead = |byte: usize| {
             let mut characters = CHARACTERS.iter();
             characters.any(|text| text.as_bytes().first().copied().map(usize::from) == Some(byte))
@@ -271,7 +274,7 @@ impl Found {
             _ => None,
         };
         let letter = letters.iter().flatten().next().map(|(_, token)| token);
-        // A tokenizer may throw at a character that is not a token.
+        // The text may be given to a tokenizer, which may throw at a character that is not a token.
         let singles = self.singles;
         let is_token = |&byte: &u8| matches!(singles.get(usize::from(byte)), Some(Some(_)));
         let in_brackets = self.in_brackets.into_iter().map(|(text, _)| text);

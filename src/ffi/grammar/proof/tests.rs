@@ -1,4 +1,4 @@
-//! The texts that grammars are compared with.
+//! Tests of the grammars with which the host's are compared.
 
 use super::cases::{Case, Plan, cases};
 use super::found::Part;
@@ -18,7 +18,7 @@ const PARTS: [Part; 8] = [
     Part::Triggers,
 ];
 
-/// Every byte, some words, and one that ends the generation.
+/// A vocabulary of every byte, some words, and one token that ends the generation.
 #[derive(Debug)]
 struct Bytes {
     letters: bool,
@@ -65,8 +65,8 @@ fn all() -> Vec<(Part, Case)> {
     all.flatten().collect()
 }
 
-/// No build may fail to come back from them: older ones begin a repetition of what may be empty for
-/// ever.
+/// Every build must return from its constructor: older ones hang on a repetition of something that
+/// may be empty.
 #[test]
 fn all_texts_are_read_and_none_is_hostile() {
     for (part, case) in all() {
@@ -81,7 +81,7 @@ fn all_texts_are_read_and_none_is_hostile() {
             .unwrap_or_else(|error| panic!("{text}: {error}"))
             .about;
         assert!(about.host_comes_back, "{text}");
-        // What a part is compared with needs no other part.
+        // The grammars of a part need no other part.
         let of_part = [
             (Part::Tokens, about.names_tokens),
             (Part::Dash, about.escapes_dash),
@@ -111,7 +111,7 @@ fn the_texts_have_every_construct() {
     }
 }
 
-/// Candidates of each kind, and few enough to be looked at one by one in each part.
+/// There are candidates of each kind, and few enough of them to be tested one by one.
 #[test]
 fn candidates_of_every_kind_are_there() {
     let samples = samples(true);
@@ -138,7 +138,7 @@ fn without_letters_nothing_is_proven() {
     }
 }
 
-/// Walks reach their steps: what is never allowed anything proves nothing.
+/// Every walk can begin: a grammar that allows nothing would prove nothing.
 #[test]
 fn the_first_step_of_every_walk_is_possible() {
     let tree = Arc::new(VocabularyTree::new(&Bytes { letters: true }));

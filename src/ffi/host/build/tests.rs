@@ -16,7 +16,8 @@ fn a_known_release_is_known_by_its_version() {
         assert_eq!(number(text), Some(11_434));
     }
     assert_eq!(number("0.5.0"), Some(10_394));
-    // That of all builds until the next one, one that nobody has tested, and no version.
+    // The version of all builds between two releases, an untested release, and texts that are no
+    // versions.
     for text in ["0.6.0-dev", "0.7.0", "b0.6.0", "v10300", "v", "0.6"] {
         assert_eq!(number(text), None, "{text}");
     }
@@ -27,13 +28,13 @@ fn a_build_that_cannot_be_is_none() {
     let fits = |build, sign| Build(build).fits(sign).map(|Build(known)| known);
     assert_eq!(fits(4_662, None), Ok(4_662));
     assert_eq!(fits(99_999, None), Ok(99_999));
-    // What builds outside of a whole git checkout tell.
+    // Numbers that builds outside a complete git checkout report.
     for number in [0, 1, 259, 454] {
         assert!(fits(number, None).is_err());
     }
     let error = fits(4_661, None).unwrap_err();
     assert!(error.contains("the first that takes samplers of others"));
-    // More than the symbols prove is the user's word; less they disprove.
+    // A number above the bound of the symbols is accepted; one below it is refuted by them.
     let [_, copy, _] = &SIGNS;
     assert_eq!(fits(10_400, Some(copy)), Ok(10_400));
     let error = fits(9_000, Some(copy)).unwrap_err();

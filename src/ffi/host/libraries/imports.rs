@@ -1,5 +1,5 @@
-//! The functions that a library calls in others. For each the dynamic linker writes the function's
-//! address into a word of the library.
+//! The functions of other libraries that a library calls. The dynamic linker writes the address of
+//! each into a word of the library.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ops::Range;
@@ -19,8 +19,8 @@ struct Relocation {
     _addend: isize,
 }
 
-/// The kinds of such entries: a word with a symbol's address, and a word through which a function
-/// is called.
+/// The types of entries with the address of a symbol: in a word that is read, and in a word through
+/// which a function is called.
 #[cfg(target_arch = "x86_64")]
 const KINDS: [u32; 2] = [6, 7];
 #[cfg(target_arch = "aarch64")]
@@ -91,8 +91,8 @@ mod tests {
     use crate::ffi::host::libraries::with_all;
     use crate::ffi::host::mappings::{containing, mappings};
 
-    /// Checks that the dynamic linker has found the same functions, except those that are looked up
-    /// at the first call.
+    /// Checks that each import holds the function that the dynamic linker finds, except those that
+    /// are looked up at the first call.
     #[test]
     fn imports_hold_what_the_linker_finds() {
         let looked_up = [c"getenv", c"mprotect", c"dl_iterate_phdr", c"abort"];

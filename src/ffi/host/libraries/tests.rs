@@ -10,10 +10,10 @@ fn path(library: &Library<'_>) -> String {
     library.path().to_string_lossy().into_owned()
 }
 
-/// The dynamic linker finds the same.
+/// The symbols are those that the dynamic linker finds.
 #[test]
 fn symbols_are_where_the_linker_finds_them() {
-    // The library's own: a sanitizer has functions of these names, too.
+    // The functions are those of the C library: a sanitizer has functions of these names, too.
     // SAFETY: a library that is loaded for as long as the process lives.
     let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY) };
     assert!(!library.is_null());
@@ -31,7 +31,7 @@ fn what_a_library_does_not_define_is_not_in_it() {
         let libc = named(all, "/libc.so");
         assert_eq!(libc.symbol(c"llama_sampler_init_top_k"), None);
         assert_eq!(libc.symbol(c""), None);
-        // It is asked for there, and defined elsewhere.
+        // The C library imports this symbol, and another library defines it.
         assert_eq!(libc.symbol(c"__tls_get_addr"), None);
         for library in all {
             assert_eq!(library.symbol(c"no library has this"), None);
@@ -50,7 +50,7 @@ fn the_program_needs_what_it_is_linked_with() {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), scope.len());
-        // The kernel's own library is needed by nobody.
+        // No library needs the kernel's own library.
         assert!(scope.len() < all.len());
     });
 }
@@ -68,7 +68,7 @@ fn a_library_that_comes_is_counted_and_does_not_stay() {
         assert!(has("/libc.so") && !has("/libanl.so"));
     });
     let loaded = changes();
-    // SAFETY: just opened, and of no more use.
+    // SAFETY: a handle that was just opened and is not used again.
     unsafe { libc::dlclose(handle) };
     assert_ne!(changes(), loaded);
 }

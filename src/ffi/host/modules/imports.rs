@@ -1,5 +1,6 @@
-//! The functions that a module calls in others. For each Windows writes the function's address into
-//! a word of the module: when it is loaded or, for a separate table, at the first call.
+//! The functions of other modules that a module calls. Windows writes the address of each into a
+//! word of the module, either when the module is loaded or, for a separate table, at the first
+//! call.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::AtomicPtr;
@@ -8,7 +9,7 @@ pub use crate::ffi::host::import::Import;
 
 use super::{DELAYED_IMPORTS, IMPORTS, Library};
 
-/// The imports of a module from another.
+/// The imports of a module from one other module.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Imported {
@@ -18,7 +19,7 @@ struct Imported {
     words: u32,
 }
 
-/// The imports that are filled in at the first call.
+/// Imports from one other module that are filled in at the first call.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Delayed {
@@ -31,7 +32,7 @@ struct Delayed {
     _others: [u32; 3],
 }
 
-/// The words that are filled in with functions of one module, and their names.
+/// The names of functions of one module, and the words into which their addresses are written.
 struct Table {
     words: u32,
     names: u32,
@@ -43,7 +44,8 @@ impl Library<'_> {
     pub fn imports(&self) -> impl Iterator<Item = Import<'_>> {
         let at_once = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         let later = self.descriptors::<Delayed>(DELAYED_IMPORTS, |table| table.words != 0);
-        // Some linkers write the names into the words alone, where they are no more.
+        // Some linkers write the names only into the words themselves, where addresses have
+        // replaced them.
         let at_once = at_once.filter(|table| table.names != 0).map(|table| Table {
             words: table.words,
             names: table.names,
@@ -59,19 +61,20 @@ impl Library<'_> {
         at_once.chain(later).flat_map(|table| self.words(table))
     }
 
-    /// Returns the names of the modules that it needs.
+    /// Returns the names of the modules that this module needs.
     pub(in crate::ffi::host) fn needed(&self) -> impl Iterator<Item = &CStr> {
         let all = self.descriptors::<Imported>(IMPORTS, |table| table.words != 0);
         all.filter_map(|table| self.text(table.library))
     }
 
-    /// Returns the entries of a table, up to the one that ends it.
+    /// Returns the entries of a table, up to its end.
     fn descriptors<T: Copy>(
         &self,
         table: usize,
         goes_on: fn(&T) -> bool,
     ) -> impl Iterator<Item = T> {
-        // Of what is filled in at once Windows looks for the end alone.
+        // The table of imports that are filled in at once has an end mark, and Windows ignores its
+        // size.
         let (start, bytes) = self.directory(table).unzip();
         let most = match table {
             DELAYED_IMPORTS => bytes.unwrap_or(0) as usize / size_of::<T>(),
@@ -83,7 +86,7 @@ impl Library<'_> {
     }
 
     fn words(&self, table: Table) -> impl Iterator<Item = Import<'_>> {
-        /// The flag of a function that has a number instead of a name.
+        /// The flag of a function that is imported by a number, not by a name.
         const BY_NUMBER: u64 = 1 << 63;
         const WORD: usize = size_of::<u64>();
         let each = move |i: usize| {
@@ -91,7 +94,7 @@ impl Library<'_> {
             (name != 0).then_some((i, name))
         };
         let import = move |(i, name): (usize, u64)| {
-            // After a hint of two bytes.
+            // The name comes after a hint of two bytes.
             let name = self.text(u32::try_from(name & !BY_NUMBER).ok()?.checked_add(2)?);
             let place = u32::try_from(table.words as usize + i * WORD).ok()?;
             let place = self.at::<*mut c_void>(place).filter(|p| p.is_aligned())?;

@@ -5,7 +5,7 @@ use vendor_llama_cpp::sorts::Sorts;
 use super::*;
 use crate::host_profile::Fused;
 
-/// The candidates that a host with this profile would leave.
+/// Returns the results that a host with this profile would give.
 fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 8] {
     asked().map(|asked| Asked {
         theirs: (with_penalties || asked.trial.name != "penalties")
@@ -14,7 +14,7 @@ fn as_from(profile: HostProfile, with_penalties: bool) -> [Asked; 8] {
     })
 }
 
-/// Every profile that is known; the last differs from the first in all.
+/// Returns every known profile. The last one differs from the first in every property.
 fn all() -> Vec<HostProfile> {
     let mut all = Vec::new();
     for sort in KNOWN_SORTS {
@@ -43,7 +43,7 @@ const KNOWN_SORTS: [Sort; 5] = [
     Sort::Msvc,
 ];
 
-/// Each is told from every other, whatever is taken for granted first.
+/// Every profile is distinguished from all others, whichever is the first one.
 #[test]
 #[cfg_attr(miri, ignore = "no exact fma, and minutes")]
 fn every_profile_is_found() {
@@ -52,7 +52,7 @@ fn every_profile_is_found() {
         for first in [HostProfile::UNFUSED, *all().last().expect("some")] {
             assert_eq!(chosen(first, &asked), (profile, vec![]));
         }
-        // Only the penalties tell clang's from gcc's.
+        // Only penalties distinguish clang's profile from gcc's.
         let (found, others) = chosen(HostProfile::UNFUSED, &as_from(profile, false));
         let expected = match profile.fusion {
             Fusion::CLANG => Fusion::GCC,
@@ -62,7 +62,7 @@ fn every_profile_is_found() {
     }
 }
 
-/// An order of ties that keeps that of the input is none that is known.
+/// A sort that keeps the input order of ties is not a known one.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn another_sort_is_not_known() {
@@ -76,7 +76,7 @@ fn another_sort_is_not_known() {
     }
 }
 
-/// One expression alone that is fused, and shows here, is no compiler's.
+/// No known compiler fuses only one of these expressions.
 #[test]
 #[cfg_attr(miri, ignore = "no exact fma, and minutes")]
 fn what_is_fused_alone_is_not_known() {
@@ -95,8 +95,9 @@ fn what_is_fused_alone_is_not_known() {
     }
 }
 
-/// Another last bit in one of that many logits, as the functions of another library leave some, is
-/// noticed. Where the few arrays of the kind differ, too, many that differ are another formula's.
+/// A different last bit in one of 3, 64 or 2048 logits, as another C library leaves some, is
+/// noticed. If results on the few arrays of the kind differ, too, many differences are taken for
+/// another formula.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn last_bits_of_another_libm_are_noticed() {
@@ -127,12 +128,12 @@ fn last_bits_of_another_libm_are_noticed() {
     }
 }
 
-/// The bucket into which the built-ins deal a candidate.
+/// Returns the bucket into which the built-ins put a candidate.
 fn bucket(candidate: &TokenData) -> i32 {
     ((candidate.logit * 6.4 + 64.0) as i32).clamp(0, 127)
 }
 
-/// Returns the candidates that the built-in top-k leaves of an array by these sorts.
+/// Returns the candidates that the built-in top-k would leave of an array with these sorts.
 fn top_k_by(sorts: &Sorts, array: &[TokenData]) -> Vec<TokenData> {
     let ordered = |places: &[usize], k: Option<usize>| -> Vec<usize> {
         let keys: Vec<f32> = places.iter().map(|&at| array[at].logit).collect();
@@ -162,7 +163,8 @@ fn top_k_by(sorts: &Sorts, array: &[TokenData]) -> Vec<TokenData> {
     top.into_iter().map(|at| array[at]).collect()
 }
 
-/// The profile that is chosen where top-k is of these sorts, and the kinds that fit no profile.
+/// Returns the profile that is chosen if top-k uses these sorts, and the kinds for which no profile
+/// is found.
 fn chosen_by(sorts: &Sorts) -> (HostProfile, Vec<&'static str>) {
     let asked = as_from(HostProfile::UNFUSED, true).map(|asked| {
         let left = || {
@@ -180,7 +182,8 @@ fn chosen_by(sorts: &Sorts) -> (HostProfile, Vec<&'static str>) {
     chosen(HostProfile::UNFUSED, &asked)
 }
 
-/// The last of the largest is in the middle of the last range, whose bucket is sorted in part.
+/// The last of the requested candidates is in the middle of the last range, whose bucket is
+/// partially sorted.
 #[test]
 fn the_last_range_is_partially_sorted() {
     let ranges = ties::ranges(&mut Lcg(BEGINNING));
@@ -196,8 +199,8 @@ fn the_last_range_is_partially_sorted() {
     assert_eq!(buckets.len(), ranges.len());
 }
 
-/// The sorts are those in the folders that LLAMA_SIEVE_SORTS names, of libraries as they are, and
-/// LLAMA_SIEVE_ALTERED_SORTS, of some with one number or comparison changed.
+/// LLAMA_SIEVE_SORTS names a folder with the sorts of unchanged C++ libraries, and
+/// LLAMA_SIEVE_ALTERED_SORTS one with sorts in which one number or comparison was changed.
 #[test]
 #[ignore = "ci/profiles gets the libraries and runs it"]
 fn altered_sorts_are_not_known() {

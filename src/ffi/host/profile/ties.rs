@@ -1,42 +1,43 @@
-//! Arrays that distinguish C++ libraries by the order in which these leave equal logits.
+//! Arrays that distinguish C++ libraries by the order in which their sorts leave equal logits.
 //!
-//! For more than 128 largest the built-ins deal candidates into buckets by their logits, and sort
-//! each with `std::sort`; the one that contains the last is sorted with `std::partial_sort`. So one
-//! array has a range for each size and kind at which some library sorts differently, each in its
-//! own bucket.
+//! If more than the 128 largest candidates are requested, the built-ins distribute the candidates
+//! to buckets by their logits. They sort each bucket with `std::sort`, except that the bucket with
+//! the last requested candidate is sorted with `std::partial_sort`. So one array can have many
+//! ranges, each in its own bucket: one for each size and kind at which some library sorts
+//! differently.
 
 use crate::algorithms::host_order::killer;
 use crate::lcg::Lcg;
 use crate::token::{Token, TokenData};
 
-/// The number of largest candidates that are requested: all except some of the last range.
+/// The number of largest candidates that are requested: all candidates except some of the last
+/// range.
 pub(super) const LARGEST: i32 = 6226;
 
-/// The ranges in random order: on both sides of each size at which some library changes its method,
-/// and larger ones, whose parts have many sizes.
+/// The sizes of the ranges in random order: on both sides of each size at which some library
+/// changes its method, and larger ones, which are partitioned into parts of many sizes.
 const SIZES: [u32; 16] = [
     16, 17, 23, 24, 30, 31, 32, 33, 41, 42, 128, 129, 300, 700, 999, 1000,
 ];
-/// The size of the ranges in other orders.
+/// The size of the ranges that are not in random order.
 const OTHERS: u32 = 200;
 /// The size of the last range.
 const LAST: u32 = 400;
-/// The largest number of values in a range.
+/// The largest number of different values in a range.
 const VALUES: u32 = 128;
 
-/// The size of a range on which a sort runs out of levels.
+/// The size of a range on which a sort exceeds its depth limit.
 const KILLER: usize = 64;
-/// The size of such a range for Microsoft's sort, whose levels split off more items.
+/// The size of such a range for Microsoft's sort, which splits off more items at each level.
 const KILLER_OF_MSVC: usize = 128;
 const LEVELS: usize = 12;
 
-/// Returns numbers from which a library's sort splits off the two least at each level, since the
-/// second least is the median of three: of the first, the middle and the last. The numbers left for
-/// the heap are tied.
+/// Returns numbers from which a library's sort splits off only the two smallest at each level,
+/// since the second smallest is the median of the first, the middle and the last number. The
+/// numbers that are left for the heap sort are tied.
 ///
-/// `front` is the index of the first number at the front; the first number of the middle is at the
-/// end, if `from_end`.
-// In bounds: the places are below `KILLER`.
+/// `front` is the index of the first number at the front. If `from_end` is true, the first number
+/// for the middle is at the end. In bounds: the places are below `KILLER`.
 fn killer(front: usize, from_end: bool, random: &mut Lcg) -> Vec<u32> {
     let tied = |_| 2 * LEVELS as u32 + below(8, random);
     let mut numbers: Vec<u32> = (0..KILLER).map(tied).collect();
@@ -64,8 +65,8 @@ fn killer_of_libcxx_17(random: &mut Lcg) -> Vec<u32> {
     killer(0, true, random)
 }
 
-/// Returns numbers from which the sort of Microsoft's library splits off the four least at each
-/// level. The numbers left for the heap are tied.
+/// Returns numbers from which the sort of Microsoft's library splits off only the four smallest at
+/// each level. The numbers that are left for the heap sort are tied.
 fn killer_of_msvc(random: &mut Lcg) -> Vec<u32> {
     let numbers = killer::of_msvc(KILLER_OF_MSVC);
     let is_last = |number: &u32| *number == KILLER_OF_MSVC as u32;
@@ -87,9 +88,8 @@ fn random_numbers(n: u32, random: &mut Lcg) -> Vec<u32> {
     (0..n).map(|_| below(values, random)).collect()
 }
 
-/// Returns rising numbers, each of which occurs three times, some of them exchanged with a nearby
-/// one.
-// In bounds: places are below their number.
+/// Returns ascending numbers, each of which occurs three times, after `exchanged` exchanges of a
+/// random number with a nearby one. In bounds: places are below their number.
 fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
     const NEAR: u32 = 8;
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 3).collect();
@@ -100,10 +100,10 @@ fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
     numbers
 }
 
-/// Returns rising numbers, each of which occurs four times, so that a partition exchanges none. In
-/// the left half the given number of items have to move by one position, and one more by four, in
-/// the middle of that half: a partition would exchange it with an equal one.
-// In bounds: no more than ten are to be moved.
+/// Returns ascending numbers, each of which occurs four times, so that a partition exchanges none
+/// of them. In the left half, `n` items have to move by one position, and one more by four
+/// positions, in the middle of that half; a partition would exchange that one with an equal number.
+/// In bounds: no more than ten are to be moved.
 fn to_be_moved(n: usize) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 4).collect();
     (1..=n).for_each(|i| numbers.swap(4 * i + 3, 4 * i + 4));
@@ -135,7 +135,8 @@ pub(super) fn ranges(random: &mut Lcg) -> Vec<Vec<u32>> {
     ranges
 }
 
-/// Returns the arrays for top-k: all ranges, each in a bucket, and one that only a heap sorts.
+/// Returns the arrays for top-k: one with all ranges, each in a bucket, and one that is sorted only
+/// by a heap.
 pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     const WIDTH: f32 = 20.0 / 128.0;
     let mut logits = Vec::new();
@@ -149,8 +150,8 @@ pub(super) fn of_top_k(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     vec![candidates(logits), candidates(few)]
 }
 
-/// Returns the arrays for typical, which are wrongly marked as sorted. One candidate is likely, so
-/// that the sort orders the others by their logits.
+/// Returns the arrays for typical, which are wrongly marked as sorted. One candidate of each is
+/// likely, so that the sort orders the others by their logits.
 pub(super) fn of_typical(random: &mut Lcg) -> Vec<Vec<TokenData>> {
     let logit = |number| match number {
         0 => 12.0,

@@ -11,7 +11,7 @@ use crate::ffi::host::linker::{Address, SAMPLER_INIT};
 use crate::ffi::host::search::{Seen, kept};
 use crate::windows::{Module, modules, pinned, symbol};
 
-/// Returns 0: loaded and unloaded libraries are not counted, since a host is never unloaded.
+/// Returns 0, since loaded and unloaded libraries need not be counted: a host is never unloaded.
 pub(in super::super) fn changes() -> u64 {
     0
 }
@@ -20,7 +20,7 @@ pub(in super::super) fn changes() -> u64 {
 pub(in super::super) fn find() -> Option<Seen> {
     modules().into_iter().find_map(|module| {
         let sampler_init = symbol(module, SAMPLER_INIT)?;
-        // One that has gone in the meantime is in no module.
+        // A module that was unloaded in the meantime is not found any more.
         Some(of(pinned(sampler_init)?, sampler_init))
     })
 }
