@@ -1,4 +1,4 @@
-//! Entropy, surprisal and perplexity for C: ABI names `llama_sieve_entropy` to
+//! Entropy, surprisal and perplexity for C: the functions `llama_sieve_entropy` to
 //! `llama_sieve_ppl_free`.
 
 use std::ffi::c_int;
@@ -20,7 +20,10 @@ fn base_of(base: c_int) -> Result<Base, String> {
 const LOGITS: Argument = argument!("logits", "n");
 const CANDIDATES: Argument = argument!("candidates", "n");
 
+/// Returns the elements as a slice.
+///
 /// # Safety
+///
 /// `elements` is NULL or valid for `n` elements during `'a`.
 unsafe fn slice<'a, T>(
     argument: Argument,
@@ -34,7 +37,10 @@ unsafe fn slice<'a, T>(
     unsafe { argument.slice(elements, n) }
 }
 
+/// Returns the logits as a slice.
+///
 /// # Safety
+///
 /// `logits` is NULL or `n` floats, if `n` is above 0.
 unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], Failure> {
     let count = usize::try_from(n).map_err(|_| format!("the number of logits is {n}"))?;
@@ -144,7 +150,10 @@ pub unsafe extern "C" fn llama_sieve_candidates_surprisal(
 #[derive(Debug)]
 pub struct llama_sieve_ppl(RollingPerplexity);
 
+/// Returns the perplexity for reading.
+///
 /// # Safety
+///
 /// `ppl` is NULL or alive.
 unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;
@@ -152,7 +161,10 @@ unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl,
     Ok(unsafe { &*ppl })
 }
 
+/// Returns the perplexity for writing.
+///
 /// # Safety
+///
 /// `ppl` is NULL or alive, and used by no other code.
 unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;

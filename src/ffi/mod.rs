@@ -3,13 +3,13 @@
 //!
 //! - [`guard`][]: the boundary that no panic crosses.
 //! - [`failure`][]: errors with their texts, and when the last error is cleared.
-//! - [`given`][]: pointers with numbers of elements, checked in one place.
+//! - [`given`][]: checks of pointers with numbers of elements.
 //! - [`host`][]: the llama.cpp of the process. [`host::llama_h`]: its types; [`host::build`]: its
 //!   build; [`host::vocabulary`]: its vocabularies; [`host::built_ins`]: making its samplers.
-//! - [`vtable`][]: from a sampler to a `llama_sampler`.
-//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: that of banned
-//!   texts, [`loops`]: of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
-//! - [`trace`][]: the record of tokens, to a function of C.
+//! - [`vtable`][]: makes a `llama_sampler` of a sampler.
+//! - [`samplers`][]: the constructors, `llama_sieve_init_*`; [`bans`]: the constructor of banned
+//!   texts; [`loops`]: the constructor of the loop breaker; [`seed`]: `llama_sieve_get_seed`.
+//! - [`trace`][]: passes the trace of tokens to a C function.
 
 pub mod attach;
 pub mod bans;

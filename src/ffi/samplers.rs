@@ -2,9 +2,9 @@
 //!
 //! Each returns a `llama_sampler` of the host, to be added to a chain or freed with
 //! `llama_sampler_free`, or NULL if there is no host. Parameters that disable the built-in give a
-//! sampler that does nothing, whose name begins with a question mark, like the built-in's. With
-//! parameters that are not finite, and one warning, a filter also does nothing, and a selector
-//! takes the largest logit.
+//! sampler that does nothing, whose name begins with a question mark, like the built-in's. If a
+//! parameter is not finite, one warning is logged, a filter does nothing, and a selector takes the
+//! largest logit.
 
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -29,8 +29,8 @@ use crate::samplers::{
 };
 use crate::token::Token;
 
-/// Defines the vtables, whose addresses identify the samplers. Each is a static, since a promoted
-/// constant could have two addresses.
+/// Defines the vtables, whose addresses identify the kinds of samplers. Each is a static, since a
+/// promoted constant could have two addresses.
 macro_rules! vtables {
     ($($name:ident: $sampler:ident,)*) => {
         $(pub(super) static $name: Vtable = vtable::<$sampler>();)*
@@ -112,7 +112,7 @@ pub(super) unsafe fn begin_breakers(smpl: *mut llama_sampler, most: usize) -> Ve
     tokens.unwrap_or_default()
 }
 
-/// The export that makes the sampler of this name, in error messages.
+/// The name of the export that makes a sampler, for error messages.
 struct Constructor(&'static CStr);
 
 impl fmt::Display for Constructor {
@@ -123,7 +123,8 @@ impl fmt::Display for Constructor {
     }
 }
 
-/// True if all parameters are finite; if not, logs one warning, which says that `instead` is made.
+/// True if all parameters are finite. Otherwise logs one warning, which says that `instead` is
+/// made.
 fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     let finite = parameters.iter().all(|p| p.is_finite());
     if !finite {
@@ -136,8 +137,8 @@ fn all_finite(disabled_name: &CStr, parameters: &[f32], instead: &str) -> bool {
     finite
 }
 
-/// Passes the filter that `make` returns to the host, or the disabled one with this name if it
-/// returns none or a parameter is not finite.
+/// Returns a sampler of the host for the filter that `make` returns, or for the disabled one with
+/// this name if `make` returns none or if a parameter is not finite.
 fn construct<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -164,8 +165,8 @@ fn filter<S: Sampler>(
     }
 }
 
-/// Passes the selector that `make` returns to the host, or one that takes the largest logit if a
-/// parameter is not finite.
+/// Returns a sampler of the host for the selector that `make` returns, or for one that takes the
+/// largest logit if a parameter is not finite.
 fn construct_selector<S: Sampler>(
     vtable: &'static Vtable,
     disabled_name: &'static CStr,
@@ -187,10 +188,10 @@ fn construct_selector<S: Sampler>(
     }))
 }
 
-/// Returns the sampler, after the arithmetic of its host has been determined.
+/// Returns the sampler, after determining the arithmetic of its host.
 ///
-/// Must be called outside the guard: the host's exceptions pass through, and the sampler is then
-/// leaked.
+/// Must be called outside the guard: the host's exceptions pass through. The sampler is leaked in
+/// that case.
 fn settled(made: *mut llama_sampler) -> *mut llama_sampler {
     let others = profile::settle_by_itself().unwrap_or_default();
     if !others.is_empty() {

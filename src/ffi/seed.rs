@@ -1,4 +1,4 @@
-//! The seed of a sampler: this library's, a built-in, or a chain of both.
+//! The seed of a sampler, which may be this library's, a built-in, or a chain of both.
 
 use crate::ffi::chain::host::Chains;
 use crate::ffi::failure::{Failure, part, usable, value};
@@ -23,7 +23,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
         // SAFETY: not NULL, and the caller guarantees that it lives.
         Ok::<_, Failure>(unsafe { own_seed(smpl) })
     });
-    // For our samplers the host is not called.
+    // The host is not called for this library's samplers.
     match own {
         Ok(None) => {}
         Ok(Some(seed)) => return seed,
@@ -54,7 +54,7 @@ unsafe fn own_seed(smpl: *const llama_sampler) -> Option<u32> {
 
 type GetSeed = unsafe extern "C" fn(*const llama_sampler) -> u32;
 
-/// The host's functions that find the seed of a sampler.
+/// The host's functions that are needed to find the seed of a sampler.
 struct Seeds {
     get_seed: GetSeed,
     chains: Chains,
@@ -69,7 +69,10 @@ impl Seeds {
         })
     }
 
+    /// Returns the seed of a sampler.
+    ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
         // SAFETY: the caller guarantees the sampler, and a chain its members.

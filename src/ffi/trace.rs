@@ -1,4 +1,4 @@
-//! The record of tokens, to a C function.
+//! Passes the trace of tokens to a C function.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;

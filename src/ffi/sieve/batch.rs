@@ -77,7 +77,10 @@ impl Entry<'_> {
     }
 }
 
+/// Chooses a token for each sieve, and writes the tokens or errors to `out`.
+///
 /// # Safety
+///
 /// Each sieve is NULL or alive; each element of `logits` is NULL or `n_vocab` floats.
 unsafe fn sample_batch(
     sieves: &[*mut Handle],
@@ -86,7 +89,7 @@ unsafe fn sample_batch(
     out: &mut [Token],
     threads: usize,
 ) -> Result<c_int, Failure> {
-    // All are locked before the first one runs, so that what is wrong with the call is found before
+    // All sieves are locked before the first one runs, so that errors of the call are found before
     // anything changes.
     let mut states = Vec::new();
     states.try_reserve_exact(sieves.len())?;
@@ -106,14 +109,15 @@ unsafe fn sample_batch(
             token: Ok(Err(out_of_use())),
         });
     }
-    // The instructions are chosen here: a helper must not be the one to have a message for that.
+    // The instruction set is determined on this thread, since that may log a message, which a
+    // helper thread must not do.
     simd::instruction_set();
     sieve::share(&mut jobs, threads, Entry::run);
     let mut first = None;
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
         let token = job.token.unwrap_or_else(|payload| {
             report(&format!("llama_sieve_sample_batch: sequence {i}"), payload);
-            // What it holds may be inconsistent. The others have sampled as if it were not there.
+            // This sieve may be inconsistent. The other sieves are not affected.
             guard("llama_sieve_sample_batch", || (), || job.state.sieve = None);
             Err(Failure::caught())
         });

@@ -33,7 +33,7 @@ pub(super) struct State {
     pub biases: Vec<llama_logit_bias>,
 }
 
-/// The longest time that a copy waits while another thread uses the sieve: more than any call
+/// The longest time that a copy waits while another thread uses the sieve. It is more than any call
 /// takes.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
@@ -62,7 +62,7 @@ impl Handle {
         self.state.try_lock().ok_or_else(busy)
     }
 
-    /// Locks the sieve, as another thread that uses it would.
+    /// Locks the sieve, as a call on another thread would.
     #[cfg(test)]
     pub(in crate::ffi) fn take_for_a_test(&self) -> impl Drop + '_ {
         self.state.lock()
@@ -76,8 +76,8 @@ impl Handle {
         Ok(state)
     }
 
-    /// Returns a copy of the sieve and its state, after waiting while another thread uses it.
-    /// `None` if an internal error has disabled it.
+    /// Returns a copy of the sieve and its state. Waits while another thread uses the sieve. `None`
+    /// if an internal error has disabled it.
     pub(super) fn copied(&self) -> Result<Option<Sieve>, Failure> {
         let state = self.state.try_lock_for(PATIENCE).ok_or_else(busy)?;
         Ok(state.sieve.clone())
@@ -105,7 +105,7 @@ impl State {
         done
     }
 
-    /// Keeps the error of a call that sampled, or clears it.
+    /// Keeps the error of a call that sampled. Clears it if the call returned a token.
     pub(super) fn note<T>(&mut self, result: &Result<T, Failure>) {
         let Err(failure) = result else {
             self.error = Cow::Borrowed("");
@@ -128,7 +128,10 @@ fn busy() -> Failure {
     Failure::new(LLAMA_SIEVE_ERROR_BUSY, text)
 }
 
+/// Returns the handle of a pointer from C.
+///
 /// # Safety
+///
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Failure> {
     usable("the sieve", sieve)?;
@@ -136,7 +139,10 @@ pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Fail
     Ok(unsafe { &*sieve })
 }
 
+/// Returns the locked sieve of a pointer from C.
+///
 /// # Safety
+///
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn entered<'a>(sieve: *const Handle) -> Result<MutexGuard<'a, State>, Failure> {
     // SAFETY: the caller guarantees it.

@@ -1,4 +1,4 @@
-//! The history of a sieve, and its effect on a logit.
+//! The history of a sieve, and its effect on a logit, for C.
 
 use std::ffi::c_char;
 use std::ptr::null;

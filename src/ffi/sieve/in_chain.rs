@@ -67,15 +67,16 @@ pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mu
         let handle = shared.and_then(|shared| shared.downcast::<Handle>().ok());
         let handle = handle
             .ok_or_else(|| Failure::new(LLAMA_SIEVE_ERROR_INVALID, "the sampler is out of use"))?;
-        // The sampler keeps it alive.
+        // The sampler keeps the handle alive.
         Ok(Arc::as_ptr(&handle).cast_mut())
     })
 }
 
-/// A sieve that C functions can also use, protected by the lock of a [`Handle`].
+/// A sieve in a sampler, protected by the lock of a [`Handle`], through which C functions can use
+/// it as well.
 ///
-/// If no candidate has a probability, the first of those with the largest logit is selected, since
-/// a host aborts when none is.
+/// If no candidate has a probability, the first one with the largest logit is selected, since a
+/// host aborts if no candidate is selected.
 #[derive(Debug)]
 pub struct InChain(Arc<Handle>);
 
@@ -105,7 +106,7 @@ impl Clone for InChain {
         }))
     }
 
-    /// Copies in place, since C may hold a pointer to the sieve.
+    /// Copies into the same handle, since C may have a pointer to it.
     fn clone_from(&mut self, source: &Self) {
         let copy = source.0.copied();
         let done = copy.and_then(|copy| self.0.lock().map(|mut state| state.sieve = copy));

@@ -117,7 +117,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
                      memory is leaked, not pulled away",
                 );
             };
-            // Locked for good, so that nobody else gets it between here and its end.
+            // The lock is never released, so that no other call gets the sieve before it is freed.
             std::mem::forget(state);
             // SAFETY: as above, and nobody uses it any more.
             drop(unsafe { Box::from_raw(sieve) });

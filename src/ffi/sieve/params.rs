@@ -91,7 +91,7 @@ pub struct llama_sieve_params {
 const NAME: &str = "llama_sieve_params";
 const SIZES: [usize; 1] = [size_of::<llama_sieve_params>()];
 
-/// Returns the parameters for C without the biases, which the caller fills in if there are any.
+/// Returns the parameters for C, without the biases. The caller fills these in if there are any.
 pub(super) fn params_for_c(p: &Params) -> llama_sieve_params {
     llama_sieve_params {
         struct_size: size_of::<llama_sieve_params>(),
@@ -125,7 +125,10 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
     })
 }
 
+/// Reads parameters from C.
+///
 /// # Safety
+///
 /// `params` is NULL or begins with a readable struct_size and has that many bytes; `bias` in it is
 /// NULL or `n_bias` elements.
 pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
@@ -198,7 +201,10 @@ pub unsafe extern "C" fn llama_sieve_get_params(
     })
 }
 
+/// Reads biases from C.
+///
 /// # Safety
+///
 /// `bias` is NULL or `n` elements.
 pub(super) unsafe fn biases(
     bias: *const llama_logit_bias,

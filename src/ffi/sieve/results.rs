@@ -134,7 +134,7 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
 }
 
 fn stats_for_c(stats: &Stats) -> llama_sieve_stats {
-    // Token numbers are 31 bits.
+    // Token numbers have 31 bits, so a count of tokens fits.
     let count = |n: usize| n as i32;
     llama_sieve_stats {
         struct_size: size_of::<llama_sieve_stats>(),

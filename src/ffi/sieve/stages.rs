@@ -53,7 +53,7 @@ pub const LLAMA_SIEVE_STAGE_SAMPLER: i32 = 64;
 /// The number of slots for samplers in a sieve.
 pub const LLAMA_SIEVE_MAX_SAMPLERS: usize = 16;
 const _: () = assert!(LLAMA_SIEVE_MAX_SAMPLERS == MAX_SAMPLERS);
-/// The number after that of the last slot's stage.
+/// One more than the number of the last slot's stage.
 const SAMPLERS_END: i32 = LLAMA_SIEVE_STAGE_SAMPLER + LLAMA_SIEVE_MAX_SAMPLERS as i32;
 
 /// The stages of a sieve in their order, and the parameters of those that llama_sieve_params does
@@ -100,7 +100,7 @@ pub struct llama_sieve_stages {
     pub adaptive_decay: f32,
 }
 
-/// The most stages: one of each kind, since none may be given twice.
+/// The most stages. A stage may not be given twice, so there are as many as there are kinds.
 const STAGES: Argument = Argument::new(
     "stages",
     "n_stages",
@@ -111,7 +111,7 @@ const STAGES: Argument = Argument::new(
 )
 .answered_with(LLAMA_SIEVE_ERROR_PARAMS);
 
-/// The order of llama.cpp's programs.
+/// The order of the stages in llama.cpp's programs.
 static DEFAULT: [i32; 9] = [
     LLAMA_SIEVE_STAGE_PENALTIES,
     LLAMA_SIEVE_STAGE_DRY,
@@ -191,7 +191,10 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
     })
 }
 
+/// Reads stages from C.
+///
 /// # Safety
+///
 /// As for [`llama_sieve_set_stages`], and not NULL.
 unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Failure> {
     let known = [size_of::<llama_sieve_stages>()];

@@ -55,7 +55,7 @@ pub unsafe extern "C" fn llama_sieve_state_save(
         STATE.check(bytes, size)?;
         let save = |sieve: &Sieve| {
             sieve.check_saved()?;
-            // Only as many as are needed, whatever the caller says of the rest.
+            // Only as many bytes are used as are needed, even if the caller has more.
             let used = size.min(sieve.state_size());
             // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are
             // before they become a slice.
@@ -132,7 +132,10 @@ pub unsafe extern "C" fn llama_sieve_state_load_with(
     })
 }
 
+/// Restores a saved state.
+///
 /// # Safety
+///
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
 unsafe fn load(
     sieve: *mut Handle,

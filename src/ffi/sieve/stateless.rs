@@ -1,4 +1,4 @@
-//! Functions that need no sieve: the most probable tokens, and the largest logit.
+//! Functions for C that need no sieve: the most probable tokens, and the largest logit.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
-//! The allocator of the unit tests: counts what each thread holds, and fails where a test asks for
-//! it.
+//! The allocator of the unit tests. It counts the bytes that each thread holds, and fails when a
+//! test requests it.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -13,15 +13,16 @@ thread_local! {
     static FAILING: Cell<Failing> = const { Cell::new(Failing { at_least: usize::MAX, passed: 0 }) };
 }
 
-/// The limit of what a thread may allocate.
+/// The limit on the bytes that a thread may allocate.
 #[derive(Clone, Copy)]
 struct Limit {
-    /// Smaller allocations are counted, and never fail.
+    /// The size below which allocations are counted, but never fail.
     at_least: usize,
     left: isize,
 }
 
-/// Which allocation fails: of those with `at_least` so many bytes the one after the first `passed`.
+/// An allocation that is to fail: of those with at least `at_least` bytes, the one after the first
+/// `passed`.
 #[derive(Clone, Copy)]
 struct Failing {
     at_least: usize,
@@ -91,13 +92,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that this thread has allocated and not freed.
+/// Returns the number of bytes that this thread has allocated and not freed.
 pub fn held() -> isize {
     HELD.get()
 }
 
-/// Runs `body`, in which of the allocations of `at_least` that many bytes the one after the first
-/// `passed` fails. Also says whether it was reached.
+/// Runs `body` with a failing allocation: of those with at least `at_least` bytes, the one after
+/// the first `passed`. Also returns true if it was reached.
 pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
     FAILING.set(Failing { at_least, passed });
     let result = body();
@@ -108,8 +109,8 @@ pub fn failing<T>(at_least: usize, passed: usize, body: impl FnOnce() -> T) -> (
     (result, FAILING.replace(nothing).at_least == usize::MAX)
 }
 
-/// Runs `body`, in which every allocation of `at_least` that many bytes fails for which fewer than
-/// `bytes` are left. What is freed can be had again.
+/// Runs `body` with at most `bytes` bytes of memory. An allocation of at least `at_least` bytes
+/// fails if fewer bytes are left. Freed memory can be allocated again.
 pub fn limited<T>(at_least: usize, bytes: usize, body: impl FnOnce() -> T) -> T {
     let left = bytes as isize;
     LIMIT.set(Some(Limit { at_least, left }));
@@ -118,7 +119,8 @@ pub fn limited<T>(at_least: usize, bytes: usize, body: impl FnOnce() -> T) -> T 
     result
 }
 
-/// Runs what the test itself does within `limited`, without the limit.
+/// Runs `body` without the limit that [`limited`] has set. It is for allocations of the test
+/// itself.
 pub fn unlimited<T>(body: impl FnOnce() -> T) -> T {
     let limit = LIMIT.take();
     let result = body();
@@ -134,7 +136,7 @@ fn the_allocator_limits() {
         assert!(text.try_reserve_exact(90).is_ok());
         assert!(Vec::<u8>::new().try_reserve_exact(11).is_err());
         assert!(Vec::<u8>::new().try_reserve_exact(10).is_ok());
-        // As if it moved: the old one is freed afterwards.
+        // An allocation counts as if it moved: the old one is freed only afterwards.
         assert!(text.try_reserve_exact(95).is_err());
         unlimited(|| assert!(Vec::<u8>::new().try_reserve_exact(11).is_ok()));
         text = Vec::new();

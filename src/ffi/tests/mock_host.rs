@@ -1,5 +1,5 @@
-//! A host in Rust, for tests that no llama.cpp may be needed for: it is this thread's host alone,
-//! and runs under Miri, too.
+//! A host in Rust for tests that need no llama.cpp. It is the host of the current thread only, and
+//! also runs under Miri.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -16,17 +16,18 @@ thread_local! {
     static TOKENIZED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Makes it the host of this thread.
+/// Makes the mock host the host of this thread.
 pub fn install() {
     IN_USE.set(true);
 }
 
-/// Returns its `llama_sampler_init`, if it is in use on this thread.
+/// Returns the mock host's `llama_sampler_init`, if the mock host is in use on this thread.
 pub fn sampler_init() -> Option<SamplerInit> {
     IN_USE.get().then_some(init as SamplerInit)
 }
 
-/// Its function of that name; the outer `None` if it is not in use on this thread.
+/// Returns the mock host's function with this name. The outer `None` means that the mock host is
+/// not in use on this thread.
 pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
     if !IN_USE.get() {
         return None;
@@ -35,22 +36,23 @@ pub fn function(name: &CStr) -> Option<Option<NonNull<c_void>>> {
     Some(known.and_then(|(_, address)| NonNull::new(address())))
 }
 
-/// Returns the number of shells of this thread that are alive.
+/// Returns the number of live `llama_sampler` structs of this thread.
 pub fn shells() -> usize {
     SHELLS.get()
 }
 
-/// Returns the number of texts that this thread has had tokenized.
+/// Returns the number of texts that the mock host has tokenized for this thread.
 pub fn tokenized() -> usize {
     TOKENIZED.get()
 }
 
-/// As `llama_sampler_free`.
+/// The mock host's `llama_sampler_free`.
 ///
 /// # Safety
+///
 /// `smpl` came from this host and is not used any more.
 pub unsafe extern "C" fn free(smpl: *mut llama_sampler) {
-    // SAFETY: the caller guarantees it; the shell was boxed below.
+    // SAFETY: the caller guarantees the sampler; the struct was boxed below.
     unsafe {
         if let Some(free) = (*(*smpl).iface).free {
             free(smpl);
@@ -60,22 +62,22 @@ pub unsafe extern "C" fn free(smpl: *mut llama_sampler) {
     SHELLS.set(SHELLS.get() - 1);
 }
 
-/// Tokens of its one vocabulary.
+/// The number of tokens in the mock host's one vocabulary.
 pub const N_VOCAB: i32 = 16;
 
-/// The logits of its one context.
+/// The logits of the mock host's one context.
 static LOGITS: [f32; N_VOCAB as usize] = [
     1.0, 0.5, 2.0, 9.0, -1.0, 3.0, 0.0, 4.0, 1.5, 2.5, -2.0, 0.25, 0.75, 5.0, 6.0, 7.0,
 ];
 
-/// A pointer that is not NULL, for what is only handed on.
+/// Returns a pointer that is not NULL, for arguments that are never dereferenced.
 pub fn handle<T>() -> *mut T {
     NonNull::<T>::dangling().as_ptr()
 }
 
 type Address = fn() -> *mut c_void;
 
-/// The other functions, each by what gives its address.
+/// The mock host's other functions: the name of each, and a function that returns its address.
 static FUNCTIONS: [(&CStr, Address); 22] = [
     (c"llama_sampler_name", || name as *mut c_void),
     (c"llama_sampler_get_seed", || get_seed as *mut c_void),
@@ -115,7 +117,7 @@ unsafe extern "C" fn get_seed(_smpl: *const llama_sampler) -> u32 {
     7
 }
 
-/// The vtable of its chains, which have no members and nothing of their own.
+/// The vtable of the mock host's chains, which have no members and no state.
 static CHAIN: Iface = Iface(llama_sampler_i {
     name: None,
     accept: None,
@@ -136,7 +138,7 @@ struct Iface(llama_sampler_i);
 // SAFETY: functions, of which there are none.
 unsafe impl Sync for Iface {}
 
-/// As `llama_sampler_chain_init`.
+/// The mock host's `llama_sampler_chain_init`.
 pub unsafe extern "C" fn chain_init(_params: ChainParams) -> *mut llama_sampler {
     // SAFETY: nobody writes to the vtable.
     unsafe { init((&raw const CHAIN.0).cast_mut(), null_mut()) }
@@ -179,12 +181,12 @@ unsafe extern "C" fn eot(_vocab: *const c_void) -> i32 {
     N_VOCAB - 1
 }
 
-/// Every token is one letter, of 'a' on.
+/// Writes the text of a token, which is one letter; token 0 is 'a'.
 fn letter(token: i32, buffer: *mut c_char, room: i32) -> i32 {
     if room < 1 {
         return -1;
     }
-    // SAFETY: the caller says that there is room.
+    // SAFETY: the caller guarantees the room.
     unsafe { buffer.write(b'a' as c_char + token as c_char) };
     1
 }
@@ -213,8 +215,8 @@ unsafe extern "C" fn detokenize(
     letter(unsafe { *tokens }, buffer, room)
 }
 
-/// Every letter is a token, a space is three, and where special ones count a letter between angle
-/// brackets is one.
+/// Tokenizes a text: each letter is a token, a space is three tokens and, if special tokens are
+/// recognised, a letter between angle brackets is one token.
 unsafe extern "C" fn tokenize(
     _vocab: *const c_void,
     text: *const c_char,

@@ -1,4 +1,4 @@
-//! Tests of the C border when something inside fails, and of its questions to a host.
+//! Tests of the C interface when something inside it fails, and of its queries of a host.
 
 mod faults;
 mod memory;

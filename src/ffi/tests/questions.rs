@@ -1,5 +1,5 @@
-//! Tests of how often the host's tokenizer is asked: once for each text, and not where the answer
-//! is known.
+//! Tests of the number of calls of the host's tokenizer: one for each text, and none if the result
+//! is already known.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -20,7 +20,7 @@ fn questions<T>(call: impl FnOnce() -> T) -> (usize, T) {
     (mock_host::tokenized() - before, result)
 }
 
-/// True if a sampler is made of the grammar.
+/// True if the grammar is accepted, so that a sampler is made.
 fn is_grammar(text: &CStr) -> bool {
     // SAFETY: C strings, and the vocabulary of the mocked host.
     unsafe {
@@ -58,20 +58,20 @@ fn no_token_is_asked_for_behind_one_that_refuses_the_grammar() {
 fn each_token_of_a_grammar_is_asked_for_once() {
     let text = c"root ::= <b> !<a> (<a> | <b>)* x\nx ::= <c>{2,9} !<b>";
     assert_eq!(questions(|| is_grammar(text)), (3, true));
-    // A fault of another kind: nothing after it.
+    // After a syntax error no further text is tokenized.
     let text = c"root ::= <b> <c> <b> ] <a>";
     assert_eq!(questions(|| is_grammar(text)), (2, false));
 }
 
 #[test]
 fn each_end_of_a_breaker_is_asked_for_once() {
-    // Every text is one letter: what follows is a breaker without its first.
+    // Every token is one letter, so the texts that follow a breaker's first letter are tokenized.
     let fifty = CString::new("a".repeat(50)).expect("no NUL");
     let forty = CString::new("a".repeat(40)).expect("no NUL");
     for (breakers, n) in [
         (&[c"ab", c"ab", c"cb", c"bb"][..], 1),
         (&[c"ab", c"ac", c"bac", c"a"], 3),
-        // Cut, they are the same.
+        // Cut to 40 bytes, the breakers are equal.
         (&[&fifty, &forty, &fifty], 1),
         (&[c"~b", c""], 0),
     ] {
@@ -121,15 +121,15 @@ fn each_string_of_a_trie_is_asked_for_once_and_none_behind_one_that_is_refused()
                 true
             }
         });
-        // And what stands before them all.
+        // One more call determines the text that precedes all strings.
         assert_eq!((asked, is_made), (n + 1, refused.is_none()), "{strings:?}");
         let told = last_error::get();
         assert!(told.contains(refused.unwrap_or_default()), "{told}");
     }
 }
 
-/// A text that has more bytes than any string of a trie is not given to the tokenizer, whose time
-/// it would take, nor is anything before it.
+/// A text with more bytes than a string of a trie may have is not tokenized, since that would take
+/// long. No earlier text is tokenized either.
 #[test]
 fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     let longest = CString::new("a".repeat(LLAMA_SIEVE_TRIE_MAX_STRING_BYTES + 1)).expect("no NUL");
@@ -147,13 +147,13 @@ fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
     );
 }
 
-/// A vocabulary without a token for the space has three for its bytes. Where that is more than the
-/// room that was made, the host says how many there are, and is asked once more.
+/// A vocabulary without a token for the space has three tokens for its bytes. If that is more than
+/// the buffer holds, the host returns the number of tokens, and is called once more.
 #[test]
 fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
     let many = CString::new(" ".repeat(166)).expect("no NUL");
     let long = CString::new(" ".repeat(167)).expect("no NUL");
-    // So many that it is not asked again.
+    // So many tokens that the host is not called again.
     let far = CString::new(" ".repeat(400)).expect("no NUL");
     for (text, n, tokens) in [
         (c"a b", 1, 5),

@@ -1,8 +1,8 @@
-//! Token tries by opaque handle, for hosts in which the code that sets a constraint has only a
-//! stream handle.
+//! Token tries by opaque handle. They are for hosts in which the code that sets a constraint knows
+//! only the handle of a stream.
 //!
-//! The registry has weak references to slots: after a slot is freed with its chain, its handle
-//! gives an error.
+//! The registry has weak references to slots. After a slot is freed with its chain, using its
+//! handle is an error.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -23,11 +23,11 @@ pub(crate) struct Registry(Mutex<Slots>);
 
 struct Slots {
     by_handle: BTreeMap<usize, Weak<Slot>>,
-    /// The number of slots at which freed ones are removed.
+    /// The number of slots at which freed slots are removed.
     full: usize,
 }
 
-/// The least number of slots at which freed ones are removed.
+/// The least number of slots at which freed slots are removed.
 const LEAST_FULL: usize = 64;
 
 static SLOTS: Registry = Registry::new();
@@ -42,7 +42,7 @@ impl Registry {
 
     pub(crate) fn bind(&self, handle: usize, slot: &Arc<Slot>) {
         let mut slots = self.0.lock();
-        // Streams come and go: what was freed without being taken out goes when as many have come.
+        // Slots may be freed without being unbound. They are removed when the registry has doubled.
         if slots.by_handle.len() >= slots.full {
             slots.by_handle.retain(|_, slot| slot.strong_count() > 0);
             slots.full = LEAST_FULL.max(2 * slots.by_handle.len());
@@ -116,16 +116,20 @@ pub extern "C" fn eliza_inference_clear_token_trie(handle: *mut c_void) {
     })
 }
 
-/// Logs the error of a function that returns nothing, since callers may not read the last error.
+/// Runs `body`, and logs its error. It is for functions that return nothing, since their callers
+/// may not read the last error.
 fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
     let number = answer(call, body);
-    // A panic was logged where it was caught.
+    // A panic was logged by the guard that caught it.
     if number != LLAMA_SIEVE_OK && number != LLAMA_SIEVE_ERROR_INTERNAL {
         guard(call, || (), || log::error(number, &last_error::get()));
     }
 }
 
+/// Binds the handle to a slot, or unbinds it if `slot` is NULL.
+///
 /// # Safety
+///
 /// `slot` is NULL or a live sampler.
 unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Failure> {
     let handle = known(handle)?;

@@ -1,4 +1,4 @@
-//! A call of every export, and every constructor of a sampler.
+//! A test call of every export, and every constructor of a sampler.
 
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -68,18 +68,18 @@ pub(super) fn cases() -> Vec<Case> {
             unsafe { llama_sieve_grammar_cache_stats(&mut stats) };
             if stats.hits == u64::MAX { "as it was" } else { "written" }.to_owned()
         }, "written", "as it was"),
-        // Of a vocabulary that is not known: what is kept of others stays.
+        // The vocabulary is not a known one, so that the data of others stay.
         case("llama_sieve_vocab_forget", Leaves, |_| nothing(|| unsafe { llama_sieve_vocab_forget(mock_host::handle::<u64>().cast()) }), "", ""),
         case("eliza_inference_bind_token_trie", Clears, |w| unsafe { eliza_inference_bind_token_trie(mock_host::handle::<u64>().cast(), w.trie) }.to_string(), "0", "-3"),
         case("eliza_inference_set_token_trie", Clears, |_| nothing(|| unsafe { eliza_inference_set_token_trie(mock_host::handle::<u64>().cast(), OTHER_PAYLOAD.as_ptr(), OTHER_PAYLOAD.count_bytes(), 0) }), "", ""),
         case("eliza_inference_clear_token_trie", Clears, |_| nothing(|| eliza_inference_clear_token_trie(mock_host::handle::<u64>().cast())), "", ""),
         case("llama_sieve_get_seed", Leaves, |w| unsafe { llama_sieve_get_seed(w.dist) }.to_string(), "42", "4294967295"),
-        // The host in Rust has no samplers of its own.
+        // The mock host has no samplers of its own.
         case("llama_sieve_host_profile", Leaves, |_| text(llama_sieve_host_profile()), "a text", ""),
         case("llama_sieve_certify", Clears, |_| unsafe { llama_sieve_certify(c"greedy".as_ptr()) }.to_string(), "-2", "-3"),
         case("llama_sieve_certify_build", Clears, |_| unsafe { llama_sieve_certify_build(c"greedy".as_ptr(), 1) }.to_string(), "-2", "-3"),
-        // Chains of that host have no members, so that none is selected; faults in members are
-        // those of the vtables' own tests.
+        // Chains of the mock host have no members, so no token is selected. The tests of the
+        // vtables inject faults in members.
         case("llama_sieve_chain_sample", Clears, |w| unsafe { llama_sieve_chain_sample(w.chain, mock_host::handle(), -1) }.to_string(), "-4", "-3"),
         case("llama_sieve_chain_sample_logits", Clears, |w| unsafe { llama_sieve_chain_sample_logits(w.chain, w.logits.as_ptr(), w.n()) }.to_string(), "-4", "-3"),
         case("llama_sieve_chain_sample_f16", Clears, |w| unsafe { llama_sieve_chain_sample_f16(w.chain, [0u16, 0x4000].as_ptr(), 2) }.to_string(), "-4", "-3"),
@@ -88,7 +88,8 @@ pub(super) fn cases() -> Vec<Case> {
             let mut out = [-99];
             unsafe { llama_sieve_chain_sample_batch(&w.chain, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) }.to_string()
         }, "-4", "-3"),
-        // Of this chain nothing was sampled, which is no error number but told.
+        // No token was sampled with this chain, which is reported by a text, not by an error
+        // number.
         case("llama_sieve_chain_check", Clears, |w| unsafe { llama_sieve_chain_check(w.chain, null_mut(), 0) }.min(0).to_string(), "0", "-3"),
         case("llama_sieve_chain_candidates", Clears, |w| format!("- {}", unsafe { llama_sieve_chain_candidates(w.chain, null_mut(), 0) }), "- 0", "- -3"),
         case("llama_sieve_default_params", Leaves, |_| llama_sieve_default_params().top_k.to_string(), "40", "40"),
@@ -109,7 +110,8 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_sample_batch", Clears, |w| {
             let mut out = [-99];
             let code = unsafe { llama_sieve_sample_batch(&w.sieve, &w.logits.as_ptr(), w.n(), 1, out.as_mut_ptr(), 1) };
-            // A fault of the call leaves it as it was, one of the sieve's own is told there.
+            // After a fault of the call the output is unchanged. After a fault of the sieve it
+            // contains an error.
             format!("{code} {}", if matches!(out[0], -99 | -3) { "none" } else { "a token" })
         }, "0 a token", "-3 none"),
         case("llama_sieve_candidates", Clears, |w| unsafe { llama_sieve_candidates(w.sieve, null_mut(), 0) }.to_string(), "0", "-3"),
@@ -178,17 +180,16 @@ pub(super) fn cases() -> Vec<Case> {
         case("llama_sieve_ppl_value", Leaves, |w| some(unsafe { llama_sieve_ppl_value(w.ppl) }), "a number", "NaN"),
         case("llama_sieve_ppl_count", Leaves, |w| unsafe { llama_sieve_ppl_count(w.ppl) }.to_string(), "1", "0"),
         case("llama_sieve_ppl_reset", Leaves, |w| nothing(|| unsafe { llama_sieve_ppl_reset(w.ppl) }), "", ""),
-        // The functions of the library that are the same for the whole process; another sink would
-        // be seen by other tests.
+        // Functions that affect the whole process. Other tests must not see another log callback.
         case("llama_sieve_log_set", Leaves, |_| {
-            // Asked for and at once undone; the fault comes before.
+            // The callback is set and restored at once. A fault comes before it is set.
             let before = log::sink();
             unsafe { llama_sieve_log_set(Some(no_log), null_mut()) };
             let changed = log::sink().is_some() != before.is_some() || !same_sink(&log::sink(), &before);
             log::set_sink(before);
             if changed { "another" } else { "as it was" }.to_owned()
         }, "another", "as it was"),
-        // As for the log: what other tests sample is not to be traced.
+        // Other tests must not be traced.
         case("llama_sieve_trace", Clears, |_| unsafe { llama_sieve_trace(None, null_mut(), null_mut()) }.to_string(), "0", "-3"),
         // There is no shared library to attach to.
         case("llama_sieve_attach", Clears, |_| llama_sieve_attach(0).to_string(), "-2", "-3"),
@@ -207,7 +208,7 @@ pub(super) fn same_sink(a: &Option<log::Sink>, b: &Option<log::Sink>) -> bool {
     }
 }
 
-/// A handle of a library that is no host: the C library.
+/// Returns a handle of a library that is not a host: the C library.
 pub(super) fn no_host() -> *mut std::ffi::c_void {
     if cfg!(miri) {
         return libc::RTLD_DEFAULT.wrapping_byte_add(1);
@@ -218,23 +219,24 @@ pub(super) fn no_host() -> *mut std::ffi::c_void {
     handle
 }
 
-/// The candidates that are left when a sampler has failed.
+/// The state of the candidates after a sampler has failed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Answer {
-    /// All.
+    /// All candidates are left.
     Filter,
-    /// All, and the largest selected.
+    /// All candidates are left, and the largest is selected.
     Selector,
-    /// Only what may follow.
+    /// Only the allowed candidates are left.
     Constraint,
-    /// The others, and the end, are there with minus infinity.
+    /// All candidates are left; those that are not allowed, including the end of the generation,
+    /// have minus infinity.
     Masking,
 }
 pub(super) use Answer::{Constraint, Filter, Masking, Selector};
 
 pub(super) type Make = fn(&World) -> String;
 
-/// Every constructor of a sampler.
+/// Returns every constructor of a sampler.
 #[rustfmt::skip]
 #[allow(clippy::undocumented_unsafe_blocks)]
 pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
@@ -271,7 +273,7 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_top_h", |w| w.sampler(llama_sieve_init_top_h(0.5)), Filter),
         ("llama_sieve_init_min_k", |w| w.sampler(llama_sieve_init_min_k(0.0)), Filter),
         ("llama_sieve_init_quadratic", |w| w.sampler(llama_sieve_init_quadratic(0.5, 1.0)), Filter),
-        // All letters but the children's, and what ends a generation.
+        // Bans all letters except the children's, and the token that ends a generation.
         ("llama_sieve_init_ban_strings", |w| w.sampler(warm(|| {
             let letters = b"a\0d\0e\0f\0g\0h\0i\0j\0k\0l\0m\0n\0o\0";
             let texts: [_; 13] = std::array::from_fn(|i| letters[2 * i..].as_ptr().cast());
@@ -281,14 +283,14 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
         ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
         ("llama_sieve_init_trie_strings", |w| {
-            // Tokens of that host are letters.
+            // Tokens of the mock host are letters.
             let strings = [c"bd".as_ptr(), c"c".as_ptr()];
             w.sampler(unsafe { llama_sieve_init_trie_strings(mock_host::handle(), strings.as_ptr(), 2, 1) })
         }, Constraint),
         ("llama_sieve_init_trie_slot", |w| {
             let answer = w.sampler(unsafe { llama_sieve_init_trie_slot(mock_host::handle()) });
             if let Some(Made::Sampler(smpl)) = w.made.borrow().last() {
-                // The constructor alone is the case; without a fault what it made gets a
+                // The case is the constructor alone. Without a fault the sampler then gets a
                 // constraint.
                 if !armed::is_armed() {
                     unsafe { llama_sieve_trie_set(*smpl, PAYLOAD.as_ptr(), PAYLOAD.count_bytes(), 1) };
@@ -299,7 +301,7 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
         ("llama_sieve_init_grammar", |w| w.sampler(grammar()), Masking),
         ("llama_sieve_init_grammar_lazy", |w| w.sampler(lazy_grammar(true)), Masking),
         ("llama_sieve_init_grammar_lazy_patterns", |w| w.sampler(lazy_grammar(false)), Masking),
-        // No JSON begins with a letter of the children.
+        // No JSON begins with a child's letter.
         ("llama_sieve_init_json_schema", |w| {
             w.sampler(unsafe { llama_sieve_init_json_schema(mock_host::handle(), c"{\"type\":\"object\"}".as_ptr(), 0) })
         }, Masking),

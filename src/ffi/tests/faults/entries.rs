@@ -1,4 +1,4 @@
-//! A fault at every point of every entry of a vtable.
+//! Injects a fault at every point of every entry of a vtable.
 
 use std::ffi::CStr;
 
@@ -64,8 +64,8 @@ pub(super) fn make_one(world: &World, make: Make) -> *mut llama_sampler {
     }
 }
 
-/// Injects a fault at this point of an entry, and checks what comes of it; false if the entry has
-/// no such point, `None` if the vtable has no such entry.
+/// Injects a fault at this point of an entry, and checks the consequences. Returns false if the
+/// entry has no such point, and `None` if the vtable has no such entry.
 pub(super) fn fault_in_entry(
     make: Make,
     kind: Answer,
@@ -79,7 +79,7 @@ pub(super) fn fault_in_entry(
     let fresh = make_one(&world, make);
     // SAFETY: a live sampler of ours.
     let iface = unsafe { &*(*smpl).iface };
-    // Warm: with its buffers.
+    // The sampler now has its buffers.
     let usual = apply(smpl);
     // SAFETY: live samplers of ours throughout; what is freed is not used again.
     unsafe {
@@ -129,14 +129,14 @@ pub(super) fn fault_in_entry(
                 let clone = iface.clone.expect("always there");
                 let (copy, fired) = armed::with(points, || clone(smpl));
                 let fired = noted(fired, &at);
-                // Never a constraint that allows nothing.
+                // A constraint that was not cloned is NULL, never one that allows everything.
                 assert_eq!(copy.is_null(), fired && kind.constrains(), "{at}");
                 if !copy.is_null() {
                     let after = apply(copy);
                     assert!(!fired || kind.is(&after), "{at}: {after:?}");
                     mock_host::free(copy);
                 }
-                // What was cloned was only read, and is still in use.
+                // The cloned sampler was only read, and can still be used.
                 last_error::clear();
                 apply(smpl);
                 assert_eq!(last_error::get(), "", "{at}");
@@ -146,7 +146,7 @@ pub(super) fn fault_in_entry(
                 let free = iface.free.expect("always there");
                 let ((), fired) = armed::with(points, || free(smpl));
                 let fired = noted(fired, &at);
-                // The world frees it once more, which frees what was left or does nothing.
+                // Dropping the world frees it again, which frees what is left or does nothing.
                 assert_eq!((*smpl).ctx.is_null(), !fired, "{at}");
                 Some(fired)
             }
@@ -169,14 +169,14 @@ pub(super) fn fault_in_entry(
 }
 
 impl Answer {
-    /// Of a constraint that masks: whether what is not masked may follow.
+    /// True if all candidates that are left without a mask are allowed ones.
     pub(super) fn is_allowed(self, after: &After) -> bool {
         let mut left = after.ids.iter().zip(&after.logits);
         let may = |id| CHILDREN.contains(id) || self == Masking && *id == mock_host::N_VOCAB - 1;
         left.all(|(id, logit)| may(id) || f32::from_bits(*logit) == f32::NEG_INFINITY)
     }
 
-    /// True if a fault must not let more through than was allowed.
+    /// True if a fault must not make the sampler allow more than before.
     pub(super) fn constrains(self) -> bool {
         matches!(self, Constraint | Masking)
     }

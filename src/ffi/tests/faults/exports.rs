@@ -1,4 +1,4 @@
-//! A fault at every point of every export.
+//! Injects a fault at every point of every export.
 
 use super::cases::*;
 use super::entries::*;
@@ -8,8 +8,8 @@ use crate::ffi::library::*;
 use crate::ffi::tests::{memory, mock_host};
 use crate::last_error;
 
-/// One test for each, so that a run can choose among them; `every_export_has_a_case_and_a_test`
-/// compares the names.
+/// Defines a test for each export, so that a run can choose among them;
+/// `every_export_has_a_case_and_a_test` compares the names.
 macro_rules! tests_of {
     ($names:ident, $module:ident, $body:ident: $($name:ident)*) => {
         const $names: &[&str] = &[$(stringify!($name)),*];
@@ -119,11 +119,13 @@ pub(super) fn faults_in_export(export: &str) {
     eprintln!("{injected} faults in {export}");
 }
 
-/// Runs `inject` with a fault at the first point, the second, until it says that there is no such
-/// point. Returns how many there were; 0 if it says that there is nothing to run.
+/// Calls `inject` with the number of the first point, of the second, and so on, until it returns
+/// false because there is no such point. Returns the number of points; 0 if `inject` returns `None`
+/// because there is nothing to test.
 pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> usize {
-    // Caches that are never freed are warmed up: the room for this thread's last error, and others
-    // by runs without a fault. Each sampler of a grammar leaves its tables to the next, in turn.
+    // Caches that are never freed are filled first: the room for this thread's last error, and
+    // others by runs without a fault. Several runs are needed, since each sampler of a grammar
+    // leaves its tables to the next one.
     last_error::set(LLAMA_SIEVE_ERROR_INVALID, &" ".repeat(1000));
     for _ in 0..8 {
         inject(usize::MAX);
@@ -147,7 +149,7 @@ pub(super) fn each_point(what: &str, inject: impl Fn(usize) -> Option<bool>) -> 
     0
 }
 
-/// Change nothing, so that a fault in them leaves the sieve in use.
+/// Exports that change nothing, so that the sieve stays usable after a fault in them.
 pub(super) const LOOKS: [&str; 14] = [
     "llama_sieve_adjusted_logit",
     "llama_sieve_clone",
@@ -165,7 +167,8 @@ pub(super) const LOOKS: [&str; 14] = [
     "llama_sieve_state_save",
 ];
 
-/// The case with a fault at that point; says whether it has such a point.
+/// Runs the case with a fault at this point, and checks the consequences. Returns false if the case
+/// has no such point.
 pub(super) fn fault(case: &Case, points: usize) -> bool {
     let export = case.export;
     let world = World::new();
@@ -179,7 +182,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
         if told.is_empty() {
             assert_eq!(code, 0, "{export}");
         }
-        // What returns an error may be meant to fail in its case.
+        // A case may expect an error, which the last error then reports.
         if !answer.starts_with('-') {
             let expected = if case.told == Clears {
                 ""
@@ -191,7 +194,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
         return false;
     }
     if export.ends_with("_free") {
-        // It was not freed.
+        // The objects were not freed.
         world.spare_sieve.set(spare.0);
         world.spare_ppl.set(spare.1);
     }
@@ -199,8 +202,8 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     assert_eq!(answer, case.failed, "{at}");
     assert!(told.contains(armed::TEXT), "{at}: {told}");
     assert_eq!(code, LLAMA_SIEVE_ERROR_INTERNAL, "{at}");
-    // Asked for its seed, how far to go back, or a copy, a sampler fails under its own name; that
-    // it is still in use is seen below.
+    // If the fault occurs in a sampler that is queried or cloned, the error names the sampler. The
+    // check that it is still in use follows.
     let in_sampler = [
         "dist: seed: ",
         "ban-strings: rewind: ",
@@ -213,7 +216,7 @@ pub(super) fn fault(case: &Case, points: usize) -> bool {
     let out_of_use = after.1 == Err(LLAMA_SIEVE_ERROR_BUSY);
     let may_fail = points > 0 && !LOOKS.contains(&export);
     assert!(after.1 == before.1 || (may_fail && out_of_use), "{at}");
-    // And again, without a fault.
+    // The case runs once more, without a fault.
     last_error::set(LLAMA_SIEVE_ERROR_INVALID, "an earlier one");
     let again = (case.call)(&world);
     assert!(again == case.good || out_of_use, "{at}: {again}");

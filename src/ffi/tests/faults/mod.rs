@@ -1,9 +1,10 @@
-//! An injected panic at every point of every export and every vtable entry: the documented answer
-//! comes, the last error names the call, nothing leaks, and the objects are as they were, or say
-//! that they are out of use.
+//! Tests with an injected panic at every point of every export and every vtable entry. The call
+//! must return its documented result, the last error must name the call, nothing may leak, and the
+//! objects must be unchanged or report that they are out of use.
 //!
-//! Each case runs again and again: the first point that it passes fails, then the second, until it
-//! comes through. Exports are those of `tests/exports.txt`; one without a case here fails the test.
+//! Each case runs repeatedly: first with a fault at the first point that it passes, then at the
+//! second, until it runs without a fault. The exports are those in `tests/exports.txt`; an export
+//! without a case here fails the test.
 
 mod cases;
 mod entries;

@@ -1,4 +1,4 @@
-//! Memory that ends, in constructors and setters.
+//! Tests of constructors and setters with too little memory.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_int};
@@ -16,8 +16,8 @@ use crate::ffi::trie::handles::*;
 use crate::ffi::trie::*;
 use crate::last_error;
 
-/// From this size on any allocation may fail without ending the process: below it are those that do
-/// not grow with the arguments.
+/// Every allocation of at least this size may fail without ending the process. Smaller ones do not
+/// grow with the arguments.
 pub(super) const LARGE: usize = 6144;
 
 #[test]
@@ -25,8 +25,8 @@ fn without_memory_constructors_and_setters_fail_and_change_nothing() {
     let _turn = TURN.lock();
     mock_host::install();
     quiet();
-    // From 800 on every array of the library is large. Miri, which takes seconds for each, does
-    // every third failure.
+    // With 800 or more elements every array of the library is large. Miri takes seconds for each
+    // failure, and tests only every third one.
     let (n, step) = if cfg!(miri) { (800, 3) } else { (3000, 1) };
     let bias: Vec<llama_logit_bias> = (0..n)
         .map(|token| llama_logit_bias { token, bias: 1.0 })
@@ -48,7 +48,7 @@ fn without_memory_constructors_and_setters_fail_and_change_nothing() {
                 penalty_last_n: 4000,
                 ..params()
             };
-            // Another text each time, so that it is parsed.
+            // The text differs each time, so that it is parsed and not found in a cache.
             let payload = format!("{payload}{}", " ".repeat(passed + 1));
             let json = CString::new(payload.as_str()).expect("no NUL");
             let before = world.seen();
@@ -94,7 +94,7 @@ fn without_memory_constructors_and_setters_fail_and_change_nothing() {
     eprintln!("{failed} allocations failed");
 }
 
-/// A call that makes or sets something; the answer as text.
+/// A name, and a call that makes or sets something and returns its answer as text.
 pub(super) type Setter<'a> = (&'a str, &'a dyn Fn(&World) -> String);
 
 #[test]
@@ -202,7 +202,7 @@ fn where_memory_ends_constructors_and_setters_fail_and_change_nothing() {
     for (name, set) in setters.into_iter().chain(constructors) {
         for bytes in (0..).map(|n| step * n) {
             let world = World::new();
-            // Another text each time, so that it is parsed.
+            // The text differs each time, so that it is parsed and not found in a cache.
             payload.borrow_mut().push(' ');
             let before = world.seen();
             last_error::clear();
@@ -231,7 +231,7 @@ fn where_memory_ends_constructors_and_setters_fail_and_change_nothing() {
     eprintln!("{runs} calls with too little memory, or just enough: {failed:?} failed");
 }
 
-/// A state of stages is tried with a copy, which may be far longer than the state.
+/// A state of stages is restored into a copy first, which may be far larger than the state.
 #[test]
 fn where_memory_ends_a_state_of_stages_is_refused() {
     let _turn = TURN.lock();

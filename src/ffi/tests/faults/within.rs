@@ -1,4 +1,4 @@
-//! Exports called from within the log callback, in a batch, and on what is in use.
+//! Tests of exports that are called within the log callback, in a batch, and on an object in use.
 
 use std::cell::{Cell, RefCell};
 use std::ptr::{null, null_mut};
@@ -13,16 +13,16 @@ use crate::ffi::tests::mock_host;
 use crate::{last_error, log};
 
 thread_local! {
-    /// True if this thread's next message is one to be answered with calls.
+    /// True if exports are to be called during this thread's next message.
     static ASKED: Cell<bool> = const { Cell::new(false) };
-    /// The exports that were called from within, with another answer than the good one.
+    /// The exports that returned another answer than expected when called within the callback.
     static WRONG: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 pub(super) fn call_everything() {
     for case in cases() {
         if cfg!(miri) && case.export == "llama_sieve_bind_host" {
-            continue; // No dynamic linker there.
+            continue; // Miri has no dynamic linker.
         }
         let world = World::new();
         last_error::set(LLAMA_SIEVE_ERROR_INVALID, "an earlier one");
@@ -42,7 +42,8 @@ fn every_export_may_be_called_from_within_the_log_callback() {
     quiet();
     let usual = log::sink();
     let world = World::new();
-    // The constraint warns while its sampler is locked, the sieve reports a fault while it is.
+    // The constraint logs a warning while its sampler is locked, and the sieve logs a fault while
+    // it is locked.
     let leaves = || {
         // SAFETY: a live sampler of ours, which has the entry.
         unsafe { ((*(*world.trie).iface).accept.expect("accepts"))(world.trie, 9) };
@@ -67,7 +68,7 @@ fn every_export_may_be_called_from_within_the_log_callback() {
         assert!(!ASKED.take(), "nothing was logged");
         let wrong = WRONG.take();
         assert!(wrong.is_empty(), "{wrong:?}");
-        // What was called from within does not speak for the call around it.
+        // Calls within the callback do not change the last error of the call around them.
         assert!(last_error::get().contains(told), "{}", last_error::get());
     }
     log::set_sink(usual);
@@ -90,7 +91,7 @@ fn of_a_batch_only_a_sieve_that_fails_itself_is_lost() {
         }
     };
     let mut out = [-99; 3];
-    // The first point is that of the call, the second the first sieve's.
+    // The first point is in the call, and the second in the first sieve.
     let (code, fired) = armed::with(1, || batch(&mut out, 1));
     let token = out[1];
     assert!(fired && token >= 0);
@@ -113,13 +114,14 @@ fn what_is_in_use_is_not_freed() {
     let _turn = TURN.lock();
     mock_host::install();
     let world = World::new();
-    // SAFETY: alive, and so it stays: that is what is tested.
+    // SAFETY: the sieve is alive and stays so, as this test checks.
     let handle = unsafe { &*world.sieve };
     let in_use = handle.take_for_a_test();
     // SAFETY: as above.
     unsafe { llama_sieve_free(world.sieve) };
     assert!(last_error::get().contains("in use by another thread"));
-    // Nor is anything set, or told.
+    // Other calls fail as well, and change nothing.
+    //
     // SAFETY: as above; NULL is allowed.
     let answers = unsafe {
         [

@@ -1,4 +1,4 @@
-//! One object of each kind, and what is asked of it.
+//! One object of each kind, and queries of their state.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_int};
@@ -31,7 +31,7 @@ pub(super) const OTHER_PAYLOAD: &CStr =
     c"{\"descriptors\":[{\"path\":\"q\",\"leaves\":[{\"name\":\"c\",\"tokens\":[5,6]}]}]}";
 pub(super) const CHILDREN: [i32; 2] = [1, 2];
 pub(super) const N: usize = 16;
-/// Of the logits below.
+/// The token with the largest of these logits.
 pub(super) const LARGEST: i32 = 3;
 
 pub(super) fn logits() -> Vec<f32> {
@@ -48,7 +48,7 @@ pub(super) fn params() -> llama_sieve_params {
     params
 }
 
-/// Those of the default with DRY, which takes memory.
+/// Returns the default stages with DRY enabled, which needs memory.
 fn stages() -> llama_sieve_stages {
     llama_sieve_stages {
         dry_multiplier: 1.0,
@@ -56,10 +56,11 @@ fn stages() -> llama_sieve_stages {
     }
 }
 
-/// The bound handles and the cache of tries are the whole process's, and what they hold is counted.
+/// A lock for tests, since the handles of tries and the cache of tries belong to the whole process,
+/// and their memory is counted.
 pub(super) static TURN: Mutex<()> = Mutex::new(());
 
-/// Faults that were asked for are no news.
+/// Suppresses messages about injected faults.
 pub(super) fn quiet() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -77,7 +78,7 @@ pub(super) fn quiet() {
     });
 }
 
-/// An object that a call has made, to be freed when no fault is armed any more.
+/// An object that a call has made. It is freed when no fault is armed any more.
 pub(super) enum Made {
     Sampler(*mut llama_sampler),
     Sieve(*mut Handle),
@@ -93,9 +94,9 @@ pub(super) struct World {
     pub(super) bans: *mut llama_sampler,
     pub(super) dist: *mut llama_sampler,
     pub(super) chain: *mut llama_sampler,
-    /// A sieve in a sampler.
+    /// A sieve in a sampler for chains.
     pub(super) in_chain: *mut llama_sampler,
-    /// To be freed by the call that is tested.
+    /// A sieve for the call under test to free.
     pub(super) spare_sieve: Cell<*mut Handle>,
     pub(super) spare_ppl: Cell<*mut llama_sieve_ppl>,
     pub(super) params: llama_sieve_params,
@@ -106,7 +107,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// One without objects, for samplers to be made in.
+    /// Returns a world without objects, in which samplers can be made.
     pub(super) fn bare() -> Self {
         Self {
             sieve: null_mut(),
@@ -141,7 +142,7 @@ impl World {
             let grammar = grammar();
             let bans = bans();
             let dist = llama_sieve_init_dist(42);
-            // What this thread keeps for chains is there before anything fails.
+            // The buffers that this thread keeps for chains are allocated before any fault.
             let logits = logits();
             llama_sieve_chain_sample_logits(dist, logits.as_ptr(), logits.len() as i32);
             Self {
@@ -164,7 +165,8 @@ impl World {
         }
     }
 
-    /// All that can be seen of the objects but of the sieve: `Err` if that is out of use.
+    /// Returns the visible state of all objects: a text for the others, and the saved state of the
+    /// sieve, or an error if it is out of use.
     pub(super) fn seen(&self) -> (String, Result<Vec<u8>, c_int>) {
         // SAFETY: the objects live, and there is room.
         unsafe {
@@ -203,8 +205,9 @@ impl World {
     }
 }
 
-/// Of a grammar that goes on for ever with the letters of the children; only when no fault is armed
-/// is what is remembered of it made, which would be counted.
+/// Returns the sampler of a grammar of any number of the children's letters. Unless a fault is
+/// armed, tables that the grammar caches are filled first, since otherwise they would count as
+/// leaks.
 pub(super) fn grammar() -> *mut llama_sampler {
     warm(|| {
         let (text, root) = (c"root ::= [bc]*", c"root");
@@ -213,7 +216,7 @@ pub(super) fn grammar() -> *mut llama_sampler {
     })
 }
 
-/// Of a ban of "bc" after its first letter, made as [`grammar`].
+/// Returns a ban of "bc", after the first letter. Caches are filled as in [`grammar`].
 fn bans() -> *mut llama_sampler {
     let made = warm(|| {
         let text = c"bc".as_ptr();
@@ -225,7 +228,7 @@ fn bans() -> *mut llama_sampler {
     made
 }
 
-/// Makes what `make` makes of a grammar, as [`grammar`].
+/// Returns the sampler that `make` makes. Caches are filled as in [`grammar`].
 pub(super) fn warm(make: impl Fn() -> *mut llama_sampler) -> *mut llama_sampler {
     if armed::is_armed() || memory::is_limited() {
         return make();
@@ -241,7 +244,7 @@ pub(super) fn warm(make: impl Fn() -> *mut llama_sampler) -> *mut llama_sampler 
     make()
 }
 
-/// Makes the sampler of tags of which one has begun a span, otherwise as [`grammar`].
+/// Returns the sampler of tags in which a span has begun. Caches are filled as in [`grammar`].
 pub(super) fn begun_tags() -> *mut llama_sampler {
     let make = || {
         let json =
@@ -271,7 +274,8 @@ pub(super) fn begun_tags() -> *mut llama_sampler {
     smpl
 }
 
-/// Makes the sampler of a lazy grammar that a token has begun, otherwise as [`grammar`].
+/// Returns the sampler of a lazy grammar that a token has triggered. Caches are filled as in
+/// [`grammar`].
 pub(super) fn lazy_grammar(of_words: bool) -> *mut llama_sampler {
     let make = || {
         let (vocab, text, root) = (mock_host::handle(), c"root ::= [bc]*", c"root");
@@ -327,7 +331,7 @@ impl Drop for World {
     }
 }
 
-/// The effect of a function on the last error when nothing is wrong.
+/// The effect of a successful call on the last error.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Told {
     Clears,
@@ -375,7 +379,7 @@ pub(super) fn text(of: *const c_char) -> String {
     }
 }
 
-/// A function that returns nothing.
+/// Returns "" after calling a function without a result.
 pub(super) fn nothing(call: impl FnOnce()) -> String {
     call();
     String::new()
@@ -396,7 +400,7 @@ pub(super) fn data(w: &World) -> Vec<TokenData> {
 
 pub(super) unsafe extern "C" fn no_log(_: c_int, _: *const c_char, _: *mut std::ffi::c_void) {}
 
-/// The candidates after a call of `apply`.
+/// The state of the candidates after a call of `apply`.
 #[derive(PartialEq, Debug)]
 pub(super) struct After {
     pub(super) ids: Vec<i32>,
