@@ -1,11 +1,12 @@
-//! The window of the last `n` accepted tokens and how often each occurs in it.
+//! The window of the last `n` accepted tokens, and the number of times that each token occurs in
+//! it.
 //!
 //! Cost: `accept` is O(1); walking the distinct tokens is O(window), not O(vocabulary). Memory
 //! grows with the number of accepted tokens, up to `n`, so a huge `n` costs nothing until it is
 //! used.
 //!
-//! A window that continues from a window with another `n` counts as the built-in does, which may be
-//! more than the tokens it holds: see [`History::go_on_from`].
+//! A window that continues from a window with another `n` counts as the built-in does. A count may
+//! then differ from the number of tokens in the window: see [`History::go_on_from`].
 
 use std::collections::{HashMap, TryReserveError, VecDeque};
 use std::hash::{BuildHasher, Hasher};
@@ -14,7 +15,7 @@ use crate::memory::exhausted;
 use crate::rng::process_key;
 use crate::token::Token;
 
-/// A sliding window over the accepted tokens with counts.
+/// A sliding window over the accepted tokens, with the count of each token.
 #[derive(Clone, Debug)]
 pub struct History {
     /// The most tokens that `window` holds.
@@ -56,8 +57,8 @@ impl BuildHasher for TokenHashes {
     }
 }
 
-/// A hasher by one wide multiplication and a fold. The standard library's keyed hash takes longer
-/// than all other work on a candidate outside the window.
+/// A hasher that uses one wide multiplication and a fold. The keyed hash of the standard library
+/// takes longer than all other work on a candidate that is not in the window.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenHasher(u64);
 
@@ -77,13 +78,14 @@ impl Hasher for TokenHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        // 2^64 / golden ratio. Each half of the product depends on all of the value and the seed.
+        // 2^64 divided by the golden ratio. Each half of the product depends on all bits of the
+        // value and of the seed.
         let product = u128::from(value ^ self.0) * 0x9E37_79B9_7F4A_7C15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 }
 
-/// The capacity reserved at once, so that common windows never allocate later.
+/// The capacity that is reserved at once, so that windows of common sizes never allocate later.
 const RESERVED: usize = 1024;
 
 impl History {
@@ -101,21 +103,22 @@ impl History {
         history
     }
 
-    /// Takes the memory for a window of `capacity` tokens; on failure nothing changes.
+    /// Allocates the memory for a window of `capacity` tokens. On failure nothing changes.
     pub fn try_reserve(&mut self, capacity: usize) -> Result<(), TryReserveError> {
         let reserved = capacity.min(RESERVED);
         let entries = 2 * reserved;
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
-        // And one: a token is counted before the oldest is discounted.
+        // One more, since a token is counted before the oldest one is discounted.
         self.counts
             .try_reserve(1 + reserved - reserved.min(self.counts.len()))?;
-        // Twice the tokens, so that removals leave no table that has to grow.
+        // Room for twice as many tokens, so that the table does not have to grow because of removed
+        // entries.
         self.index
             .try_reserve(entries - entries.min(self.index.len()))
     }
 
-    /// Appends `token`; the oldest token leaves a full window.
+    /// Appends `token`. If the window is full, the oldest token leaves it.
     pub fn accept(&mut self, token: Token) {
         if self.capacity == 0 {
             return;
@@ -170,13 +173,13 @@ impl History {
         self.try_reserve(capacity).unwrap_or_else(exhausted);
     }
 
-    /// The largest number of tokens that the window holds.
+    /// Returns the largest number of tokens that the window holds.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// The number of tokens that the window was made for or resized to: its capacity, unless it
-    /// [went on from another](Self::go_on_from).
+    /// Returns the number of tokens for which the window was made or to which it was resized. That
+    /// is its capacity, unless it [went on from another](Self::go_on_from).
     pub fn nominal(&self) -> usize {
         self.full
     }
@@ -202,8 +205,8 @@ impl History {
         self.window.is_empty()
     }
 
-    /// The number of times that `token` occurs in the window.
-    // In bounds: `index` names places of `counts` alone.
+    /// Returns the number of times that `token` occurs in the window. In bounds: `index` contains
+    /// only positions in `counts`.
     pub fn count(&self, token: Token) -> u32 {
         self.index.get(&token).map_or(0, |&i| self.counts[i].1)
     }
@@ -214,13 +217,13 @@ impl History {
         &self.counts
     }
 
-    /// The token that was discounted more often than it was accepted, if any. Only a window that
-    /// [went on from another](Self::go_on_from) can have one.
+    /// Returns the token that was discounted more often than it was accepted, if there is one. Only
+    /// a window that [went on from another](Self::go_on_from) can have one.
     pub fn owing(&self) -> Option<Owing> {
         self.owing
     }
 
-    // In bounds: `index` names places of `counts` alone.
+    // In bounds: `index` contains only positions in `counts`.
     fn increment(&mut self, token: Token) {
         if let Some(&i) = self.index.get(&token) {
             self.counts[i].1 = self.counts[i].1.saturating_add(1);
@@ -235,7 +238,7 @@ impl History {
         self.counts.push((token, 1));
     }
 
-    // In bounds: `index` names places of `counts` alone.
+    // In bounds: `index` contains only positions in `counts`.
     fn decrement(&mut self, token: Token) {
         let Some(&i) = self.index.get(&token) else {
             debug_assert!(self.owing.is_none_or(|owing| owing.0 == token));

@@ -26,6 +26,6 @@ fn report(name: &str) {
         quoted(name),
         Isa::current().name().to_string_lossy()
     );
-    // Not as last error: what the call itself has to say stays.
+    // The message does not become the last error, which belongs to the call.
     log::log(Level::Warn, &text);
 }

@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_int};
 use crate::errors::LLAMA_SIEVE_ERROR_INTERNAL;
 use crate::per_thread::PerThread;
 
-/// The error text used when there is no memory for another.
+/// The error text if there is not enough memory for another text.
 pub const NO_MEMORY: &CStr = c"llama-sieve: not enough memory";
 
 thread_local! {
     static CODE: Cell<c_int> = const { Cell::new(0) };
-    /// A text that needs no memory. If set, it takes precedence over the other text.
+    /// A text that needs no memory. If it is set, it takes precedence over the other text.
     static FIXED: Cell<Option<&'static CStr>> = const { Cell::new(None) };
     static TEXT: PerThread<RefCell<String>> = const { PerThread::new() };
 }
@@ -62,7 +62,8 @@ pub struct Kept {
     text: Option<String>,
 }
 
-/// Returns a copy of the kept error. If there is no memory for its text, the copy says so instead.
+/// Returns a copy of the kept error. If there is not enough memory for its text, the copy's text
+/// says so.
 pub fn kept() -> Kept {
     let text = PerThread::with(&TEXT, |kept| {
         let kept = kept.borrow();
@@ -80,7 +81,7 @@ pub fn kept() -> Kept {
     }
 }
 
-/// Restores the error that [`kept`] returned, without allocating: its text already had room.
+/// Restores the error that [`kept`] returned. Allocates nothing, since its text already has room.
 pub fn put(kept: &Kept) {
     if let Some(text) = &kept.text {
         keep(kept.code, text);
@@ -89,12 +90,12 @@ pub fn put(kept: &Kept) {
     FIXED.set(kept.fixed);
 }
 
-/// The error's number; 0 if there is none, or a warning.
+/// Returns the error's number; 0 if there is no error or only a warning.
 pub fn code() -> c_int {
     CODE.get()
 }
 
-/// The text, if it is the one that needs no memory.
+/// Returns the text that needs no memory, if it is set.
 pub fn fixed() -> Option<&'static CStr> {
     FIXED.get()
 }
@@ -105,7 +106,7 @@ pub fn with<T>(look: impl FnOnce(&str) -> T) -> Option<T> {
     PerThread::with(&TEXT, |kept| look(&kept.borrow()))
 }
 
-/// The text; empty if there is none.
+/// Returns the text; empty if there is none.
 pub fn get() -> String {
     match fixed() {
         Some(text) => text.to_string_lossy().into_owned(),

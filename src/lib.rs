@@ -1,7 +1,7 @@
 //! llama-sieve: samplers for llama.cpp that choose the same tokens as the built-in ones, with a C
 //! ABI.
 //!
-//! From raw logits to a token, with control at every token ([`Sieve`]):
+//! A [`Sieve`] chooses a token from raw logits, with parameters that may change at every token:
 //!
 //! ```
 //! let mut sieve = llama_sieve::Sieve::default();
@@ -10,7 +10,7 @@
 //! # Ok::<(), llama_sieve::sieve::Error>(())
 //! ```
 //!
-//! The tokens of llama.cpp's own samplers, in any chain of them ([`Chain`]):
+//! A [`Chain`] chooses the tokens that llama.cpp's own samplers would choose in a chain:
 //!
 //! ```
 //! use llama_sieve::{Chain, samplers::{Dist, MinP, Temp, TopK}};
@@ -47,8 +47,9 @@
 //! `docs/architecture.md` in the repository describes the layers of modules.
 
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
-// What runs in somebody else's process does not give up. Tests may.
-// What is `pub` is offered. Tests see more.
+// The library runs in processes of others, so it does not panic on purpose. Tests may.
+//
+// Items that are `pub` are part of the interface. Tests see more.
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(
     not(test),

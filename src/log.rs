@@ -2,8 +2,8 @@
 //!
 //! A message is delivered when no lock is held. Messages of a call into the library wait until the
 //! outermost call ([`Inside`]) is about to return. No sampler is in use at that point, so the sink
-//! may use the objects of the call. Messages of a call made by a sink are only kept as the last
-//! error, since delivering them could recurse for ever.
+//! may use the objects of the call. If a sink itself calls the library, messages of that call are
+//! only kept as the last error, since delivering them could recurse for ever.
 //!
 //! Code that runs for each token logs only the first occurrence of a problem.
 
@@ -27,9 +27,9 @@ use crate::write_signals::without_signals;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Level {
-    /// Information, not a fault.
+    /// Information that is not about a fault.
     Info = 2,
-    /// The library continues, but something was wrong.
+    /// Something was wrong, but the library continues.
     Warn = 3,
     /// A request was not fulfilled.
     Error = 4,
@@ -39,7 +39,7 @@ pub enum Level {
 /// library.
 pub type Sink = Arc<dyn Fn(Level, &str) + Send + Sync>;
 
-/// The sink, and the calls of sinks that are running.
+/// The sink, and the running calls of sinks.
 struct Sinks {
     current: Option<Sink>,
     /// The number of times that the sink was replaced.
@@ -47,7 +47,7 @@ struct Sinks {
     running: Vec<Running>,
 }
 
-/// A running call of the sink that was installed after this many replacements.
+/// A running call of a sink: the one that was installed after this many replacements.
 #[derive(Clone, Copy, PartialEq)]
 struct Running {
     replaced: u64,
@@ -71,13 +71,13 @@ struct Message {
     text: String,
 }
 
-/// The most messages of one thread that wait for delivery. Further ones are only counted.
+/// The most messages of one thread that wait for delivery. Any further messages are only counted.
 const WAITING: usize = 64;
 
 thread_local! {
     /// The nesting depth of this thread's calls into the library.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
-    /// True if this thread is in a sink.
+    /// True while this thread is in a call of a sink.
     static DELIVERS: Cell<bool> = const { Cell::new(false) };
     static ANY_WAITING: Cell<bool> = const { Cell::new(false) };
     static MESSAGES: PerThread<RefCell<Vec<Message>>> = const { PerThread::new() };
@@ -89,7 +89,7 @@ thread_local! {
 pub struct Inside(());
 
 impl Inside {
-    /// Marks that this thread has entered the library.
+    /// Records that this thread has entered the library.
     #[inline]
     pub fn enter() -> Self {
         DEPTH.set(DEPTH.get() + 1);
@@ -108,10 +108,10 @@ impl Drop for Inside {
     }
 }
 
-/// Replaces the sink; `None` is the default, stderr.
+/// Replaces the sink; `None` means the default, which is stderr.
 ///
-/// Returns when no call of an earlier sink is running any more. Called from within a sink, it
-/// returns at once, since waiting would include that call itself.
+/// Returns when no call of an earlier sink is running any more. Within a sink it returns at once,
+/// since it would otherwise wait for that very call.
 pub fn set_sink(sink: Option<Sink>) {
     let mut sinks = SINKS.lock();
     let before = std::mem::replace(&mut sinks.current, sink);
@@ -126,16 +126,18 @@ pub fn set_sink(sink: Option<Sink>) {
         }
     }
     drop(sinks);
-    // Without the lock: what the sink has captured may be anything.
+    // The sink is dropped without the lock, since destructors of the data that it has captured may
+    // do anything.
     drop(before);
 }
 
-/// The sink; `None` is the default.
+/// Returns the sink; `None` means the default.
 pub fn sink() -> Option<Sink> {
     SINKS.lock().current.clone()
 }
 
-/// Passes `text` (no line end) to the sink, now, or when this thread leaves the library.
+/// Passes `text`, which has no line end, to the sink: at once, or when this thread leaves the
+/// library.
 pub fn log(level: Level, text: &str) {
     if DELIVERS.get() {
         return;
@@ -158,7 +160,8 @@ pub fn error(code: c_int, text: &str) {
     log(Level::Error, text);
 }
 
-/// Keeps a message until it can be delivered; without memory it is only kept as the last error.
+/// Keeps a message until it can be delivered. If there is too little memory, it is only kept as the
+/// last error.
 #[cold]
 fn wait(level: Level, text: &str) {
     let _ = PerThread::with(&MESSAGES, |messages| {
@@ -213,11 +216,12 @@ fn deliver(level: Level, text: &str) {
     };
     let error = last_error::kept();
     DELIVERS.set(true);
-    // A sink of Rust may panic; then its message is dropped.
+    // A sink in Rust may panic. Its message is dropped then.
     let _ = catch_unwind(AssertUnwindSafe(|| sink(level, text)));
     DELIVERS.set(false);
     last_error::put(&error);
-    // Before the call is over: whoever waits for it may count on that nothing of the sink is left.
+    // The sink is dropped before the call counts as over: a thread that waits for the call relies
+    // on the sink's data being freed.
     drop(sink);
     let mut sinks = SINKS.lock();
     if let Some(place) = sinks.running.iter().position(|&other| other == call) {
@@ -234,7 +238,7 @@ fn write(level: Level, text: &str) {
     write_to_stderr(format_args!("llama-sieve: {label}: {text}"));
 }
 
-/// Writes a line to stderr in one call if there is memory for that, so that lines of several
+/// Writes a line to stderr. If there is enough memory, this is one call, so that lines of several
 /// threads do not mix.
 pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     struct Length(usize);
@@ -248,10 +252,10 @@ pub fn write_to_stderr(line: fmt::Arguments<'_>) {
     let is_whole = fmt::write(&mut length, line).is_ok()
         && whole.try_reserve_exact(length.0).is_ok()
         && fmt::write(&mut whole, format_args!("{line}\n")).is_ok();
-    // The standard library locks stderr, and no child may be made while it is locked.
+    // The standard library locks stderr. The process must not be forked while it is locked.
     let _section = Section::enter();
     let mut stderr = std::io::stderr();
-    // Not eprintln!, which panics where stderr is closed.
+    // `eprintln!` is not used, since it panics if stderr is closed.
     let _ = without_signals(|| match is_whole {
         true => stderr.write_all(whole.as_bytes()),
         false => writeln!(stderr, "{line}"),

@@ -1,25 +1,26 @@
 //! Metrics of the distribution of the next token: entropy, surprisal, rolling perplexity.
 //!
-//! Two levels. *Model* metrics read the raw logits, before any filter. *Sampling* metrics read the
-//! candidates that the filters have left, from which the token is drawn. Nothing here changes a
-//! logit.
+//! There are two levels. *Model* metrics read the raw logits, before any filter. *Sampling* metrics
+//! read the candidates that the filters have left, from which the token is drawn. Nothing here
+//! changes a logit.
 //!
-//! With m the largest logit, d = x - m of each other logit x, Z = sum of exp(d) and S = sum of -d
-//! exp(d) over those others:
+//! Let m be the largest logit and d = x - m for each other logit x. Let Z be the sum of exp(d) and
+//! S the sum of -d exp(d) over these other logits. Then:
 //! - log-sum-exp = m + ln(1 + Z),
 //! - entropy = ln(1 + Z) + S / (1 + Z) (Shannon 1948),
 //! - surprisal of a token = -d + ln(1 + Z).
 //!
 //! Every term is at or above 0, so nothing cancels, however peaked the distribution is, and
 //! whatever offset all logits share. The largest logit's own 1 stays out of Z, so that ln(1 + Z)
-//! keeps its digits when Z is tiny. Exponentials are `float`s, within 1.4e-7; of the sums at most 8
-//! terms are added as `float`s, the rest as `double`s: each metric is within a millionth of what
-//! `double` arithmetic gives. One pass over the vocabulary of 4 bytes (2 in half precision) and 13
-//! vector operations per 16 logits, in chunks that stay in the first-level cache: less than four
-//! times the cost of a maximum alone. The last bits depend on the instruction set.
+//! keeps its digits when Z is tiny. Exponentials are `float`s with a relative error of at most
+//! 1.4e-7. At most 8 terms of a sum are added as `float`s, and the partial sums as `double`s. So
+//! each metric is within a millionth of its value in `double` arithmetic. There is one pass over
+//! the vocabulary, which reads 4 bytes per logit (2 in half precision) and takes 13 vector
+//! operations per 16 logits, in chunks that stay in the first-level cache. It costs less than four
+//! times as much as a maximum alone. The last bits depend on the instruction set.
 //!
-//! Undefined and infinite logits: NaN counts as minus infinity, a masked token of probability 0. A
-//! logit of plus infinity takes all the probability; of several, the first.
+//! NaN counts as minus infinity, which is a masked token of probability 0. A logit of plus infinity
+//! takes all the probability; if there are several, the first one does.
 //!
 //! # Example
 //!
@@ -59,7 +60,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// A number of nats in this unit.
+    /// Returns a number of nats in this unit.
     fn of_nats(self, nats: f64) -> f32 {
         match self {
             Base::Nats => nats as f32,
@@ -68,12 +69,12 @@ impl Base {
     }
 }
 
-/// The sums that every metric of one distribution follows from. Summaries of parts can be merged.
+/// The sums from which every metric of one distribution follows. Summaries of parts can be merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary(Sums);
 
 impl Summary {
-    /// Returns the summary of `logits`, any number of them in any precision. Takes one pass.
+    /// Returns the summary of `logits`, of any number and in any precision. Takes one pass.
     pub fn of<'l>(logits: impl Into<Logits<'l>>) -> Self {
         let mut summary = Self::default();
         summary.add(logits.into(), &mut []);
@@ -95,11 +96,11 @@ impl Summary {
         summary
     }
 
-    /// Returns the summary of `logits`, and writes the `n` most probable of them into `top` in
-    /// descending order, the lower token first among equals. There are fewer if fewer have a
-    /// probability above 0. Their `p` is unspecified. Takes one pass, which omits the sum for the
-    /// entropy unless `measured`, and a sort of `n`.
-    // In bounds: each block of the vocabulary has a maximum.
+    /// Returns the summary of `logits`, and writes the `n` most probable tokens into `top` in
+    /// descending order, or fewer if fewer have a probability above 0. Of equal ones the lower
+    /// token comes first. Their `p` is unspecified. Takes one pass and a sort of `n` tokens. The
+    /// pass omits the sum for the entropy unless `measured` is true. In bounds: each block of the
+    /// vocabulary has a maximum.
     pub(crate) fn with_most_probable(
         logits: Logits<'_>,
         n: usize,
@@ -119,7 +120,7 @@ impl Summary {
         if !all.is_defined() {
             return all;
         }
-        // As many blocks reach it as are asked for, and each with a token at least.
+        // At least `n` blocks reach the threshold, each with at least one token.
         let threshold = nearly_kth_largest(&maxima, n.max(1)).unwrap_or(f32::MIN);
         logits.collect(&maxima, 0, threshold, top);
         let descending = |a: &TokenData, b: &TokenData| {
@@ -135,7 +136,7 @@ impl Summary {
     }
 
     /// Adds the next logits of a stream that is split at multiples of [`CHUNK`]. Writes the largest
-    /// of each block into `maxima`, unless that is empty.
+    /// logit of each block into `maxima`, unless that is empty.
     pub(crate) fn add(&mut self, logits: Logits<'_>, maxima: &mut [f32]) {
         self.0.add(logits, maxima);
     }
@@ -151,8 +152,8 @@ impl Summary {
         self.0.merge(&other.0);
     }
 
-    /// Returns the summary of the logits that remain when `gone` are removed; `largest` is the
-    /// largest that remains. The time depends only on the number of `gone`.
+    /// Returns the summary of the logits that remain when those in `gone` are removed; `largest` is
+    /// the largest one that remains. The time depends only on the number of logits in `gone`.
     ///
     /// `None` if the difference has lost its precision, because the removed logits had nearly all
     /// of the probability. The largest logit may be among them, since its term is exact.
@@ -161,9 +162,10 @@ impl Summary {
         gone: impl IntoIterator<Item = f32>,
         largest: f32,
     ) -> Option<Self> {
-        /// The most by which the largest logit may fall.
+        /// The most by which the largest logit may fall for the difference to be precise enough.
         const DEEPEST: f64 = 20.0;
-        /// The most of the probability that may be removed, as a multiple of the rest.
+        /// The most of the probability that may be removed, as a multiple of the rest, for the
+        /// difference to be precise enough.
         const MOST_GONE: f64 = 8.0;
         let Sums { max, .. } = self.0;
         let below = |logit: f32| f64::from(max) - f64::from(logit);
@@ -205,12 +207,12 @@ impl Summary {
         }))
     }
 
-    /// The number of logits above minus infinity.
+    /// Returns the number of logits above minus infinity.
     pub fn unmasked(&self) -> usize {
         self.0.unmasked
     }
 
-    /// The largest logit; minus infinity if every one is masked.
+    /// Returns the largest logit; minus infinity if every one is masked.
     pub fn max(&self) -> f32 {
         self.0.max
     }
@@ -220,24 +222,25 @@ impl Summary {
         self.0.max > f32::NEG_INFINITY
     }
 
-    /// The sum of exp(x - [`max`](Self::max)) over all logits x: 1 or more.
+    /// Returns the sum of exp(x - [`max`](Self::max)) over all logits x, which is 1 or more.
     pub fn mass(&self) -> f64 {
         1.0 + self.0.rest
     }
 
-    /// ln of the sum of exp(x); minus infinity if every logit is masked.
+    /// Returns the logarithm of the sum of exp(x) over all logits x; minus infinity if every logit
+    /// is masked.
     pub fn log_sum_exp(&self) -> f64 {
         f64::from(self.0.max) + self.0.rest.ln_1p()
     }
 
-    /// The entropy in nats; `None` if every logit is masked.
+    /// Returns the entropy in nats; `None` if every logit is masked.
     pub fn entropy(&self) -> Option<f64> {
         let entropy = self.0.rest.ln_1p() + self.0.spread / self.mass();
         self.is_defined().then_some(entropy)
     }
 
-    /// The surprisal in nats of a token of the distribution, by its logit: infinite for a masked
-    /// one; `None` if every logit is masked.
+    /// Returns the surprisal, in nats, of a token of the distribution, given its logit. It is
+    /// infinite for a masked token; `None` if every logit is masked.
     pub fn surprisal(&self, logit: f32) -> Option<f64> {
         if !self.is_defined() {
             return None;
@@ -250,19 +253,19 @@ impl Summary {
     }
 }
 
-/// Entropy of the model's distribution: `logits` are the raw ones, indexed by token.
+/// Returns the entropy of the model's distribution; `logits` are the raw ones, indexed by token.
 ///
-/// Between 0 (certain) and the logarithm of the number of tokens (all equal). `None` if there is no
-/// logit, or every one is masked.
+/// It is between 0 (certain) and the logarithm of the number of tokens (all equal). `None` if there
+/// is no logit, or if every one is masked.
 pub fn entropy(logits: &[f32], base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of(logits).entropy()?))
 }
 
-/// Surprisal of `token` in the model's distribution: -log p. `logits` are the raw ones, indexed by
-/// token.
+/// Returns the surprisal of `token` in the model's distribution, -log p; `logits` are the raw ones,
+/// indexed by token.
 ///
-/// Infinite for a masked token. `None` if `token` is not in the vocabulary, or every token is
-/// masked.
+/// It is infinite for a masked token. `None` if `token` is not in the vocabulary, or if every token
+/// is masked.
 pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
     let index = usize::try_from(token).ok()?;
     let (before, from) = logits.split_at_checked(index)?;
@@ -273,16 +276,17 @@ pub fn surprisal(logits: &[f32], token: Token, base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of(logits).surprisal(logit)?))
 }
 
-/// Entropy of the distribution over `candidates`, by their logits. `None` if there is none, or
-/// every one is masked.
+/// Returns the entropy of the distribution over `candidates`, computed from their logits. `None` if
+/// there is none, or if every one is masked.
 pub fn candidates_entropy(candidates: &[TokenData], base: Base) -> Option<f32> {
     Some(base.of_nats(Summary::of_candidates(candidates).entropy()?))
 }
 
-/// Surprisal of `token` in the distribution over `candidates`, by their logits.
+/// Returns the surprisal of `token` in the distribution over `candidates`, computed from their
+/// logits.
 ///
-/// Infinite for a token that is masked or not among them: the filters left it no probability.
-/// `None` if no candidate has any.
+/// It is infinite for a token that is masked or not among them, since the filters left it no
+/// probability. `None` if no candidate has a probability.
 pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) -> Option<f32> {
     let summary = Summary::of_candidates(candidates);
     if !summary.is_defined() {
@@ -299,8 +303,8 @@ pub fn candidates_surprisal(candidates: &[TokenData], token: Token, base: Base) 
     Some(base.of_nats(summary.surprisal(logit)?))
 }
 
-/// Perplexity of the text so far: the exponential of the mean surprisal of its tokens (Jelinek et
-/// al. 1977).
+/// The perplexity of the text so far: the exponential of the mean surprisal of its tokens (Jelinek
+/// et al. 1977).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RollingPerplexity {
     sum: f64,
@@ -318,13 +322,13 @@ impl RollingPerplexity {
         self.count += 1;
     }
 
-    /// The perplexity: 1 if every token was certain, n if each was as uncertain as a choice among n
-    /// equally likely tokens. NaN before the first token.
+    /// Returns the perplexity: 1 if every token was certain, n if each was as uncertain as a choice
+    /// among n equally likely tokens. NaN before the first token.
     pub fn value(&self) -> f32 {
         (self.sum / self.count as f64).exp() as f32
     }
 
-    /// The number of tokens added.
+    /// Returns the number of tokens added.
     pub fn count(&self) -> usize {
         self.count
     }

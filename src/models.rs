@@ -1,5 +1,5 @@
-//! Model checks: every order in which threads can reach a slot, the bound handles and the cache of
-//! tries is run in turn.
+//! Model checks: run every order in which threads can access a slot, the bound handles and the
+//! cache of tries.
 //!
 //! The code is the library's own. Only its lock (`sync.rs`) is replaced by one that lets a
 //! scheduler decide which thread continues. The scheduler tries all orders and detects deadlocks,
@@ -23,13 +23,12 @@ use crate::token::{Token, TokenData};
 use crate::trie::cache::Shared;
 use crate::trie::{Mode, Payload, Slot, Trie, TrieSampler};
 
-/// Runs a model in every order, without a bound: a model with too many orders is noticed by its run
-/// time.
+/// Runs a model in every order, without a limit. The run time shows if a model has too many orders.
 fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.max_steps = MaxSteps::FailAfter(10_000);
     config.silence_warnings = true;
-    // Warnings of a token that does not follow are part of the models.
+    // The models cause warnings about tokens that do not follow.
     log::set_sink(Some(Arc::new(|_, _| {})));
     let orders = Runner::new(DfsScheduler::new(None, false), config).run(model);
     println!("{name}: {orders} orders");
@@ -37,10 +36,10 @@ fn every_order(name: &str, at_least: usize, model: impl Fn() + Send + Sync + 'st
 }
 
 const N: i32 = 8;
-/// The tokens that may follow while nothing is constrained.
+/// The tokens that may follow if nothing is constrained.
 const ALL: [Token; N as usize] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// Two descriptors: `1 3` and `2 3` in the first, `4 5` in the second.
+/// Returns a trie of two descriptors: `1 3` and `2 3` in the first, and `4 5` in the second.
 fn one() -> Arc<Trie> {
     trie(
         r#"{"descriptors":[{"path":"p","leaves":[{"name":"a","tokens":[1,3]},{"name":"b","tokens":[2,3]}]},
@@ -48,7 +47,7 @@ fn one() -> Arc<Trie> {
     )
 }
 
-/// `6 7` alone.
+/// Returns a trie of `6 7` alone.
 fn other() -> Arc<Trie> {
     trie(r#"{"descriptors":[{"path":"p","leaves":[{"name":"d","tokens":[6,7]}]}]}"#)
 }
@@ -69,8 +68,8 @@ const SHRINKS: Mode = Mode {
     reset_idle: false,
 };
 
-/// Returns the tokens that a sampler lets through, ascending. In compact mode they are the whole
-/// array, which also reveals a mixture of the modes.
+/// Returns the tokens that a sampler allows, in ascending order. In compact mode they are the whole
+/// array, which would also reveal a mixture of the modes.
 fn allowed(sampler: &mut TrieSampler) -> Vec<Token> {
     let mut data = ALL.map(|id| TokenData {
         id,
@@ -105,8 +104,7 @@ fn a_sampler_sees_the_old_constraint_or_the_new_one() {
             })
         };
         let mut sampler = TrieSampler::new(Arc::clone(&slot));
-        // What was there before the call must not be seen any more, what is there after it not yet;
-        // nothing in between.
+        // The sampler must see one of these states, and none that was replaced before this call.
         let states: [&[Token]; 3] = [&[1, 2], &[6], &ALL];
         let oldest = || {
             usize::from(set.load(Ordering::SeqCst)) + usize::from(cleared.load(Ordering::SeqCst))
@@ -119,13 +117,13 @@ fn a_sampler_sees_the_old_constraint_or_the_new_one() {
             .expect("one of them");
         assert!(seen >= before, "{first:?} was replaced");
 
-        // The token that was chosen belongs to what was set then, and must lead nowhere in what is
-        // set now.
+        // The chosen token belongs to the trie that was set at that time, and must not continue
+        // anything in the trie that is set now.
         sampler.accept(first[0]);
         let before = oldest().max(seen);
         let second = allowed(&mut sampler);
-        // After 1 comes 3. The first token of the one is none of the other: it is idle, or was set
-        // after the token.
+        // After 1 comes 3. The first token of one trie is not in the other: in that case the
+        // sampler is idle, or the constraint was set after the token.
         let possible: &[&[Token]] = match seen {
             0 => &[&[3], &[6], &ALL],
             1 => &[&[7], &ALL],
@@ -170,7 +168,7 @@ fn a_descriptor_is_activated_in_what_is_set() {
         assert!(known.contains(&&forced[..n]), "{forced:?}");
 
         setter.join().expect("no panic");
-        // Whether or not "q" was there still, it is not in what was set.
+        // Whether or not "q" was still found, it is not in the trie that was set.
         let _found = activator.join().expect("no panic");
         assert_eq!(allowed(&mut sampler), [6]);
     });
@@ -219,7 +217,7 @@ fn a_handle_leads_to_its_live_slot_or_to_none() {
         let binder = {
             let registry = Arc::clone(&registry);
             thread::spawn(move || {
-                // Takes out what was freed; its own slot is alive.
+                // This removes freed slots, but not its own, which is alive.
                 let slot = Arc::new(Slot::new(None));
                 registry.bind(2, &slot);
                 let found = registry.get(2).expect("it is alive");
@@ -228,7 +226,7 @@ fn a_handle_leads_to_its_live_slot_or_to_none() {
         };
         let seen = allowed(&mut sampler);
         assert!(seen == ALL || seen == [6], "{seen:?}");
-        // As the host does that frees the chain while the handle is bound.
+        // A host may free the chain while the handle is bound.
         drop(sampler);
         let found = by_handle.join().expect("no panic");
         binder.join().expect("no panic");
@@ -243,8 +241,8 @@ fn payload(token: Token) -> String {
     )
 }
 
-/// Models one lookup by each thread in a cache of the given capacity. A lookup that has to make the
-/// trie takes the lock three times; two of them in one thread would have too many orders.
+/// Models one lookup by each of two threads in a cache of the given capacity. A lookup that has to
+/// make the trie takes the lock three times; two lookups per thread would have too many orders.
 fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]) {
     let most_evictions = Arc::new(AtomicUsize::new(0));
     let most = Arc::clone(&most_evictions);
@@ -260,7 +258,7 @@ fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]
                 let trie = trie.expect("a valid payload");
                 assert_eq!(trie.max_token(), token);
                 assert!(trie.paths().eq([token.to_string()]));
-                // While the other goes on.
+                // The other thread may still be running.
                 assert!(cache.stats().entries <= capacity as u64);
             })
         });
@@ -270,7 +268,7 @@ fn cache_model(name: &str, at_least: usize, capacity: usize, lookups: [Token; 2]
         let stats = cache.stats();
         assert_eq!(stats.hits + stats.misses, lookups.len() as u64);
         assert_eq!((stats.entries, stats.bytes), cache.counted());
-        // A miss adds a trie, but for one that another thread has added in the meantime.
+        // A miss adds a trie, unless another thread has added it in the meantime.
         assert!(stats.entries + stats.evictions <= stats.misses);
         let different = if lookups[0] == lookups[1] { 1 } else { 2 };
         assert_eq!(stats.entries, different.min(capacity) as u64);

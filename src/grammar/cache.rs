@@ -1,9 +1,9 @@
 //! The process-wide cache of compiled grammars, for later requests with the same grammar.
 //!
-//! It holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, evicts the least
-//! recently used, and is is keyed by the SHA-256 of a grammar's source and by the vocabulary. A
-//! grammar grows while it is in use: code that grows it calls [`trim`]. A grammar in use survives
-//! its eviction.
+//! The cache holds at most [`MAX_CACHED`] grammars and [`MAX_CACHE_BYTES`] bytes, and evicts the
+//! least recently used ones. Its key is the SHA-256 of a grammar's source, with the vocabulary. A
+//! grammar grows while it is in use, and the code that makes it grow calls [`trim`]. A grammar in
+//! use survives its eviction.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::trie::cache::CacheStats;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     digest: [u8; 32],
-    /// The address of the vocabulary's tree, which lives as long as the grammar does.
+    /// The address of the vocabulary's tree, which lives at least as long as the grammar.
     tree: usize,
 }
 
@@ -50,7 +50,7 @@ fn with<T>(look: impl FnOnce(&mut Cache) -> T) -> T {
     }))
 }
 
-/// The kinds of sources that grammars are made of.
+/// The kinds of sources from which grammars are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -60,7 +60,7 @@ pub enum Kind {
     Grammar,
     /// A regular expression.
     Pattern,
-    /// Texts, one of which is chosen.
+    /// Texts, of which one is chosen.
     Choice,
     /// A JSON Schema, and its options.
     Schema,
@@ -145,12 +145,13 @@ pub fn keep(key: Key, engine: &Arc<Engine>) {
         cache.trim(&mut removed);
         removed
     });
-    // The removed are freed without the lock.
+    // The evicted grammars are freed after the lock is released.
     drop(removed);
 }
 
-/// Evicts down to the limit of bytes, after a grammar has grown. Does not wait for the lock: the
-/// thread that holds it is about to check the limit itself, or the next growth will.
+/// Evicts grammars until the limit of bytes is met; called after a grammar has grown. Does not wait
+/// for the lock: the thread that holds it is about to check the limit itself, or the next growth
+/// will.
 pub fn trim() {
     let Some(mut cache) = CACHE.try_lock() else {
         return;
@@ -192,7 +193,7 @@ impl Cache {
         self.engines.iter().map(|(_, engine)| engine.bytes()).sum()
     }
 
-    /// Drops the least recently used grammars; for grammars in use, only their masks.
+    /// Drops the least recently used grammars. Of grammars in use, only the masks are dropped.
     fn trim(&mut self, removed: &mut Vec<Arc<Engine>>) {
         let mut bytes = self.bytes();
         let mut unused = Vec::new();

@@ -1,8 +1,8 @@
 //! Grammars in GBNF, JSON Schemas, regular expressions, choices and descriptions of tags as a
 //! sampler.
 //!
-//! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are re-exported. It
-//! adds:
+//! The engine is that of [`llama_sieve_constraints::grammar`], whose modules are re-exported. This
+//! module adds:
 //!
 //! - [`cache`]: the grammars of the process;
 //! - [`sampler`]: the constraint.

@@ -1,4 +1,4 @@
-//! The sampler: only tokens that keep the text within a grammar are allowed.
+//! The sampler of a grammar: it allows only tokens that keep the text within the grammar.
 
 use std::any::Any;
 use std::ffi::CStr;
@@ -39,7 +39,7 @@ use crate::token::{Token, TokenData};
 /// The largest number of candidates that are tested one by one while the mask is unknown.
 const FEW: usize = 96;
 
-/// The reason why only the end of the text is still allowed.
+/// The reason why a constraint allows only the end of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dead {
     /// The host accepted a token that the grammar does not allow.
@@ -91,7 +91,8 @@ impl From<ParseError> for Refused {
     }
 }
 
-/// A token that the grammar does not allow, kept for a host whose own sampler reports it.
+/// A token that the grammar does not allow. It is kept for a host whose own sampler throws on such
+/// a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The token.
@@ -100,9 +101,9 @@ pub struct Refusal {
     pub skipped: usize,
 }
 
-/// A constraint by a grammar.
+/// A constraint that keeps the text within a grammar.
 ///
-/// `Clone` continues from the same position with the same compiled grammar.
+/// A clone continues at the same position, with the same compiled grammar.
 #[derive(Debug)]
 pub struct Grammar {
     slot: Arc<Slot>,
@@ -111,7 +112,7 @@ pub struct Grammar {
 /// The part of a grammar sampler that any thread may query.
 #[derive(Debug)]
 pub struct Slot {
-    /// `None` without a grammar: nothing is constrained.
+    /// The state of the grammar; `None` if there is no grammar, so that nothing is constrained.
     core: Mutex<Option<Core>>,
     n_tokens: usize,
 }
@@ -123,7 +124,7 @@ struct Core {
     /// The mask at the current position, once it has been computed.
     mask: Option<Arc<Mask>>,
     lazy: Option<Lazy>,
-    /// True if a host reports tokens that are not allowed.
+    /// True if the host itself reports tokens that are not allowed.
     hosted: bool,
     /// The last token that was not allowed.
     refusal: Option<Refusal>,
@@ -153,7 +154,7 @@ impl Clone for Lazy {
     }
 }
 
-/// An error: a token at which the constraint would die.
+/// An error: the token would make the constraint dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NotAllowed;
 
@@ -199,8 +200,8 @@ impl fmt::Debug for Core {
 }
 
 impl Grammar {
-    /// Makes a constraint by the grammar `text`, whose start rule is `root`, for the vocabulary of
-    /// `tree`. `token` returns the token of an element `<text>`, given with its brackets.
+    /// Returns a constraint by the grammar `text`, whose start rule is `root`, for the vocabulary
+    /// of `tree`. `token` returns the token of an element `<text>`, given with its brackets.
     pub fn new(
         text: &[u8],
         root: &[u8],
@@ -210,12 +211,12 @@ impl Grammar {
     ) -> Result<Self, Refused> {
         let (key, engine) = cache::compiled(text, root, repetitions, tree, token)?;
         let grammar = Self::of(Arc::clone(&engine))?;
-        // A refused one is not cached.
+        // Only a grammar that was accepted is cached.
         cache::keep(key, &engine);
         Ok(grammar)
     }
 
-    /// Makes a constraint by a cached grammar; `None` if it is not cached.
+    /// Returns a constraint by a cached grammar; `None` if it is not cached.
     pub fn cached(
         text: &[u8],
         root: &[u8],
@@ -226,8 +227,8 @@ impl Grammar {
         Some(Self::of(engine))
     }
 
-    /// Makes a constraint by a regular expression, in the syntax of the crate `regex`, that matches
-    /// the whole text.
+    /// Returns a constraint by a regular expression, in the syntax of the crate `regex`. The whole
+    /// text must match it.
     pub fn regex(pattern: &str, tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
         let key = Key::of(cache::Kind::Pattern, [pattern.as_bytes()], tree);
         Self::built(key, tree, || {
@@ -235,15 +236,15 @@ impl Grammar {
         })
     }
 
-    /// Makes a constraint by texts, one of which is the whole text, spelled by any tokens.
+    /// Returns a constraint by a choice: the whole text is one of `values`, spelled by any tokens.
     pub fn choice(values: &[&[u8]], tree: &Arc<VocabularyTree>) -> Result<Self, Refused> {
         let key = Key::of(cache::Kind::Choice, values.iter().copied(), tree);
         Self::built(key, tree, || choice::rules(values))
     }
 
-    /// Makes a constraint by a JSON Schema: the text is JSON that is valid against it. Keywords
-    /// that the options allow it to ignore are reported when the schema is parsed, not when it is
-    /// found in the cache.
+    /// Returns a constraint by a JSON Schema: the text is JSON that is valid against it. Keywords
+    /// that are ignored because the options allow that are reported when the schema is parsed, not
+    /// when it is found in the cache.
     pub fn of_schema(
         text: &[u8],
         options: schema::Options,
@@ -264,8 +265,8 @@ impl Grammar {
         Ok((grammar, left_out))
     }
 
-    /// Makes a constraint by tags that open constrained spans in free text. `token` returns the
-    /// token of a text, given with its brackets.
+    /// Returns a constraint by tags that open constrained spans in free text. `token` returns the
+    /// token of a text, which is given with its brackets.
     pub fn tags(
         tags: &Tags,
         tree: &Arc<VocabularyTree>,
@@ -275,7 +276,8 @@ impl Grammar {
         Self::built(key, tree, || tags.rules(tree, &token))
     }
 
-    /// Makes a constraint by the grammar cached under this key, or else by these rules.
+    /// Returns a constraint by the grammar that is cached under this key, or otherwise by these
+    /// rules.
     fn built(
         key: Key,
         tree: &Arc<VocabularyTree>,
@@ -294,7 +296,7 @@ impl Grammar {
         Ok(grammar)
     }
 
-    /// Makes a constraint by a compiled grammar.
+    /// Returns a constraint by a compiled grammar.
     pub fn of(engine: Arc<Engine>) -> Result<Self, Refused> {
         let n_tokens = engine.compiled().tree.n_tokens();
         let tracker = match Tracker::new(engine) {
@@ -318,8 +320,8 @@ impl Grammar {
     }
 
     /// Makes the grammar lazy: it constrains nothing before one of the tokens is accepted or one of
-    /// the patterns is found in the text. Then the grammar begins, with that token, or where the
-    /// pattern determines.
+    /// the patterns is found in the text. The grammar then begins with that token, or at the
+    /// position that the pattern determines.
     pub fn lazy(self, triggers: Arc<Triggers>, tokens: &[Token]) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
             core.lazy = Some(Lazy {
@@ -332,7 +334,7 @@ impl Grammar {
         self
     }
 
-    /// Makes a grammar for a host that itself reports a token that is not allowed: see
+    /// Marks the grammar as one for a host that itself reports a token that is not allowed: see
     /// [`accept_for_host`](Self::accept_for_host).
     pub fn hosted(self) -> Self {
         if let Some(core) = self.slot.core.lock().as_mut() {
@@ -350,7 +352,7 @@ impl Grammar {
         core.as_mut()?.change(|core| core.accept_for_host(token))
     }
 
-    /// Makes a constraint that allows everything, for a vocabulary of `n_tokens` tokens.
+    /// Returns a constraint that allows everything, for a vocabulary of `n_tokens` tokens.
     pub fn empty(n_tokens: usize) -> Self {
         Self::with(None, n_tokens)
     }
@@ -412,8 +414,9 @@ impl Slot {
         }
     }
 
-    /// True if the complete characters so far are a sentence of the grammar. Tokens that end the
-    /// generation are then allowed. False without a grammar, and while a lazy one waits.
+    /// True if the complete characters of the text so far are a sentence of the grammar. Tokens
+    /// that end the generation are then allowed. False without a grammar, and while a lazy one
+    /// waits.
     pub fn is_complete(&self) -> bool {
         let core = self.core.lock();
         core.as_ref().is_some_and(Core::is_complete)
@@ -429,8 +432,8 @@ impl Slot {
         }
     }
 
-    /// Returns how many of these tokens may follow, one after the other. Changes nothing. Without a
-    /// grammar all tokens of the vocabulary may.
+    /// Returns how many of these tokens the grammar allows, one after the other. Changes nothing.
+    /// Without a grammar all tokens of the vocabulary are allowed.
     pub fn accepts(&self, tokens: &[Token]) -> usize {
         match self.core.lock().as_mut() {
             _ if tokens.is_empty() => 0,
@@ -537,8 +540,9 @@ impl Core {
         }
         if self.mask.is_none() && candidates.len() <= FEW {
             self.mask = self.tracker.known_mask();
-            // If that takes too much, the mask may take less, since it examines common beginnings
-            // once. Without it the result would depend on earlier queries.
+            // If this takes too many steps, the mask may still take fewer, since it examines common
+            // beginnings only once. So the mask decides. Otherwise the result would depend on
+            // earlier queries.
             if self.mask.is_none() && self.one_by_one(candidates.as_mut_slice()).is_ok() {
                 return;
             }
@@ -562,7 +566,7 @@ impl Core {
         pool.apply(|candidates| self.apply(candidates));
     }
 
-    /// Tests the candidates one by one. Changes nothing if that takes too much work.
+    /// Tests the candidates one by one. If that takes too many steps, changes nothing.
     fn one_by_one(&mut self, candidates: &mut [TokenData]) -> Result<(), TooMuch> {
         let ids = candidates.iter().map(|candidate| candidate.id);
         let allowed = self.tracker.test(ids)?;
@@ -596,8 +600,8 @@ impl Core {
         }
     }
 
-    /// Returns the result of `change`; the constraint dies if that panics, since the position is
-    /// then undefined.
+    /// Returns the result of `change`. If `change` panics, the constraint becomes dead, since the
+    /// position is then undefined.
     fn change<T>(&mut self, change: impl FnOnce(&mut Self) -> T) -> T {
         struct Unfinished<'a>(&'a mut Core);
         impl Drop for Unfinished<'_> {
@@ -743,11 +747,11 @@ impl Core {
             None => {
                 self.refusal = None;
                 self.accept(token);
-                // Nothing that could be refused follows the end.
+                // After the end there is no further token that could be refused.
                 let is_cut_off = is_end && self.dead == Some(Dead::Limit);
                 self.refusal.take().or(is_cut_off.then_some(refusal))
             }
-            // At the end token llama.cpp's own would end the process.
+            // The end token is not reported: llama.cpp's own sampler would end the process.
             Some(Dead::NotAllowed | Dead::TooEarly) => (!is_end).then_some(refusal),
             Some(Dead::Limit | Dead::Internal) => Some(refusal),
         }
@@ -800,7 +804,8 @@ impl Core {
         }
     }
 
-    /// Accepts tokens. If one is not allowed, the constraint dies and that token is returned.
+    /// Accepts tokens. If one is not allowed, the constraint becomes dead, and that token is
+    /// returned.
     fn follow<'t>(&mut self, tokens: impl Iterator<Item = Text<'t>> + Clone) -> Option<Text<'t>> {
         self.mask = None;
         let refused = match self.tracker.accept(tokens) {

@@ -1,4 +1,4 @@
-//! Samplers of grammars that were made to do harm, and what is kept of grammars.
+//! Tests of malicious grammars, and of the cache.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn grammar(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
     Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, tree, |_| None).expect("a grammar")
 }
 
-/// A grammar that goes beyond the limits with the token 2, `bc`.
+/// The beginning of a grammar that exceeds the limits at token 2, `bc`.
 const BEYOND: &str = "root ::= \"a\" | \"b\" p\n";
 
 fn beyond() -> String {
@@ -46,20 +46,21 @@ fn a_limit_met_half_way_leaves_the_end_as_it_was() {
     let logits = data.map(|candidate| (candidate.id, candidate.logit));
     let never = f32::NEG_INFINITY;
     assert_eq!(logits, [(0, 1.5), (1, never), (2, never)]);
-    // Without what is too much it goes on after a reset.
+    // After a reset it allows texts without that part.
     grammar.reset();
     let mut data = [candidate(0, 1.5), candidate(1, 2.5)];
     grammar.apply(&mut Candidates::new(&mut data, false));
     assert_eq!(data.map(|candidate| candidate.logit), [never, 2.5]);
 }
 
-/// Dead of each cause there is, of the tokens "a", "bc" and the end, which is 0.
+/// Returns constraints that are dead for each possible reason. The tokens are the end, which is 0,
+/// "a" and "bc".
 fn dead() -> Vec<(Dead, Grammar)> {
     let tree = tree(["a".into(), "bc".into()]);
     let of = |text: &str| grammar(text, &tree);
     let mut limit = of(&beyond());
     limit.accept(2);
-    // As many ways to the back reference as there are halves.
+    // The number of derivations before the back reference is exponential.
     let pattern = format!("(bc){}\\1", "(?:a|a)".repeat(40));
     let triggers = Triggers::new(&[pattern.as_bytes()]).expect("a pattern");
     let mut search = of("root ::= \"a\"").lazy(triggers, &[]);
@@ -84,7 +85,8 @@ fn dead() -> Vec<(Dead, Grammar)> {
     all.into()
 }
 
-/// Returns these tokens and logits as the grammar leaves them; all entry points must agree.
+/// Returns these tokens and logits as the grammar leaves them. All entry points must give the same
+/// result.
 fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token, f32)> {
     let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
     let given: Vec<TokenData> = given.iter().map(candidate).collect();
@@ -108,7 +110,8 @@ fn left_by_each_way(grammar: &mut Grammar, given: &[(Token, f32)]) -> Vec<(Token
     left(&applied)
 }
 
-/// A host asks so whether a token is allowed: it reads the logit, and goes on with the id it knows.
+/// A host passes a single candidate to check a token: it reads the logit, and continues with the id
+/// that it knows.
 #[test]
 fn in_an_array_of_one_the_dead_exchange_no_id() {
     const NEVER: f32 = f32::NEG_INFINITY;
@@ -120,7 +123,8 @@ fn in_an_array_of_one_the_dead_exchange_no_id() {
         assert_eq!(left(&[(0, 2.5)]), [(0, 2.5)], "{why:?}");
         assert_eq!(left(&[(0, NEVER)]), [(0, NEVER)], "{why:?}");
         assert_eq!(left(&[]), [], "{why:?}");
-        // Of several one is, but for no end that is banned.
+        // Of several candidates one is replaced, unless the end token is among them, even with
+        // minus infinity.
         assert_eq!(
             left(&[(1, 2.5), (2, 3.5)]),
             [(0, 0.0), (2, NEVER)],
@@ -139,7 +143,7 @@ fn in_an_array_of_one_the_dead_exchange_no_id() {
     }
 }
 
-/// The accepted text is then unknown.
+/// After such a panic the accepted text is unknown.
 #[test]
 fn a_change_that_panics_leaves_nothing_allowed_but_the_end() {
     type Change = fn(&mut Grammar);
@@ -178,7 +182,7 @@ fn the_host_is_to_refuse_what_comes_after_a_limit_the_end_included() {
     }
 }
 
-/// The end is all that may follow, and a bias bans it (`ignore_eos`).
+/// The grammar allows only the end, and a bias bans the end (`ignore_eos`).
 #[test]
 fn a_grammar_that_has_ended_and_may_not_end_gives_no_token() {
     let tree = tree(["a".into(), "bc".into()]);
@@ -192,7 +196,7 @@ fn a_grammar_that_has_ended_and_may_not_end_gives_no_token() {
         let logits = [3.0, lowest, 1.0];
         assert_eq!(chain.sample(&logits[..]), Err(ChainError::NoCandidate));
     }
-    // Of one candidate, of whatever it is dead.
+    // A single candidate, for every reason for which a constraint is dead.
     for (why, dead) in dead() {
         let mut chain = Chain::new()
             .with(TopK::new(1))
@@ -217,7 +221,7 @@ fn what_was_forgotten_does_not_come_back() {
     assert!(find().is_none());
 }
 
-/// The tokens that a sampler allows, without the one that ends the generation.
+/// Returns the allowed tokens, without the one that ends the generation.
 fn allowed(grammar: &Grammar) -> Vec<Token> {
     let mask = grammar.slot().allowed();
     let n = mask.words().len() * 64;
@@ -226,7 +230,7 @@ fn allowed(grammar: &Grammar) -> Vec<Token> {
         .collect()
 }
 
-/// Token n of n characters.
+/// Returns a vocabulary in which token n has n characters.
 fn tree_of_lengths(n: usize) -> Arc<VocabularyTree> {
     tree((1..=n).map(|length| "a".repeat(length)))
 }
@@ -244,7 +248,7 @@ fn one_mask_serves_all_counts_above_the_longest_token() {
         for left in (1..=most).rev() {
             let lengths: Vec<Token> = (1..=left.min(LONGEST) as Token).collect();
             assert_eq!(allowed(&grammar), lengths, "{left} left");
-            // The rounds that must come do not matter to whether a token goes on.
+            // The least number of repetitions does not affect whether a token is allowed.
             let is_first = Arc::ptr_eq(&first, &grammar.slot().allowed());
             assert!(
                 is_first || left < LONGEST || most - left > 59,
@@ -275,7 +279,7 @@ fn what_a_count_takes_does_not_depend_on_its_size() {
     assert_eq!(taken(500), taken(1999));
 }
 
-/// The first and every later request has the same answer, and takes no more memory.
+/// The first request and every later one have the same result, and later ones take no more memory.
 #[test]
 fn what_is_beyond_the_limits_is_so_again() {
     let tree = tree(["a".into(), "bc".into()]);
@@ -300,8 +304,8 @@ fn what_is_beyond_the_limits_is_so_again() {
     );
 }
 
-/// Each character of each candidate asks for a token element among many tops. The walk for a mask
-/// looks once at what the tokens begin with.
+/// When candidates are tested one by one, each of their characters is tested against many elements
+/// of the grammar. The walk that computes a mask tests the common beginnings of tokens only once.
 #[test]
 fn few_candidates_are_within_the_limits_where_their_mask_is() {
     const N: usize = 96;
@@ -337,7 +341,7 @@ fn a_text_that_is_refused_is_not_kept() {
     assert!(cache::cached(text.as_bytes(), b"root", AsLlamaCpp, &tree).is_none());
 }
 
-/// Grammars that are made first and used afterwards.
+/// The grammars are all made before any of them is used.
 #[test]
 fn the_cache_counts_what_has_grown() {
     const N: usize = 40;
@@ -350,7 +354,7 @@ fn the_cache_counts_what_has_grown() {
             grammar.slot().allowed();
             grammar.accept(a);
         }
-        // Other tests grow, too.
+        // Grammars of other tests grow, too.
         assert!(cache::stats().bytes < MAX_CACHE_BYTES as u64 + (4 << 20));
     }
     let of_masks = 80 * N * tree.n_tokens() / 8;
@@ -358,13 +362,13 @@ fn the_cache_counts_what_has_grown() {
     cache::forget(&tree);
 }
 
-/// A grammar that llama.cpp refuses for its repetitions.
+/// Returns a grammar that llama.cpp refuses because of its number of repetitions.
 fn large(text: &str, tree: &Arc<VocabularyTree>) -> Grammar {
     assert!(Grammar::new(text.as_bytes(), b"root", AsLlamaCpp, tree, |_| None).is_err());
     Grammar::new(text.as_bytes(), b"root", Many, tree, |_| None).expect("a grammar")
 }
 
-/// The tokens that a grammar allows of 0 to 3.
+/// Returns for each of the tokens 0 to 3 if the grammar allows it.
 fn of_four(grammar: &mut Grammar) -> [bool; 4] {
     let mask = grammar.slot().allowed();
     [0, 1, 2, 3].map(|token| mask.allows(token))
@@ -387,13 +391,15 @@ fn large_numbers_are_counted_to_the_end() {
     );
 }
 
-/// Against counting on one's fingers: (a{1,60} b){2,50} c, which makes 3000 of two numbers.
+/// The grammar (a{1,60} b){2,50} c, with up to 3000 repetitions in two nested counts, is compared
+/// with a direct count.
 #[test]
 fn large_products_are_counted_as_their_parts() {
     const TEXTS: [&str; 7] = ["a", "b", "c", "ab", "aab", "abab", "bc"];
     let tree = tree(TEXTS.map(String::from));
     let mut grammar = large("root ::= (\"a\"{1,60} \"b\"){2,50} \"c\"", &tree);
-    // How many rounds are complete, and the characters of the one that is not; and the end.
+    // The state is the number of complete rounds, the number of letters in the current round, and
+    // true after the end.
     let step = |(rounds, run, over): (u32, u32, bool), character: char| match character {
         'a' if run < 60 && rounds < 50 && !over => Some((rounds, run + 1, over)),
         'b' if run > 0 && !over => Some((rounds + 1, 0, over)),
@@ -427,7 +433,8 @@ fn large_products_are_counted_as_their_parts() {
     }
 }
 
-/// A number that llama.cpp takes for no end at all stays that, unless it refuses the text.
+/// llama.cpp treats a large upper bound as no bound, and so does this library, unless llama.cpp
+/// refuses the text.
 #[test]
 fn what_llama_cpp_takes_means_the_same() {
     let tree = tree(["a", "b"].map(String::from));
@@ -440,7 +447,7 @@ fn what_llama_cpp_takes_means_the_same() {
     }
     let [of_endless, of_counted] = [&mut endless, &mut counted].map(|grammar| of_four(grammar)[1]);
     assert_eq!((of_endless, of_counted), (true, false));
-    // Beyond the largest number there is no end, or no grammar.
+    // Beyond the largest number, an upper bound is no bound, and a lower bound is refused.
     let many = |text: &str| Grammar::new(text.as_bytes(), b"root", Many, &tree, |_| None);
     assert!(many("root ::= \"a\"{1000000,1000001}").is_ok());
     let refused = many("root ::= \"a\"{1000001}").expect_err("too many");
@@ -450,7 +457,7 @@ fn what_llama_cpp_takes_means_the_same() {
         refused.what
     );
     assert!(!refused.is_trap);
-    // Of what is wrong beside the numbers the place is told.
+    // Another fault of such a text is reported with its position.
     let refused = many("root ::= \"a\"{2001} b").expect_err("no such rule");
     assert!(
         refused.what.contains("rule 'b' is not defined"),
@@ -459,7 +466,7 @@ fn what_llama_cpp_takes_means_the_same() {
     );
 }
 
-/// Neither time nor memory follows from the numbers.
+/// Time and memory do not grow with the numbers of repetitions.
 #[test]
 fn the_largest_numbers_cost_what_small_ones_do() {
     let tree = tree(["a", "b", "aaaaaaaa"].map(String::from));

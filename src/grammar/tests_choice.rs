@@ -9,7 +9,7 @@ use crate::lcg::Lcg;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
-/// All texts of at most that many letters of `letters`, the empty one among them.
+/// Returns all texts of at most `most` letters of `letters`, including the empty one.
 fn texts(letters: &str, most: usize) -> Vec<String> {
     let mut texts = vec![String::new()];
     let mut from = 0;
@@ -44,7 +44,7 @@ fn exactly_the_values_can_be_chosen_in_every_tokenization() {
             let mask = grammar.slot().allowed();
             for (token, piece) in (0..).zip(&pieces) {
                 let longer = [&text, piece.as_bytes()].concat();
-                // Token 0 ends the generation; the next is the empty text.
+                // Token 0 ends the generation, and token 1 has an empty text.
                 let expected = !piece.is_empty() && left(&longer);
                 assert_eq!(mask.allows(token + 1), expected, "{values:?} {longer:?}");
             }
@@ -70,7 +70,7 @@ fn thousands_of_values_are_a_tree() {
     let values: Vec<String> = (0..n).map(|i| format!("item number {i}")).collect();
     let values: Vec<&[u8]> = values.iter().map(String::as_bytes).collect();
     let rules = rules(&values).expect("values");
-    // A rule for each place at which they part.
+    // There is one rule for each position at which texts differ.
     assert!(
         rules.alternatives.len() < n / 4,
         "{}",

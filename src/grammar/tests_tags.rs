@@ -10,7 +10,8 @@ use crate::lcg::Lcg;
 use crate::sampler::Sampler;
 use crate::token::Token;
 
-/// Token 0 ends the generation, and these follow.
+/// Returns the pieces of the vocabulary. Token 0 ends the generation, and token 1 is the first
+/// piece.
 fn pieces() -> Vec<String> {
     let singles = "<>/abx12é".chars().map(String::from);
     let more = [
@@ -42,7 +43,8 @@ fn with(rest: &str) -> String {
     format!("{{\"tags\": [{TWO}]{rest}}}")
 }
 
-/// True if a text has the form that tags ask for: read from left to right, as one would by hand.
+/// True if a text has the form that the tags require. It is read from left to right, without a
+/// grammar.
 fn is_right(text: &str, required: bool, once: bool) -> bool {
     let mut rest = text;
     let mut n_spans = 0;
@@ -78,7 +80,7 @@ fn is_right(text: &str, required: bool, once: bool) -> bool {
     }
 }
 
-/// A text that is right may come of `text` by more characters, of which a few are tried.
+/// True if more characters can give `text` that form. A few continuations are tried.
 fn may_become_right(text: &str, required: bool, once: bool) -> bool {
     const ENDS: [&str; 13] = [
         "", ">1</a>", "1</a>", "</a>", "/a>", "a>", ">", "></", "x</", "</", "/", "<a>1</a>",
@@ -175,7 +177,7 @@ fn refusals_name_the_tag() {
         r#"{{"begin": {{"token": "{}"}}, "regex": "a"}}"#,
         "<".repeat(MAX_TAG_TEXT + 1)
     );
-    // What each of them may have, all together may.
+    // The limits for one tag also hold for all tags together.
     let repeated = |n: usize, content: &str| {
         let tag = |i: usize| format!("{{\"begin\": \"<{i}>\", {content}}}");
         (0..n).map(tag).collect::<Vec<_>>().join(", ")
@@ -269,7 +271,7 @@ fn refusals_name_the_tag() {
     }
 }
 
-/// Time and memory follow from the characters of all tags together.
+/// Time and memory depend on the characters of all tags together.
 #[test]
 fn the_texts_of_all_tags_are_limited_together() {
     let tree = tree(pieces());

@@ -1,7 +1,8 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// Counts `token` among the last `capacity` tokens, again each time.
+/// Returns the number of times that `token` occurs among the last `capacity` tokens, counted from
+/// the start each time.
 fn naive_count(tokens: &[Token], capacity: usize, token: Token) -> u32 {
     let start = tokens.len().saturating_sub(capacity);
     tokens[start..].iter().filter(|&&t| t == token).count() as u32
@@ -13,7 +14,7 @@ fn counts_are_those_of_the_last_n_tokens() {
         let mut history = History::new(capacity);
         let mut tokens = Vec::new();
         let mut random = Lcg(1);
-        // Miri takes minutes for all of them.
+        // All rounds would take minutes under Miri.
         for _ in 0..if cfg!(miri) { 50 } else { 500 } {
             let token = (random.bits() >> 28) as Token - 3;
             tokens.push(token);
@@ -51,8 +52,7 @@ fn a_resized_window_keeps_the_newest_tokens() {
     assert_eq!((history.len(), history.capacity()), (0, 0));
 }
 
-/// The built-in's rule, word for word: `counts` says of a token that is absent that it is not
-/// penalised at all.
+/// The built-in's rule, step by step. A token that is absent from `counts` is not penalised at all.
 #[derive(Clone)]
 struct Naive {
     last_n: usize,
@@ -134,7 +134,7 @@ fn one_that_goes_on_from_another_window_counts_as_the_built_in() {
     assert!(owing > 0 || cfg!(miri));
 }
 
-/// Tokens that an unseeded multiplication brings to one of 65536 buckets.
+/// These tokens would all be in one of 65536 buckets if the multiplication had no key.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn nobody_can_choose_tokens_that_collide() {

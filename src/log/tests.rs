@@ -5,10 +5,10 @@ use std::time::Duration;
 use super::*;
 use crate::errors::LLAMA_SIEVE_ERROR_INVALID;
 
-/// The sink is the process's: one test at a time.
+/// A lock for tests: the sink belongs to the process, so only one test may use it at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `body` with a sink that keeps this thread's messages.
+/// Returns the messages of this thread while `body` runs.
 fn told(body: impl FnOnce()) -> Vec<String> {
     let _alone = ALONE.lock();
     let usual = sink();

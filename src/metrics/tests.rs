@@ -1,6 +1,6 @@
 use super::Summary;
 
-/// Numbers from 0 to 1, which look random.
+/// Returns a generator of pseudo-random numbers from 0 to 1.
 fn numbers() -> impl FnMut() -> f64 {
     let mut state = 88_172_645_463_325_252u64;
     move || {
@@ -11,7 +11,7 @@ fn numbers() -> impl FnMut() -> f64 {
     }
 }
 
-/// ln of the sum of exponentials, and the entropy, in `double`s.
+/// Returns the logarithm of the sum of exponentials, and the entropy, computed in `double`.
 fn naive(logits: &[f32]) -> (f64, f64) {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let terms = logits.iter().filter(|&&x| x > f32::NEG_INFINITY);
@@ -24,7 +24,7 @@ fn naive(logits: &[f32]) -> (f64, f64) {
     (f64::from(max) + ln, ln + spread / mass)
 }
 
-/// Also where the largest logit goes, or one that is masked.
+/// The removed logits may include the largest one, and masked ones.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_summary_without_some_logits_is_that_of_the_others() {
@@ -36,7 +36,7 @@ fn a_summary_without_some_logits_is_that_of_the_others() {
         let logits: Vec<f32> = (0..n)
             .map(|_| match random() < 0.1 {
                 true => f32::NEG_INFINITY,
-                // Coarse, so that some are equal.
+                // Coarse values, so that some are equal.
                 false => {
                     (scale * (random() + random() + random() - 1.5) * 8.0).round() as f32 / 8.0
                 }
@@ -46,7 +46,7 @@ fn a_summary_without_some_logits_is_that_of_the_others() {
         let by_size = |a: &f32, b: &f32| a.total_cmp(b);
         let mut order = logits.clone();
         order.sort_by(|a, b| by_size(b, a));
-        // Those at the top go more often.
+        // Large logits are removed more often.
         let goes: Vec<bool> = (0..n).map(|i| random() < 1.0 / (1 + i) as f64).collect();
         let part = |wanted: bool| -> Vec<f32> {
             let some = order.iter().zip(&goes).filter(|(_, goes)| **goes == wanted);

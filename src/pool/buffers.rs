@@ -18,15 +18,16 @@ pub(super) struct Edit {
     pub(super) logit: f32,
 }
 
-/// The most edits that are kept separately from the logits. More are made in a copy of all logits.
+/// The most edits that are kept separately from the logits. If there are more, all logits are
+/// copied and changed in the copy.
 pub(super) const MOST_EDITS: usize = 512;
 
-/// The changes of a pool to the logits of a vocabulary.
+/// The changes that a pool makes to the logits of a vocabulary.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// In ascending order of token, at most one for each token.
+    /// The edits in ascending order of token, at most one for each token.
     pub(super) edits: Vec<Edit>,
-    /// The bitmap of the tokens that a masked pool lets through, with a bit for each token of the
+    /// The bitmap of the tokens that a masked pool allows, with one bit for each token of the
     /// vocabulary.
     pub(super) allowed: Vec<u64>,
     pub(super) column: Vec<f32>,
@@ -43,29 +44,29 @@ pub struct Buffers {
     /// See `InOrder::first_logits`.
     pub(super) first: Vec<f32>,
     pub(super) softmax: Softmax,
-    /// Buffers for the sort that reading the array of a pool in order takes.
+    /// Buffers for the sort that makes an array of a pool in order.
     pub(super) host_order: HostOrder,
     pub(super) work: Workspace,
 }
 
 impl Buffers {
     /// Makes room for the most memory that a vocabulary of `n` tokens can need, however many
-    /// candidates are kept. Pages that are never written to cost nothing.
+    /// candidates are kept. Pages that are never written to cost no memory.
     pub fn try_reserve(&mut self, n: usize) -> Result<(), TryReserveError> {
         reserve(&mut self.changes.edits, MOST_EDITS)?;
         reserve(&mut self.changes.allowed, n.div_ceil(64))?;
         reserve(&mut self.changes.column, n)?;
         reserve(&mut self.maxima, n.div_ceil(GROUP))?;
-        // Exchanged for each other.
+        // Two buffers of equal size, since they are exchanged for each other.
         reserve(&mut self.array, n + 2 * GROUP)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
         reserve(&mut self.picked, n)?;
-        // Exchanged for a sampler's own.
+        // As large as the buffer of a sampler for which it is exchanged.
         reserve(&mut self.first, n + BESIDE)
     }
 
-    /// Makes room as [`try_reserve`](Self::try_reserve) does, and for reading candidates in order
-    /// as an array.
+    /// Makes room as [`try_reserve`](Self::try_reserve) does, and also for making an array of
+    /// candidates in order.
     pub fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.warm_up_to_sort(n);
         self.try_reserve(n)
@@ -108,10 +109,10 @@ impl Buffers {
     /// Returns the candidates of a pool that was [left alone](Pool::leave_alone), as an array.
     pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
         if !matches!(left.state, State::Array { .. }) {
-            // First of all: if memory is lacking, the state must stay intact.
+            // This comes first: if there is too little memory, the state must stay intact.
             reserve(&mut self.array, left.n).unwrap_or_else(memory::exhausted);
             let mut column = std::mem::take(&mut self.changes.column);
-            // The logits of a pool in which all is masked do not matter.
+            // In a pool whose tokens are all masked, the values of the logits do not matter.
             column.resize(left.n, 0.0);
             let source = match left.source {
                 Source::Column => Source::Given,
@@ -127,7 +128,8 @@ impl Buffers {
         self.array_of(*left)
     }
 
-    /// Returns the candidates of a pool that was left as an array; none of another form.
+    /// Returns the candidates of a pool that was left as an array; an empty slice for any other
+    /// form.
     pub fn array_of(&self, left: Left) -> &[TokenData] {
         match left.state {
             State::Array { start, len, .. } => {

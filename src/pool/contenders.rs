@@ -1,9 +1,9 @@
-//! The few candidates on which the host's partial sort gives the same k largest as on all.
+//! Finds a few candidates on which the host's partial sort gives the same k largest as on all.
 //!
-//! `std::partial_sort` makes a heap of the first k candidates, and each later one that beats the
-//! root enters it. An array of only those that ever enter gives exactly the same result as the
-//! whole one, equal logits included (see `host_order`). Nothing below the root enters, so most
-//! blocks can be skipped by their maxima alone.
+//! `std::partial_sort` makes a heap of the first k candidates, and each later candidate that beats
+//! the root enters it. An array of only the candidates that ever enter gives exactly the same
+//! result as the whole array, equal logits included (see `host_order`). No candidate below the root
+//! enters, so most blocks can be skipped because of their maxima alone.
 
 use super::{Buffers, Tokens};
 use crate::algorithms::host_order::{self, HEAP};
@@ -13,8 +13,8 @@ use crate::kernels::scan::count_at_least;
 use crate::token::{TokenData, comparable};
 
 impl Tokens<'_> {
-    /// Returns candidates, in order of id, of which the host's partial sort leaves the same first
-    /// `k` as of all. `None` if they cannot be found, or would be many.
+    /// Returns a few candidates, in order of id, from which the host's partial sort selects the
+    /// same first `k` as from all. `None` if they cannot be found, or would be many.
     pub fn contenders(&mut self, k: usize) -> Option<&[TokenData]> {
         let n = self.n_vocab();
         let max = self.max();
@@ -23,7 +23,8 @@ impl Tokens<'_> {
         }
         let blocks = self.buffers.maxima.len();
         let Some(threshold) = self.reached_by(k + 1) else {
-            // Few of the many blocks have an unmasked candidate.
+            // Fewer than `k` blocks have an unmasked candidate. If that is because there are few
+            // blocks, or if `k` is too large for a heap, there is no quicker method.
             if k > HEAP || blocks <= k {
                 return None;
             }
@@ -31,7 +32,7 @@ impl Tokens<'_> {
         };
         let reached = count_at_least(&self.buffers.maxima, threshold);
         if k <= HEAP && reached > 4 * k + LEAST_GROUPS {
-            // Many are equal.
+            // Many candidates are equal.
             return self.contenders_for_heap(k);
         }
         self.buffers.collected.clear();
@@ -51,8 +52,8 @@ impl Tokens<'_> {
     }
 
     /// Returns a threshold that at least `k` candidates reach, and few more; `None` if fewer than
-    /// `k` blocks have an unmasked candidate. At least `k` block maxima reach it, and each is a
-    /// candidate's logit.
+    /// `k` blocks have an unmasked candidate. The threshold is such that at least `k` block maxima
+    /// reach it, and each maximum is a candidate's logit.
     ///
     /// If there are more blocks than `groups`, they are merged into `groups` groups, whose maxima
     /// give nearly the same threshold: about k (1 + k / (2 `groups`)) blocks reach the k-th largest
@@ -76,7 +77,7 @@ impl Tokens<'_> {
     }
 
     /// Returns the `n` largest candidates and perhaps some more: all that reach a threshold. Empty
-    /// if there are too few of them, or too many equal ones.
+    /// if there are fewer than `n`, or too many equal ones.
     pub fn largest(&mut self, n: usize) -> &[TokenData] {
         self.max();
         self.buffers.collected.clear();
@@ -106,8 +107,8 @@ impl Tokens<'_> {
         tied.then_some(least)
     }
 
-    /// Collects the first candidates, all later ones that can beat the heap's root at their turn,
-    /// and some more.
+    /// Returns the first candidates, all later ones that can beat the heap's root when it is their
+    /// turn, and some more.
     fn contenders_for_heap(&mut self, k: usize) -> Option<&[TokenData]> {
         let blocks = self.buffers.maxima.len();
         let first = (EAGER * k).div_ceil(GROUP).min(blocks);
@@ -150,10 +151,10 @@ fn block_with_ids(logits: &[f32], number: usize) -> impl Iterator<Item = TokenDa
     ids.zip(logits).map(candidate)
 }
 
-/// The least number of groups of blocks. Fewer would save no time.
+/// The least number of groups of blocks. Fewer groups would save no time.
 const LEAST_GROUPS: usize = 128;
 
-/// The least number of candidates per contender: with fewer, the contenders are not few.
+/// The least number of candidates per contender. If there are fewer, the contenders are not few.
 const FEW: usize = 4;
 
 /// The multiple of `k` up to which most candidates would enter the heap.

@@ -1,8 +1,8 @@
 //! The deferred sort of all tokens in descending order.
 //!
 //! Some samplers sort all candidates, or those that they keep, and the samplers after them often
-//! need only one token. So the pool records which part of the order is left ([`Part`]) and the
-//! later operations on it. The array is made when it is read.
+//! need only one token. So the pool only records the part of the order that is left ([`Part`]) and
+//! the later operations on it. The array is made when it is read.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,36 +12,36 @@ use crate::candidates::Candidates;
 use crate::kernels::{self, divide_p_double};
 use crate::token::{Token, TokenData};
 
-/// The type of the sum in the softmax probabilities that a draw gives to all candidates.
+/// The type of the sum by which exponentials are divided when a draw gives all candidates their
+/// softmax probabilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// A sum in `double`.
+    /// The sum is computed in `double`.
     Double,
-    /// A sum in `float`, in the order of the candidates.
+    /// The sum is computed in `float`, in the order of the candidates.
     Float,
 }
 
-/// The part of all tokens that is left in descending order.
+/// The part that is left of all tokens in descending order.
 #[derive(Clone, Copy, Debug)]
 pub enum Part {
-    /// All tokens except this number of first ones. The softmax probabilities are summed in this
+    /// All tokens except this many at the beginning. The softmax probabilities are summed in this
     /// order.
     Behind(usize),
     /// The first tokens.
     First(First),
 }
 
-/// The first tokens in descending order.
+/// The first tokens of all in descending order.
 #[derive(Clone, Copy, Debug)]
 pub struct First {
     /// The number of tokens.
     pub n: usize,
-    /// The logit of the last one.
+    /// The logit of the last of these tokens.
     pub last: f32,
-    /// The sum of the exponentials of all tokens, by which exponentials are divided to get
-    /// probabilities.
+    /// The sum of the exponentials of all tokens. Exponentials divided by it are probabilities.
     pub sum: f32,
-    /// The number of largest tokens that the host sorts to get them.
+    /// The number of largest tokens that the host sorts to find them.
     pub sorted: usize,
 }
 
@@ -51,16 +51,16 @@ pub struct First {
 pub struct Order {
     /// The part that is left.
     pub part: Part,
-    /// The largest logit that is left, before the division, or an upper bound on it.
+    /// The largest logit that is left, or an upper bound on it, both before the division.
     pub first: f32,
-    /// The number that the logits were divided by.
+    /// The number by which the logits were divided.
     pub divisor: f32,
     /// True if the probabilities were computed again after the division, in `double`.
     pub(super) weighted: bool,
 }
 
 impl Order {
-    /// The number of tokens left, of `n_vocab`.
+    /// Returns the number of tokens that are left of `n_vocab`.
     pub(super) fn len(&self, n_vocab: usize) -> usize {
         match self.part {
             Part::Behind(dropped) => n_vocab - dropped,
@@ -69,14 +69,13 @@ impl Order {
     }
 }
 
-/// True if logits whose largest is `max` stay in order when divided by `by`, and the largest stays
-/// finite.
+/// True if dividing logits by `by` keeps their order and leaves the largest one, `max`, finite.
 pub fn division_keeps_order(max: f32, by: f32) -> bool {
     by > 0.0 && by.is_finite() && (max / by).is_finite()
 }
 
-/// Tokens in descending order, none of them chosen, whose array has not been read. Methods that
-/// change the form take it by value.
+/// Tokens in descending order, of which none is chosen and whose array has not been made. A method
+/// that changes the form takes it by value.
 #[derive(Debug)]
 pub struct InOrder<'p, 'a> {
     pool: &'p mut Pool<'a>,
@@ -104,8 +103,8 @@ impl<'p, 'a> InOrder<'p, 'a> {
         Self { pool, order }
     }
 
-    /// The number of tokens left.
-    #[allow(clippy::len_without_is_empty)] // Some are.
+    /// Returns the number of tokens that are left.
+    #[allow(clippy::len_without_is_empty)] // Never empty.
     pub fn len(&self) -> usize {
         self.order.len(self.n_vocab())
     }
@@ -126,9 +125,9 @@ impl<'p, 'a> InOrder<'p, 'a> {
         &self.buffers.first
     }
 
-    /// Defers a division of the logits by `by`, and returns true, if the division [keeps their
-    /// order](division_keeps_order) and is the first. With `weighted` the probabilities are then
-    /// computed again, in `double`.
+    /// Defers a division of the logits by `by`, and returns true, provided that the division [keeps
+    /// their order](division_keeps_order) and is the first one. If `weighted` is true, the
+    /// probabilities are then computed again, in `double`.
     pub fn divide(self, by: f32, weighted: bool) -> bool {
         let Order { first, divisor, .. } = self.order;
         if !division_keeps_order(first, by) || divisor != 1.0 || self.order.weighted {
@@ -143,14 +142,15 @@ impl<'p, 'a> InOrder<'p, 'a> {
         true
     }
 
-    /// Chooses a token that is left. Each gets its softmax probability when the array is read.
+    /// Chooses one of the tokens that are left. Each gets its softmax probability when the array is
+    /// made.
     pub fn choose(self, token: Token) {
         self.pool.state = State::InOrder(self.order, Some(token));
     }
 }
 
 impl Pool<'_> {
-    /// Makes the array of the tokens that are left by performing the deferred operations.
+    /// Makes the array of the tokens that are left, by performing the deferred operations.
     pub(super) fn settle_order(&mut self, order: Order, chosen: Option<Token>) {
         match order.part {
             Part::First(first) => self.tokens.write_first(first),
@@ -183,7 +183,7 @@ impl Pool<'_> {
 }
 
 impl Tokens<'_> {
-    /// Writes the first tokens in the host's order, with their probabilities.
+    /// Writes the first tokens into the array in the host's order, with their probabilities.
     fn write_first(&mut self, first: First) {
         self.make_contiguous();
         let Buffers {

@@ -3,8 +3,8 @@
 //! A pool begins as the caller's logits, which are only read, and takes one [`Form`] after another:
 //!
 //! - [`Whole`]: all tokens, in the order of their ids. Samplers change the logits of a few named
-//!   tokens ([`Whole::edit`]), let only some tokens through ([`Whole::mask`]), or change them all
-//!   in a column of the pool's own ([`Whole::column_mut`]).
+//!   tokens ([`Whole::edit`]), allow only some tokens ([`Whole::mask`]), or change them all in a
+//!   column of the pool's own ([`Whole::column_mut`]).
 //! - [`InOrder`]: all tokens, or the first of them, in descending order, not sorted yet.
 //! - an array of candidates, where a sampler keeps few of them ([`Whole::keep`]) or has no quicker
 //!   method ([`Pool::apply`]). The 12-byte array of the whole vocabulary, which a host fills before
@@ -34,28 +34,29 @@ use tokens::Given;
 pub use tokens::Tokens;
 pub use whole::Whole;
 
-/// The candidates of a pool, in the form that they have.
+/// The form of a pool, with its methods.
 #[derive(Debug)]
 pub enum Form<'p, 'a> {
     /// All tokens of the vocabulary, in the order of their ids; none is chosen.
     Whole(Whole<'p, 'a>),
-    /// Tokens in descending order, not sorted yet; none is chosen.
+    /// Tokens in descending order that are not sorted yet; none is chosen.
     InOrder(InOrder<'p, 'a>),
-    /// An array, which [`Pool::apply`] and [`Pool::array`] give; or a candidate is already chosen.
+    /// An array, which [`Pool::apply`] and [`Pool::array`] give access to; or candidates of which
+    /// one is already chosen.
     Array,
 }
 
-/// The form of the candidates, with the chosen token if all tokens are in order.
+/// The form of the candidates.
 #[derive(Clone, Copy, Debug)]
 enum State {
     /// All tokens, in the order of their ids.
     Whole,
     /// All tokens, in the order of their ids, with probabilities that are not written yet.
     Weighted(Weights),
-    /// All tokens after these operations, and the token chosen then. A choice also gives each token
-    /// its softmax probability.
+    /// All tokens after these operations, and the token that was chosen then. Choosing also gives
+    /// each token its softmax probability.
     InOrder(Order, Option<Token>),
-    /// Some candidates of the array of the buffers.
+    /// Some candidates of the array in the buffers.
     Array {
         start: usize,
         len: usize,
@@ -68,14 +69,14 @@ enum State {
 enum Source {
     /// The caller's logits, with the edits.
     Given,
-    /// The caller's logits, with the edits. Tokens whose bits are not set in the buffers are
+    /// The caller's logits, with the edits. Tokens whose bits in the buffers are not set are
     /// masked.
     Masked,
-    /// The column of the buffers: a logit for every token.
+    /// The column in the buffers, with a logit for every token.
     Column,
 }
 
-/// The state in which a pool was left, to [resume](Pool::resume) it.
+/// The state in which a pool was left, from which it can be [resumed](Pool::resume).
 #[derive(Clone, Copy, Debug)]
 pub struct Left {
     n: usize,
@@ -121,10 +122,10 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Returns the new pool, reading every NaN among the caller's logits as minus infinity.
+    /// Returns the new pool, in which every NaN among the caller's logits counts as minus infinity.
     ///
-    /// NaN is replaced when candidates or a column are built from the logits. Code that reads the
-    /// logits in place already treats NaN like minus infinity.
+    /// NaN is replaced when candidates or a column are made of the logits. Code that reads the
+    /// logits in place treats NaN like minus infinity anyway.
     #[must_use]
     pub fn banning_nan(mut self) -> Self {
         self.tokens.given.bans_nan = true;
@@ -187,7 +188,7 @@ impl<'a> Pool<'a> {
     }
 
     /// Returns the pool as all tokens of the vocabulary in the order of their ids. `None` if it has
-    /// another form or a token is chosen.
+    /// another form, or if a token is chosen.
     pub fn whole(&mut self) -> Option<Whole<'_, 'a>> {
         match self.form() {
             Form::Whole(whole) => Some(whole),
@@ -195,12 +196,12 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// The number of tokens in the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         self.tokens.n_vocab()
     }
 
-    /// The number of candidates left.
+    /// Returns the number of candidates that are left.
     pub fn len(&self) -> usize {
         match self.state {
             State::Whole | State::Weighted(_) => self.n_vocab(),
@@ -214,7 +215,7 @@ impl<'a> Pool<'a> {
         self.len() == 0
     }
 
-    /// The number of candidates left that are not masked.
+    /// Returns the number of candidates that are left and not masked.
     pub fn unmasked(&mut self) -> usize {
         match self.state {
             State::Array { .. } => {
@@ -222,7 +223,7 @@ impl<'a> Pool<'a> {
                 logits.filter(|&logit| logit > f32::NEG_INFINITY).count()
             }
             State::Whole | State::Weighted(_) => self.tokens.unmasked(),
-            // The masked ones are the last in any order.
+            // In descending order the masked candidates come last.
             State::InOrder(order, _) => match order.part {
                 Part::Behind(dropped) => self.tokens.unmasked() - dropped,
                 Part::First(first) => self.tokens.unmasked().min(first.n),
@@ -230,7 +231,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Index of the chosen candidate.
+    /// Returns the index of the chosen candidate.
     pub fn selected(&self) -> Option<usize> {
         self.selected
     }
@@ -240,18 +241,19 @@ impl<'a> Pool<'a> {
         self.selected = index;
     }
 
-    /// The chosen token, if it is among the candidates that are left.
+    /// Returns the chosen token, if it is among the candidates that are left.
     pub fn token(&self) -> Option<Token> {
         Some(self.chosen()?.id)
     }
 
-    /// True if a candidate is chosen whose logit is minus infinity or NaN.
+    /// True if the chosen candidate has a logit of minus infinity or NaN.
     pub fn is_banned(&self) -> bool {
         let chosen = self.chosen();
         chosen.is_some_and(|chosen| comparable(chosen.logit) == f32::NEG_INFINITY)
     }
 
-    /// The chosen candidate, without its probability, if it is among the candidates that are left.
+    /// Returns the chosen candidate, without its probability, if it is among the candidates that
+    /// are left.
     fn chosen(&self) -> Option<TokenData> {
         let index = self.selected.filter(|&index| index < self.len());
         let (id, divisor) = match self.state {
@@ -293,8 +295,8 @@ impl<'a> Pool<'a> {
         self.selected = selected;
     }
 
-    /// Returns the candidates as an array, and true if they are known to be sorted.
-    // In bounds: the state of an array names a part of the array.
+    /// Returns the candidates as an array, and true if they are known to be sorted. In bounds: the
+    /// state of an array is a part of the array in the buffers.
     pub fn array(&mut self) -> (&mut [TokenData], bool) {
         self.make_array();
         let State::Array { start, len, sorted } = self.state else {
@@ -327,7 +329,7 @@ impl<'a> Pool<'a> {
         self.set_kept(sorted);
     }
 
-    /// Makes the array in the buffers the candidates.
+    /// Makes the candidates those of the array in the buffers.
     fn set_kept(&mut self, sorted: bool) {
         self.state = State::Array {
             start: 0,
@@ -336,7 +338,7 @@ impl<'a> Pool<'a> {
         };
     }
 
-    /// Makes an array of the candidates, unless they are one.
+    /// Makes an array of the candidates, unless they already are one.
     fn make_array(&mut self) {
         let weights = match self.state {
             State::Array { .. } => return,

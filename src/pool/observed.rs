@@ -1,6 +1,6 @@
 //! Reads the candidates of a pool between two samplers, for a trace.
 //!
-//! The pool keeps its form if that determines which candidates are left. Otherwise the array is
+//! The pool keeps its form if the form determines which candidates are left. Otherwise the array is
 //! made.
 
 use super::buffers::Edit;
@@ -9,8 +9,8 @@ use crate::kernels::layout::CHUNK;
 use crate::kernels::logits::Logits;
 use crate::token::{Token, comparable};
 
-/// The range of the logits, before the division, of the candidates that are left in order: the
-/// least and the largest.
+/// The smallest and the largest logit, before the division, of the candidates that are left in
+/// order.
 type Range = (f32, f32);
 
 impl<'l> Pool<'l> {
@@ -43,7 +43,7 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Writes the logit of each of these tokens into `logits`, `None` for a token that is no longer
+    /// Writes the logit of each of these tokens into `logits`; `None` for a token that is no longer
     /// a candidate.
     pub fn find(&mut self, tokens: &[Token], logits: &mut [Option<f32>]) {
         let range = self.settled_range();
@@ -77,8 +77,9 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// Returns the range of the logits that are left and the deferred operations, if the candidates
-    /// are in order. Makes the array if a range does not determine which are left.
+    /// Returns the range of the logits that are left, and the deferred operations, if the
+    /// candidates are in order. If a range does not determine which candidates are left, makes the
+    /// array.
     fn settled_range(&mut self) -> Option<(Range, Order)> {
         let State::InOrder(order, _) = self.state else {
             return None;
@@ -98,13 +99,13 @@ impl<'l> Pool<'l> {
         }
     }
 
-    /// The logits that the pool was made of.
+    /// Returns the logits of which the pool was made.
     pub fn logits(&self) -> Logits<'l> {
         self.tokens.given.logits
     }
 
-    /// The tokens whose logits were changed, each with its logit before and after, in ascending
-    /// order of token. `None` if the logits were changed in any other way.
+    /// Returns the tokens whose logits were changed, each with its logit before and after, in
+    /// ascending order of token. `None` if the logits were changed in any other way.
     pub fn edits(&self) -> Option<impl Iterator<Item = (Token, f32, f32)>> {
         let is_whole = matches!(self.state, State::Whole | State::Weighted(_));
         let is_given = matches!(self.tokens.given.source, Source::Given);

@@ -1,4 +1,4 @@
-//! Pools against arrays that are filled and changed one by one.
+//! Compares pools with arrays that are filled and changed one by one.
 
 use half::bf16;
 
@@ -20,7 +20,7 @@ impl Numbers {
         (self.next() % n as u64) as usize
     }
 
-    /// Coarse ones have many equals.
+    /// Returns `n` random logits. If they are coarse, many are equal.
     fn logits(&mut self, n: usize, coarse: f32) -> Vec<f32> {
         let mut unit = || self.next() as f32 / (1u64 << 56) as f32;
         let normal = |_| 6.0 * (unit() + unit() + unit() + unit() - 2.0);
@@ -40,7 +40,8 @@ fn whole<'p, 'a>(pool: &'p mut Pool<'a>) -> Whole<'p, 'a> {
     pool.whole().expect("nothing but logits has changed")
 }
 
-/// Masks a pool and a copy of its logits; some words have all bits, some none, some are missing.
+/// Masks some tokens of a pool, and of a copy of its logits. Some words of the mask have all bits,
+/// some have none, and some are missing.
 fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
     let n_words = copy.len().div_ceil(64) + 1 - numbers.below(3).min(1);
     let words = (0..n_words).map(|_| match numbers.below(4) {
@@ -51,7 +52,7 @@ fn mask(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
     mask_both(pool, copy, &words.collect::<Vec<u64>>());
 }
 
-/// Leaves fewer tokens than a top-k may keep.
+/// Masks so many tokens that fewer are left than a top-k may keep.
 fn mask_most(pool: &mut Pool<'_>, copy: &mut [f32], numbers: &mut Numbers) {
     let mut words = vec![0_u64; copy.len().div_ceil(64)];
     for _ in 0..1 + numbers.below(60) {
@@ -71,7 +72,7 @@ fn mask_both(pool: &mut Pool<'_>, copy: &mut [f32], words: &[u64]) {
     }
 }
 
-/// Edits and masks, then what each method says of the logits, which a copy knows, too.
+/// After edits and masks, each method returns the result that a changed copy of the logits gives.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn edited_logits_are_those_of_a_changed_copy() {
@@ -82,7 +83,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
         let coarse = [1e4, 4.0, 1.0][round % 3];
         let logits = numbers.logits(n, coarse);
         let mut copy = logits.clone();
-        // Quarters are numbers of half precision, too.
+        // Multiples of a quarter are also numbers of half precision.
         let halves: Vec<bf16> = logits.iter().map(|&x| bf16::from_f32(x)).collect();
         let mut pool = match coarse == 4.0 {
             true => Pool::new(&halves[..], &mut buffers),
@@ -92,7 +93,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             whole(&mut pool).max();
         }
         let edits = numbers.below([3, 80, 1500][round % 3]);
-        // A mask before the edits, among them, twice, or none.
+        // A mask before the edits, among them, after them, or no mask.
         let masked_before = [0, edits / 2, edits, usize::MAX][numbers.below(4)];
         let masked_again = [edits / 3, usize::MAX][numbers.below(2)];
         for i in 0..=edits {
@@ -117,7 +118,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             }
         }
         if numbers.below(3) == 0 {
-            // With the maxima known, or not.
+            // With block maxima that are known, or not yet known.
             if numbers.below(2) == 0 {
                 whole(&mut pool).max();
             }
@@ -152,7 +153,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             assert_eq!((bits(data), sorted), (bits(&array_of(&copy)), false));
             continue;
         }
-        // Without the logits, and from a copy of the buffers.
+        // Now without the logits, from a copy of the buffers.
         let mut left = pool.leave_alone();
         let mut others = buffers.of_left(Some(left));
         assert_eq!(
@@ -165,7 +166,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
     }
 }
 
-/// The host's partial sort leaves the same of the contenders as of all, ties included.
+/// The host's partial sort leaves the same candidates of the contenders as of all, ties included.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn contenders_are_enough_for_a_top_k() {
@@ -177,7 +178,7 @@ fn contenders_are_enough_for_a_top_k() {
             0 => 1 + numbers.below(3000),
             _ => 3000 + numbers.below(60_000),
         };
-        // With the last nearly all are equal.
+        // With the last value nearly all logits are equal.
         let coarse = [1e5, 100.0, 8.0, 1.0, 0.06][round % 5];
         let logits = numbers.logits(n, coarse);
         let k = [1, 2, 40, 100, 128, 129, 300, 900][numbers.below(8)];
@@ -198,7 +199,7 @@ fn contenders_are_enough_for_a_top_k() {
             continue;
         };
         found += 1;
-        // Fresh buffers: a guess of the one must not help the other.
+        // Fresh buffers, so that an estimate from one call cannot affect the other.
         let top = bits(HostOrder::default().top(contenders, k));
         let all = array_of(&copy);
         let expected = bits(HostOrder::default().top(&all, k));
@@ -230,12 +231,12 @@ fn a_choice_that_is_cut_away_is_no_token() {
     assert!(pool.is_empty());
 }
 
-/// Few are edits, many make a column.
+/// A few biases are edits, and many are made in a column.
 #[test]
 fn biases_are_added_in_their_order_few_or_many() {
     let logits: Vec<f32> = (0..3000).map(|i| (i % 97) as f32 * 0.37).collect();
     for n in [3, MOST_EDITS, MOST_EDITS + 1, 4000] {
-        // Some tokens twice, and some that are none.
+        // Some tokens occur twice, and some are not in the vocabulary.
         let biases = (0..n as Token).map(|i| (i * 7 % 3100 - 20, 0.1 + i as f32 * 0.013));
         let mut expected = logits.clone();
         for (token, bias) in biases.clone() {
@@ -251,7 +252,7 @@ fn biases_are_added_in_their_order_few_or_many() {
     }
 }
 
-/// Their number is known before they are sorted, masked ones or not.
+/// The number of unmasked candidates is known before they are sorted.
 #[test]
 fn the_first_in_order_are_those_of_the_sorted_array() {
     let mut logits = vec![f32::NEG_INFINITY; 300];
@@ -281,7 +282,7 @@ fn the_first_in_order_are_those_of_the_sorted_array() {
         assert!(matches!(pool.form(), Form::InOrder(_)));
         assert_eq!((pool.len(), pool.unmasked()), (n, n.min(unmasked)));
         let (data, is_sorted) = pool.array();
-        // Which of the masked ones comes first is for the host's sort to say.
+        // The order of masked candidates depends on the host's sort.
         let known = n.min(unmasked);
         assert_eq!(bits(&data[..known]), bits(&sorted[..known]));
         assert_eq!((data.len(), is_sorted), (n, true));

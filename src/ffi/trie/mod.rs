@@ -1,4 +1,5 @@
-//! The token trie for C: the constraint as a sampler, and the slot that is set and cleared.
+//! The token trie for C: the constraint as a sampler, and slots, whose constraint can be set and
+//! cleared.
 
 pub mod handles;
 mod strings;
@@ -364,7 +365,10 @@ unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
     Ok(Slot::new(Some(n_vocab)))
 }
 
+/// Returns the number of tokens in a vocabulary.
+///
 /// # Safety
+///
 /// `vocab` is a vocabulary of the host.
 unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
     type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
@@ -374,7 +378,10 @@ unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
     usize::try_from(n).map_err(|_| format!("the vocabulary says that it has {n} tokens"))
 }
 
+/// Returns the bytes of a payload.
+///
 /// # Safety
+///
 /// `json` is NULL or `len` bytes that outlive `'a`.
 pub(in crate::ffi) unsafe fn bytes<'a>(
     json: *const c_char,

@@ -1,4 +1,4 @@
-//! Token tries of plain strings.
+//! Token tries of plain strings, for C.
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -82,29 +82,29 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
 /// at the beginning of the text.
 const BEFORE: &[u8] = b"\n";
 
-/// The strings that the host is to tokenize.
+/// The strings of a trie, and the tokenizer that is to tokenize them.
 struct Strings<'a> {
     tokenizer: Tokenizer,
     mode: Mode,
     values: Vec<Value<'a>>,
-    /// The tokens of the text before them.
+    /// The tokens of [`BEFORE`].
     before: Vec<Token>,
 }
 
-/// A string, with room for its tokens.
+/// A string, and the buffer for its tokens.
 struct Value<'a> {
-    /// Its index among the strings, the first of those that are equal.
+    /// The index of the string among the caller's; of equal strings, that of the first.
     number: usize,
     text: &'a str,
-    /// The string after the text that is tokenized before it.
+    /// The text [`BEFORE`], followed by the string.
     together: Vec<u8>,
     tokens: Vec<Token>,
-    /// True if there are more than [`MOST`] tokens, which are then missing.
+    /// True if there are more than [`MOST`] tokens. `tokens` does not contain them then.
     are_many: bool,
 }
 
-/// The fewest tokens that are too many for a string, even if some belong to the text before it, or
-/// the string alone has a few more or fewer.
+/// The largest number of tokens that is read. A string with more has too many, even if some of them
+/// belong to the text before it, or if it has a few more or fewer without that text.
 const MOST: usize = 2 * SPAN_LIMIT;
 
 impl<'a> Value<'a> {
@@ -121,7 +121,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Returns true if its tokens, now known, cannot be a value of a trie.
+    /// True if the tokens of the string cannot be a value of a trie. The tokens must be known.
     fn is_refused(&self) -> bool {
         self.are_many || self.tokens.is_empty() || self.tokens.len() > SPAN_LIMIT
     }
@@ -140,13 +140,17 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Returns room for tokens of at least one byte each, with one that some tokenizers add at either
-/// end. There may be more tokens: without a token for a space, a space becomes three.
+/// Returns room for the tokens of a text, with one token for each byte and one that some tokenizers
+/// add at either end. There may be more tokens: without a token for the space, a space is three
+/// tokens.
 fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
     Ok(memory::with_room(MOST.min(text.len() + 2))?)
 }
 
+/// Reads and checks the arguments.
+///
 /// # Safety
+///
 /// As for `llama_sieve_init_trie_strings`; the strings live for `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
@@ -200,14 +204,14 @@ unsafe fn prepared<'a>(
 }
 
 impl Strings<'_> {
-    /// Tokenizes the strings, up to the first that is refused for its tokens. On failure returns
-    /// the error code of the call.
+    /// Tokenizes the strings, up to the first one whose tokens are refused. On failure returns the
+    /// error code of the call.
     ///
     /// # Safety
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) -> Result<(), c_int> {
         let tokenizer = &self.tokenizer;
-        // Whether there are at most `MOST`, which are in `to` then.
+        // Writes the tokens of a text. Returns false, without them, if there are more than `MOST`.
         let ask = |text: &[u8], to: &mut Vec<Token>| -> Result<bool, c_int> {
             // SAFETY: the caller guarantees the vocabulary.
             let needed = unsafe { tokenizer.tokens(vocab, text, to) }.unwrap_or(0);
@@ -232,7 +236,8 @@ impl Strings<'_> {
             if parts {
                 tokens.drain(..self.before.len());
             } else {
-                // A tokenizer that takes both as one knows no text before the string.
+                // The tokenizer has joined the string with the text before it, so the string is
+                // tokenized alone.
                 value.are_many = !ask(value.text.as_bytes(), tokens)?;
             }
             if value.is_refused() {

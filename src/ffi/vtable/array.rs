@@ -1,4 +1,4 @@
-//! The host's checked array of candidates, and the result of a sampler on it.
+//! The host's array of candidates, with its checks, and the result of a sampler on it.
 
 use std::ffi::CStr;
 
@@ -36,7 +36,7 @@ impl Outcome {
 /// more code than checking a usable array.
 pub(super) enum Unfit {
     Null,
-    /// The array has this size, which is too large.
+    /// The size of the array, which is too large.
     TooLarge(usize),
     WithoutData(usize),
 }
@@ -63,16 +63,19 @@ impl Unfit {
     }
 }
 
-/// The host's checked array.
+/// The host's array, after its checks.
 pub(super) struct CandidateArray<'a> {
     array: &'a mut llama_token_data_array,
     data: &'a mut [TokenData],
 }
 
 impl<'a> CandidateArray<'a> {
+    /// Checks the array.
+    ///
     /// # Safety
-    /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and
-    /// unused by others during `'a`.
+    ///
+    /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and unused
+    /// by others during `'a`.
     #[inline]
     pub(super) unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {
         if array.is_null() || !array.is_aligned() {
@@ -106,18 +109,19 @@ impl<'a> CandidateArray<'a> {
 
     #[inline]
     pub(super) fn keep(&mut self, outcome: Outcome, kind: Kind) {
-        // As the built-in XTC does it: the array then begins further on.
+        // The array then begins at a later candidate, as after the built-in XTC.
         self.array.data = self.array.data.wrapping_add(outcome.dropped);
         self.array.size = outcome.len;
         self.array.sorted = u8::from(outcome.sorted);
-        // A constraint may select.
+        // A constraint may select a candidate, too.
         if kind != Kind::Filter {
             self.array.selected = outcome.selected.map_or(-1, |index| index as i64);
         }
     }
 
-    /// Keeps the candidates that a failed constraint allows. If it cannot determine them, every
-    /// candidate stays with minus infinity, since hosts read beyond an empty array.
+    /// Keeps the candidates that a failed constraint allows. If it cannot determine them, all
+    /// candidates stay and get minus infinity, since hosts may read beyond the end of an empty
+    /// array.
     pub(super) fn salvage<S: Sampler>(&mut self, object: Option<&Object<S>>) {
         let mut candidates = self.candidates();
         let salvaged = object

@@ -15,7 +15,7 @@ use crate::token::Token;
 
 use super::array::*;
 use super::object::*;
-/// The name if there is no sampler.
+/// The name that is reported if there is no sampler.
 pub(super) const NAMELESS: &CStr = c"llama-sieve";
 
 // The entries of the vtable. Their common safety condition is the host's part of the interface:
@@ -95,10 +95,11 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
     )
 }
 
-/// Leaves the candidates in the state that this kind of sampler requires after a failure before it
-/// ran.
+/// Leaves the candidates in the state that this kind of sampler requires after a failure, when the
+/// sampler has not run.
 ///
 /// # Safety
+///
 /// As for the entries, and `cur_p` is NULL or a valid array that no other code uses during the
 /// call.
 pub(super) unsafe fn give_up<S: Sampler>(
@@ -136,9 +137,10 @@ pub(super) unsafe extern "C" fn clone<S: Sampler>(
 
 /// Makes a second sampler from the result of `copy`.
 ///
-/// A filter or selector that is disabled by an error, or that cannot be copied, gives a disabled
+/// If a filter or selector is disabled by an error, or cannot be copied, the result is a disabled
 /// one, which passes all candidates through or takes the largest logit: with NULL, a chain would
-/// crash. A constraint that cannot be copied gives NULL, since a disabled one would allow nothing.
+/// crash. If a constraint cannot be copied, the result is NULL, since a disabled constraint would
+/// allow nothing.
 ///
 /// # Safety
 /// As for the entries.
@@ -167,7 +169,8 @@ pub(super) unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
             let Some(object) = (unsafe { object::<S>(smpl) }) else {
                 return;
             };
-            // Taken for good, so that nobody else gets it between here and its end.
+            // The state is never put back, so that no other call gets the sampler before it is
+            // freed.
             let Some(taken) = object.state.take() else {
                 log::error(
                     LLAMA_SIEVE_ERROR_BUSY,
@@ -207,7 +210,10 @@ pub(super) unsafe extern "C" fn copy_state<S: Sampler>(
     )
 }
 
+/// Returns the seed that the sampler reports, if it has one.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
     // SAFETY: the caller guarantees it.
@@ -215,7 +221,10 @@ pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32>
     object.look("seed", S::seed).flatten()
 }
 
+/// Returns a clone with the whole state.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
     // SAFETY: the caller guarantees it.
@@ -223,7 +232,10 @@ pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_
     guard("twin", null_mut, copy)
 }
 
+/// Returns a clone without a `llama_sampler` of the host.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn member<S: Sampler>(smpl: *const llama_sampler) -> Option<Box<dyn Member>> {
     // SAFETY: the caller guarantees it.
@@ -231,7 +243,10 @@ pub(super) unsafe fn member<S: Sampler>(smpl: *const llama_sampler) -> Option<Bo
     Some(Box::new(twin))
 }
 
+/// Returns the word of the sampler for [`Vtable::note_of`](super::Vtable::note_of).
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonNull<AtomicU64>> {
     // SAFETY: the caller guarantees it.
@@ -239,14 +254,20 @@ pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonN
     Some(NonNull::from(&object.note))
 }
 
+/// Returns the number of the sampler for [`Vtable::sequence_of`](super::Vtable::sequence_of).
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn sequence<S: Sampler>(smpl: *const llama_sampler) -> Option<u64> {
     // SAFETY: the caller guarantees it.
     Some(unsafe { object::<S>(smpl) }?.sequence.number())
 }
 
+/// Reports the numbers that a trace requests.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, to: Tell<'_>) {
     // SAFETY: the caller guarantees it.
@@ -255,7 +276,10 @@ pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, 
     }
 }
 
+/// Returns a description of the text that a constraint allows next.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<Expected> {
     // SAFETY: the caller guarantees it.
@@ -263,7 +287,10 @@ pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<
     object.look("trace", S::expected).flatten()
 }
 
+/// Returns the recipe of the built-in that is equivalent to the sampler.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
     // SAFETY: the caller guarantees it.
@@ -278,7 +305,10 @@ pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Re
     }
 }
 
+/// Applies the sampler to a pool.
+///
 /// # Safety
+///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
     let done = guard(
@@ -322,9 +352,9 @@ unsafe fn give_up_pool<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>
     }
 }
 
-/// Replaces the sampler by the built-in, and returns the built-in's result. Returns false if that
-/// is not possible: the host then applies this sampler after those of its graph. The host's
-/// exceptions pass through.
+/// Replaces the sampler by the built-in, and returns the result of the built-in's hook. Returns
+/// false if the sampler cannot be replaced: the host then applies it after the samplers of its
+/// graph. The host's exceptions pass through.
 pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
     smpl: *mut llama_sampler,
     buffers: *mut c_void,
@@ -332,13 +362,14 @@ pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
 ) -> u8 {
     // SAFETY: the host calls entries only on samplers that have them.
     let recipe = guard("backend_init", || None, || unsafe { recipe::<S>(smpl) });
-    // SAFETY: as above; the recipe was told by this sampler.
+    // SAFETY: as above; the recipe was made from this sampler.
     let hook = recipe.and_then(|recipe| unsafe { give_way(smpl, &recipe) });
-    // SAFETY: the hook of the built-in that now is there, with the arguments of the host.
+    // SAFETY: the hook of the built-in that has replaced the sampler, with the arguments of the
+    // host.
     hook.map_or(0, |hook| unsafe { hook(smpl, buffers, n_outputs) })
 }
 
-/// Adds nothing to the graph, and leaves no other hook for the host to call.
+/// Adds nothing to the graph, and removes the other hooks, so that the host calls none of them.
 pub(super) unsafe extern "C-unwind" fn backend_pass_over(
     _smpl: *mut llama_sampler,
     _buffers: *mut c_void,

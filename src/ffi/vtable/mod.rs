@@ -1,19 +1,19 @@
 //! Makes a `llama_sampler` for a host from a [`Sampler`].
 //!
-//! A vtable is a named `static`, filled by the generic [`vtable`]; its address is the sampler's
-//! identity (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`; this
+//! A vtable is a named `static`, filled by the generic [`vtable`]. Its address identifies the kind
+//! of a sampler (`llama_sampler_copy` compares it). The host owns the `struct llama_sampler`; this
 //! library owns only the boxed `Object` to which its `ctx` points.
 //!
-//! Every entry runs inside the guard, and takes a lock: a second thread waits for the first, since
-//! threads may share a built-in for functions that only read it. After a time that no call takes,
-//! it gets an error and the result for a failure instead. The cost per call is one uncontended
-//! atomic exchange. Error messages and waiting are out of line, so that the rest is one function:
-//! on 40 candidates the calls between its parts took as long as dividing the logits.
+//! Every entry runs inside the guard, and takes a lock. A second thread waits for the first one,
+//! since threads may share a built-in for functions that only read it. If it has waited longer than
+//! any call takes, it gets an error, and the call has the result of a failure. The cost per call is
+//! one uncontended atomic exchange. Error messages and waiting are out of line, so that the rest is
+//! one function: on 40 candidates, calls between its parts took as long as dividing the logits.
 
 mod array;
 mod entries;
 mod object;
-// Not under Miri, which cannot call the host; `ffi::tests` drives every entry without one.
+// Not under Miri, which cannot call the host. `ffi::tests` tests every entry without a host.
 #[cfg(all(test, not(miri)))]
 mod tests;
 
@@ -35,7 +35,7 @@ use crate::token::Token;
 use entries::*;
 use object::*;
 
-/// A vtable, followed by room: a host whose `llama_sampler_i` has more members reads NULL there.
+/// A vtable, followed by zeros: a host whose `llama_sampler_i` has more members reads NULL there.
 #[repr(C)]
 pub struct Vtable {
     iface: llama_sampler_i,
@@ -43,7 +43,7 @@ pub struct Vtable {
     /// Returns the seed of a sampler with this vtable. Like the fields after it, it is not a member
     /// of the host's vtable.
     seed: unsafe fn(*const llama_sampler) -> Option<u32>,
-    /// Returns the recipe of the built-in that can replace it.
+    /// Returns the recipe of the built-in that can replace the sampler.
     recipe: unsafe fn(*const llama_sampler) -> Option<Recipe>,
     /// Applies the sampler to a pool.
     narrow: unsafe fn(*mut llama_sampler, &mut Pool<'_>),
@@ -52,9 +52,9 @@ pub struct Vtable {
     /// Returns a word that is stored with the sampler, for
     /// [`in_front`](crate::ffi::chain::in_front).
     note: unsafe fn(*const llama_sampler) -> Option<NonNull<AtomicU64>>,
-    /// Returns the number of a chain in a trace, which is that of its last member.
+    /// Returns the number that a trace gives to a chain whose last member is the sampler.
     sequence: unsafe fn(*const llama_sampler) -> Option<u64>,
-    /// Reports the numbers for a trace.
+    /// Reports the numbers that a trace requests.
     tell: unsafe fn(*const llama_sampler, About, Tell<'_>),
     /// Returns a description of what a constraint lets through next.
     expected: unsafe fn(*const llama_sampler) -> Option<Expected>,
@@ -72,8 +72,9 @@ impl Vtable {
         self
     }
 
-    /// Runs `body` on a sampler with this vtable, made of an `S`, as an entry of the vtable does.
-    /// `None`, with the reason as last error, if that was not possible.
+    /// Returns the result of `body` on a sampler with this vtable, which contains an `S`. `body`
+    /// runs as an entry of the vtable does. `None`, with the reason as last error, if the sampler
+    /// could not be used.
     ///
     /// # Safety
     /// `smpl` is NULL or a live sampler with this vtable, which is that of `S`.
@@ -87,10 +88,11 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.run(function, body)
     }
 
-    /// Runs `body`, which only reads, as [`run`](Self::run) does: a panic does not disable the
-    /// sampler.
+    /// Returns the result of `body`, which only reads the sampler. It runs as in
+    /// [`run`](Self::run), but a panic does not disable the sampler.
     ///
     /// # Safety
+    ///
     /// As for [`run`](Self::run).
     pub unsafe fn look<S: Sampler, T>(
         &'static self,
@@ -102,8 +104,8 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.look(function, body)
     }
 
-    /// Returns the vtable as a host's `llama_sampler_init` takes it. Its signature lacks the const,
-    /// but no host writes there.
+    /// Returns the vtable as the host's `llama_sampler_init` requires it. That function's
+    /// declaration lacks the `const`, but no host writes to the vtable.
     fn as_iface(&'static self) -> *mut llama_sampler_i {
         (&raw const self.iface).cast_mut()
     }
@@ -117,9 +119,11 @@ impl Vtable {
         unsafe { (*smpl).iface == self.as_iface() }
     }
 
-    /// Returns the data that a sampler with this vtable, made of an `S`, shares.
+    /// Returns the data that a sampler with this vtable, which contains an `S`, shares with other
+    /// threads.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable, which is that of `S`.
     pub unsafe fn shared_of<S: Sampler>(
         &'static self,
@@ -129,20 +133,21 @@ impl Vtable {
         unsafe { object::<S>(smpl) }?.shared.clone()
     }
 
-    /// Returns another sampler with this vtable, which continues as this one would; NULL if that is
-    /// impossible.
+    /// Returns a clone that continues as this sampler would; NULL if the sampler cannot be cloned.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn twin_of(&'static self, smpl: *const llama_sampler) -> *mut llama_sampler {
         // SAFETY: the caller guarantees it.
         unsafe { (self.twin)(smpl) }
     }
 
-    /// Returns a clone without a `llama_sampler` of the host; `None`, with the reason as last
-    /// error, if that is impossible.
+    /// Returns a clone that is not a `llama_sampler` of the host; `None`, with the reason as last
+    /// error, if the sampler cannot be cloned.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable.
     pub(in crate::ffi) unsafe fn member_of(
         &'static self,
@@ -170,10 +175,10 @@ impl Vtable {
         unsafe { (self.recipe)(smpl) }
     }
 
-    /// Applies the sampler to a pool, with the result of its `apply` on an array, failures
-    /// included.
+    /// Applies the sampler to a pool. The result is that of `apply` on an array, failures included.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn narrow(&'static self, smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
         // SAFETY: the caller guarantees it.
@@ -190,28 +195,31 @@ impl Vtable {
         unsafe { (self.sequence)(smpl) }
     }
 
-    /// Reports the numbers for a trace.
+    /// Reports the numbers that a trace requests.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn tell(&'static self, smpl: *const llama_sampler, about: About, to: Tell<'_>) {
         // SAFETY: the caller guarantees it.
         unsafe { (self.tell)(smpl, about, to) }
     }
 
-    /// Returns a description of what a constraint with this vtable lets through next, if it can
-    /// tell.
+    /// Returns a description of the text that a constraint with this vtable allows next, if it has
+    /// one.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn expected_of(&'static self, smpl: *const llama_sampler) -> Option<Expected> {
         // SAFETY: the caller guarantees it.
         unsafe { (self.expected)(smpl) }
     }
 
-    /// Returns a word that exists as long as the sampler, and that this library does not read.
+    /// Returns a word that is stored with the sampler, and that this library never reads.
     ///
     /// # Safety
+    ///
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
     pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU64> {
         // SAFETY: the caller guarantees it; the word is part of the sampler.
@@ -219,7 +227,7 @@ impl Vtable {
     }
 }
 
-/// Returns the vtable of `S`. Functions that `S` lacks are NULL.
+/// Returns the vtable of `S`. Entries that `S` does not have are NULL.
 pub const fn vtable<S: Sampler>() -> Vtable {
     Vtable {
         iface: llama_sampler_i {
@@ -253,7 +261,8 @@ pub const fn vtable<S: Sampler>() -> Vtable {
     }
 }
 
-/// Returns a `llama_sampler` of the host with `sampler` in it; NULL, with an error, without a host.
+/// Returns a `llama_sampler` of the host that contains `sampler`; NULL, with an error, if there is
+/// no host.
 pub fn into_host<S: Sampler>(vtable: &'static Vtable, sampler: S) -> *mut llama_sampler {
     match Host::get() {
         Ok(host) => Object::new(host, sampler.name(), Some(sampler)).into_shell(vtable.as_iface()),

@@ -1,4 +1,4 @@
-//! The object of a `llama_sampler` of this library: the sampler with its lock.
+//! The object in a `llama_sampler` of this library: the sampler and its lock.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -18,7 +18,7 @@ use crate::log;
 use crate::sampler::{Kind, Sampler};
 use crate::trace;
 
-/// The object that `ctx` points to.
+/// The object to which `ctx` points.
 pub(super) struct Object<S> {
     /// The host that made the `llama_sampler`. It also makes the clones, which it will free.
     pub(super) host: Host,
@@ -27,7 +27,7 @@ pub(super) struct Object<S> {
     iface: AtomicPtr<llama_sampler_i>,
     pub(super) name: Name,
     pub(super) shared: Option<Arc<dyn Any + Send + Sync>>,
-    /// The sampler; `None` after a call that panicked during a change: its state may be
+    /// The sampler. `None` after a call that panicked while changing it: its state may be
     /// inconsistent, so it is not used again.
     pub(super) state: Exclusive<Option<S>>,
     /// See [`Vtable::note_of`](super::Vtable::note_of).
@@ -54,7 +54,7 @@ impl Name {
     }
 }
 
-/// The call that an error message is about.
+/// The call to which an error message refers.
 pub(super) struct Call<'a> {
     sampler: &'a Name,
     function: &'a str,
@@ -71,9 +71,10 @@ impl fmt::Display for Call<'_> {
     }
 }
 
-/// The time that a call waits for another thread that uses the sampler: longer than any call takes.
-/// No sampler runs foreign code while it is taken, so that a thread never waits for itself, unless
-/// it has jumped out of a call. A child process may wait for a thread that does not exist in it.
+/// The time that a call waits for another thread that uses the sampler. It is longer than any call
+/// takes. No sampler runs foreign code while it is locked, so a thread never waits for itself,
+/// unless it has jumped out of a call. A forked child may wait for a thread that does not exist in
+/// it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 impl<S: Sampler> Object<S> {
@@ -98,7 +99,7 @@ impl<S: Sampler> Object<S> {
         // both as they are.
         let smpl = unsafe { sampler_init(iface, ctx.cast()) };
         if smpl.is_null() {
-            // SAFETY: the host did not take it.
+            // SAFETY: the host has refused it, so this is the only pointer to it.
             drop(unsafe { Box::from_raw(ctx) });
             log::error(
                 LLAMA_SIEVE_ERROR_NO_HOST,
@@ -137,8 +138,8 @@ impl<S: Sampler> Object<S> {
         );
     }
 
-    /// Logs an error. It is out of line, since on a small array every instruction before the first
-    /// candidate matters.
+    /// Logs an error. This is out of line, since on a small array every instruction before the
+    /// first candidate matters.
     #[cold]
     #[inline(never)]
     pub(super) fn say(&self, function: &str, what: &str) {
@@ -148,8 +149,8 @@ impl<S: Sampler> Object<S> {
         );
     }
 
-    /// Runs `body` on the sampler, inside the guard. `None` if that was not possible, with the
-    /// reason as last error.
+    /// Returns the result of `body` on the sampler, which runs inside the guard. `None`, with the
+    /// reason as last error, if the sampler could not be used.
     #[inline]
     pub(super) fn run<T>(&self, function: &str, body: impl FnOnce(&mut S) -> T) -> Option<T> {
         let mut state = self.enter(function)?;
@@ -158,15 +159,15 @@ impl<S: Sampler> Object<S> {
             return None;
         };
         let done = guard(self.call(function), || None, || Some(body(sampler)));
-        // A constraint is still asked what it allows.
+        // A constraint stays, since it is still queried for the candidates that it allows.
         if done.is_none() && S::KIND != Kind::Constraint {
             guard(self.call("drop"), || (), || *state = None);
         }
         done
     }
 
-    /// Runs `body`, which only reads, as [`run`](Self::run) does: a panic does not disable the
-    /// sampler.
+    /// Returns the result of `body`, which only reads the sampler. It runs as in
+    /// [`run`](Self::run), but a panic does not disable the sampler.
     pub(super) fn look<T>(&self, function: &str, body: impl FnOnce(&S) -> T) -> Option<T> {
         let state = self.enter(function)?;
         let Some(sampler) = state.as_ref() else {
@@ -176,8 +177,8 @@ impl<S: Sampler> Object<S> {
         guard(self.call(function), || None, || Some(body(sampler)))
     }
 
-    /// Returns the result of `copy` on the sampler. `None` if there is none, or if it cannot be
-    /// copied.
+    /// Returns the result of `copy` on the sampler. `None` if the object has no sampler, or if it
+    /// cannot be copied.
     pub(super) fn copied(&self, copy: impl FnOnce(&S) -> S) -> Option<S> {
         self.look("clone", copy)
     }
@@ -191,10 +192,11 @@ impl<S: Sampler> Object<S> {
 }
 
 impl<S: Sampler> Object<S> {
-    /// Copies the state and the name of `from`, which must be another object; becomes disabled if
-    /// that is.
+    /// Copies the state and the name of `from`, which must be another object. If `from` is
+    /// disabled, this object becomes disabled, too.
     pub(super) fn copy_from(&self, from: &Self) {
-        // In the order of their addresses, since another thread may copy the other way.
+        // The locks are taken in the order of the objects' addresses, since another thread may copy
+        // in the other direction.
         let (first, second) = match ptr::from_ref(self) < ptr::from_ref(from) {
             true => (self, from),
             false => (from, self),
@@ -212,7 +214,7 @@ impl<S: Sampler> Object<S> {
         self.name.set(from.name.get());
         let copy = || {
             match (&*source, target.as_mut()) {
-                // In place, since others may share what the target shares.
+                // The target is changed in place, since other threads may share data with it.
                 (Some(source), Some(target)) => target.copy_state(source),
                 (source, _) => target.clone_from(source),
             }

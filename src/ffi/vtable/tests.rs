@@ -1,4 +1,4 @@
-//! Faulty and slow samplers, driven through a real host.
+//! Tests of faulty and slow samplers in a real host.
 
 use std::ffi::CStr;
 use std::sync::mpsc;
@@ -71,7 +71,8 @@ impl<const SELECTOR: bool> Sampler for Faulty<SELECTOR> {
     }
 }
 
-/// Allows token 1 alone; panics in `apply`, and on demand when it is asked afterwards.
+/// A constraint that allows only the first candidate. It panics in `apply`, and in `salvage` if
+/// `salvages` is false.
 #[derive(Clone)]
 struct FaultyConstraint {
     salvages: bool,
@@ -100,7 +101,7 @@ fn a_constraint_that_panics_fails_closed() {
     let smpl: *mut sys::llama_sampler =
         into_host(&CONSTRAINT, FaultyConstraint { salvages: true }).cast();
     assert_eq!(apply(smpl), (1, -1));
-    // It is asked again at each token.
+    // At the next token it is called again.
     assert_eq!(apply(smpl), (1, -1));
     free(smpl);
 }
@@ -129,7 +130,7 @@ fn a_constraint_that_cannot_say_what_it_allows_bans_every_candidate_and_removes_
     free(smpl);
 }
 
-/// A host may wrap a sampler by a vtable of its own, and free that before the clone.
+/// A host may give a sampler a vtable of its own, and free that vtable before the clone.
 #[test]
 fn a_clone_has_the_vtable_of_its_kind() {
     let smpl: *mut llama_sampler = filter(Fault::Nothing).cast();
@@ -157,8 +158,8 @@ fn selector(fault: Fault) -> *mut sys::llama_sampler {
     into_host(&SELECTOR, Faulty::<true>(fault)).cast()
 }
 
-/// Size and selection after `apply` through the host, on logits whose largest is the third of
-/// four.
+/// Returns the size and the selected index after `apply` through the host, on four logits of which
+/// the third is the largest.
 fn apply(smpl: *mut sys::llama_sampler) -> (usize, i64) {
     let logits = [1.0, 2.0, 9.0, f32::NAN];
     let mut data = logits.map(|logit| sys::llama_token_data {
@@ -192,7 +193,7 @@ fn a_filter_that_panics_passes_the_candidates_through() {
     assert_eq!(apply(smpl), (4, -1));
     assert!(last_error::get().contains("faulty: apply"));
     assert!(last_error::get().contains("apply fails"));
-    // It stays out of use, and says so.
+    // It stays disabled, and reports that.
     assert_eq!(apply(smpl), (4, -1));
     assert!(last_error::get().contains("out of use"));
     free(smpl);
@@ -242,7 +243,7 @@ fn a_clone_that_panics_is_a_sampler_out_of_use_never_null() {
     assert!(last_error::get().contains("clone fails"));
     assert_eq!(apply(copy), (4, 2));
     free(copy);
-    // What was to be cloned was only read, and stays in use.
+    // The source was only read, and stays in use.
     assert_eq!(apply(smpl), (1, -1));
     free(smpl);
 }
@@ -257,7 +258,7 @@ fn copying_takes_over_the_state_and_nothing_else() {
     free(dst);
 }
 
-/// Waits inside `apply` until it is told to go on.
+/// A sampler that waits inside `apply` until the test lets it continue.
 #[derive(Clone)]
 struct Slow(Arc<Mutex<(mpsc::Sender<()>, mpsc::Receiver<()>)>>);
 
@@ -276,7 +277,8 @@ impl Sampler for Slow {
     }
 }
 
-/// A sampler that threads use at once, and what it is waited for with.
+/// A slow sampler that several threads use at once, with channels to wait for it and to let it
+/// continue.
 struct SharedSlow {
     smpl: *mut sys::llama_sampler,
     wait_for_entry: mpsc::Receiver<()>,
@@ -296,7 +298,7 @@ impl SharedSlow {
         }
     }
 
-    /// A thread that is in `apply`.
+    /// Returns a thread that is inside `apply`.
     fn at_work(&self) -> std::thread::JoinHandle<(usize, i64)> {
         let address = self.smpl as usize;
         let thread = std::thread::spawn(move || apply(address as *mut sys::llama_sampler));
@@ -348,7 +350,7 @@ fn copies_in_both_directions_take_both_samplers_in_one_order() {
         })
     });
     std::thread::sleep(Duration::from_millis(100));
-    // Both wait for the one at work, and neither holds the other one.
+    // Both copies wait for the sampler at work, and neither of them holds the other sampler.
     high.go_on.send(()).expect("it listens");
     assert_eq!(apply(high.smpl), (1, -1));
     low.go_on.send(()).expect("the first thread waits");
@@ -361,7 +363,7 @@ fn copies_in_both_directions_take_both_samplers_in_one_order() {
     }
 }
 
-/// A slow sampler that is a constraint at work.
+/// A constraint that waits inside `apply`.
 #[derive(Clone)]
 struct SlowConstraint(Slow);
 
@@ -416,7 +418,8 @@ fn a_clone_waits_for_a_sampler_at_work_and_is_none_that_allows_nothing() {
     free(smpl);
 }
 
-/// Runs `narrow` on a pool of four; returns how many candidates are left, and which is selected.
+/// Applies the sampler to a pool of four candidates. Returns the number of candidates that are
+/// left, and the selected index.
 fn narrow(vtable: &'static Vtable, smpl: *mut sys::llama_sampler) -> (usize, Option<usize>) {
     let logits = [1.0f32, 2.0, 9.0, f32::NAN];
     let mut buffers = Buffers::default();

@@ -1,11 +1,13 @@
-//! Tests of what is done between tokens, against clones that go one token after the other.
+//! Tests of queries and rollback between tokens. Results are compared with those of clones that
+//! accept one token at a time.
 
 use super::*;
 use crate::grammar::limits::MAX_FORCED;
 use crate::grammar::tests_texts::{tree, tree_of_bytes};
 use crate::lcg::Lcg;
 
-/// Pieces of the tests' vocabulary; token 0 ends the generation, token 1 is the first of these.
+/// Returns the pieces of the tests' vocabulary. Token 0 ends the generation, and token 1 is the
+/// first piece.
 fn pieces() -> Vec<String> {
     let singles = "{}[]\":,. abctruefls0123456789-é\n".chars();
     let singles = singles.map(String::from);
@@ -54,7 +56,7 @@ fn grammars() -> Vec<(&'static str, Grammar)> {
     ]
 }
 
-/// The answers of a grammar that can be compared.
+/// Returns the visible state of a grammar, for comparisons.
 fn seen(grammar: &Grammar) -> (Vec<u64>, bool, Option<Dead>) {
     let slot = grammar.slot();
     let mask = slot.allowed();
@@ -65,7 +67,7 @@ fn below(lcg: &mut Lcg, n: usize) -> usize {
     (lcg.bits() >> 10) as usize % n
 }
 
-/// A token that is allowed, or now and then any.
+/// Returns a random token that is allowed, or sometimes any token.
 fn token(lcg: &mut Lcg, grammar: &Grammar) -> Token {
     let n = pieces().len() as Token + 1;
     let any = below(lcg, 24);
@@ -187,7 +189,7 @@ fn what_must_follow_is_what_alone_may() {
                 grammar.accept(token);
             }
         }
-        // Of the one with tokens any token may come at any time.
+        // The empty grammar and the one that waits for a token allow any token at any time.
         let is_free = matches!(name, "empty" | "token");
         assert_eq!(most > 0, !is_free, "{name}");
     }
@@ -203,7 +205,7 @@ fn a_text_without_end_that_must_follow_is_cut() {
 
 #[test]
 fn the_rest_of_a_character_must_follow() {
-    // "é" is C3 A9, "€" E2 82 AC.
+    // The bytes of "é" are C3 A9, those of "€" are E2 82 AC.
     let texts = [&b"\xC3"[..], b"\xA9", b"\xE2", b"\xE2\x82", b"\xAC", b"a"];
     let tree = tree_of_bytes(texts.map(<[u8]>::to_vec));
     let mut grammar = Grammar::regex("[é€]aé", &tree).expect("a pattern");
@@ -252,7 +254,7 @@ fn at_most_so_many_are_taken_back() {
     }
     assert_eq!(grammar.slot().rollback(MAX_ROLLBACK), Ok(()));
     assert!(grammar.slot().is_complete());
-    // Where it began is out of reach.
+    // The token with which the grammar began is too far back.
     assert_eq!(grammar.slot().rollback(1), Err(TooFar(0)));
     grammar.reset();
     assert_eq!(grammar.slot().rollback(1), Err(TooFar(0)));
@@ -260,7 +262,8 @@ fn at_most_so_many_are_taken_back() {
 
 #[test]
 fn only_texts_in_utf_8_follow_a_pattern() {
-    // What no character begins with, overlong forms, a surrogate, and what is past the last.
+    // Bytes that begin no character, overlong forms, a surrogate, and a number above the last
+    // character.
     let texts = [
         &b"\xE0"[..],
         b"\x9F\xBF",
@@ -309,7 +312,8 @@ fn only_texts_in_utf_8_follow_a_pattern() {
     }
 }
 
-/// A draft is one call: what each of its tokens may take for itself would be seconds together.
+/// A draft may take the steps of one token. If each of its tokens could take as many, a draft could
+/// take seconds.
 #[test]
 fn a_draft_is_looked_at_as_far_as_the_steps_of_one_call_reach() {
     let tree = tree_of_bytes((b'a'..=b'd').map(|byte| vec![byte]));
