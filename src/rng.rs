@@ -1,12 +1,12 @@
 //! Random number generators whose streams are reproducible from their seeds.
 //!
 //! [`Mt19937`] is llama.cpp's generator: std::mt19937 (the reference Mersenne Twister, Matsumoto
-//! and Nishimura 1998) with libstdc++'s conversion to a `double`. 2504 bytes of state; a draw costs
-//! two 32-bit outputs.
+//! and Nishimura 1998) with libstdc++'s conversion to a `double`. Its state has 2504 bytes, and a
+//! draw takes two 32-bit outputs.
 //!
-//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, by `rand_xoshiro`) is an alternative for the
-//! sieve: 16 bytes of state, which can be saved and restored. [`at_position`] has no state: it
-//! hashes a seed and a position, so that the draw at any position can be replayed alone.
+//! [`Xoroshiro128Plus`] (Blackman and Vigna 2018, from the crate `rand_xoshiro`) is an alternative
+//! for the sieve. Its state has 16 bytes, which can be saved and restored. [`at_position`] has no
+//! state: it hashes a seed and a position, so that the draw at any position can be replayed alone.
 
 pub use llama_sieve_kernels::random::{mix, process_key};
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -35,13 +35,13 @@ pub fn resolve_seed_64(seed: u64) -> u64 {
     random_number()
 }
 
-/// std::mt19937 as compiled against libstdc++.
+/// The generator std::mt19937 as compiled against libstdc++.
 ///
-/// Implemented here because its state must be saved, which the published crates do not expose. The
-/// tests compare it with std::mt19937 itself.
+/// It is implemented here because its state must be saved, and the published crates do not expose
+/// the state. The tests compare it with std::mt19937 itself.
 #[derive(Clone, Debug)]
 pub struct Mt19937 {
-    /// The last 624 numbers of the recurrence, in a ring.
+    /// The last 624 numbers of the recurrence, in a ring buffer.
     words: [u32; Self::WORDS],
     /// The index of the oldest number, which the next one replaces.
     oldest: usize,
@@ -52,7 +52,7 @@ const TWO_32: f64 = 4_294_967_296.0;
 impl Mt19937 {
     /// The number of words in the state.
     pub const WORDS: usize = 624;
-    /// The position, counted from the oldest word, of the word that the recurrence adds.
+    /// The position, counted from the oldest word, of the other word that the recurrence uses.
     const MIDDLE: usize = 397;
 
     /// Returns the generator in its state after `seed(seed)`.
@@ -84,15 +84,15 @@ impl Mt19937 {
     }
 
     /// Returns a generator that continues from a [saved state](Self::state). `None` for the state
-    /// that produces only zeros, which no seed leads to.
+    /// that produces only zeros, which no seed gives.
     pub fn from_state(words: [u32; Self::WORDS]) -> Option<Self> {
         let [oldest, younger @ ..] = &words;
-        // Of the oldest word only the highest bit counts.
+        // Only the highest bit of the oldest word has an effect.
         let lives = oldest >> 31 != 0 || younger.iter().any(|&word| word != 0);
         lives.then_some(Self { words, oldest: 0 })
     }
 
-    /// Returns the next output.
+    /// Returns the next output of the generator.
     #[inline]
     // In bounds: places are taken modulo the words.
     fn next_u32(&mut self) -> u32 {
@@ -117,8 +117,8 @@ impl Mt19937 {
         low | u64::from(self.next_u32()) << 32
     }
 
-    /// A draw of `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 of two outputs,
-    /// always below 1.
+    /// Draws from `uniform_real_distribution<double>(0, 1)`: (a + b * 2^32) / 2^64 for two outputs
+    /// a and b, always below 1.
     #[inline]
     pub fn uniform(&mut self) -> f64 {
         let low = f64::from(self.next_u32());
@@ -131,7 +131,8 @@ impl Mt19937 {
         1.0f64.next_down()
     }
 
-    /// A draw of `uniform_real_distribution<float>(0, 1)`: one output / 2^32, always below 1.
+    /// Draws from `uniform_real_distribution<float>(0, 1)`: one output divided by 2^32, always
+    /// below 1.
     #[inline]
     pub fn uniform_f32(&mut self) -> f32 {
         let draw = self.next_u32() as f32 / TWO_32 as f32;
@@ -142,14 +143,14 @@ impl Mt19937 {
         1.0f32.next_down()
     }
 
-    /// A draw of `discrete_distribution<int>` with the values of `weights`: their running sum,
-    /// normalised in `double`, reaches a uniform draw.
+    /// Draws from `discrete_distribution<int>` with the values of `weights`. The result is the
+    /// index at which their running sum, normalised in `double`, reaches a uniform draw.
     ///
-    /// With fewer than two weights the result is 0, and the host decides whether that uses a draw.
-    /// Weights that are NaN, or all 0, give 0.
+    /// With fewer than two weights the result is 0, and the host's profile decides whether that
+    /// takes a uniform draw. If a weight is NaN, or all are 0, the result is 0.
     ///
-    /// Takes one sum over the weights, 4 bytes each. Only if rounding could decide is each weight
-    /// divided by the sum, and the quotients added one by one.
+    /// Takes one sum over the weights, of 4 bytes each. Only if rounding could affect the result is
+    /// each weight divided by the sum, and are the quotients added one by one.
     pub fn discrete(&mut self, weights: &mut Workspace) -> usize {
         if weights.values().len() < 2 {
             return self.only();
@@ -169,7 +170,7 @@ impl Mt19937 {
     }
 
     /// Draws from `discrete_distribution<int>` with the probabilities of candidates, which
-    /// `softmax` has just divided; `sum` is its result.
+    /// `softmax` has just computed; `sum` is the result of its division.
     pub fn discrete_in_place(&mut self, softmax: &Softmax, data: &[TokenData], sum: f64) -> usize {
         if data.len() < 2 {
             return self.only();
@@ -180,7 +181,7 @@ impl Mt19937 {
     }
 }
 
-/// The output that mt19937 makes of a word of its state.
+/// Returns the output of mt19937 for a word of its state.
 #[inline]
 fn temper(mut word: u32) -> u32 {
     word ^= word >> 11;
@@ -195,17 +196,17 @@ fn one_by_one<T>(weights: &[T], weight: impl Fn(&T) -> f32, draw: f64) -> usize 
     let mut running = 0.0f64;
     for (i, weight) in doubles().enumerate() {
         running += weight / sum;
-        // Written as libstdc++'s lower bound compares: NaN ends the search, too.
+        // The comparison is that of libstdc++'s lower bound: NaN ends the search, too.
         let below = running < draw;
         if !below {
             return i;
         }
     }
-    // The last sum stands for 1, whatever rounding made of it.
+    // The last sum counts as 1, whatever rounding made of it.
     weights.len() - 1
 }
 
-/// A generator with the seed that was requested, to which a reset returns.
+/// A generator, and the seed that was requested, to which a reset returns.
 #[derive(Clone, Debug)]
 pub struct SeededMt19937 {
     seed: u32,
@@ -215,8 +216,8 @@ pub struct SeededMt19937 {
 }
 
 impl SeededMt19937 {
-    /// Returns a generator with the stream of `seed`. [`DEFAULT_SEED`] takes a random seed, a new
-    /// one at each [`restart`](Self::restart).
+    /// Returns a generator with the stream of `seed`. [`DEFAULT_SEED`] means a random seed, which
+    /// changes at each [`restart`](Self::restart).
     pub fn new(seed: u32) -> Self {
         let current = resolve_seed(seed);
         Self {
@@ -232,14 +233,14 @@ impl SeededMt19937 {
         self.stream.reseed(self.current);
     }
 
-    /// Begins the stream of `seed`, to which a restart then returns.
+    /// Begins the stream of `seed`. A later restart returns to it.
     pub fn begin(&mut self, seed: u32) {
         self.seed = seed;
         self.current = seed;
         self.stream.reseed(seed);
     }
 
-    /// Continues the stream of another, but keeps its seed for a restart.
+    /// Continues the stream of `other`, but keeps its own seed for a restart.
     pub fn take_stream_of(&mut self, other: &Self) {
         let seed = self.seed;
         self.clone_from(other);
@@ -252,56 +253,59 @@ impl SeededMt19937 {
         Self::new(self.seed)
     }
 
-    /// Returns the seed that was requested, [`DEFAULT_SEED`] for a random one.
+    /// Returns the seed that was requested; [`DEFAULT_SEED`] means a random one.
     pub fn asked_seed(&self) -> u32 {
         self.seed
     }
 
-    /// Returns the seed that the current stream began with.
+    /// Returns the seed with which the current stream began.
     pub fn current_seed(&self) -> u32 {
         self.current
     }
 }
 
-/// The increment of SplitMix64: 2^64 / golden ratio, odd.
+/// The increment of SplitMix64: 2^64 divided by the golden ratio, as an odd number.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// xoroshiro128+ with the rotations of 2018 (24, 16, 37), as in `rand_xoshiro`: period 2^128 - 1.
-/// The lowest bits are weak; [`unit()`] does not use them.
+/// The generator xoroshiro128+ with the rotations of 2018 (24, 16, 37), as in `rand_xoshiro`. Its
+/// period is 2^128 - 1. Its lowest bits are weak, and [`unit()`] does not use them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Xoroshiro128Plus(rand_xoshiro::Xoroshiro128Plus);
 
-/// The state as the crate's `serde` feature serializes it.
+/// The state, in the form in which the crate's `serde` feature serializes it.
 #[derive(serde::Deserialize)]
 struct Words {
     s0: u64,
     s1: u64,
 }
 
-/// The room for the serialized state, with its two numbers and their names: more than it takes.
+/// The size of the buffer for the serialized state, which consists of two numbers and their names.
+/// It is larger than the longest text.
 const TEXT_OF_STATE: usize = 64;
 
 impl Xoroshiro128Plus {
-    /// Returns a generator with the stream of `seed`: its state is two outputs of SplitMix64.
+    /// Returns a generator with the stream of `seed`. The initial state is two outputs of
+    /// SplitMix64.
     pub fn new(seed: u64) -> Self {
         Self(SeedableRng::seed_from_u64(seed))
     }
 
     /// Returns the state.
     pub fn state(&self) -> [u64; 2] {
-        // On the stack, so that saving a state takes no memory.
+        // The text is on the stack, so that saving a state allocates nothing.
         let mut text = [0; TEXT_OF_STATE];
         let mut rest = &mut text[..];
         let written = serde_json::to_writer(&mut rest, &self.0);
         let left = rest.len();
         let text = text.get(..TEXT_OF_STATE - left).unwrap_or_default();
         let words = written.and_then(|()| serde_json::from_slice::<Words>(text));
-        // What is no state of a stream is refused when it is loaded; there is always room.
+        // There is always enough room. If there were not, loading this state would fail, since it
+        // belongs to no stream.
         words.map_or([0, 0], |words| [words.s0, words.s1])
     }
 
     /// Returns a generator that continues from a [saved state](Self::state). `None` for two zeros,
-    /// which no stream reaches.
+    /// which are in no stream.
     pub fn from_state(state: [u64; 2]) -> Option<Self> {
         let [s0, s1] = state.map(u64::to_le_bytes);
         let mut seed = [0; 16];
@@ -311,21 +315,22 @@ impl Xoroshiro128Plus {
         (state != [0, 0]).then(|| Self(SeedableRng::from_seed(seed)))
     }
 
-    /// Returns the next output.
+    /// Returns the next output of the generator.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.0.next_u64()
     }
 }
 
-/// Returns the random number at `position` of the stream of `seed`, without a state.
+/// Returns the random number at `position` of the stream of `seed`. No state is needed.
 #[inline]
 pub fn at_position(seed: u64, position: u64) -> u64 {
-    // Hashing the seed first keeps the streams of neighbouring seeds from being one stream shifted.
+    // The seed is hashed first, since otherwise the streams of neighbouring seeds would be shifted
+    // copies of one stream.
     mix(mix(seed ^ GOLDEN).wrapping_add(position.wrapping_add(1).wrapping_mul(GOLDEN)))
 }
 
-/// Returns 64 random bits as a number in [0, 1): the upper 53 divided by 2^53.
+/// Returns 64 random bits as a number in [0, 1): the upper 53 bits divided by 2^53.
 #[inline]
 pub fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64

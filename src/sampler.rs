@@ -9,16 +9,17 @@ use crate::candidates::Candidates;
 use crate::pool::{Form, InOrder, Pool, Whole};
 use crate::token::Token;
 
-/// The kind of a sampler, which decides the result that a host gets when it fails (a caught panic).
+/// The kind of a sampler. It decides the result that a host gets if the sampler fails with a panic,
+/// which is caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Removes or rewrites candidates. On failure they pass through unchanged.
+    /// Removes or rewrites candidates. After a failure they pass through unchanged.
     Filter,
-    /// Chooses a candidate. On failure it chooses the one with the largest logit, since a host
-    /// aborts when nothing is selected.
+    /// Chooses a candidate. After a failure it chooses the one with the largest logit, since a host
+    /// aborts if none is selected.
     Selector,
-    /// Allows only some tokens. It fails closed: after a failure [`Sampler::salvage`] decides, and
-    /// if that fails as well, every candidate gets minus infinity.
+    /// Allows only some tokens. It fails closed: after a failure [`Sampler::salvage`] decides what
+    /// is allowed, and if that fails as well, every candidate gets minus infinity.
     Constraint,
 }
 
@@ -27,7 +28,7 @@ pub enum Kind {
 pub enum About {
     /// The parameters, with their names in llama.h.
     Parameters,
-    /// The numbers that decide the next call, such as the random number that it will draw or a
+    /// The numbers on which the next call depends, such as the random number that it will draw or a
     /// running target.
     Next,
     /// The numbers from which the last call computed its change to the logit of this token.
@@ -57,22 +58,22 @@ pub type Tell<'a> = &'a mut dyn FnMut(&'static str, f64);
 pub trait Sampler: Clone + Send + 'static {
     /// The kind, which decides the result of a failure.
     const KIND: Kind = Kind::Filter;
-    /// True if [`accept`](Self::accept) does anything; otherwise the vtable slot stays NULL.
+    /// True if [`accept`](Self::accept) has an effect; otherwise the entry of the vtable is NULL.
     const ACCEPTS: bool = false;
-    /// True if [`reset`](Self::reset) does anything; otherwise the vtable slot stays NULL.
+    /// True if [`reset`](Self::reset) has an effect; otherwise the entry of the vtable is NULL.
     const RESETS: bool = false;
 
-    /// The use that a host makes of the sampler when its graph runs the chain.
+    /// How a host treats the sampler when its graph runs the chain.
     const IN_GRAPH: InGraph = InGraph::Never;
 
-    /// The name that `llama_sampler_name` reports: the built-in's.
+    /// The name that `llama_sampler_name` reports, which is the built-in's.
     fn name(&self) -> &'static CStr;
 
     /// Filters, rewrites or selects candidates.
     fn apply(&mut self, candidates: &mut Candidates<'_>);
 
-    /// Applies the sampler to a pool, with the result that [`apply`](Self::apply) has on an array
-    /// of the same candidates. Without a faster method the pool becomes that array.
+    /// Applies the sampler to a pool, with the result that [`apply`](Self::apply) gives on an array
+    /// of the same candidates. If there is no faster method, the pool becomes that array.
     fn narrow(&mut self, pool: &mut Pool<'_>) {
         let is_done = match pool.form() {
             Form::Whole(whole) => self.narrow_whole(whole),
@@ -84,29 +85,31 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Applies the sampler to all tokens of a vocabulary, as [`apply`](Self::apply) does to an
-    /// array of them. Returns false, and changes nothing, if it needs the array.
+    /// Applies the sampler to all tokens of a vocabulary. Returns false, and changes nothing, if
+    /// that requires the array. Otherwise the result is that of [`apply`](Self::apply) on an array
+    /// of these tokens.
     fn narrow_whole(&mut self, _whole: Whole<'_, '_>) -> bool {
         false
     }
 
-    /// Applies the sampler to tokens in descending order, as [`apply`](Self::apply) does to an
-    /// array of them. Returns false, and changes nothing, if it needs the array.
+    /// Applies the sampler to tokens in descending order. Returns false, and changes nothing, if
+    /// that requires the array. Otherwise the result is that of [`apply`](Self::apply) on an array
+    /// of these tokens.
     fn narrow_in_order(&mut self, _tokens: InOrder<'_, '_>) -> bool {
         false
     }
 
-    /// Makes room in the buffers for the most that `n` candidates can need, however few of them are
-    /// kept, as a first array of this size would do.
+    /// Makes room in the buffers for the most memory that `n` candidates can need, even if few of
+    /// them are kept. A first array of this size does the same.
     fn warm_up(&mut self, _n: usize) {}
 
-    /// Returns the buffers of the last call to the thread.
+    /// Gives the buffers of the last call back to the thread.
     fn rest(&mut self) {}
 
     /// Updates the state with a token that has become part of the text.
     fn accept(&mut self, _token: Token) {}
 
-    /// Restores the state after construction.
+    /// Restores the initial state.
     fn reset(&mut self) {}
 
     /// Copies the state of `source`, as `llama_sampler_copy` does. Built-ins with hooks for the
@@ -117,27 +120,27 @@ pub trait Sampler: Clone + Send + 'static {
         }
     }
 
-    /// Returns a copy with the whole state, including a generator that a clone would restart, as
-    /// the built-in's clone does.
+    /// Returns a copy with the whole state. That includes a generator, which a clone would restart,
+    /// as the built-in's clone does.
     fn twin(&self) -> Self {
         self.clone()
     }
 
-    /// Leaves only allowed candidates, and at least one candidate, after `apply` of a constraint
-    /// has panicked, whatever state the candidates are in.
+    /// Keeps only allowed candidates, and at least one candidate, after `apply` of a constraint has
+    /// panicked. The candidates may be in any state.
     fn salvage(&mut self, candidates: &mut Candidates<'_>) {
         for candidate in candidates.as_mut_slice() {
             candidate.logit = f32::NEG_INFINITY;
         }
     }
 
-    /// Returns the part that other code may use while the sampler itself runs, perhaps on another
-    /// thread.
+    /// Returns the part of the sampler that other code may use while the sampler runs, perhaps on
+    /// another thread.
     fn shared(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 
-    /// Returns the built-in that can replace this sampler from its current state on, if it has
+    /// Returns the built-in that can replace this sampler in its current state, if the sampler has
     /// [`InGraph::AsBuiltIn`].
     fn built_in(&self) -> Option<BuiltIn> {
         None
@@ -152,28 +155,28 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Returns the seed of the stream in use, for samplers whose built-in counterpart has one.
+    /// Returns the seed of the current stream, for samplers whose built-in counterpart has one.
     fn seed(&self) -> Option<u32> {
         None
     }
 
-    /// Passes the bytes of the sampler's memory of the text to `put`; a sampler with the same
-    /// parameters can [load](Self::load_memory) them. `None` if the memory cannot be saved.
+    /// Passes to `put` the bytes of what the sampler remembers of the text. A sampler with the same
+    /// parameters can [load](Self::load_memory) them. `None` if this cannot be saved.
     fn save_memory(&self, _put: &mut dyn FnMut(&[u8])) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS).then_some(())
     }
 
-    /// Loads a saved memory. `None` if it belongs to another sampler or is invalid; the memory is
-    /// then undefined.
+    /// Loads a saved memory. `None` if it belongs to another sampler or is invalid; the sampler's
+    /// memory is then undefined.
     fn load_memory(&mut self, bytes: &[u8]) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS && bytes.is_empty()).then_some(())
     }
 }
 
-/// A sampler of unknown type. Its methods return the buffers to the thread.
+/// A sampler of unknown type. Its methods give the buffers back to the thread.
 pub(crate) trait Member: Send {
     fn kind(&self) -> Kind;
-    /// True if it remembers something from token to token.
+    /// True if the sampler remembers something from token to token.
     fn remembers(&self) -> bool;
     fn narrow(&mut self, pool: &mut Pool<'_>);
     fn warm_up(&mut self, n: usize);
@@ -244,9 +247,9 @@ impl<S: Sampler> Member for S {
     }
 }
 
-/// Implements `Clone` field by field, so that `clone_from` keeps the buffers: hosts copy the state
-/// of one chain to another, which then continues to sample. (A derived `clone_from` replaces the
-/// whole value.)
+/// Implements `Clone` field by field, so that `clone_from` keeps the buffers. (A derived
+/// `clone_from` replaces the whole value.) Hosts copy the state of one chain to another, which then
+/// continues to sample.
 macro_rules! clone_by_field {
     ($name:ident { $($field:ident),* $(,)? }) => {
         impl Clone for $name {
@@ -262,11 +265,11 @@ macro_rules! clone_by_field {
 }
 pub(crate) use clone_by_field;
 
-/// Implements `Sampler::warm_up` and `Sampler::rest` by those of each buffer.
+/// Implements `Sampler::warm_up` and `Sampler::rest` by calling these methods of each buffer.
 macro_rules! scratch {
     ($($field:ident),* $(,)?) => {
         fn warm_up(&mut self, n: usize) {
-            #[allow(unused_imports)] // Of a field that is a part of a sampler.
+            #[allow(unused_imports)] // A field may have a method of this name.
             use crate::algorithms::scratch::Room;
             $(self.$field.warm_up(n);)*
         }

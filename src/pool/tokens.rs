@@ -1,4 +1,4 @@
-//! The logits of all tokens of a vocabulary, masked or not, with the edits. Every form of a pool
+//! The logits of all tokens of a vocabulary, with the mask and the edits. Every form of a pool
 //! except an array is based on them.
 
 use super::Source;
@@ -10,11 +10,11 @@ use crate::kernels::scan::{count_at_least, position_of};
 use crate::memory;
 use crate::token::{Token, TokenData, comparable};
 
-/// The ratio of all blocks to blocks with an unmasked candidate, from which the latter count as
-/// few.
+/// Blocks with an unmasked candidate count as few if they are at most one in this many of all
+/// blocks.
 const SPARSE: usize = 8;
 
-/// The caller's logits, and the storage of the current ones.
+/// The caller's logits, and where the current ones are stored.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given<'a> {
     pub(super) logits: Logits<'a>,
@@ -23,8 +23,8 @@ pub(super) struct Given<'a> {
     pub(super) bans_nan: bool,
 }
 
-/// The logits of all tokens of a vocabulary. Its methods only read them; the forms of a pool that
-/// may change them have methods for that.
+/// The logits of all tokens of a vocabulary. The methods here only read them. Forms of a pool that
+/// may change them have methods of their own.
 #[derive(Debug)]
 pub struct Tokens<'a> {
     pub(super) given: Given<'a>,
@@ -38,11 +38,10 @@ pub struct Tokens<'a> {
 pub(super) struct Raw<'a> {
     logits: Logits<'a>,
     edits: &'a [Edit],
-    /// The bitmap of the tokens that are not masked. The others have minus infinity.
+    /// The bitmap of the tokens that are not masked. The logits of the others are minus infinity.
     allowed: Option<&'a [u64]>,
-    /// True if a NaN among the caller's logits is read as minus infinity. Always false for a
-    /// column: there the caller's NaN were replaced when the column was made, and a NaN in it comes
-    /// from a sampler.
+    /// True if a NaN among the caller's logits counts as minus infinity. Always false for a column:
+    /// the caller's NaN were replaced when it was made, and a NaN in it comes from a sampler.
     bans_nan: bool,
 }
 
@@ -63,9 +62,9 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Returns the logits of all tokens in the order of their ids: the caller's slice if it is in
-    /// single precision and unchanged, otherwise the column that [`Tokens::make_contiguous`] has
-    /// made.
+    /// Returns the logits of all tokens in the order of their ids. They are the caller's slice if
+    /// that is in single precision and unchanged, otherwise the column that
+    /// [`Tokens::make_contiguous`] has made.
     pub(super) fn contiguous<'b>(self, changes: &'b Changes) -> &'b [f32]
     where
         'a: 'b,
@@ -78,7 +77,7 @@ impl<'a> Given<'a> {
 }
 
 impl Raw<'_> {
-    /// The logit of a token before the edits.
+    /// Returns the logit of a token before the edits.
     pub(super) fn at(self, index: usize) -> f32 {
         match self.allowed {
             Some(allowed) if !has(allowed, index as Token) => f32::NEG_INFINITY,
@@ -87,7 +86,7 @@ impl Raw<'_> {
         }
     }
 
-    /// Writes the logits from `start` on, a multiple of 64, with the edits, into `to`.
+    /// Writes the logits from `start` on, with the edits, into `to`; `start` is a multiple of 64.
     fn write(self, start: usize, to: &mut [f32]) {
         self.widen(start, to);
         let first = self.edits.partition_point(|e| (e.token as usize) < start);
@@ -99,8 +98,8 @@ impl Raw<'_> {
         }
     }
 
-    /// Returns the logits of block `number`, with the edits.
-    // In bounds: the caller names a block of the vocabulary, which has at most `GROUP` logits.
+    /// Returns the logits of block `number`, with the edits. In bounds: the caller passes the
+    /// number of a block of the vocabulary, which has at most `GROUP` logits.
     fn block(self, number: usize, to: &mut [f32; GROUP]) -> &[f32] {
         let start = number * GROUP;
         let block = &mut to[..GROUP.min(self.logits.len() - start)];
@@ -108,7 +107,7 @@ impl Raw<'_> {
         block
     }
 
-    /// Writes the logits from `start` on, which is a multiple of 64, before the edits into `to`.
+    /// Writes the logits from `start` on, before the edits, into `to`; `start` is a multiple of 64.
     fn widen(self, start: usize, to: &mut [f32]) {
         match self.bans_nan {
             true => self.widen_banning(start, to),
@@ -119,8 +118,8 @@ impl Raw<'_> {
         }
     }
 
-    /// Writes the logits from `start` on, before the mask, into `to`, with NaN as minus infinity.
-    // In bounds: every caller passes a range of the vocabulary.
+    /// Writes the logits from `start` on, before the mask, into `to`, replacing NaN by minus
+    /// infinity. In bounds: every caller passes a range of the vocabulary.
     fn widen_banning(self, start: usize, to: &mut [f32]) {
         if let Logits::F32(xs) = self.logits {
             let from = &xs[start..start + to.len()];
@@ -129,14 +128,14 @@ impl Raw<'_> {
                 .for_each(|(to, &x)| *to = comparable(x));
             return;
         }
-        // A part at a time, which stays in the first-level cache.
+        // One part at a time, which stays in the first-level cache.
         for (number, part) in to.chunks_mut(CHUNK).enumerate() {
             self.logits.widen(start + number * CHUNK, part);
             part.iter_mut().for_each(|x| *x = comparable(*x));
         }
     }
 
-    /// Counts the logits above minus infinity, before the edits.
+    /// Returns the number of logits above minus infinity, before the edits.
     fn unmasked(self) -> usize {
         match (self.logits, self.allowed) {
             (Logits::F32(xs), None) => count_at_least(xs, f32::MIN),
@@ -154,7 +153,8 @@ impl Raw<'_> {
         }
     }
 
-    /// Counts the logits above minus infinity among at most `n` from `start` on, a multiple of 64.
+    /// Returns the number of logits above minus infinity among at most `n` from `start` on; `start`
+    /// is a multiple of 64.
     fn unmasked_of(self, start: usize, n: usize) -> usize {
         let mut copy = [0.0; CHUNK];
         let n = n.min(self.logits.len() - start);
@@ -180,25 +180,25 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// The number of tokens in the vocabulary.
+    /// Returns the number of tokens in the vocabulary.
     pub fn n_vocab(&self) -> usize {
         self.given.logits.len()
     }
 
-    /// True if `token` is one of the vocabulary.
+    /// True if `token` is in the vocabulary.
     pub fn has(&self, token: Token) -> bool {
         usize::try_from(token).is_ok_and(|token| token < self.given.logits.len())
     }
 
-    /// Prefetches the logit of `token`, which will soon be edited: after a run of the model it is
-    /// not in a nearby cache.
+    /// Prefetches the logit of `token`, which will soon be edited. After a run of the model it is
+    /// in none of the nearer caches.
     pub fn expect(&self, token: Token) {
         if self.has(token) {
             self.given.logits.prefetch(token as usize);
         }
     }
 
-    /// The logit of a token of the vocabulary.
+    /// Returns the logit of a token of the vocabulary.
     pub(super) fn logit_of(&self, token: Token) -> f32 {
         let raw = self.raw();
         let edit = raw
@@ -217,8 +217,8 @@ impl<'a> Tokens<'a> {
         self.given.contiguous(&self.buffers.changes)
     }
 
-    /// Makes a column of the logits, unless they are the caller's, unchanged and in single
-    /// precision.
+    /// Makes a column of the logits, unless they are the caller's, in single precision and
+    /// unchanged.
     pub(super) fn make_contiguous(&mut self) {
         let are_as_they_came = self.buffers.changes.edits.is_empty();
         if !(matches!(
@@ -249,14 +249,15 @@ impl<'a> Tokens<'a> {
         maxima.resize(n.div_ceil(GROUP), 0.0);
         let (max, unmasked) = Logits::F32(logits).block_maxima_and_count(maxima);
         self.max = Some(max);
-        // A logit that is not counted is minus infinity or NaN. NaN is not even at least minus
-        // infinity.
+        // A logit that is not counted as unmasked is minus infinity or NaN, and NaN is not at or
+        // above minus infinity either.
         let are_numbers = unmasked == n || count_at_least(logits, f32::NEG_INFINITY) == n;
         (are_numbers && max.is_finite()).then_some((logits, maxima, max))
     }
 
-    /// Runs `pass` over the logits of all tokens in order, and returns its result. It must write
-    /// the largest of each block of [`GROUP`], and return the largest of all, NaN not counted.
+    /// Runs `pass` on the logits of all tokens in order, and returns its result. `pass` must write
+    /// the largest logit of each block of [`GROUP`], and return the largest of all. NaN does not
+    /// count.
     pub fn read<T>(&mut self, pass: impl FnOnce(&[f32], &mut [f32]) -> (f32, T)) -> T {
         let n = self.n_vocab();
         self.make_contiguous();
@@ -270,14 +271,14 @@ impl<'a> Tokens<'a> {
         result
     }
 
-    /// Makes a column of the logits, unless there is one.
+    /// Makes a column of the logits, unless there already is one.
     pub(super) fn make_column(&mut self) {
         if !matches!(self.given.source, Source::Column) {
             self.make_column_by(|_| {});
         }
     }
 
-    /// Makes a column of the logits, each part of which `change` changes while it is in the
+    /// Makes a column of the logits, and calls `change` on each part of it while the part is in the
     /// first-level cache.
     pub(super) fn make_column_by(&mut self, change: impl Fn(&mut [f32])) {
         if matches!(self.given.source, Source::Column) {
@@ -296,8 +297,8 @@ impl<'a> Tokens<'a> {
         self.given.source = Source::Column;
     }
 
-    /// Returns the largest logit, NaN not counted; minus infinity if there is none. Takes one pass
-    /// over the logits, unless they are unchanged since the last call.
+    /// Returns the largest logit, without regard to NaN; minus infinity if there is none. Takes one
+    /// pass over the logits, unless they are unchanged since the last call.
     pub fn max(&mut self) -> f32 {
         if let Some(max) = self.max {
             return max;
@@ -369,7 +370,7 @@ impl<'a> Tokens<'a> {
         blocks > self.buffers.maxima.len() / SPARSE
     }
 
-    /// Counts the tokens above minus infinity.
+    /// Returns the number of tokens above minus infinity.
     pub(super) fn unmasked(&self) -> usize {
         let raw = self.raw();
         let is_unmasked = |logit: f32| usize::from(logit > f32::NEG_INFINITY);
@@ -380,7 +381,7 @@ impl<'a> Tokens<'a> {
         raw.unmasked() - before + after
     }
 
-    /// Counts the logits of the vocabulary that are at or above `least`.
+    /// Returns the number of logits of the vocabulary that are at or above `least`.
     pub(super) fn count_from(&self, least: f32) -> usize {
         let (n, mut chunk) = (self.given.logits.len(), [0.0f32; CHUNK]);
         let starts = (0..n).step_by(CHUNK);
@@ -392,12 +393,12 @@ impl<'a> Tokens<'a> {
         starts.map(of_chunk).sum()
     }
 
-    /// Writes the logits of the vocabulary from `start` on, a multiple of 64, into `to`.
+    /// Writes the logits of the vocabulary from `start` on into `to`; `start` is a multiple of 64.
     pub(super) fn write(&self, start: usize, to: &mut [f32]) {
         self.raw().write(start, to);
     }
 
-    /// The logits of block `number`.
+    /// Returns the logits of block `number`.
     pub(super) fn block<'b>(&self, number: usize, to: &'b mut [f32; GROUP]) -> &'b [f32] {
         self.raw().block(number, to)
     }
@@ -426,8 +427,8 @@ impl<'a> Tokens<'a> {
     }
 
     /// Appends the candidates at or above `threshold` in the blocks from `first` to before `end` to
-    /// the collected candidates. The maxima must be known.
-    // In bounds: the caller names blocks of the vocabulary; indices come from searches.
+    /// the collected candidates. The maxima must be known. In bounds: the caller passes numbers of
+    /// blocks of the vocabulary; indices come from searches.
     pub(super) fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let raw = self.given.with(&self.buffers.changes);
         let collected = &mut self.buffers.collected;

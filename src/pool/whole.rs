@@ -1,5 +1,5 @@
-//! All tokens of a vocabulary, in the order of their ids, none of them chosen: the form in which a
-//! pool begins.
+//! All tokens of a vocabulary in the order of their ids, of which none is chosen. A pool begins in
+//! this form.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,8 +11,8 @@ use crate::kernels::bitmap::{has, mask_column};
 use crate::kernels::layout::GROUP;
 use crate::token::{Token, TokenData, comparable};
 
-/// All tokens of a vocabulary, in the order of their ids, none of them chosen. Methods that change
-/// the form take it by value.
+/// All tokens of a vocabulary in the order of their ids, of which none is chosen. A method that
+/// changes the form takes it by value.
 #[derive(Debug)]
 pub struct Whole<'p, 'a>(pub(super) &'p mut Pool<'a>);
 
@@ -31,7 +31,7 @@ impl<'a> DerefMut for Whole<'_, 'a> {
 }
 
 impl<'p, 'a> Whole<'p, 'a> {
-    /// Changes the logit of `token`, if it is one of the vocabulary.
+    /// Changes the logit of `token`, if it is in the vocabulary.
     pub fn edit(&mut self, token: Token, change: impl FnOnce(f32) -> f32) {
         if !self.has(token) {
             return;
@@ -92,8 +92,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         &mut self.buffers.changes.column
     }
 
-    /// Changes the logits of all tokens by `change`, which gets some at a time and must preserve
-    /// their order. Known maxima stay known if the largest is finite.
+    /// Changes the logits of all tokens by calling `change` on some at a time. `change` must
+    /// preserve their order. Block maxima that are known stay known if the largest logit is finite.
     pub fn change_in_order(&mut self, change: impl Fn(&mut [f32])) {
         let max = self.max.take();
         self.make_column_by(&change);
@@ -103,13 +103,14 @@ impl<'p, 'a> Whole<'p, 'a> {
         change(std::slice::from_mut(&mut max));
         let maxima = &mut self.buffers.maxima;
         change(maxima);
-        // What has become NaN is not counted, and what is below it in its block has, too.
+        // A maximum that has become NaN does not count. The smaller logits of its block have become
+        // NaN as well.
         maxima.iter_mut().for_each(|max| *max = comparable(*max));
         self.max = Some(comparable(max));
     }
 
     /// Returns the logits of all tokens in order, to be changed, with the maximum of each block and
-    /// of all before the change. `None` if a logit is NaN or the largest is not finite.
+    /// of all logits before the change. `None` if a logit is NaN, or if the largest is not finite.
     pub fn column_and_maxima(&mut self) -> Option<(&mut [f32], &[f32], f32)> {
         let (_, max) = self.contiguous_numbers()?;
         self.make_column();
@@ -121,7 +122,7 @@ impl<'p, 'a> Whole<'p, 'a> {
     }
 
     /// Masks the tokens whose bits are not set: their logits become minus infinity. The bit of
-    /// token t is bit t % 64 of word t / 64. Bits past the last word count as not set.
+    /// token t is bit t % 64 of word t / 64. Bits after the last word count as not set.
     pub fn mask(&mut self, words: &[u64]) {
         let tokens = &mut **self;
         tokens.max = None;
@@ -147,7 +148,7 @@ impl<'p, 'a> Whole<'p, 'a> {
         }
     }
 
-    /// Masks all tokens but the one at `index`, which must be in the vocabulary.
+    /// Masks all tokens except the one at `index`, which must be in the vocabulary.
     pub fn mask_all_but(&mut self, index: usize) {
         self.max();
         let token = index as u32;
@@ -176,7 +177,7 @@ impl<'p, 'a> Whole<'p, 'a> {
     }
 
     /// Chooses the token at `index`. Each token gets its softmax probability when the array is
-    /// read.
+    /// made.
     pub fn select_weighted(self, index: usize, weights: Weights) {
         self.0.state = State::Weighted(weights);
         self.0.selected = Some(index);
@@ -187,8 +188,8 @@ impl<'p, 'a> Whole<'p, 'a> {
         self.0.keep(kept, sorted);
     }
 
-    /// Keeps the candidates at or above `threshold`, which is above minus infinity, in order of id
-    /// and without a copy, if `is_sure` returns true for them.
+    /// Keeps the candidates at or above `threshold`, in order of id, if `is_sure` returns true for
+    /// them. They are not copied. `threshold` is above minus infinity.
     ///
     /// # Errors
     /// Returns the unchanged form if `is_sure` returns false.
@@ -211,24 +212,24 @@ impl<'p, 'a> Whole<'p, 'a> {
         Ok(())
     }
 
-    /// Defers three operations until the array is read: sorting all candidates, computing their
+    /// Defers three operations until the array is made: sorting all candidates, computing their
     /// softmax probabilities, and dropping the first `dropped`. `first` is the logit of the first
     /// candidate that stays.
     pub fn put_in_order(self, dropped: usize, first: f32) -> InOrder<'p, 'a> {
         self.defer(Part::Behind(dropped), first)
     }
 
-    /// Keeps the first candidates in descending order, with their probabilities, and sorts them
-    /// when the array is read. `max` is the largest logit, which is finite; no logit is NaN.
-    /// `logits` are those of these candidates, and perhaps of some more, in order. The call swaps
-    /// them with an older buffer.
+    /// Keeps the first candidates in descending order, with their probabilities. They are sorted
+    /// when the array is made. `max` is the largest logit, which is finite; no logit is NaN.
+    /// `logits` contains the logits of these candidates, and perhaps of some more, in order. It is
+    /// swapped with an older buffer.
     pub fn keep_first(mut self, first: First, max: f32, logits: &mut Vec<f32>) {
         std::mem::swap(&mut self.buffers.first, logits);
         self.defer(Part::First(first), max);
     }
 
     fn defer(mut self, part: Part, first: f32) -> InOrder<'p, 'a> {
-        // Warms up for a vocabulary of this size, even if the array is never read.
+        // The buffers get the size for this vocabulary even if the array is never made.
         let n = self.n_vocab();
         self.buffers.warm_up_to_sort(n);
         let order = Order {

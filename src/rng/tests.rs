@@ -1,6 +1,6 @@
 use super::*;
 
-/// The first outputs of the authors' C code (xoroshiro128plus.c of 2018) from this state.
+/// The first outputs of the authors' C code (xoroshiro128plus.c of 2018) from this state are known.
 #[test]
 fn xoroshiro128_plus_known_answers() {
     let mut rng = Xoroshiro128Plus::from_state([1, 2]).expect("not zero");
@@ -17,7 +17,8 @@ fn xoroshiro128_plus_known_answers() {
     assert_eq!(Xoroshiro128Plus::from_state([0, 0]), None);
 }
 
-/// The authors' recurrence, and their seeding by SplitMix64, written down once more.
+/// The recurrence of the authors, and their seeding by SplitMix64, are implemented independently
+/// here.
 #[test]
 fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
     for seed in [0, 1, 42, 0xFFFF_FFFF, u64::MAX] {
@@ -34,12 +35,12 @@ fn a_seed_begins_the_published_stream_and_a_state_goes_on() {
             state = [s0.rotate_left(24) ^ t ^ (t << 16), t.rotate_left(37)];
         }
     }
-    // The longest text that a state has.
+    // This state has the longest text of all.
     let longest = Xoroshiro128Plus::from_state([u64::MAX; 2]).expect("not zero");
     assert_eq!(longest.state(), [u64::MAX; 2]);
 }
 
-/// Outputs of SplitMix64 from seed 1234567, as published with it.
+/// The outputs of SplitMix64 for seed 1234567 were published with it.
 #[test]
 fn splitmix64_known_answers() {
     let expected = [
@@ -58,7 +59,7 @@ fn splitmix64_known_answers() {
 #[test]
 fn two_outputs_as_one_number_give_the_same_double() {
     let (mut a, mut b) = (Mt19937::new(5), Mt19937::new(5));
-    // Miri: once past the 624 words of the state.
+    // Miri tests one cycle through the 624 words of the state.
     for _ in 0..if cfg!(miri) { 700 } else { 10_000 } {
         assert_eq!(
             unit_of_libstdcxx(a.next_u64()).to_bits(),

@@ -3,9 +3,9 @@
 //!
 //! Every logit becomes `5 - 10 d^2 / (1 + d)`, where `d` is the distance of the candidate's
 //! probability from the adapted target in units of 0.3; masked candidates stay masked. A token is
-//! drawn from the softmax of that with std::discrete_distribution on std::mt19937 (no draw for a
-//! single candidate). `accept` of that token enters its original probability into an exponential
-//! moving average. With a negative target it only draws.
+//! drawn from the softmax of these logits with std::discrete_distribution on std::mt19937 (no draw
+//! for a single candidate). When that token is accepted, its original probability enters an
+//! exponential moving average. If the target is negative, the sampler only draws.
 //!
 //! A clone keeps the average and the pending token, but its generator restarts from the seed, as in
 //! the built-in. It also copies the pending token's probability, which the built-in's clone loses
@@ -34,12 +34,13 @@ pub struct AdaptiveP {
     /// age.
     weighted_sum: f32,
     total_weight: f32,
-    /// The choice that waits to be accepted, with its original probability.
+    /// The chosen token that has not yet been accepted, with its original probability.
     pending: Option<(Token, f32)>,
-    /// Scratch: the probabilities before the transformation.
+    /// A buffer for the probabilities before the transformation.
     original: Scratch<Ps>,
     softmax: Scratch<Softmax>,
-    /// Scratch: the exponentials of a vocabulary's logits, and those of the transformed ones.
+    /// Buffers for the exponentials of a vocabulary's logits, and for those of the transformed
+    /// logits.
     exponentials: Scratch<Workspace>,
     bent: Scratch<Bent>,
 }
@@ -49,11 +50,11 @@ pub struct AdaptiveP {
 pub(crate) struct Average {
     pub weighted_sum: f32,
     pub total_weight: f32,
-    /// The choice that waits to be accepted, with its original probability.
+    /// The chosen token that has not yet been accepted, with its original probability.
     pub pending: Option<(Token, f32)>,
 }
 
-/// The number of candidates below which selecting in the array is faster.
+/// The number of candidates below which it is faster to work in the array.
 const MANY: usize = 1024;
 
 const WIDTH: f32 = 0.3;
@@ -61,9 +62,9 @@ const PEAK: f32 = 5.0;
 const SHARPNESS: f32 = 10.0;
 
 impl AdaptiveP {
-    /// Returns a sampler that aims at the probability `target`, from 0 to 1; a negative one only
-    /// draws. With `decay`, from 0 to 0.99, the average covers about 1 / (1 - decay) tokens. `seed`
-    /// 0xFFFFFFFF means a random seed, which changes at each reset.
+    /// Returns a sampler that aims at the probability `target`, from 0 to 1; with a negative
+    /// `target` it only draws. The average covers about 1 / (1 - decay) tokens, with `decay` from 0
+    /// to 0.99. `seed` 0xFFFFFFFF means a random seed, which changes at each reset.
     pub fn new(target: f32, decay: f32, seed: u32) -> Self {
         let decay = decay.clamp(0.0, 0.99);
         Self {
@@ -125,8 +126,8 @@ impl AdaptiveP {
         }
     }
 
-    /// Rewrites the logits from their exponentials, whose sum is `sum`; `original` then has the
-    /// probabilities. Returns the largest logit if none is NaN.
+    /// Replaces the exponentials, whose sum is `sum`, by transformed logits. `original` then has
+    /// the probabilities. Returns the largest transformed logit if none is NaN.
     fn transform(&mut self, data: &mut [TokenData], sum: f32) -> Option<f32> {
         let curve = self.curve();
         self.original.resize(data.len(), 0.0);
@@ -210,17 +211,18 @@ impl Sampler for AdaptiveP {
                 let claimed = comparable(claimed);
                 self.softmax.exponentiate_from(data, max, claimed)
             }
-            // An infinite logit, or an average spoilt by one, makes the built-in's sum NaN, and
-            // with it all probabilities. A NaN in the input differs: it counts as minus infinity.
+            // An infinite logit, or an average that such a logit has spoilt, makes the built-in's
+            // sum NaN, and with it all probabilities. A NaN in the input counts as minus infinity
+            // instead.
             None => f32::NAN,
         };
         let chosen = self.draw(candidates, sum);
         self.pending = Some((candidates.as_slice()[chosen].id, self.original[chosen]));
     }
 
-    /// Defers the probabilities until they are read. Changes and draws nothing if a logit is
-    /// infinite or NaN.
-    // In bounds: `discrete` returns the index of a token, each of which has an exponential.
+    /// Chooses a token, and defers the probabilities until they are read. Changes and draws nothing
+    /// if a logit is infinite or NaN. In bounds: `discrete` returns the index of a token, each of
+    /// which has an exponential.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let curve = self.curve();
         if self.target < 0.0 || curve.target.is_nan() || whole.n_vocab() < MANY {
@@ -231,7 +233,7 @@ impl Sampler for AdaptiveP {
         };
         let sum = self.exponentials.exponentiate_of_logits(logits, max, max);
         let es = self.exponentials.values();
-        // Probabilities are numbers from 0 to 1, and so are these.
+        // All probabilities, and so all transformed logits, are finite.
         let column = whole.column_mut();
         let (largest, _) = kernels::bend_logits(column, es, sum, curve);
         let total = self.bent.exponentiate_of_logits(column, largest, largest);

@@ -1,8 +1,8 @@
-//! Banned texts, or regular expressions: no token is chosen that would complete one, whatever
-//! tokens spell it.
+//! Bans texts, or regular expressions: no token is chosen that would complete one, whatever tokens
+//! spell it.
 //!
-//! The search is that of [`bans`](llama_sieve_constraints::bans): unless the text ends with the
-//! beginning of one, only tokens that contain a whole banned text are banned.
+//! The search is that of [`bans`](llama_sieve_constraints::bans). As long as the text does not end
+//! with the beginning of a banned text, only tokens that contain a whole banned text are banned.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -25,12 +25,13 @@ use crate::sampler::{Kind, Sampler, clone_by_field, scratch};
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// Bans texts.
+/// A constraint that bans texts.
 #[derive(Debug)]
 pub struct BanStrings {
     search: Search,
     ends: Arc<[Token]>,
-    /// False once a call has failed: the position is then undefined, and only the end is allowed.
+    /// False once a call has failed. The position is then undefined, and only the end of the
+    /// generation is allowed.
     is_sound: bool,
     words: Scratch<Words>,
 }
@@ -56,8 +57,8 @@ impl Room for Words {
     }
 }
 
-/// The displayed texts of a vocabulary, in the order of their bytes, and the tokens that end a
-/// generation. Made once per vocabulary.
+/// The texts of a vocabulary as they are displayed, in the order of their bytes, and the tokens
+/// that end a generation. It is made once per vocabulary.
 #[derive(Clone, Debug)]
 pub struct BanVocabulary {
     order: Arc<Order>,
@@ -65,7 +66,8 @@ pub struct BanVocabulary {
 }
 
 impl BanVocabulary {
-    /// Returns the texts of `vocabulary`; if `folds`, letters that differ only in case are equal.
+    /// Returns the texts of `vocabulary`. If `folds` is true, letters that differ only in case are
+    /// equal.
     pub fn new(vocabulary: &dyn Vocabulary, folds: bool) -> Self {
         let n = vocabulary.n_tokens();
         let mut ends = Vec::new();
@@ -94,7 +96,7 @@ impl ShownTexts for Shown<'_> {
     }
 }
 
-/// Returns a description of the fault of texts to ban, if they have one.
+/// Returns a description of the fault in a list of texts to ban, if there is one.
 fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
     if texts.len() > MAX_TEXTS {
         let n = texts.len();
@@ -133,7 +135,7 @@ impl BanStrings {
     ///
     /// # Errors
     /// Returns a text for the caller if a banned text is empty or too long, if there are too many
-    /// or they are too long together, or if letters are folded and one is not UTF-8.
+    /// texts, if they are too long together, or if case is ignored and a text is not UTF-8.
     pub fn new(texts: &[&[u8]], vocabulary: &BanVocabulary) -> Result<Option<Self>, String> {
         if let Some(why) = refused(texts, vocabulary.order.folds()) {
             return Err(why);
@@ -148,13 +150,13 @@ impl BanStrings {
     }
 
     /// Returns a sampler that bans every text in which one of these regular expressions matches, in
-    /// the syntax of the crate `regex`. `None` if there are none. `ignores_case`: as if each began
-    /// with `(?i)`.
+    /// the syntax of the crate `regex`. `None` if there are none. If `ignores_case` is true, each
+    /// is read as if it began with `(?i)`.
     ///
     /// # Errors
-    /// With a text for the caller, as for [`new`](Self::new); also if one cannot be read, matches
-    /// the empty text or asks for what follows, or their automaton is too large. The vocabulary is
-    /// one that does not fold.
+    /// Returns a text for the caller as [`new`](Self::new) does. It also does so if an expression
+    /// cannot be parsed, matches the empty text or depends on the following text, or if the
+    /// automaton of all is too large. The vocabulary must be one that does not fold case.
     pub fn patterns(
         texts: &[&[u8]],
         ignores_case: bool,
@@ -210,15 +212,15 @@ impl BanStrings {
         }
     }
 
-    /// Calls `ban` with each token that is banned now, with some perhaps twice.
+    /// Calls `ban` with each token that is banned now. Some tokens may be passed twice.
     fn each(&self, mut ban: impl FnMut(Token)) {
         self.search.whole().iter().for_each(|&token| ban(token));
         self.search.each(ban);
     }
 }
 
-/// The most tokens that are banned one by one, each of which takes longer than a test of several
-/// candidates.
+/// The largest number of tokens that are banned one by one. Banning one takes longer than testing
+/// several candidates.
 const FEW: usize = 64;
 
 impl Sampler for BanStrings {
@@ -266,7 +268,7 @@ impl Sampler for BanStrings {
             self.each(|token| whole.edit(token, |_| f32::NEG_INFINITY));
             return true;
         }
-        // A bitmap masks what lies past its end, as if it were banned.
+        // A bitmap would also mask the tokens after its end, which are not banned.
         if whole.n_vocab() > 64 * self.search.others().len() {
             return false;
         }

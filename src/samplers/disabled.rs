@@ -1,6 +1,6 @@
-//! Samplers disabled by their parameters, marked by their name ("?top-k" for a top-k that keeps
-//! everything). A filter does nothing; a selector takes the largest logit, since a host aborts when
-//! nothing is selected.
+//! Samplers that are disabled by their parameters. Their names show that: "?top-k", for example, is
+//! a top-k that keeps everything. A filter does nothing. A selector takes the largest logit, since
+//! a host aborts if no candidate is selected.
 
 use std::ffi::CStr;
 
@@ -16,8 +16,8 @@ pub struct Disabled {
 }
 
 impl Disabled {
-    /// Returns a filter. `name` is the built-in's for the disabled sampler, with a leading question
-    /// mark.
+    /// Returns a filter. `name` is the name of the built-in's disabled sampler, with its leading
+    /// question mark.
     pub fn new(name: &'static CStr) -> Self {
         Self { name }
     }
@@ -42,7 +42,7 @@ pub struct DisabledSelector {
 }
 
 impl DisabledSelector {
-    /// Returns a selector. `name` is the built-in's, with a leading question mark.
+    /// Returns a selector. `name` is the name of the built-in, with a leading question mark.
     pub fn new(name: &'static CStr) -> Self {
         Self { name }
     }

@@ -1,14 +1,14 @@
-//! Dist: draws a candidate with the probability that softmax gives it.
+//! Dist: draws a candidate with its softmax probability.
 //!
 //! Probabilities are `exp(logit - max)` divided by their sum, which is added in array order in
 //! `double`. One `double` of std::mt19937 is drawn per non-empty array. Builds before b10355 draw
-//! nothing for a single candidate; the [`HostProfile`] decides. The choice is the first candidate
-//! at which the running sum reaches draw * sum.
+//! nothing for a single candidate; the [`HostProfile`] says which applies. The choice is the first
+//! candidate at which the running sum reaches draw * sum.
 //!
 //! The sum equals the sequential one, bit for bit. The running sum is kept for every block of
 //! candidates, so that the choice is a binary search. Candidates are added one by one only if the
-//! draw is within the rounding error of the border between two. `p` is the quotient in `double`, or
-//! the product with the inverse where that gives the same float.
+//! draw is within the rounding error of the border between two candidates. `p` is the quotient in
+//! `double`, or the product with the inverse if that gives the same `float`.
 
 use std::ffi::CStr;
 
@@ -27,7 +27,7 @@ use crate::rng::{DEFAULT_SEED, SeededMt19937};
 use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::token::{Token, TokenData};
 
-/// Draws from the distribution and writes the probabilities.
+/// Draws from the distribution, and writes the probabilities.
 #[derive(Clone, Debug)]
 pub struct Dist {
     rng: SeededMt19937,
@@ -37,10 +37,11 @@ pub struct Dist {
     softmax: Scratch<Softmax>,
     in_order: Scratch<DescendingDraw>,
     host_order: Scratch<HostOrder>,
-    /// The candidates excluded from a draw in order, and the largest of the others.
+    /// Buffers for the candidates that precede those of a draw in order, and for the largest of the
+    /// others.
     larger: Scratch<Kept>,
     head: Scratch<Head>,
-    /// The logits of a part of all tokens.
+    /// A buffer for the logits of a part of all tokens.
     part: Scratch<Picked>,
 }
 
@@ -62,8 +63,8 @@ impl Dist {
 }
 
 /// The number of candidates from which the exponentials are written into the array itself. For
-/// fewer, a separate copy is faster, since no register is read right after a part of it was
-/// written.
+/// fewer, a separate buffer is faster: in the array, a register would be read right after a part of
+/// its memory was written.
 pub(crate) const MANY: usize = 4096;
 
 impl Dist {
@@ -85,9 +86,9 @@ impl Dist {
         if !max.is_finite() {
             return false;
         }
-        // Reserved for all, even if few are not masked: the next time there may be more.
+        // Room for all tokens, even if only few are unmasked: there may be more the next time.
         self.work.warm_up(whole.n_vocab());
-        // Probabilities of 0 change no sum, and only a draw of 0 stops at one.
+        // Probabilities of 0 do not change a sum, and only a draw of 0 would select one.
         if draw > 0.0
             && let Some(few) = whole.few_unmasked()
         {
@@ -111,7 +112,7 @@ impl Dist {
     }
 
     /// Draws from all tokens in order, except the first `dropped`, without making the array. `None`
-    /// if rounding could decide.
+    /// if rounding could affect the result.
     fn draw_behind(
         &mut self,
         mut tokens: InOrder<'_, '_>,
@@ -140,7 +141,8 @@ impl Dist {
     }
 
     /// Draws from the first tokens in order without making the array. `None` if rounding could
-    /// decide, or if the order of equal logits could when only a part of the tokens is left.
+    /// affect the result, or if the order of equal logits could and the host sorts only a part of
+    /// the tokens.
     fn draw_first(&mut self, mut tokens: InOrder<'_, '_>, first: First, draw: f64) -> Option<()> {
         self.warm_up(tokens.n_vocab());
         let order = tokens.order;
@@ -165,7 +167,8 @@ impl Dist {
         Some(())
     }
 
-    /// Returns the token that was drawn from all tokens, or the first of them, sorted by the host.
+    /// Returns the drawn token. If several tokens have its logit, their order is that of the host's
+    /// sort of all tokens.
     fn token_of(&mut self, drawn: Drawn, logits: &[f32]) -> Option<Token> {
         let place = match drawn.of {
             1 => position_of(logits, drawn.logit),
@@ -206,7 +209,7 @@ impl Sampler for Dist {
     }
 
     fn built_in(&self) -> Option<BuiltIn> {
-        // Until something was drawn, the built-in's reset chooses another random seed, too.
+        // As long as nothing was drawn, the built-in may choose another random seed.
         let seed = match (self.draws, self.rng.asked_seed()) {
             (0, DEFAULT_SEED) => DEFAULT_SEED,
             _ => self.rng.current_seed(),
@@ -256,7 +259,7 @@ impl Dist {
         self.rng.stream.uniform()
     }
 
-    /// Chooses the candidate of a non-empty pool that `draw` falls on.
+    /// Chooses the candidate on which `draw` falls. The pool must not be empty.
     pub(crate) fn narrow_by(&mut self, pool: &mut Pool<'_>, draw: f64) {
         let is_done = match pool.form() {
             Form::Whole(whole) => self.draw_of_whole(whole, draw),
@@ -268,8 +271,8 @@ impl Dist {
         }
     }
 
-    /// Draws from tokens in order without making the array. `None` if rounding could decide, or if
-    /// the array is as fast.
+    /// Draws from tokens in order without making the array. `None` if rounding could affect the
+    /// result, or if the array is as fast.
     fn draw_in_order(&mut self, tokens: InOrder<'_, '_>, draw: f64) -> Option<()> {
         match tokens.order.part {
             Part::Behind(_) if tokens.len() < MANY => None,
@@ -278,9 +281,10 @@ impl Dist {
         }
     }
 
-    /// Chooses the candidate that `draw` falls on. There must be a candidate.
+    /// Chooses the candidate on which `draw` falls. There must be a candidate.
     fn choose(&mut self, candidates: &mut Candidates<'_>, draw: f64) {
-        // Reserved for any number: the samplers in front may leave more the next time.
+        // Room for any number of candidates below `MANY`: the samplers before this one may leave
+        // more the next time.
         self.work.warm_up(MANY);
         self.softmax.warm_up(MANY);
         if let [only] = candidates.as_mut_slice() {
@@ -298,7 +302,7 @@ impl Dist {
     }
 }
 
-/// The number of largest logits among which the drawn token is searched first.
+/// The number of largest logits in which the drawn token is searched for first.
 const HEAD: usize = 256;
 
 #[cfg(test)]

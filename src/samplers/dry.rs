@@ -10,8 +10,8 @@
 //! changed, by index while the array has not been reordered.
 //!
 //! Breakers are strings, and may begin inside one token and end inside another. [`FoundBreakers`]
-//! are the tokens whose text contains a breaker, or ends with a beginning of one. The rest of each
-//! breaker is then tokenised separately, since a host's tokenizer may throw.
+//! finds the tokens whose text contains a breaker, or ends with a beginning of one. The rest of
+//! each breaker is then tokenized in a separate step, since a host's tokenizer may throw.
 
 use std::collections::{TryReserveError, VecDeque};
 use std::ffi::CStr;
@@ -33,7 +33,7 @@ pub use breakers::Breakers;
 pub(crate) use breakers::{FoundBreakers, MAX_BREAKER_BYTES};
 use last_breaker::LastBreaker;
 
-/// The parameters; some values disable the sampler.
+/// The parameters of DRY; some values disable the sampler.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DryParams {
     /// The factor of every penalty; 0 disables.
@@ -42,7 +42,7 @@ pub struct DryParams {
     pub base: f32,
     /// The longest repetition that is not penalised.
     pub allowed_length: i32,
-    /// The number of tokens to look back on; 0 or less disables.
+    /// The number of most recent tokens that are searched; 0 or less disables.
     pub last_n: i32,
 }
 
@@ -59,11 +59,11 @@ pub struct Dry {
     breakers: Arc<Breakers>,
     last_breaker: LastBreaker,
     window: VecDeque<Token>,
-    /// Scratch: the window, newest first.
+    /// A buffer for the window, newest token first.
     reversed: Vec<Token>,
-    /// Scratch: the Z-function of `reversed`.
+    /// A buffer for the Z-function of `reversed`.
     reach: Vec<usize>,
-    /// Scratch: the longest repetition that each token would continue.
+    /// A buffer for the longest repetition that each token would continue.
     longest: TokenMap<i32>,
 }
 
@@ -89,10 +89,11 @@ impl Clone for Dry {
     }
 }
 
-/// The capacity reserved at once, so that common windows never allocate later.
+/// The capacity that is reserved at once, so that windows of common sizes never allocate later.
 const RESERVED: usize = 1024;
 
-/// The logarithm of the largest float: `base` to a higher power than this allows would be infinite.
+/// The logarithm of the largest `float`: a power of `base` with a larger logarithm would be
+/// infinite.
 const MAX_LOG: f32 = 88.722_84;
 
 impl Dry {
@@ -104,7 +105,7 @@ impl Dry {
         Some(Self::try_new(params).unwrap_or_else(exhausted))
     }
 
-    /// Returns a sampler without breakers; one that its parameters disable may get other parameters
+    /// Returns a sampler without breakers. One that its parameters disable may get other parameters
     /// later.
     pub(crate) fn try_new(params: DryParams) -> Result<Self, TryReserveError> {
         let reserved = usize::try_from(params.last_n).map_or(0, |n| n.min(RESERVED));
@@ -128,7 +129,7 @@ impl Dry {
         self.longest.try_reserve(2 * n)
     }
 
-    /// Bounds repetitions by `breakers` from now on.
+    /// Sets the breakers that bound repetitions from now on.
     pub fn set_breakers(&mut self, breakers: Breakers) {
         self.share_breakers(Arc::new(breakers));
     }
@@ -139,7 +140,7 @@ impl Dry {
         self.breakers.beginnings(most)
     }
 
-    /// Bounds repetitions by breakers that are shared with other samplers.
+    /// Sets the breakers that bound repetitions from now on, shared with other samplers.
     pub(crate) fn share_breakers(&mut self, breakers: Arc<Breakers>) {
         if !Arc::ptr_eq(&self.breakers, &breakers) {
             self.breakers = breakers;
@@ -154,12 +155,12 @@ impl Dry {
         self.window.drain(..surplus);
     }
 
-    /// Returns the number of tokens in its window.
+    /// Returns the number of tokens in the window.
     pub(crate) fn window_size(&self) -> usize {
         usize::try_from(self.params.last_n).unwrap_or(0)
     }
 
-    /// Returns the accepted tokens in its window, oldest first.
+    /// Returns the accepted tokens in the window, oldest first.
     pub(crate) fn window(&self) -> impl ExactSizeIterator<Item = Token> {
         self.window.iter().copied()
     }
@@ -300,15 +301,14 @@ impl Sampler for Dry {
     }
 }
 
-/// Writes for each `k` how many tokens from `k` on equal those from 0 on, and 0 for `k` 0.
-/// O(length).
-// In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until
-// it is compared with `n - k`.
+/// Writes for each `k` the number of tokens from `k` on that equal the tokens from 0 on; 0 for `k`
+/// 0. O(length). In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <=
+/// end - k` until it is compared with `n - k`.
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
     let n = tokens.len();
     reach.clear();
     reach.resize(n, 0);
-    // The known match that ends furthest: tokens[start..end] equals the beginning.
+    // The known match that ends furthest to the right: tokens[start..end] equals the first tokens.
     let (mut start, mut end) = (0, 0);
     for k in 1..n {
         let mut length = 0;

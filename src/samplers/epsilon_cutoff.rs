@@ -11,7 +11,7 @@ pub struct Epsilon {
     epsilon: f32,
 }
 
-/// Keeps the candidates of probability epsilon or more.
+/// Keeps the candidates whose probability is at least epsilon.
 pub type EpsilonCutoff = Threshold<Epsilon>;
 
 impl EpsilonCutoff {

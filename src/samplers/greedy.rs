@@ -1,4 +1,5 @@
-//! Greedy: selects the largest logit, the first of equals. One pass of 12 bytes per candidate.
+//! Greedy: selects the largest logit, the first of equals. Takes one pass of 12 bytes per
+//! candidate.
 
 use std::ffi::CStr;
 
@@ -24,7 +25,7 @@ impl Sampler for Greedy {
     }
 
     fn apply(&mut self, candidates: &mut Candidates<'_>) {
-        // The built-in selects 0 in an empty array, too.
+        // The built-in, too, selects index 0 in an empty array.
         let best = candidates.argmax().unwrap_or(0);
         candidates.select(Some(best));
     }

@@ -1,15 +1,15 @@
 //! Infill, for code completion between a prefix and a suffix: prefers to end, and merges tokens
 //! with a common beginning (llama.cpp pull request 9896).
 //!
-//! 1. If all end-of-generation candidates together, times 3 and the number of candidates, outweigh
-//!    the others, only they stay.
-//! 2. Otherwise each candidate whose text is a prefix of another's is merged with it, into the more
-//!    probable of both. Then candidates of probability below 0.2 are removed, and, after
-//!    normalisation, those below 1 / (kept + 1). End-of-generation candidates stay. If only these
-//!    are left, only the end-of-turn token stays.
+//! 1. If the total probability of all end-of-generation candidates, multiplied by 3 and by the
+//!    number of candidates, is above that of the others, only they stay.
+//! 2. Otherwise each candidate whose text is a prefix of another's is merged with that one, into
+//!    the more probable of the two. Then candidates of probability below 0.2 are removed and, after
+//!    normalisation, those below 1 / (kept + 1). End-of-generation candidates are not removed. If
+//!    only these are left, only the end-of-turn token stays.
 //!
-//! It is meant to follow a sampler that leaves few candidates: the merge compares every pair. Texts
-//! are read once per candidate.
+//! Infill is meant to follow a sampler that leaves few candidates, since the merge compares every
+//! pair. Texts are read once per candidate.
 
 use std::ffi::CStr;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use crate::sampler::{Sampler, scratch};
 use crate::token::{Token, TokenData};
 use crate::vocabulary::Vocabulary;
 
-/// Filters for infilling.
+/// A filter for infilling.
 #[derive(Clone, Debug)]
 pub struct Infill {
     vocabulary: Arc<dyn Vocabulary>,
@@ -35,12 +35,12 @@ pub struct Infill {
     texts: Scratch<Texts>,
 }
 
-/// The least probability of a candidate that the first round keeps.
+/// The least probability of a candidate that is kept before the normalisation.
 const FIRST_THRESHOLD: f32 = 0.2;
 
 impl Infill {
-    /// Returns a sampler for this vocabulary. If it has no token that ends a text, one warning is
-    /// logged. Where the built-in would then abort, candidates pass through.
+    /// Returns a sampler for this vocabulary. If the vocabulary has no token that ends a text, one
+    /// warning is logged, and candidates pass through in cases in which the built-in would abort.
     pub fn new(vocabulary: Arc<dyn Vocabulary>) -> Self {
         let end = vocabulary.end_token();
         if end.is_none() {
@@ -75,7 +75,8 @@ impl Infill {
         3.0 * end * data.len() as f32 > text
     }
 
-    /// Keeps candidates for which `keep` holds, and divides their probabilities by their sum.
+    /// Keeps the candidates for which `keep` returns true, and divides their probabilities by their
+    /// sum.
     fn keep_and_normalise(
         candidates: &mut Candidates<'_>,
         mut keep: impl FnMut(&TokenData) -> bool,
@@ -125,7 +126,7 @@ impl Sampler for Infill {
         self.texts.merge(candidates.as_mut_slice());
 
         let is_kept = |c: &TokenData, threshold| {
-            // Written as the built-in compares, so that NaN stays.
+            // The comparison is the built-in's, so NaN stays.
             let below = c.p < threshold;
             !below || self.is_eog(c.id)
         };
@@ -179,8 +180,9 @@ impl Texts {
         !prefix.is_empty() && self.text(of).starts_with(prefix)
     }
 
-    /// Adds the less probable of each such pair to the more probable, and masks it.
-    // In bounds: `i` and `j` run below the length of `data`.
+    /// Merges each pair of candidates of which one's text is a prefix of the other's: adds the
+    /// smaller probability to the larger, and masks the less probable candidate. In bounds: `i` and
+    /// `j` run below the length of `data`.
     fn merge(&self, data: &mut [TokenData]) {
         let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;
         for i in 0..data.len() {

@@ -1,4 +1,4 @@
-//! Scratch lists that the samplers of a thread share.
+//! Lists that serve as buffers, which the samplers of a thread share.
 
 use std::ops::{Deref, DerefMut};
 
@@ -7,7 +7,7 @@ use crate::algorithms::scratch::room;
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// Defines one type for each use, so that a thread keeps one list for each.
+/// Defines a type for each use, so that a thread keeps one list per use.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident($of:ty),)*) => {
         $(
@@ -37,17 +37,17 @@ macro_rules! lists {
 }
 
 lists! {
-    /// Candidates that are kept, or that may be kept.
+    /// A list of candidates that are kept, or that may be kept.
     Kept(Vec<TokenData>),
-    /// The largest candidates.
+    /// A list of the largest candidates.
     Head(Vec<TokenData>),
-    /// A number for each candidate.
+    /// A list with a number for each candidate.
     Column(Vec<f32>),
-    /// Indices of candidates.
+    /// A list of indices of candidates.
     Places(Vec<u32>),
-    /// The logits of picked candidates.
+    /// A list of the logits of some candidates.
     Picked(Vec<f32>),
-    /// Probabilities, or numbers from which they are computed.
+    /// A list of probabilities, or of numbers from which they are computed.
     Ps(Vec<f32>),
     /// The exponentials of transformed logits.
     Bent(Workspace),

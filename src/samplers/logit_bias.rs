@@ -18,7 +18,7 @@ use crate::token::Token;
 /// Adds biases to logits.
 #[derive(Clone, Debug)]
 pub struct LogitBias {
-    /// The size of the vocabulary, needed only for a built-in that runs instead.
+    /// The size of the vocabulary, which only a built-in that replaces the sampler needs.
     n_vocab: i32,
     biases: Vec<(Token, f32)>,
     /// The first bias of each token.
@@ -26,7 +26,7 @@ pub struct LogitBias {
 }
 
 impl LogitBias {
-    /// Returns a sampler; `None` if there is nothing to add.
+    /// Returns a sampler; `None` if there are no biases.
     pub fn new(biases: &[(Token, f32)]) -> Option<Self> {
         if biases.is_empty() {
             return None;
@@ -45,7 +45,7 @@ impl LogitBias {
         })
     }
 
-    /// Sets the size of the vocabulary to `n_vocab` tokens.
+    /// Returns the sampler with this size of the vocabulary.
     pub fn of_vocabulary(self, n_vocab: i32) -> Self {
         Self { n_vocab, ..self }
     }

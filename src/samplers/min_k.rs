@@ -22,12 +22,12 @@ use crate::token::comparable;
 #[derive(Clone, Debug)]
 pub struct MinK {
     tau: f32,
-    /// Scratch: the largest logits, descending.
+    /// A buffer for the largest logits, in descending order.
     picked: Scratch<Picked>,
     kept: Scratch<Kept>,
 }
 
-/// A number added to the range, which is 0 if all logits are equal.
+/// A number that is added to the range, which is 0 if all logits are equal.
 const NEARLY_0: f64 = 1e-8;
 
 /// The number of largest candidates that are read first.
@@ -46,7 +46,7 @@ impl MinK {
         })
     }
 
-    /// Returns the least logit that is kept of `all`, if the picked logits, which descend,
+    /// Returns the least logit that is kept. `None` if the picked logits, which descend, do not
     /// determine it.
     fn least(&self, all: Outline) -> Option<f32> {
         let picked = &self.picked[..];
@@ -58,7 +58,7 @@ impl MinK {
     }
 }
 
-/// The number and the lowest of the candidates that are not masked.
+/// The number of candidates that are not masked, and the smallest of their logits.
 #[derive(Clone, Copy, Debug)]
 struct Outline {
     n: usize,
@@ -81,7 +81,8 @@ impl Outline {
     }
 }
 
-/// Returns how many of the largest are before the steepest fall, if these determine it.
+/// Returns the number of candidates before the steepest fall. `None` if these largest logits do not
+/// determine it.
 fn cliff(descending: &[f32], all: Outline) -> Option<usize> {
     let (mut cliff, mut steepest) = (1, 0.0);
     let falls = descending.windows(2).zip(1..);

@@ -1,8 +1,9 @@
 //! Min-p: keeps the candidates whose probability is at least p times that of the most probable one
 //! (Nguyen et al. 2024).
 //!
-//! Decided on logits, `logit >= max + ln p`, so no probability is computed. An unsorted array keeps
-//! its order: one pass of 12 bytes per candidate. It is sorted and cut only if too few are kept.
+//! The decision is made on logits, `logit >= max + ln p`, so no probability is computed. An
+//! unsorted array keeps its order, and takes one pass of 12 bytes per candidate. It is sorted and
+//! cut only if too few candidates would be kept.
 
 use std::ffi::CStr;
 
@@ -24,7 +25,7 @@ pub struct MinP {
     p: f32,
     min_keep: usize,
     order: Scratch<HostOrder>,
-    /// Scratch: the candidates that may be kept.
+    /// A buffer for the candidates that may be kept.
     passing: Scratch<Kept>,
 }
 
@@ -34,8 +35,8 @@ pub(crate) fn least_kept(max: f32, p: f32) -> f32 {
     max + ln(p)
 }
 
-/// Returns the number of candidates of `data`, which descend, that are kept: at least `min_keep`,
-/// and the first.
+/// Returns the number of candidates of `data` that are kept: at least `min_keep`, and always the
+/// first. The logits of `data` descend.
 pub(crate) fn kept_of_sorted(data: &[TokenData], p: f32, min_keep: usize) -> usize {
     let least = least_kept(data.first().map_or(0.0, |c| c.logit), p);
     let mut others = data.iter().enumerate().skip(1);
@@ -64,8 +65,8 @@ impl MinP {
     /// These are a superset of those that pass, since the threshold rises with the largest logit.
     fn retain_in_place(&mut self, candidates: &mut Candidates<'_>) -> bool {
         self.passing.clear();
-        // An array of nothing but minus infinity has the lowest finite value as its maximum, so
-        // that nothing passes. From p > 1 on nothing passes either.
+        // If all logits are minus infinity, the maximum is the lowest finite value, so no candidate
+        // passes. If p > 1, none passes either.
         let range = ln(self.p).min(0.0);
         let max = kernels::near_max(candidates.as_slice(), range, &mut self.passing);
         let threshold = least_kept(max, self.p);
@@ -116,7 +117,7 @@ impl Sampler for MinP {
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         let max = whole.max();
         let threshold = least_kept(max, self.p);
-        // For p > 1, and where nothing is finite, the built-in's own steps decide.
+        // If p > 1, or if no logit is finite, the steps of the built-in decide.
         if !max.is_finite() || !threshold.is_finite() || threshold > max {
             return false;
         }
@@ -139,7 +140,7 @@ impl Sampler for MinP {
             return false;
         }
         if threshold <= first.last {
-            // All pass, too.
+            // All candidates pass.
             return true;
         }
         let passing = tokens.at_least(threshold);

@@ -1,10 +1,10 @@
-//! Mirostat: keeps the surprisal of the text near a target by feedback (Basu et al. 2020,
-//! arXiv:2007.14966), versions 1 and 2.
+//! Mirostat, versions 1 and 2: keeps the surprisal of the text near a target by feedback (Basu et
+//! al. 2020, arXiv:2007.14966).
 //!
-//! Both sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no draw for
-//! a single candidate), and move their bound `mu`, which starts at twice the target, by `eta` times
-//! the error. Version 1 estimates from the first `m` candidates how fast probabilities fall (Zipf's
-//! law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
+//! Both versions sort all candidates, cut, draw with std::discrete_distribution on std::mt19937 (no
+//! draw for a single candidate), and move their bound `mu`, which starts at twice the target, by
+//! `eta` times the error. Version 1 estimates from the first `m` candidates how fast probabilities
+//! fall (Zipf's law) and computes how many to keep; version 2 keeps those of surprisal up to `mu`.
 //!
 //! The sum over all candidates is found without sorting (see [`DescendingSum`]). Only the kept
 //! candidates are then sorted; most of them were already selected for the sum. Version 2 takes one
@@ -24,15 +24,15 @@ use crate::sampler::{About, Kind, Sampler, Tell, scratch};
 use crate::simd::libm::{as_int, fma, ln, log2, pow};
 use crate::token::{Token, TokenData};
 
-/// The share of the probabilities that is summed without exact exponentials: large, so that few
-/// candidates are selected, but so small that the sum doubles there in only a few of a hundred
-/// arrays.
+/// The share of the probabilities that is summed without exact exponentials. It is so large that
+/// few candidates are selected, and so small that in only a few of a hundred arrays the sum doubles
+/// within that share.
 const BESIDE: f32 = 0.15;
 
-/// The part of an array above which the kept candidates count as most of it: one in this many.
+/// The kept candidates count as most of an array if they are more than one in this many.
 const MOST_OF: usize = 4;
 
-/// The parts that both versions have: the feedback loop and the draw.
+/// The parts that both versions share: the feedback loop and the draw.
 #[derive(Clone, Debug)]
 struct Feedback {
     tau: f32,
@@ -41,7 +41,7 @@ struct Feedback {
     rng: SeededMt19937,
     work: Scratch<Workspace>,
     kept: Scratch<Kept>,
-    /// True after the first array. It affects only the speed.
+    /// True after the first array. This affects only the speed.
     began: bool,
 }
 
@@ -58,7 +58,7 @@ impl Feedback {
         }
     }
 
-    /// True if this is the first array.
+    /// True at the first call, which is for the first array.
     fn begins(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
     }
@@ -103,15 +103,15 @@ impl Feedback {
         whole.keep(&self.kept, true);
     }
 
-    /// Draws among the candidates that were kept and corrects `mu` by the surprisal of the choice.
+    /// Draws one of the candidates that were kept, and corrects `mu` by its surprisal.
     fn select(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         self.draw(candidates);
     }
 
-    /// Draws among candidates whose probabilities are computed, and corrects `mu` by the surprisal
-    /// of the choice.
-    // In bounds: a candidate is always kept, and `discrete` returns the index of one.
+    /// Draws one of the candidates, whose probabilities are already computed, and corrects `mu` by
+    /// its surprisal. In bounds: a candidate is always kept, and `discrete` returns the index of
+    /// one.
     fn draw(&mut self, candidates: &mut Candidates<'_>) {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();
@@ -143,7 +143,7 @@ impl Feedback {
     }
 }
 
-/// Methods of both versions for their use as a stage of a sieve.
+/// Defines the methods of both versions that a sieve needs to use them as a stage.
 macro_rules! stage {
     ($version:ident) => {
         impl $version {
@@ -170,7 +170,7 @@ macro_rules! stage {
 stage!(Mirostat);
 stage!(MirostatV2);
 
-/// Mirostat version 1.
+/// The sampler of mirostat version 1.
 #[derive(Clone, Debug)]
 pub struct Mirostat {
     n_vocab: i32,
@@ -209,7 +209,7 @@ impl Mirostat {
     /// Cuts without sorting all candidates. Returns false if that is not possible.
     fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
-        // For a large share, or all, a sort is faster.
+        // If a large part of the candidates, or all, may be kept, a sort is faster.
         if candidates.is_sorted() || estimated < 1 || estimated > candidates.len() / 8 {
             return false;
         }
@@ -246,8 +246,8 @@ impl Mirostat {
         true
     }
 
-    /// Ranks the candidates to keep, given the sum of all and the number of candidates for the
-    /// estimate. Returns their number, if that is possible.
+    /// Ranks the candidates to keep, given the sum over all and the number of candidates for the
+    /// estimate. Returns their number; `None` if that is not possible.
     fn rank_kept(&mut self, sum: Option<f32>, estimated: usize) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let ps = self.descending.probabilities(sum, estimated)?;
@@ -269,8 +269,8 @@ impl Mirostat {
     }
 }
 
-/// Returns the exponent of Zipf's law for these candidates, by least squares on the first `pairs`
-/// of neighbours.
+/// Returns the exponent of Zipf's law for these probabilities, by least squares on the first
+/// `pairs` pairs of neighbours.
 fn zipf_exponent(ps: &[f32], pairs: usize) -> f32 {
     let mut products = 0.0f32;
     let mut squares = 0.0f32;
@@ -340,14 +340,14 @@ impl Sampler for Mirostat {
     scratch!(feedback, order, descending);
 }
 
-/// Mirostat version 2.
+/// The sampler of mirostat version 2.
 #[derive(Clone, Debug)]
 pub struct MirostatV2 {
     feedback: Feedback,
     order: Scratch<HostOrder>,
     descending: Scratch<DescendingSum>,
-    /// True if most of the last array was kept: a prediction for the next, which affects only the
-    /// speed.
+    /// True if most of the last array was kept. It is a prediction for the next array, and affects
+    /// only the speed.
     kept_most: bool,
 }
 
@@ -426,8 +426,8 @@ impl MirostatV2 {
         self.descending.count_at_least(sum, self.least()) > n / MOST_OF
     }
 
-    /// Ranks the candidates to keep, given the sum of all. Returns their number, if that is
-    /// possible.
+    /// Ranks the candidates to keep, given the sum over all. Returns their number; `None` if that
+    /// is not possible.
     fn rank_kept(&mut self, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let least = self.least();
@@ -438,8 +438,8 @@ impl MirostatV2 {
     }
 }
 
-/// Returns how many of these descending probabilities have a surprisal up to `mu`, at least one;
-/// `None` if all have.
+/// Returns the number of these descending probabilities with a surprisal of at most `mu`, at least
+/// 1; `None` if all have one.
 fn kept_up_to(ps: &[f32], mu: f32) -> Option<usize> {
     let first_above = ps.iter().position(|&p| -log2(p) > mu);
     first_above.map(|kept| kept.max(1))

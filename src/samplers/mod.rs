@@ -1,6 +1,7 @@
-//! The drop-in samplers, one file each (mirostat's two versions share one, and DRY has more files
-//! in its folder): parameters, state, apply. `lists` and `running` serve several of them. Unit
-//! tests are in `<name>/tests.rs`, those that concern many samplers in `tests.rs`.
+//! The samplers, one file each, with parameters, state and `apply`. The two versions of mirostat
+//! share a file, and DRY has more files in its folder. `lists` and `running` serve several
+//! samplers. Unit tests are in `<name>/tests.rs`, and those that concern many samplers in
+//! `tests.rs`.
 //!
 //! A sampler that llama.cpp also has is exact: after `apply`, ids, order, length, `sorted`,
 //! `selected`, every logit and every probability are those of llama.cpp's built-in sampler of the
@@ -13,8 +14,8 @@
 //!
 //! `CONTRIBUTING.md` lists the steps for a new sampler.
 //!
-//! `new` returns `None` where the built-in constructor makes an empty sampler. [`Disabled`] takes
-//! its place.
+//! `new` returns `None` for parameters for which the built-in's constructor makes a sampler that
+//! does nothing. [`Disabled`] takes its place.
 #![forbid(unsafe_code)]
 
 mod adaptive_p;

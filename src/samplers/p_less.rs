@@ -14,11 +14,11 @@ pub struct Collision {
     normalised: bool,
 }
 
-/// Keeps the candidates at least as probable as drawing the same token twice.
+/// Keeps the candidates that are at least as probable as drawing the same token twice.
 pub type PLess = Threshold<Collision>;
 
 impl PLess {
-    /// Returns a sampler, with the lower threshold if `normalised`.
+    /// Returns a sampler. If `normalised` is true, it uses the lower threshold.
     pub fn new(normalised: bool) -> Self {
         Self::of(Collision { normalised })
     }

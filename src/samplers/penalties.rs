@@ -22,7 +22,8 @@ use crate::sampler::{About, Sampler, Tell};
 use crate::simd::libm::fma;
 use crate::token::{Token, TokenData};
 
-/// Repetition, frequency and presence penalty, applied in this order.
+/// The factors of the repetition, frequency and presence penalties, which are applied in this
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Factors {
     /// Divides a logit above 0, multiplies one at or below 0, so that the logit always decreases. 1
@@ -35,7 +36,7 @@ pub struct Factors {
 }
 
 impl Factors {
-    /// True if they would change a logit.
+    /// True if the factors would change a logit.
     pub fn is_active(&self) -> bool {
         self.repeat != 1.0 || self.freq != 0.0 || self.present != 0.0
     }
@@ -58,8 +59,8 @@ impl Factors {
         self.repeated(logit) - self.of_count::<FUSED>(count as f32, self.present)
     }
 
-    /// Returns the penalised logit of the token whose count is negative, which llama.cpp also
-    /// penalises.
+    /// Returns the penalised logit of the token whose count is negative. llama.cpp penalises it,
+    /// too.
     fn owed(&self, logit: f32, count: i32) -> f32 {
         let (count, present) = (count as f32, 0.0 * self.present);
         let penalty = match fuses(Fused::Penalty) {
@@ -85,8 +86,8 @@ impl Factors {
         }
     }
 
-    /// Penalises the tokens of `history` in `logits`, indexed by token. Costs O(distinct tokens of
-    /// the window); tokens outside `logits` are ignored.
+    /// Penalises the tokens of `history` in `logits`, which are indexed by token. Costs O(distinct
+    /// tokens of the window). Tokens outside `logits` are ignored.
     pub fn apply(&self, logits: &mut [f32], history: &History) {
         for &(token, count) in history.distinct() {
             let index = usize::try_from(token).ok();
@@ -96,7 +97,7 @@ impl Factors {
         }
     }
 
-    /// Returns the repetition penalty alone.
+    /// Returns factors with the repetition penalty alone.
     pub fn repetition(repeat: f32) -> Self {
         Self {
             repeat,
@@ -105,7 +106,7 @@ impl Factors {
         }
     }
 
-    /// Returns the frequency penalty alone.
+    /// Returns factors with the frequency penalty alone.
     pub fn frequency(freq: f32) -> Self {
         Self {
             repeat: 1.0,
@@ -114,7 +115,7 @@ impl Factors {
         }
     }
 
-    /// Returns the presence penalty alone.
+    /// Returns factors with the presence penalty alone.
     pub fn presence(present: f32) -> Self {
         Self {
             repeat: 1.0,
@@ -124,7 +125,7 @@ impl Factors {
     }
 }
 
-/// Penalises the last accepted tokens.
+/// A sampler that penalises the last accepted tokens.
 #[derive(Clone, Debug)]
 pub struct Penalties {
     n_vocab: i32,
@@ -136,7 +137,8 @@ pub struct Penalties {
 impl Penalties {
     /// Returns a sampler with a window of `last_n` tokens (negative counts as 0). `None` if the
     /// parameters disable it: `last_n <= 0`, or `repeat` 1 with `freq` and `present` 0. `n_vocab`
-    /// only serves to warn about tokens outside the vocabulary; 0 or less if unknown.
+    /// is only used to warn about tokens outside the vocabulary; 0 or less means that it is
+    /// unknown.
     pub fn new(n_vocab: i32, last_n: i32, repeat: f32, freq: f32, present: f32) -> Option<Self> {
         let last_n = usize::try_from(last_n).ok().filter(|&n| n > 0)?;
         let factors = Factors {
@@ -152,7 +154,7 @@ impl Penalties {
         })
     }
 
-    /// Reports a token outside the vocabulary: each time as last error, the first time also as a
+    /// Reports a token outside the vocabulary as the last error, and the first time also as a
     /// warning.
     fn complain(&mut self, token: Token) {
         let text = format!(
@@ -309,8 +311,8 @@ impl Sampler for Penalties {
     }
 
     fn built_in(&self) -> Option<BuiltIn> {
-        // Of one that went on from another window, the newest: accepting them does not bring the
-        // built-in to the same counts.
+        // A window that went on from another one may hold more tokens. Then the newest ones are
+        // taken: accepting all would not give the built-in the same counts.
         let last_n = self.history.nominal();
         let older = self.history.len().saturating_sub(last_n);
         Some(BuiltIn::Penalties {
@@ -331,8 +333,8 @@ impl Sampler for Penalties {
         self.penalised().narrow(pool);
     }
 
-    /// Accepts a token. One outside the vocabulary takes a slot in the window, as in the built-in,
-    /// and matches no candidate.
+    /// Accepts a token. A token outside the vocabulary takes a place in the window, as in the
+    /// built-in, but matches no candidate.
     fn accept(&mut self, token: Token) {
         if self.n_vocab > 0 && !(0..self.n_vocab).contains(&token) {
             self.complain(token);

@@ -3,8 +3,8 @@
 //!
 //! With m the largest logit and d = x - m, a logit x becomes `m - k f d^2 + s f d^3` with `k = (3 -
 //! curve) / 2`, `s = (curve - 1) / 2` where f is the factor. Logits near the largest move nearer,
-//! and distant ones further away. The arithmetic is in `float`: one pass finds the largest, and one
-//! reads and writes.
+//! and distant ones further away. The arithmetic is in `float`. One pass finds the largest logit,
+//! and a second one changes all logits.
 
 use std::ffi::CStr;
 
@@ -32,14 +32,14 @@ impl Quadratic {
     /// Returns the curve through the largest logit.
     fn through(&self, max: f32) -> Option<Cubic> {
         max.is_finite().then_some(Cubic {
-            // The pass may find 0 or -0 first; this is never -0.
+            // The pass may find either 0 or -0 first. The sum is never -0.
             max: max + 0.0,
             square: self.square,
             cube: self.cube,
         })
     }
 
-    /// True if logits stay in order.
+    /// True if the curve keeps the order of logits.
     fn keeps_order(&self) -> bool {
         self.square >= 0.0 && self.cube >= 0.0
     }

@@ -1,12 +1,12 @@
-//! The running sum by which top-p and locally typical sampling cut, and the condition that ends it.
+//! The running sum at which top-p and locally typical sampling cut, and the condition that ends it.
 
 use crate::kernels;
 
 /// The number of probabilities that are added before the sum is compared.
 pub(super) const SUMMED_AT_ONCE: usize = 512;
 
-/// The condition under which the first of some ranked candidates are enough: their probabilities
-/// have reached `sum`, and there are at least `n` of them.
+/// The condition for the first of some ranked candidates to be enough: their probabilities have
+/// reached `sum`, and there are at least `n` of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Enough {
     pub sum: f32,
@@ -21,7 +21,7 @@ impl Enough {
     }
 }
 
-/// A `float` sum of probabilities in order, which ends once enough are kept.
+/// A `float` sum of probabilities in order. It ends once enough candidates are kept.
 #[derive(Debug, Default)]
 pub(super) struct Running {
     sum: f32,
@@ -30,12 +30,14 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Adds `ps`. Returns how many candidates are enough, if these are enough.
+    /// Adds the probabilities `ps`. Returns the number of candidates that are enough; `None` if
+    /// more are needed.
     pub(super) fn add(&mut self, ps: &[f32], enough: Enough) -> Option<usize> {
         let after = kernels::sum(self.sum, ps);
         let start = self.count;
         self.count += ps.len();
-        // The nucleus cannot end within the block: its sum stays below, or too few are kept.
+        // The nucleus does not end within the block, since its sum stays below, or since too few
+        // candidates are kept.
         if after < enough.sum || self.count < enough.n {
             self.sum = after;
             return None;
@@ -54,7 +56,7 @@ impl Running {
 mod tests {
     use super::*;
 
-    /// Checks that the sum may become enough with the last candidate of a block.
+    /// Checks that the last candidate of a block may be the one that makes the sum enough.
     #[test]
     fn a_block_ends_where_it_has_enough() {
         for (n, sum, expected) in [

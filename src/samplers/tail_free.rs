@@ -2,8 +2,9 @@
 //! 2019). llama.cpp had it in the past, and older guides use it.
 //!
 //! The absolute second differences of the descending probabilities, `|p[i] - 2 p[i+1] + p[i+2]|`,
-//! are normalised to sum to 1; candidates are kept until their sum exceeds z. It takes a sort of
-//! all candidates, and three passes of 12 bytes per candidate with one `exp`.
+//! are normalised to sum to 1, and candidates are kept until the sum of their differences exceeds
+//! z. The sampler takes a sort of all candidates, and three passes of 12 bytes per candidate with
+//! one `exp`.
 
 use std::ffi::CStr;
 
@@ -22,7 +23,7 @@ pub struct TailFree {
     work: Scratch<Workspace>,
 }
 
-/// The sum of the differences below which the curve counts as straight, and each candidate has the
+/// The sum of the differences below which the curve counts as straight. Each candidate then has the
 /// same weight.
 const STRAIGHT: f64 = 1e-6;
 

@@ -1,7 +1,7 @@
-//! Temperature: divides every logit by t. At or below 0 the largest logit stays (the first of
-//! equals) and all others become minus infinity.
+//! Temperature: divides every logit by t. If t is at or below 0, the largest logit (the first of
+//! equals) stays, and all others become minus infinity.
 //!
-//! One pass of 12 bytes per candidate, read and written.
+//! Takes one pass that reads and writes 12 bytes per candidate.
 
 use std::ffi::CStr;
 
@@ -24,7 +24,7 @@ impl Temp {
     }
 }
 
-/// Divides every logit by `t`; at or below 0 masks all but the largest.
+/// Divides every logit by `t`. If `t` is at or below 0, masks all but the largest.
 pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
     if t <= 0.0 {
         return mask_all_but_largest(candidates);
@@ -32,7 +32,7 @@ pub(super) fn scale(candidates: &mut Candidates<'_>, t: f32) {
     kernels::divide_logits(candidates.as_mut_slice(), t);
 }
 
-/// Divides every logit of a vocabulary by `t`; at or below 0 masks all but the largest.
+/// Divides every logit of a vocabulary by `t`. If `t` is at or below 0, masks all but the largest.
 pub(super) fn scale_whole(mut whole: Whole<'_, '_>, t: f32) {
     if t > 0.0 {
         return whole.change_in_order(|logits| kernels::divide(logits, t));

@@ -1,9 +1,10 @@
-//! Dynamic temperature: a temperature between `t - delta` and `t + delta`, which is higher the more
-//! even the probabilities are (entropy-based "dynatemp" of KoboldCpp).
+//! Dynamic temperature: divides the logits by a temperature between `t - delta` and `t + delta`,
+//! which is the higher, the more even the probabilities are (entropy-based "dynatemp" of
+//! KoboldCpp).
 //!
-//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. With `delta` at or below 0
-//! it is plain temperature. It takes a sort of all candidates, then five passes of 12 bytes per
-//! candidate with two `exp` and one `ln` each.
+//! The temperature is `min + (max - min) * (entropy / ln n)^exponent`. If `delta` is at or below 0,
+//! it is plain temperature. The sampler takes a sort of all candidates, and then five passes of 12
+//! bytes per candidate with two `exp` and one `ln` each.
 
 use std::ffi::CStr;
 
@@ -21,7 +22,7 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::{exp_f64, fma, ln, pow};
 use crate::token::TokenData;
 
-/// Scales the logits by a temperature that follows the entropy.
+/// Divides the logits by a temperature that follows the entropy.
 #[derive(Clone, Debug)]
 pub struct TempExt {
     t: f32,
@@ -29,7 +30,7 @@ pub struct TempExt {
     exponent: f32,
     order: Scratch<HostOrder>,
     work: Scratch<Workspace>,
-    /// Scratch: the terms of the entropy, one per candidate.
+    /// A buffer for the terms of the entropy, one per candidate.
     entropies: Scratch<Ps>,
     descending: Scratch<DescendingSum>,
 }
@@ -75,9 +76,9 @@ impl TempExt {
         }
     }
 
-    /// Ranks and scales outside the array, and writes each candidate once. Returns false if ids are
-    /// not indices, or a logit is infinite.
-    // In bounds: only arrays with candidates are ranked.
+    /// Ranks and scales the candidates in separate buffers, and writes each candidate once. Returns
+    /// false if ids are not indices, or if a logit is infinite. In bounds: only arrays with
+    /// candidates are ranked.
     fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
             return false;
@@ -154,8 +155,8 @@ impl Sampler for TempExt {
         self.work.softmax_double(data);
     }
 
-    /// Scales without sorting. Returns false if a probability is 0, or if the host fuses the terms
-    /// of the entropy.
+    /// Scales all tokens without sorting them. Returns false if a probability is 0, or if the host
+    /// fuses the terms of the entropy.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if !self.is_dynamic() {
             scale_whole(whole, self.t);
@@ -193,9 +194,9 @@ impl Sampler for TempExt {
 /// Returns the probabilities of sorted candidates with infinite logits, computed in `double` and
 /// stored as `float` in between.
 ///
-/// Unlike a NaN in the input, a NaN here is not masked: an infinite temperature turns minus
-/// infinity into NaN, and, as in the built-in, all probabilities become NaN.
-// In bounds: the caller has more than one candidate.
+/// Unlike a NaN in the input, a NaN here does not count as masked: an infinite temperature turns
+/// minus infinity into NaN, and all probabilities become NaN, as in the built-in. In bounds: the
+/// caller has more than one candidate.
 fn softmax_f64(data: &mut [TokenData]) {
     let max = f64::from(data[0].logit);
     let mut sum = 0.0f64;

@@ -1,4 +1,5 @@
-//! Samplers on the logits of a vocabulary beside the same ones on the array of its candidates.
+//! Compares samplers on the logits of a vocabulary with the same samplers on the array of its
+//! candidates.
 
 use super::*;
 use crate::built_in::BuiltIn;
@@ -12,7 +13,8 @@ use crate::token::{TokenData, array_of};
 
 const N: usize = 20_000;
 
-/// Numbers around 0 of which hardly any are equal, those of a wide `range` peaked.
+/// Returns numbers around 0, hardly any of which are equal. With a wide `range` the distribution is
+/// peaked.
 fn logits(range: f32) -> Vec<f32> {
     let mut lcg = Lcg(7);
     let mut unit = || lcg.unit();
@@ -20,7 +22,7 @@ fn logits(range: f32) -> Vec<f32> {
     (0..N).map(normal).collect()
 }
 
-/// Two samplers of the same state, one for each way.
+/// Two samplers in the same state: one for the logits, and one for the array.
 struct Ways {
     narrow: Box<dyn FnMut(&mut Pool<'_>)>,
     apply: Box<dyn FnMut(&mut Candidates<'_>)>,
@@ -28,7 +30,7 @@ struct Ways {
 
 fn ways(sampler: Option<impl Sampler>) -> Ways {
     let mut narrows = sampler.expect("one that does something");
-    // A repetition of 3, for those that remember.
+    // Accepts some tokens with a repetition of 3, for samplers that remember them.
     for token in [1, 2, 3, 3] {
         narrows.accept(token);
     }
@@ -39,7 +41,7 @@ fn ways(sampler: Option<impl Sampler>) -> Ways {
     }
 }
 
-/// Chains with their names.
+/// Returns chains with their names.
 fn chains() -> Vec<(&'static str, Vec<Ways>)> {
     let dist = || ways(Some(Dist::new(42)));
     let penalties = ways(Penalties::new(N as i32, 64, 1.3, 0.1, 0.2));
@@ -100,8 +102,9 @@ fn chains() -> Vec<(&'static str, Vec<Ways>)> {
     ]
 }
 
-/// Has a chain narrow a pool and another apply to the array of the same logits, which must leave
-/// the same. Gives how many bytes the pool took before anybody asked for its array.
+/// Applies a chain to a pool, and an equal chain to the array of the same logits. Checks that both
+/// leave the same candidates. Returns the number of bytes in the pool's buffers before its array
+/// was read.
 fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
     let mut buffers = Buffers::default();
     let mut pool = Pool::new(logits, &mut buffers);
@@ -122,7 +125,7 @@ fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
     assert_eq!(token, chosen, "{name}");
     let (ours, sorted) = pool.array();
     assert_eq!(sorted, candidates.is_sorted(), "{name}");
-    // Whatever the bits of a NaN.
+    // All NaN count as equal.
     let bits = |x: f32| if x.is_nan() { u32::MAX } else { x.to_bits() };
     let bits = |c: &TokenData| (c.id, bits(c.logit), bits(c.p));
     let ours: Vec<_> = ours.iter().map(bits).collect();
@@ -131,8 +134,8 @@ fn compare_ways(name: &str, mut chain: Vec<Ways>, logits: &[f32]) -> usize {
     bytes
 }
 
-/// Both ways leave the same. That of the pool does it without the array, which costs more than all
-/// else: whether it is made is what no result shows.
+/// A pool gives the results of the array without making the array, which would cost more than
+/// everything else. The results do not show whether it was made.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_logits_need_no_array_of_the_vocabulary() {
@@ -140,7 +143,7 @@ fn ordinary_logits_need_no_array_of_the_vocabulary() {
         let logits = logits(range);
         for (name, chain) in chains() {
             let bytes = compare_ways(name, chain, &logits);
-            // Of thousands that it keeps some are equally near to the entropy.
+            // Of the thousands of tokens that it keeps, some are equally near to the entropy.
             let has_ties = keeps_many && name == "typical";
             let made = bytes >= N * size_of::<TokenData>();
             assert_eq!(made, has_ties, "{name}: {bytes} bytes");
@@ -148,7 +151,7 @@ fn ordinary_logits_need_no_array_of_the_vocabulary() {
     }
 }
 
-/// Parameters at the end of their range, which may take the array.
+/// Returns chains with parameters at the end of their range, which may need the array.
 fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
     let dist = || ways(Some(Dist::new(42)));
     let before = |sampler| vec![sampler, dist()];
@@ -206,7 +209,7 @@ fn odd_chains() -> Vec<(&'static str, Vec<Ways>)> {
     ]
 }
 
-/// Few logits, equal ones, and some that are no ordinary numbers.
+/// Few logits, equal ones, and some that are infinite or NaN.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn both_ways_leave_the_same_of_any_logits() {
@@ -229,7 +232,7 @@ fn both_ways_leave_the_same_of_any_logits() {
         with(f32::INFINITY),
         with(f32::NEG_INFINITY),
         with(f32::NAN),
-        // Beyond what the built-ins' sort can tell apart.
+        // The difference to the others is too large for the built-ins' sort to distinguish them.
         with(4e8),
         with(f32::MIN),
     ];
@@ -245,8 +248,8 @@ fn both_ways_leave_the_same_of_any_logits() {
     }
 }
 
-/// Where the array is sooner made, or the built-in's own steps are needed, it is made; elsewhere it
-/// is not. No result shows which way was taken, only how long it takes.
+/// The array is made only if that is faster, or if the steps of the built-in are needed. The
+/// results do not show whether it was made, only the time does.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn the_array_is_made_where_that_is_sooner() {
@@ -297,7 +300,7 @@ fn a_disabled_selector_takes_the_largest() {
     assert_eq!(candidates.selected(), Some(1));
 }
 
-/// An infinite temperature makes all equally probable.
+/// An infinite temperature makes all candidates equally probable.
 #[test]
 fn without_end_dynamic_temperature_flattens() {
     let mut data = [1.0, 3.0, 2.0, 0.5].map(|logit| TokenData {
@@ -310,18 +313,18 @@ fn without_end_dynamic_temperature_flattens() {
     assert_eq!(data.map(|c| (c.logit, c.p)), [(0.0, 0.25); 4]);
 }
 
-/// Where nothing bends, each candidate counts the same.
+/// If the curve is straight everywhere, each candidate has the same weight.
 #[test]
 fn tail_free_cuts_equal_candidates_by_their_number() {
     let mut data = vec![TokenData::default(); 100];
     let mut candidates = Candidates::new(&mut data, false);
     let mut tail_free = TailFree::new(0.505, 1).expect("it cuts something");
     tail_free.apply(&mut candidates);
-    // Of 98 bends, the first 50 are more than that.
+    // There are 98 differences, and the first 50 of them exceed that.
     assert_eq!(candidates.len(), 49);
 }
 
-/// XTC acts at the border: the draw is compared with the probability as in the built-in.
+/// XTC acts if the draw equals the probability, since the comparison is that of the built-in.
 #[test]
 fn xtc_acts_where_the_draw_is_its_probability() {
     let draw = SeededMt19937::new(42).stream.uniform_f32();
@@ -334,7 +337,7 @@ fn xtc_acts_where_the_draw_is_its_probability() {
     }
 }
 
-/// Of one candidate none is a choice.
+/// With a single candidate there is no choice to exclude.
 #[test]
 fn xtc_acts_on_two() {
     for n in [1, 2] {
@@ -367,8 +370,8 @@ fn only_tokens_outside_a_known_vocabulary_are_complained_about() {
     }
 }
 
-/// The built-in that takes a sampler's place in a graph has its arguments, and has accepted the
-/// tokens of its window.
+/// The built-in that replaces a sampler in a graph has its arguments, and has accepted the tokens
+/// of its window.
 #[test]
 fn the_built_in_is_made_of_the_same_arguments() {
     fn of(sampler: Option<impl Sampler>) -> Option<BuiltIn> {
@@ -378,7 +381,7 @@ fn the_built_in_is_made_of_the_same_arguments() {
     [1, 2, 3]
         .into_iter()
         .for_each(|token| penalties.accept(token));
-    // One that goes on from another window begins with the newest.
+    // A sampler that goes on from another window passes on only the newest tokens.
     let mut copied = Penalties::new(100, 2, 1.3, 0.1, 0.2).expect("some factors");
     let mut longer = Penalties::new(100, 9, 1.1, 0.0, 0.0).expect("a factor");
     [7, 1, 2, 3]
@@ -424,7 +427,7 @@ fn the_built_in_is_made_of_the_same_arguments() {
     }
 }
 
-/// A random seed is not drawn twice: what has begun goes on in the built-in.
+/// A stream that has begun continues in the built-in, with its random seed.
 #[test]
 fn a_generator_goes_on_in_the_built_in() {
     let candidate = TokenData {

@@ -5,7 +5,8 @@ use crate::pool::{Buffers, Pool};
 use crate::samplers::Greedy;
 use crate::token::array_of;
 
-/// Words and letters; the last token ends a generation, the one before controls.
+/// A vocabulary of words and letters, followed by a control token and a token that ends a
+/// generation.
 #[derive(Debug)]
 struct Words(Vec<String>);
 
@@ -56,7 +57,8 @@ fn bans(texts: &[&str], words: &Words) -> BanStrings {
     made.expect("they can be banned").expect("there are some")
 }
 
-/// Few and many are banned, by edits and by masks: on logits as on an array, in any order.
+/// Few and many tokens are banned, by edits and by masks. The results on logits are those on an
+/// array, in any order.
 #[test]
 fn logits_are_masked_as_arrays_are() {
     let words = Words::new(3000);
@@ -66,7 +68,7 @@ fn logits_are_masked_as_arrays_are() {
     for texts in [&["abc", "xyz"][..], &["a", "be"], &["ab", "zb", "cc"]] {
         let mut sampler = bans(texts, &words);
         for round in 0..40 {
-            // As many as the vocabulary has, or more.
+            // There are as many logits as the vocabulary has tokens, or more.
             let n_logits = n + [0, 70][round % 2];
             let logits: Vec<f32> = (0..n_logits).map(|_| lcg.unit()).collect();
             let mut array = array_of(&logits);
@@ -84,7 +86,7 @@ fn logits_are_masked_as_arrays_are() {
             let mut pool = Pool::new(&logits[..], &mut buffers);
             sampler.narrow(&mut pool);
             assert_eq!(pool.array().0, array);
-            // The other way round nothing is in its place.
+            // In reverse order no token is at its index.
             let mut reversed = array_of(&logits);
             reversed.reverse();
             sampler.apply(&mut Candidates::new(&mut reversed, false));
@@ -177,7 +179,7 @@ fn what_cannot_be_banned_is_refused_with_its_number() {
     assert!(refusal(&vec![&b"ab"[..]; MAX_TEXTS + 1]).contains("16385 texts"));
     assert!(refusal(&vec![&long[1..]; 257]).contains("bytes"));
     assert!(BanStrings::new(&[], &vocabulary).is_ok_and(|made| made.is_none()));
-    // As many as may be.
+    // The largest number of texts of this length.
     let most = vec![&long[1..]; 256];
     assert!(BanStrings::new(&most, &vocabulary).is_ok_and(|made| made.is_some()));
 }

@@ -2,7 +2,7 @@ use super::*;
 use crate::pool::Buffers;
 use crate::token::array_of;
 
-/// The exponentials of few candidates lie beside the array, those of many in it.
+/// The exponentials of few candidates are in a separate buffer, those of many in the array.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn few_candidates_are_drawn_from_aside() {
@@ -20,8 +20,8 @@ fn few_candidates_are_drawn_from_aside() {
     }
 }
 
-/// Of a vocabulary that is masked but for a few tokens these alone are looked at, and the choice
-/// and what is left are those of the array.
+/// If nearly all tokens of a vocabulary are masked, only the others are read. The choice and the
+/// remaining candidates are those of the array.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
@@ -51,7 +51,8 @@ fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
     }
 }
 
-/// As older builds have it; what it draws from more is the same.
+/// With the profile of older builds a single candidate takes no draw. Draws from several candidates
+/// are the same.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_single_candidate_takes_no_draw_of_one_that_spares_it() {

@@ -1,10 +1,10 @@
 //! Sequence breakers in the texts of a vocabulary.
 //!
 //! One pass over the texts finds the tokens that contain a breaker and those that end with a
-//! beginning of one, for any number of breakers. The tokens that must follow are kept once per
-//! beginning, not for each token that ends with it. They are sorted, so that finding the longest
-//! match does not search all of them. Memory is linear in the bytes of the breakers, each of which
-//! may have 20 tokens after it, and in the number of tokens.
+//! beginning of one, for any number of breakers. The tokens that must follow a beginning (its
+//! tails) are kept once per beginning, not for each token that ends with it. They are sorted, so
+//! that finding the longest match does not search all of them. Memory is linear in the number of
+//! tokens and in the bytes of the breakers, after each of which there may be 20 tokens.
 
 use std::collections::TryReserveError;
 use std::ops::Range;
@@ -16,12 +16,12 @@ use crate::random::HashMap;
 use crate::token::Token;
 use crate::vocabulary::Vocabulary;
 
-/// The number of bytes to which breakers are cut; their tokenised rests are cut to a number of
-/// tokens.
+/// The number of bytes to which breakers are cut. The tokens of the rests of breakers are cut to a
+/// number of tokens as well.
 pub(crate) const MAX_BREAKER_BYTES: usize = 40;
 pub(super) const MAX_TAIL_TOKENS: usize = 20;
-/// The tokens to reserve per byte, more than a tokenizer makes: normalization turns 3 bytes into at
-/// most 18 characters.
+/// The number of tokens reserved per byte. A tokenizer makes fewer: normalization turns 3 bytes
+/// into at most 18 characters.
 const ROOM_PER_BYTE: usize = 8;
 
 /// The number in `FoundBreakers::numbers` that means "no rest".
@@ -31,12 +31,12 @@ const UNUSED: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub struct Breakers {
     heads: TokenMap<Head>,
-    /// The beginnings of breakers; the first means none.
+    /// The beginnings of breakers. The first entry means that there is none.
     beginnings: Vec<Beginning>,
     tails: Vec<Tail>,
     /// The tokens of the tails.
     tokens: Vec<Token>,
-    /// Numbers of breakers, for [`Head::contained`].
+    /// The numbers of breakers to which [`Head::contained`] refers.
     contained: Vec<u32>,
 }
 
@@ -44,40 +44,40 @@ pub struct Breakers {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     is_breaker: bool,
-    /// The longest beginning that the text ends with; 0 if there is none.
+    /// The longest beginning with which the text ends; 0 if there is none.
     beginning: u32,
-    /// The range in `contained`, ascending, of the breakers that the text contains although it also
-    /// ends with a beginning of them. These need no further token.
+    /// The range in `contained`, which is ascending, of the breakers that the text contains
+    /// although it also ends with a beginning of them. These need no further token.
     contained: (u32, u32),
 }
 
 /// A beginning of breakers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Beginning {
-    /// The longest other beginning that this one ends with; 0 if there is none.
+    /// The longest other beginning with which this one ends; 0 if there is none.
     shorter: u32,
-    /// The range in `tails`, sorted by their tokens, of the tails that may follow.
+    /// The range in `tails` of the tails that may follow, sorted by their tokens.
     tails: (u32, u32),
 }
 
-/// The rest of a breaker after a beginning.
+/// The rest of a breaker after one of its beginnings.
 #[derive(Clone, Copy, Debug)]
 struct Tail {
     breaker: u32,
-    /// The range in `tokens`.
+    /// The range of the tail's tokens in `tokens`.
     tokens: (u32, u32),
 }
 
 impl Breakers {
-    /// Prepares breakers, each cut to 40 bytes, for a vocabulary. Empty ones have no effect.
+    /// Returns the breakers for a vocabulary, each cut to 40 bytes. Empty ones have no effect.
     pub fn new(vocabulary: &dyn Vocabulary, breakers: &[&[u8]]) -> Self {
         let mut found = FoundBreakers::new(vocabulary, breakers);
         found.for_each_tail(|text, tokens| *tokens = vocabulary.tokenize(text));
         found.into_breakers()
     }
 
-    /// Returns at most `most` of the tokens that are breakers or begin some, ascending and evenly
-    /// spread.
+    /// Returns at most `most` of the tokens that are breakers or begin some, in ascending order and
+    /// evenly spread.
     #[cfg(all(any(target_os = "linux", windows), not(miri)))]
     pub(super) fn beginnings(&self, most: usize) -> Vec<Token> {
         let mut heads: Vec<Token> = self.heads.keys().copied().collect();
@@ -92,9 +92,9 @@ impl Breakers {
         head.is_some_and(|head| self.longest_tail(head, &[]).is_some())
     }
 
-    /// Returns the first index of `places` at which a breaker begins, and the number of further
-    /// tokens in it. `reversed` has the newest token first.
-    // In bounds: callers pass indices of `reversed`, one of which is `i`.
+    /// Returns the first index in `places` at which a breaker begins, and the number of further
+    /// tokens in that breaker. `reversed` has the newest token first. In bounds: callers pass
+    /// indices of `reversed`, one of which is `i`.
     pub(super) fn newest(
         &self,
         reversed: &[Token],
@@ -113,8 +113,8 @@ impl Breakers {
     }
 
     /// Returns the number of tokens that follow the head in the longest breaker that begins with
-    /// it. `following` has the newest token first. `None` if no breaker begins there.
-    // In bounds: heads and beginnings have places that were found.
+    /// it. `following` has the newest token first. `None` if no breaker begins there. In bounds:
+    /// heads and beginnings contain only positions that were found.
     fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
         let mut longest = head.is_breaker.then_some(0);
         let (from, to) = head.contained;
@@ -142,7 +142,7 @@ impl Breakers {
         let mut longest = None;
         let mut following = following.iter().rev();
         let mut length = 0;
-        // All of `tails` begin with the `length` tokens that were compared.
+        // All remaining `tails` begin with the `length` tokens that were compared.
         while !tails.is_empty() {
             let ends = tails.partition_point(|tail| tail.len() == length);
             let (whole, longer) = tails.split_at(ends);
@@ -174,12 +174,13 @@ impl Tail {
     }
 }
 
-/// The beginnings of breakers in the texts of a vocabulary, and the rests after them.
+/// The beginnings of breakers in the texts of a vocabulary, and the rests of the breakers after
+/// them.
 #[derive(Debug, Default)]
 pub(crate) struct FoundBreakers<'a> {
     /// The breakers, with room for the tokens of their tails, which are added later.
     breakers: Breakers,
-    /// The rests of breakers, each text once.
+    /// The rests of breakers, each different text once.
     rests: Vec<&'a [u8]>,
     /// The range of each rest's tokens among the tokens of all rests.
     places: Vec<(u32, u32)>,
@@ -211,16 +212,15 @@ impl<'a> FoundBreakers<'a> {
         found
     }
 
-    /// Lists the rests of breakers after the beginnings that a token ends with, and points the
-    /// heads to them.
-    // In bounds: `users` and `places` have an entry per beginning.
+    /// Lists the rests of breakers after each beginning with which a token ends, and sets the
+    /// beginnings of the heads. In bounds: `users` and `places` have an entry per beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
         let n = prefixes.len();
         let mut users = zeros(n as usize);
         for head in self.breakers.heads.values() {
             users[head.beginning as usize] += 1;
         }
-        // The longer ones come first.
+        // Longer beginnings come first, so that their counts are complete.
         for prefix in (1..n).rev() {
             users[prefixes.shorter(prefix) as usize] += users[prefix as usize];
         }
@@ -260,7 +260,7 @@ impl<'a> FoundBreakers<'a> {
         }
     }
 
-    /// Returns the index of `text` in `rests`; adds it if it is new.
+    /// Returns the index of `text` in `rests`. Adds it if it is new.
     fn number(&mut self, numbers: &mut HashMap<&'a [u8], u32>, text: &'a [u8]) -> u32 {
         if let Some(&number) = numbers.get(text) {
             return number;
@@ -281,7 +281,7 @@ impl<'a> FoundBreakers<'a> {
         Ok(())
     }
 
-    /// Calls `ask` to replace the tokens of each tail that occurs, given its text. The tokens fit
+    /// Calls `ask` with the text of each tail that occurs, to replace its tokens. The tokens fit
     /// without an allocation.
     pub(crate) fn for_each_tail(&mut self, mut ask: impl FnMut(&[u8], &mut Vec<Token>)) {
         let tokens = &mut self.breakers.tokens;
@@ -298,7 +298,7 @@ impl<'a> FoundBreakers<'a> {
     // In bounds: beginnings have ranges of tails, and each rest has its tokens.
     pub(crate) fn into_breakers(self) -> Breakers {
         let mut breakers = self.breakers;
-        // Without the spare capacity.
+        // The copy has no spare capacity.
         breakers.tokens = copied(&breakers.tokens);
         for (tail, rest) in breakers.tails.iter_mut().zip(self.numbers) {
             if rest != UNUSED {
@@ -316,9 +316,9 @@ impl<'a> FoundBreakers<'a> {
 }
 
 impl Breakers {
-    /// Records for each head the tails that it does not need because it contains the breaker. The
-    /// tails must still be in the order of the breakers.
-    // In bounds: heads and beginnings have ranges that were found; every beginning has tails.
+    /// Calls `tell` for each head with the tails that the head does not need because it contains
+    /// their breakers. The tails must still be in the order of the breakers. In bounds: heads and
+    /// beginnings have ranges that were found; every beginning has tails.
     fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
         for head in self.heads.values() {
             let (from, to) = head.contained;
@@ -338,7 +338,7 @@ impl Breakers {
         }
     }
 
-    /// Searches the texts of all tokens. The heads refer to numbers of `prefixes`.
+    /// Searches the texts of all tokens for heads, which refer to numbers of `prefixes`.
     fn find_heads(&mut self, vocabulary: &dyn Vocabulary, prefixes: &Prefixes<'_>) {
         let mut text = Vec::new();
         let mut contained = Vec::new();

@@ -1,37 +1,39 @@
 //! The position of the last sequence breaker.
 //!
-//! A token is settled once it is followed by as many tokens as a breaker may have: then no later
-//! token can complete a breaker that begins there. So only the newest tokens are searched again,
-//! not the whole window, at each token of which a hostile request can make thousands of breakers
-//! begin.
+//! A token is settled once it is followed by as many tokens as a breaker may have: no later token
+//! can complete a breaker that begins there. So only the newest tokens are searched again, and not
+//! the whole window. That matters because a hostile request can make thousands of breakers begin at
+//! each token.
 
 use super::breakers::{Breakers, MAX_TAIL_TOKENS};
 use crate::token::Token;
 
-/// The last breaker among the settled tokens. Tokens are counted from the first that was accepted.
+/// The last breaker that begins at a settled token. Tokens are numbered from the first one that was
+/// accepted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastBreaker {
     accepted: u64,
     /// The number of settled tokens.
     settled: u64,
-    /// The number of the token at which it begins, and the number of tokens that follow in it.
+    /// The number of the token at which the breaker begins, and the number of tokens that follow in
+    /// it.
     last: Option<(u64, usize)>,
 }
 
 impl LastBreaker {
-    /// Counts a token.
+    /// Records that a token was accepted.
     pub(super) fn accept(&mut self) {
         self.accepted += 1;
     }
 
-    /// Forgets the last breaker: other breakers apply from now on.
+    /// Forgets the last breaker, since other breakers apply from now on.
     pub(super) fn forget(&mut self) {
         self.settled = 0;
         self.last = None;
     }
 
-    /// Returns the number of tokens after the last breaker; all if there is none. `reversed` are
-    /// the last accepted tokens, newest first.
+    /// Returns the number of tokens after the last breaker, or of all tokens if there is none.
+    /// `reversed` contains the last accepted tokens, newest first.
     pub(super) fn distance(&mut self, breakers: &Breakers, reversed: &[Token]) -> usize {
         let n = reversed.len();
         let open = MAX_TAIL_TOKENS.min(n);

@@ -1,7 +1,7 @@
-//! The beginnings of texts, and a search for those that other texts contain or that they end with.
+//! The beginnings of some texts, and a search for those that another text contains or ends with.
 //!
-//! A trie with links from each beginning to the longest one that it ends with (Aho and Corasick
-//! 1975): one step for each byte of the searched text, for any number of texts.
+//! This is a trie with a link from each beginning to the longest other one with which it ends (Aho
+//! and Corasick 1975). The search takes one step per byte, for any number of texts.
 
 use crate::memory::push;
 
@@ -10,33 +10,33 @@ pub(super) const ROOT: u32 = 0;
 
 /// All beginnings of some texts, numbered from the shortest to the longest.
 ///
-/// Numbers have 32 bits: more beginnings would not fit in memory.
+/// Numbers have 32 bits. More beginnings would not fit in memory.
 #[derive(Debug)]
 pub(super) struct Prefixes<'a> {
     texts: Vec<&'a [u8]>,
     nodes: Vec<Node>,
 }
 
-/// One beginning.
+/// A beginning of one or several texts.
 #[derive(Debug)]
 struct Node {
-    /// Its last byte.
+    /// The last byte of the beginning.
     byte: u8,
     length: u32,
-    /// The range of the texts that begin with it, itself included if it is one.
+    /// The range of the texts that begin with it, including itself if it is a whole text.
     texts: (u32, u32),
     /// The range of the beginnings that are longer by one byte, in the order of that byte.
     children: (u32, u32),
-    /// The longest other beginning that it ends with.
+    /// The longest other beginning with which this one ends.
     shorter: u32,
-    /// The longest whole text that it ends with; `ROOT` if there is none.
+    /// The longest whole text with which this beginning ends; `ROOT` if there is none.
     whole: u32,
 }
 
 impl<'a> Prefixes<'a> {
-    /// Finds the beginnings of `texts`, which are sorted, distinct and not empty.
-    // In bounds: `parent` counts nodes; the texts of a node have its length at least, and those
-    // after `from` more.
+    /// Returns the beginnings of `texts`, which are sorted, distinct and not empty. In bounds:
+    /// `parent` counts nodes; the texts of a node have at least its length, and those after `from`
+    /// are longer.
     pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
         let mut all = Self {
             nodes: Vec::new(),
@@ -70,15 +70,15 @@ impl<'a> Prefixes<'a> {
         all
     }
 
-    /// Adds the beginning `parent` followed by `byte`, after all shorter beginnings have their
-    /// children.
+    /// Adds the beginning that is `parent` followed by `byte`. All shorter beginnings must have
+    /// their children already.
     fn add(&mut self, parent: u32, byte: u8, texts: (u32, u32)) {
         let length = self.node(parent).length + 1;
         let shorter = match parent {
             ROOT => ROOT,
             _ => self.step(self.node(parent).shorter, byte),
         };
-        // The first of them in their order is the shortest.
+        // The texts are sorted, so the first one of these is the shortest.
         let is_whole = self.text(texts.0).len() == length as usize;
         let whole = match is_whole {
             true => self.nodes.len() as u32,
@@ -95,12 +95,12 @@ impl<'a> Prefixes<'a> {
         push(&mut self.nodes, node);
     }
 
-    // In bounds: numbers of beginnings come from here.
+    // In bounds: numbers of beginnings were assigned here.
     fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }
 
-    // In bounds: numbers of texts come from here.
+    // In bounds: numbers of texts were assigned here.
     pub(super) fn text(&self, number: u32) -> &'a [u8] {
         self.texts[number as usize]
     }
@@ -115,20 +115,20 @@ impl<'a> Prefixes<'a> {
         self.node(prefix).length as usize
     }
 
-    /// Returns the longest other beginning that it ends with, at least the empty one.
+    /// Returns the longest other beginning with which `prefix` ends. That may be the empty one.
     pub(super) fn shorter(&self, prefix: u32) -> u32 {
         self.node(prefix).shorter
     }
 
-    /// Returns the range of the longer texts that begin with it.
+    /// Returns the range of the longer texts that begin with `prefix`.
     pub(super) fn longer_texts(&self, prefix: u32) -> (u32, u32) {
         let node = self.node(prefix);
         let is_whole = node.whole == prefix && prefix != ROOT;
         (node.texts.0 + u32::from(is_whole), node.texts.1)
     }
 
-    /// Returns the longest beginning that a text ends with after `byte`; `prefix` is the longest
-    /// before it.
+    /// Returns the longest beginning with which a text ends after `byte` was appended; `prefix` is
+    /// the longest one before that.
     pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
         loop {
             let node = self.node(prefix);
@@ -144,7 +144,7 @@ impl<'a> Prefixes<'a> {
         }
     }
 
-    /// Returns the whole texts that it ends with.
+    /// Returns the whole texts with which `prefix` ends.
     pub(super) fn whole_texts(&self, prefix: u32) -> impl Iterator<Item = u32> {
         let known = |whole| (whole != ROOT).then_some(whole);
         let mut next = known(self.node(prefix).whole);
@@ -155,7 +155,8 @@ impl<'a> Prefixes<'a> {
         })
     }
 
-    /// True if it ends with a beginning of that text, other than the empty one and the whole text.
+    /// True if `prefix` ends with a beginning of that text, other than the empty one and the whole
+    /// text.
     pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
         while prefix != ROOT {
             let (from, to) = self.longer_texts(prefix);

@@ -4,7 +4,7 @@ use crate::lcg::Lcg;
 #[test]
 fn the_reach_is_what_comparing_gives() {
     let mut lcg = Lcg(5);
-    // Miri takes minutes for all of them.
+    // All of them would take minutes under Miri.
     for n in 0..if cfg!(miri) { 20 } else { 60 } {
         let tokens: Vec<Token> = (0..n).map(|_| (lcg.bits() >> 31) as Token).collect();
         let mut reach = Vec::new();
@@ -17,7 +17,7 @@ fn the_reach_is_what_comparing_gives() {
     }
 }
 
-/// In as many steps as there are tokens: comparing at each place would take hours.
+/// This takes as many steps as there are tokens. Comparing at each position would take hours.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn the_reach_of_one_token_is_found_in_one_pass() {
@@ -27,7 +27,7 @@ fn the_reach_of_one_token_is_found_in_one_pass() {
     assert!(reach.iter().skip(1).copied().eq((1..N).rev()));
 }
 
-/// The logit of the token that would repeat, after the penalty.
+/// Returns the logit, after the penalty, of the token that would continue the repetition.
 fn penalised(allowed_length: i32) -> f32 {
     let params = DryParams {
         multiplier: 0.8,
@@ -54,7 +54,7 @@ fn the_least_allowed_length_penalises_as_every_far_negative_one() {
     assert_eq!(penalised(i32::MIN), penalised(-1_000_000_000));
 }
 
-/// A power that no float holds is cut to the largest that one does, as in the built-in.
+/// A power that is too large for a `float` is cut to the largest finite one, as in the built-in.
 #[test]
 fn a_penalty_stays_finite_where_a_power_of_the_base_does() {
     let penalty = |base: f32| {
@@ -77,7 +77,7 @@ fn a_penalty_stays_finite_where_a_power_of_the_base_does() {
         -data[1].logit
     };
     assert_eq!(penalty(10.0), 1e38);
-    // Its powers are all finite, or none is.
+    // For these bases either all powers are finite or none is, so nothing is cut.
     assert_eq!(penalty(1.0), 1.0);
     assert_eq!(penalty(f32::INFINITY), f32::INFINITY);
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A vocabulary whose only end is token 0.
+/// A vocabulary in which only token 0 ends a text.
 #[derive(Debug)]
 struct OneEnd;
 

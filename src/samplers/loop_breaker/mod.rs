@@ -1,8 +1,8 @@
 //! Loop breaker: detects that the newest tokens repeat for the third time, and ends the repetition.
 //!
 //! A repetition is a period of 1 to 1,024 tokens whose newest copies, three or more, are equal,
-//! with so many tokens in all that it cannot be intended. Nothing is changed if there is no
-//! repetition, or if nothing else could be chosen.
+//! with so many tokens in all that it cannot be intended. Candidates are not changed if there is no
+//! repetition, or if no other token could be chosen.
 
 mod repetitions;
 
@@ -21,10 +21,10 @@ use repetitions::{Repetition, Repetitions};
 /// The most tokens of a forced text.
 pub(crate) const MAX_FORCED: usize = 1024;
 
-/// The method of ending a repetition.
+/// How a repetition is ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopAction {
-    /// The token that would continue it is banned.
+    /// The token that would continue the repetition is banned.
     Ban,
     /// The logits are divided by this number, at the next token by its square, and so on, until a
     /// token is chosen that does not continue the repetition.
@@ -38,12 +38,12 @@ pub enum LoopAction {
 /// Parameters of a loop breaker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopParams {
-    /// The longest period, 1 to 1,024.
+    /// The longest period, from 1 to 1,024.
     pub max_period: usize,
-    /// The least number of tokens in all copies together, those of one that has begun included, at
+    /// The least number of tokens in all copies together, including one that has only begun; at
     /// most 65,536.
     pub min_tokens: usize,
-    /// The action.
+    /// How a repetition is ended.
     pub action: LoopAction,
 }
 
@@ -98,18 +98,18 @@ impl LoopParams {
     }
 }
 
-/// The largest number by which logits are divided.
+/// The largest number by which logits may be divided.
 const MOST_HEAT: f32 = 1e6;
 
-/// Ends repetitions.
+/// A sampler that ends repetitions.
 #[derive(Debug)]
 pub struct LoopBreaker {
     action: LoopAction,
     repetitions: Repetitions,
     found: Option<Repetition>,
-    /// The number by which logits are divided during a repetition.
+    /// The number by which the logits are divided during a repetition.
     heat: f32,
-    /// The number of tokens forced so far, while tokens are forced.
+    /// The number of tokens that were forced so far; `None` if no tokens are being forced.
     forced: Option<usize>,
 }
 
@@ -170,7 +170,7 @@ impl LoopBreaker {
         }
     }
 
-    /// Forgets the repeated tokens, and starts counting again.
+    /// Forgets all tokens, so that a repetition must begin again to be found.
     fn begin_anew(&mut self) {
         self.repetitions.clear();
         (self.found, self.heat, self.forced) = (None, 1.0, None);
@@ -190,7 +190,7 @@ fn is_there(candidate: &TokenData) -> bool {
     comparable(candidate.logit) > f32::NEG_INFINITY
 }
 
-/// Bans `token`, unless nothing else is left.
+/// Bans `token`, unless no other token is left.
 fn ban(candidates: &mut Candidates<'_>, token: Token) {
     let others = |candidate: &TokenData| candidate.id != token && is_there(candidate);
     if !candidates.as_slice().iter().any(others) {
@@ -203,9 +203,9 @@ fn ban(candidates: &mut Candidates<'_>, token: Token) {
     candidates.set_sorted(false);
 }
 
-/// Keeps only the tokens of `wanted`. If several candidates include none of these, the first
-/// replaces a candidate. Does nothing if another sampler has banned them, or to a single candidate,
-/// with which a host checks that a token is allowed.
+/// Keeps only the tokens of `wanted`. If there are several candidates and none of these tokens is
+/// among them, the first of these replaces a candidate. Does nothing if another sampler has banned
+/// them, or if there is a single candidate, with which a host checks that a token is allowed.
 fn leave_alone(candidates: &mut Candidates<'_>, wanted: &[Token]) {
     let is_wanted = |candidate: &TokenData| wanted.contains(&candidate.id);
     let slice = candidates.as_mut_slice();

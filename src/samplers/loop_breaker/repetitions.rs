@@ -1,4 +1,4 @@
-//! The shortest period in which the newest tokens repeat.
+//! Finds the shortest period in which the newest tokens repeat.
 //!
 //! For each period a counter holds the length of the current run of tokens that equal the token one
 //! period before. A new token is compared with all possible predecessors, which are contiguous in
@@ -9,7 +9,7 @@ use crate::token::Token;
 
 /// The longest period.
 pub(crate) const MAX_PERIOD: usize = 1024;
-/// The largest length that a repetition may be required to have.
+/// The most tokens that a repetition may be required to have.
 pub(crate) const MAX_LENGTH: usize = 65_536;
 
 /// A repetition: the newest `length` tokens repeat with `period`, three times or more.
@@ -26,7 +26,8 @@ pub(super) struct Repetition {
 pub(super) struct Repetitions {
     /// The newest tokens, in order; at least as many as the longest period.
     tokens: Vec<Token>,
-    /// The runs by descending period: how many tokens in a row equal the token one period before.
+    /// The runs by descending period: the number of consecutive tokens, up to the newest, that
+    /// equal the token one period before.
     runs: Vec<i32>,
     /// The length of a run that makes a repetition, for each period.
     enough: Vec<i32>,
@@ -64,9 +65,8 @@ impl Repetitions {
         self.runs.fill(0);
     }
 
-    /// Accepts a token.
-    // In bounds: the longest period is the length of `runs`, which `known` does not exceed, and
-    // there are as many tokens at least.
+    /// Accepts a token. In bounds: the longest period is the length of `runs`, which `known` does
+    /// not exceed, and there are at least as many tokens.
     pub(super) fn accept(&mut self, token: Token) -> Option<Repetition> {
         let max_period = self.runs.len();
         let known = self.tokens.len().min(max_period);
@@ -91,8 +91,8 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Passes the newest tokens to `put`, as many as the longest period, with their runs.
-    // In bounds: there are as many tokens at least.
+    /// Passes the newest tokens to `put`, as many as the longest period, with their runs. In
+    /// bounds: there are at least as many tokens.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());
         put(&(self.runs.len() as u32).to_le_bytes());
@@ -105,8 +105,8 @@ impl Repetitions {
     }
 
     /// Restores a saved state of the same longest period. `None` if the bytes have another longest
-    /// period or are invalid.
-    // In bounds: no more are known than the longest period, which is the number of runs.
+    /// period or are invalid. In bounds: no more tokens are known than the longest period, which is
+    /// the number of runs.
     pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (longest, rest) = bytes.split_first_chunk()?;
         let (known, rest) = rest.split_first_chunk()?;

@@ -14,8 +14,8 @@ fn breaker(min_tokens: usize, action: LoopAction) -> LoopBreaker {
     LoopBreaker::new(params).expect("good parameters")
 }
 
-/// The repetition by its definition: the shortest period of which the newest tokens are three
-/// copies or more, `min` tokens in all.
+/// Returns the repetition by its definition: the shortest period of which the newest tokens are
+/// three or more copies, with at least `min` tokens in all.
 fn defined(tokens: &[Token], max_period: usize, min: usize) -> Option<(usize, usize)> {
     (1..=max_period).find_map(|period| {
         let n = tokens.len();
@@ -59,12 +59,13 @@ fn repetitions_are_found_by_their_definition() {
     assert!(found > 1000, "{found}");
 }
 
-/// Loops such as users report: a word, a list of few, a sentence, a paragraph, a page of thinking.
+/// Loops as users report them: a word, a list of few items, a sentence, a paragraph, a page of
+/// reasoning.
 #[test]
 fn loops_are_found_as_the_third_copy_is_complete() {
     for period in [1, 4, 16, 100, 1000] {
         let mut breaker = breaker(0, LoopAction::Ban);
-        // A text before, in which nothing repeats.
+        // A text without repetitions comes first.
         for token in 0..3000 {
             breaker.accept(10_000 + token);
             assert_eq!(breaker.found, None);
@@ -114,7 +115,7 @@ fn what_goes_on_is_banned_and_nothing_else() {
     let mut expected = array_of(&logits);
     expected[3].logit = f32::NEG_INFINITY;
     assert_eq!(after, expected);
-    // Where it is all that is left it stays.
+    // If it is the only candidate left, it stays.
     let mut only = vec![f32::NEG_INFINITY; N];
     only[3] = 2.0;
     assert_eq!(masked(&mut breaker, &only), array_of(&only));
@@ -155,7 +156,8 @@ fn a_text_is_forced_token_by_token() {
     assert_eq!(left(&masked(&mut breaker, &logits)), [40]);
     breaker.accept(40);
     assert_eq!(left(&masked(&mut breaker, &logits)), [41]);
-    // Cut by an earlier sampler, it is put in; banned by one, it stays banned.
+    // If an earlier sampler has removed the token, it is inserted. If an earlier sampler has banned
+    // it, it stays banned.
     let mut cut = array_of(&logits[..5]);
     breaker.apply(&mut Candidates::new(&mut cut, true));
     assert_eq!(left(&cut), [41]);
@@ -164,12 +166,12 @@ fn a_text_is_forced_token_by_token() {
     assert_eq!(masked(&mut breaker, &banned), array_of(&banned));
     breaker.accept(41);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
-    // What was repeated counts from there.
+    // Tokens are counted anew after the forced text.
     loop_of(&mut breaker, &[3, 4], 2);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
     loop_of(&mut breaker, &[3, 4], 1);
     assert_eq!(left(&masked(&mut breaker, &logits)), [40]);
-    // Another token: the host has its own mind.
+    // The host accepts another token than the forced one.
     breaker.accept(9);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
 }

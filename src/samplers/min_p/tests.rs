@@ -1,7 +1,8 @@
 use super::*;
 use crate::pool::{Buffers, Pool};
 
-/// Nothing passes: what is left then the built-in's own way tells, also where nothing need be kept.
+/// With a p above 1 no candidate passes, and the steps of the built-in decide which ones are left,
+/// even if `min_keep` is 0.
 #[test]
 fn a_share_above_1_is_not_taken_of_the_whole() {
     for (p, could) in [(1.0, true), (1.5, false), (f32::INFINITY, false)] {

@@ -19,7 +19,7 @@ fn an_m_below_1_means_all_also_the_least_there_is() {
     assert_eq!(selected(-5), selected(0));
 }
 
-/// Where the estimate takes more than an eighth of them, all are sooner sorted.
+/// If the estimate takes more than an eighth of the candidates, sorting all of them is faster.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_large_share_is_sorted() {
@@ -33,14 +33,14 @@ fn a_large_share_is_sorted() {
             .collect();
         let mut candidates = Candidates::new(&mut data, false);
         let mut mirostat = Mirostat::new(4000, 7, 3.0, 0.1, m);
-        // The first array is, since it looks ordered.
+        // The first array is sorted, since it looks ordered.
         assert!(!mirostat.keep_by_sum(&mut candidates));
         mirostat.feedback.began = true;
         assert_eq!(mirostat.keep_by_sum(&mut candidates), by_sum, "{m}");
     }
 }
 
-/// However many are kept of an array, its size has warmed up.
+/// Room is made for the size of the array, however many candidates are kept.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn room_is_made_for_as_many_as_there_are() {

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Ordinary candidates are ranked and scaled beside the array; infinite ones where they are.
+/// Ordinary candidates are ranked and scaled in separate buffers. If one is infinite, that happens
+/// in the array.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_candidates_are_written_once() {

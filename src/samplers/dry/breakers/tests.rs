@@ -10,12 +10,12 @@ use crate::sampler::Sampler;
 use crate::token::TokenData;
 
 thread_local! {
-    /// The number of tokens at which breakers were looked for.
+    /// The number of tokens at which a breaker was searched for.
     pub(super) static LOOKED_AT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A vocabulary of these texts. A text is the longest tokens that it begins with, one after the
-/// other; bytes that no token has are left out.
+/// A vocabulary of these texts. Its tokenizer takes the longest token with which the rest of the
+/// text begins, and skips bytes that no token has.
 #[derive(Debug)]
 struct Texts(Vec<Vec<u8>>);
 
@@ -58,7 +58,8 @@ impl Vocabulary for Texts {
 
 type AllTails = HashMap<Token, Vec<Vec<Token>>>;
 
-/// Each breaker in each text, as llama.cpp looks for them, and what is tokenised for that.
+/// Returns the tails of all tokens, found by searching each text for each breaker as llama.cpp
+/// does, and the texts that are tokenized for that.
 fn all_tails(vocabulary: &Texts, breakers: &[&[u8]]) -> (AllTails, BTreeSet<Vec<u8>>) {
     let (mut all, mut asked) = (AllTails::new(), BTreeSet::new());
     for breaker in breakers {
@@ -97,7 +98,7 @@ fn distance(all: &AllTails, reversed: &[Token]) -> usize {
     reversed.len()
 }
 
-/// Returns the distance that our code finds, of tokens of which nothing is settled.
+/// Returns the distance that the implementation finds when no token is settled.
 fn whole_distance(breakers: &Breakers, reversed: &[Token]) -> usize {
     let mut last = LastBreaker::default();
     reversed.iter().for_each(|_| last.accept());
@@ -118,7 +119,7 @@ fn text(lcg: &mut Lcg, longest: usize, letters: &[u8]) -> Vec<u8> {
 fn breakers_are_those_that_looking_for_each_finds() {
     let mut lcg = Lcg(11);
     let (mut shortened, mut contained, mut cut, mut settled) = (0, 0, 0, 0);
-    // Miri takes minutes for all of them.
+    // All cases would take minutes under Miri.
     for case in 0..if cfg!(miri) { 4 } else { 400 } {
         let letters: &[u8] = [&b"ab"[..], b"abc", b"a"][case % 3];
         let n_tokens = 1 + below(&mut lcg, 30);
@@ -130,7 +131,8 @@ fn breakers_are_those_that_looking_for_each_finds() {
         );
         let of_breaker = [3, 8, 60][below(&mut lcg, 3)];
         let n_breakers = 1 + below(&mut lcg, 20);
-        // One of a letter that no token has: nothing may be left of it.
+        // Breakers may also have a letter that no token has, so that the tokens of a rest may be
+        // empty.
         let letters = [letters, b"z"].concat();
         let all: Vec<Vec<u8>> = (0..n_breakers)
             .map(|_| text(&mut lcg, of_breaker, &letters[case % 2..]))
@@ -143,7 +145,8 @@ fn breakers_are_those_that_looking_for_each_finds() {
             texts.push(text.to_vec());
             *tokens = vocabulary.tokenize(text);
         });
-        // The same questions, each once: the host may throw at any.
+        // The tokenizer must get the same texts, each once, since a host's may throw at any of
+        // them.
         texts.sort();
         assert!(texts.iter().eq(&asked), "{case}: {texts:?}, {asked:?}");
         let ours = found.into_breakers();
@@ -158,7 +161,7 @@ fn breakers_are_those_that_looking_for_each_finds() {
         for _ in 0..40 {
             let mut said: Vec<Token> = Vec::new();
             for _ in 0..below(&mut lcg, 4) {
-                // Breakers from somewhere on, after some token.
+                // After some token comes a breaker, from a random position on.
                 said.push(below(&mut lcg, n_tokens) as Token);
                 let breaker = all[below(&mut lcg, all.len())];
                 let from = below(&mut lcg, breaker.len() + 1);
@@ -172,7 +175,8 @@ fn breakers_are_those_that_looking_for_each_finds() {
                 "{case}: {all:?}, {vocabulary:?}, {said:?}"
             );
             shortened += usize::from(expected < said.len());
-            // The same token by token, in a window that others than the first have begun.
+            // The same check after each token, in a window that begins in the tokens of earlier
+            // rounds.
             if said.len() % 8 == 7 {
                 last.forget();
             }
@@ -196,20 +200,20 @@ fn breakers_are_those_that_looking_for_each_finds() {
     assert!(cfg!(miri) || shortened > 1000 && contained > 100 && cut > 100 && settled > 100);
 }
 
-/// A breaker that a token contains ends there, though the token also ends with a beginning of it;
-/// of another breaker that begins alike the rest must follow.
+/// A token that contains a breaker ends it, even if the token also ends with a beginning of that
+/// breaker. Another breaker that begins in the same way still needs its rest.
 #[test]
 fn nothing_need_follow_a_breaker_that_a_token_contains() {
     let vocabulary = Texts([&b"aba"[..], b"ba", b"ca", b"-"].map(<[u8]>::to_vec).into());
     let breakers = Breakers::new(&vocabulary, &[b"aba", b"aca"]);
-    // The newest first.
+    // The newest token comes first.
     assert_eq!(whole_distance(&breakers, &[3, 1, 0]), 2);
     assert_eq!(whole_distance(&breakers, &[3, 2, 0]), 1);
     assert_eq!(whole_distance(&breakers, &[3, 1, 2]), 1);
     assert!(breakers.is_whole_breaker(0) && !breakers.is_whole_breaker(1));
 }
 
-/// Not for each token that ends with a beginning of them.
+/// Tails are kept once per beginning, not once for each token that ends with it.
 #[test]
 fn tails_are_kept_once_for_each_beginning() {
     let numbers: Vec<String> = (0..300).map(|n| format!(" -{n:03}")).collect();
@@ -220,7 +224,7 @@ fn tails_are_kept_once_for_each_beginning() {
         let vocabulary = Texts(texts.collect());
         for n in [100, 300, 300] {
             let mut asked = 0;
-            // The last time each twice.
+            // In one case each breaker occurs twice.
             let twice = [&breakers[..n], &breakers[..n]].concat();
             let mut found = FoundBreakers::new(&vocabulary, &twice[..]);
             found.for_each_tail(|_, tokens| {
@@ -228,7 +232,7 @@ fn tails_are_kept_once_for_each_beginning() {
                 asked += 1;
             });
             let kept = found.into_breakers();
-            // After " " and " -", which all begin with.
+            // There are tails after " " and after " -", with which all breakers begin.
             assert_eq!((kept.tails.len(), asked), (2 * n, 2 * n));
             assert_eq!(kept.beginnings.len(), 3);
             assert_eq!(
@@ -239,7 +243,8 @@ fn tails_are_kept_once_for_each_beginning() {
     }
 }
 
-/// A host is asked for the tokens of a text where it may not allocate.
+/// There must be room for the tokens before the host is called, since nothing may be allocated
+/// then.
 #[test]
 fn what_follows_a_breaker_has_room_for_its_tokens() {
     let vocabulary = Texts(
@@ -252,7 +257,7 @@ fn what_follows_a_breaker_has_room_for_its_tokens() {
     assert!(all >= 2 * 20 && ends >= 2);
     let mut asked = Vec::new();
     found.for_each_tail(|text, tokens| {
-        // Eight of a byte, and of the end of a text.
+        // Eight tokens per byte, and eight for the end of the text.
         asked.push((text.to_vec(), tokens.capacity() >= 8 * (text.len() + 1)));
         tokens.clear();
         tokens.resize(tokens.capacity(), 7);
@@ -263,7 +268,7 @@ fn what_follows_a_breaker_has_room_for_its_tokens() {
     assert_eq!(found.places, [(0, 20), (20, 40)]);
 }
 
-/// The longest tail that was said is part of the breaker.
+/// If several tails match, the longest one is part of the breaker.
 #[test]
 fn what_is_behind_a_breaker_begins_after_its_tail() {
     let vocabulary = Texts((0..10).map(|n| vec![b'0' + n]).collect());
@@ -279,10 +284,10 @@ fn what_is_behind_a_breaker_begins_after_its_tail() {
     }
 }
 
-/// However many there are in the window.
+/// Only the newest tokens are searched, however many there are in the window.
 #[test]
 fn breakers_are_looked_for_at_the_newest_tokens_alone() {
-    // A breaker may begin at each token, and none does.
+    // A breaker may begin at each token, but none is complete.
     let vocabulary = Texts(vec![b"aaa".to_vec(), b"b".to_vec()]);
     let breakers = Breakers::new(&vocabulary, &[b"aaab", b"aab", b"ab"]);
     let looked_at = || LOOKED_AT.replace(0);
@@ -303,7 +308,8 @@ fn breakers_are_looked_for_at_the_newest_tokens_alone() {
     assert_eq!(looked_at(), 229);
 }
 
-/// Also where it was settled for the former ones.
+/// After a change of breakers the whole window is searched, even the tokens that were settled for
+/// the earlier ones.
 #[test]
 fn other_breakers_are_looked_for_in_all_of_the_window() {
     let vocabulary = Texts((0..10).map(|n| vec![b'0' + n]).collect());
