@@ -1,4 +1,4 @@
-//! The vocabulary as samplers need it; `ffi` implements it by calls to the host.
+//! The vocabulary, as samplers need it; `ffi` implements it by calling the host.
 
 use std::fmt::Debug;
 
@@ -6,14 +6,14 @@ use crate::token::Token;
 
 /// A vocabulary with its tokenizer.
 pub trait Vocabulary: Debug + Send + Sync {
-    /// The number of tokens; their ids begin at 0.
+    /// Returns the number of tokens; their ids begin at 0.
     fn n_tokens(&self) -> usize;
 
     /// True if `token` ends a generation.
     fn is_eog(&self, token: Token) -> bool;
 
-    /// The token that ends a turn, or otherwise the one that ends a text; `None` if there is
-    /// neither.
+    /// Returns the token that ends a turn, or otherwise the one that ends a text; `None` if there
+    /// is neither.
     fn end_token(&self) -> Option<Token>;
 
     /// Writes the bytes of `token` to `piece`; nothing for control tokens.
@@ -23,6 +23,6 @@ pub trait Vocabulary: Debug + Send + Sync {
     /// spelled out.
     fn detokenize(&self, token: Token, text: &mut Vec<u8>);
 
-    /// The tokens of `text`, with none added and no control token recognised.
+    /// Returns the tokens of `text`. No token is added, and no control token is recognised.
     fn tokenize(&self, text: &[u8]) -> Vec<Token>;
 }

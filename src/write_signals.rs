@@ -1,9 +1,9 @@
 //! Suppresses the signals of a failed write, so that the failure is only an error of the write.
 //!
 //! A write to a pipe without a reader raises SIGPIPE, and a write beyond the limit on file sizes
-//! raises SIGXFSZ. By default both end the process. They are sent to the thread that writes. So the
-//! thread blocks them during the write, and consumes those that a failure has raised before it
-//! unblocks them.
+//! raises SIGXFSZ. By default both end the process. The kernel sends these signals to the thread
+//! that writes. So the thread blocks them during the write, and consumes those that a failure has
+//! raised before it unblocks them.
 
 use std::io;
 
@@ -14,7 +14,7 @@ mod linux {
 
     use libc::{sigset_t, timespec};
 
-    /// A guard: the two signals are blocked for this thread while it exists.
+    /// A guard: while it exists, the two signals are blocked for this thread.
     pub(super) struct Blocked {
         /// The signals that were blocked before; `None` if blocking failed.
         before: Option<sigset_t>,
@@ -24,7 +24,7 @@ mod linux {
 
     fn empty() -> sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: it is written whole.
+        // SAFETY: the function writes the whole set.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             set.assume_init()
@@ -35,7 +35,7 @@ mod linux {
     fn others(than: &sigset_t) -> sigset_t {
         let mut set = empty();
         for signal in ALL {
-            // SAFETY: sets that live; the signal exists.
+            // SAFETY: live sets; the signal exists.
             unsafe {
                 if libc::sigismember(than, signal) == 0 {
                     libc::sigaddset(&mut set, signal);
@@ -49,7 +49,7 @@ mod linux {
         /// Blocks the two signals.
         pub(super) fn now() -> Self {
             let (all, mut before) = (others(&empty()), empty());
-            // SAFETY: sets that live.
+            // SAFETY: live sets.
             let code = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before) };
             Self {
                 before: (code == 0).then_some(before),
@@ -66,7 +66,7 @@ mod linux {
             };
             if let Some(before) = &self.before {
                 let new = others(before);
-                // SAFETY: a set and a time that live.
+                // SAFETY: a live set and time.
                 while unsafe { libc::sigtimedwait(&new, ptr::null_mut(), &AT_ONCE) } > 0 {}
             }
         }
@@ -75,7 +75,7 @@ mod linux {
     impl Drop for Blocked {
         fn drop(&mut self) {
             if let Some(before) = &self.before {
-                // SAFETY: a set that lives.
+                // SAFETY: a live set.
                 unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
             }
         }
@@ -101,8 +101,8 @@ use elsewhere::Blocked;
 #[cfg(all(target_os = "linux", not(miri)))]
 use linux::Blocked;
 
-/// Runs a write so that its failure raises no signal. A successful write costs one more system call
-/// before and after it, rt_sigprocmask.
+/// Runs a write so that its failure raises no signal. A successful write takes one more system
+/// call, rt_sigprocmask, before and after it.
 pub(crate) fn without_signals<T>(write: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     let blocked = Blocked::now();
     let written = write();

@@ -1,14 +1,14 @@
-//! Cuts at a probability that depends on the distribution, as top-a, epsilon, eta and p-less do.
-//! llama.cpp has none of them.
+//! Cuts at a probability that depends on the distribution: top-a, epsilon, eta and p-less.
+//! llama.cpp has none of these.
 //!
 //! The candidates whose probability is at or above the threshold stay, in their order. Equal
-//! candidates stay or are removed together. The largest always stay. If no logit is above minus
-//! infinity, there is no distribution, and all stay.
+//! candidates stay or are removed together. The most probable candidates always stay. If no logit
+//! is above minus infinity, there is no distribution, and all candidates stay.
 //!
 //! The sums of the distribution are computed in one pass (two for p-less) with an error of at most
-//! a millionth, and bound the threshold. If a candidate lies between the bounds, they are
-//! recomputed in double precision, with an error of at most 1e-9. Only if one still does,
-//! everything is computed by the definition, term by term.
+//! a millionth, and bound the threshold. If a candidate is between the bounds, they are computed
+//! again in double precision, with an error of at most 1e-9. Only if a candidate is still between
+//! them is everything computed by the definition, term by term.
 
 use std::ffi::CStr;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::{TokenData, comparable};
 
-/// The numbers that a threshold depends on.
+/// The numbers on which a threshold depends.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Distribution {
     /// The number of candidates, masked ones included.
@@ -61,7 +61,7 @@ pub trait Rule: Clone + Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Threshold<R> {
     rule: R,
-    /// Scratch: the candidates that may be kept.
+    /// A buffer for the candidates that may be kept.
     places: Scratch<Places>,
     kept: Scratch<Kept>,
 }
@@ -76,7 +76,8 @@ impl<R: Rule> Threshold<R> {
         }
     }
 
-    /// Keeps the collected candidates that pass. `logits` are those of all candidates.
+    /// Keeps those of the collected candidates that pass. `logits` are the logits of all
+    /// candidates.
     fn settle(&mut self, bounds: Bounds, max: f32, logits: impl Iterator<Item = f32> + Clone) {
         let mut exact = None;
         let (rule, least, sure) = (&self.rule, bounds.least_float(), bounds.sure_float());
@@ -136,7 +137,7 @@ impl<R: Rule> Sampler for Threshold<R> {
         if n <= 1 {
             return false;
         }
-        // Vocabularies of this size allocate no more, however few candidates are kept.
+        // The buffers get the size for this vocabulary, however few candidates are kept.
         self.warm_up(n);
         let sums = whole.read(|logits, maxima| {
             let mut sums = Sums::default();
@@ -151,7 +152,7 @@ impl<R: Rule> Sampler for Threshold<R> {
         if bounds.keep_all() {
             return true;
         }
-        // Reading the logits is faster than collecting many in vain.
+        // Reading all logits is faster than collecting many that are not needed.
         let is_open = whole.many_reach(bounds.least_float()) && bounds.split(whole.contiguous());
         let kept = if is_open {
             Err(whole)
@@ -190,7 +191,7 @@ struct Sums {
 /// The largest relative error of a sum.
 const ERROR: f64 = 1e-6;
 
-/// The bound for logits whose double is far from the largest `float`.
+/// The largest logit whose double is far enough from the largest `float`.
 const LARGE: f32 = 1e37;
 
 impl Sums {
@@ -218,7 +219,7 @@ impl Sums {
         }
     }
 
-    /// Returns logits between which the threshold lies, for `n` candidates; `None` if these sums
+    /// Returns two logits between which the threshold is, for `n` candidates; `None` if these sums
     /// give no lower bound.
     fn bounds<R: Rule>(&self, rule: &R, n: usize) -> Option<Bounds> {
         let max = self.all.max();
@@ -247,10 +248,10 @@ struct Parts {
 }
 
 impl Parts {
-    /// Returns logits between which the threshold lies, for `n` candidates, if each part has a
-    /// relative error of at most `error`; `None` if they give no lower one.
+    /// Returns two logits between which the threshold is, for `n` candidates, if each sum has a
+    /// relative error of at most `error`; `None` if the sums give no lower bound.
     fn bounds<R: Rule>(&self, rule: &R, max: f32, n: usize, error: f64) -> Option<Bounds> {
-        // A threshold that is too low, or too high, by the error of the sums.
+        // The threshold that the sums give if their errors make it too low, or too high.
         let distance = |less: f64, more: f64| {
             let of = Distribution {
                 n,
@@ -283,7 +284,7 @@ fn for_chunks(data: &[TokenData], mut add: impl FnMut(&[f32])) {
     }
 }
 
-/// Logits between which a threshold lies.
+/// Two logits between which a threshold is.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// The bound below which no candidate is kept.
@@ -305,17 +306,17 @@ impl Bounds {
         self.sure == f64::NEG_INFINITY
     }
 
-    /// Returns the least finite number that is not below `least`.
+    /// Returns the smallest finite `float` that is not below `least`.
     fn least_float(&self) -> f32 {
         rounded_up(self.least).max(f32::MIN)
     }
 
-    /// Returns the least number that is not below `sure`.
+    /// Returns the smallest `float` that is not below `sure`.
     fn sure_float(&self) -> f32 {
         rounded_up(self.sure)
     }
 
-    /// True if one of `near`, which are at or above `least`, is undecided.
+    /// True if one of the candidates `near`, which are at or above `least`, is undecided.
     fn leave_open(&self, near: &[TokenData]) -> bool {
         let (least, sure) = (self.least_float(), self.sure_float());
         least < sure && any_between(near, least, sure)
@@ -332,8 +333,8 @@ impl Bounds {
         whole.keep_at_least(self.least_float(), |near| !self.leave_open(near))
     }
 
-    /// Returns closer bounds, for `n` candidates. `give` calls its argument with the logits of all,
-    /// some at a time.
+    /// Returns closer bounds, for `n` candidates. `give` calls its argument with the logits of all
+    /// candidates, some at a time.
     fn refined<R: Rule>(
         self,
         rule: &R,
@@ -341,8 +342,8 @@ impl Bounds {
         n: usize,
         give: impl FnOnce(&mut dyn FnMut(&[f32])),
     ) -> Self {
-        // These lose the precision that a double loses in the sum of the largest logit and a
-        // distance.
+        // For larger logits, a `double` cannot hold the sum of the largest logit and a distance
+        // precisely enough.
         if max.abs() >= LARGEST_REFINED {
             return self;
         }
@@ -361,10 +362,10 @@ impl Bounds {
     }
 }
 
-/// Largest logits from this on are too far from 0 for [`Bounds::refined`].
+/// If the largest logit is at or above this number, it is too far from 0 for [`Bounds::refined`].
 const LARGEST_REFINED: f32 = 1e5;
 
-/// Returns the least `float` that is not below `x`.
+/// Returns the smallest `float` that is not below `x`.
 fn rounded_up(x: f64) -> f32 {
     let rounded = x as f32;
     match f64::from(rounded) < x {
@@ -373,7 +374,7 @@ fn rounded_up(x: f64) -> f32 {
     }
 }
 
-/// The threshold in double precision, computed by its definition.
+/// The threshold in double precision, computed by the definition.
 #[derive(Clone, Copy, Debug)]
 struct Exact {
     max: f32,
@@ -416,7 +417,7 @@ impl Exact {
         self.probability(logit) >= self.threshold
     }
 
-    /// Returns logits between which the threshold lies.
+    /// Returns two logits between which the threshold is.
     fn bounds(&self) -> Bounds {
         if self.threshold <= 0.0 {
             return Bounds::at(f64::NEG_INFINITY);
@@ -445,7 +446,7 @@ pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
         }
         let below = f64::from(max) - f64::from(logit);
         let e = exp_f64(-below);
-        // The product is NaN where the term is 0.
+        // Where the term is 0, the product would be NaN.
         if e > 0.0 {
             others += e;
             spread += below * e;
@@ -455,8 +456,8 @@ pub(super) fn exact_entropy(logits: impl Iterator<Item = f32> + Clone) -> f64 {
 }
 
 /// Returns the entropy in nats of candidates, given the sums of exp(-d) and of d exp(-d) over all
-/// but one of the largest, where d is the distance below the largest. Nothing cancels, even for
-/// tiny sums.
+/// but one of the largest, where d is the distance to the largest. No term cancels another, so even
+/// tiny sums are precise.
 pub(super) fn entropy_of(others: f64, spread: f64) -> f64 {
     others.ln_1p() + spread / (1.0 + others)
 }

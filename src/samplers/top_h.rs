@@ -1,11 +1,11 @@
 //! Top-H: keeps the most probable candidates while their entropy, after normalisation, is at most
 //! alpha times that of all (Potraghloo et al. 2025).
 //!
-//! With x the descending logits, m the largest, `Z = sum(exp(x - m))` and
-//! `S = sum((m - x) * exp(x - m))` over the first k, their entropy is `ln Z + S / Z`, which rises
-//! with k. It is compared in `double`. Masked candidates are never kept. The kept candidates are
-//! sorted, with their probabilities among all. An array takes a sort of all candidates. Straight
-//! from the logits only the largest are read, and the sort of the kept candidates is deferred.
+//! Let x be the descending logits and m the largest of them, and let `Z = sum(exp(x - m))` and `S =
+//! sum((m - x) * exp(x - m))` over the first k. Their entropy is `ln Z + S / Z`, which rises with
+//! k. It is compared in `double`. Masked candidates are never kept. The kept candidates are sorted,
+//! with their probabilities among all. An array takes a sort of all candidates. Straight from the
+//! logits only the largest are read, and the sort of the kept candidates is deferred.
 
 use std::ffi::CStr;
 
@@ -24,21 +24,21 @@ use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::simd::libm::exp_f64;
 use crate::token::comparable;
 
-/// Keeps the most probable candidates up to a fraction of the entropy.
+/// Keeps the most probable candidates while their entropy is at most a fraction of that of all.
 #[derive(Clone, Debug)]
 pub struct TopH {
     alpha: f32,
     work: Scratch<Workspace>,
     order: Scratch<HostOrder>,
-    /// Scratch: the largest logits, by ascending token, and descending.
+    /// Buffers for the largest logits, in ascending order of token and in descending order.
     picked: Scratch<Picked>,
     descending: Scratch<Ps>,
 }
 
-/// The largest relative error of the entropy computed by one pass, and of its limit.
+/// The largest relative error of the entropy that one pass computes, and of its limit.
 const ERROR: f64 = 2e-6;
 
-/// An entropy so small that the terms that one pass adds as e^-130 matter.
+/// The entropy below which the terms matter that one pass adds as e^-130.
 const TINY: f64 = 1e-40;
 
 /// The number of largest candidates that are read first.
@@ -64,7 +64,8 @@ impl TopH {
         f64::from(self.alpha) * entropy
     }
 
-    /// Picks the `n` largest unmasked logits, and perhaps more; none if they are not cheap to find.
+    /// Picks the `n` largest unmasked logits, and perhaps more; none if they cannot be found
+    /// quickly.
     fn pick_largest(&mut self, whole: &mut Whole<'_, '_>, n: usize) {
         self.picked.clear();
         if n < whole.n_vocab() {
@@ -79,9 +80,9 @@ impl TopH {
         self.descending.sort_unstable_by(|a, b| b.total_cmp(a));
     }
 
-    /// Returns how many candidates are kept of a vocabulary whose entropy is about `entropy`, and
-    /// the logit of the last, if the picked ones determine it. The picked ones are all candidates
-    /// if `all`, otherwise only the largest.
+    /// Returns the number of candidates that are kept of a vocabulary whose entropy is about
+    /// `entropy`, and the logit of the last one. `None` if the picked logits do not determine them.
+    /// If `all` is true, the picked logits are those of all candidates, otherwise only the largest.
     fn end(&self, whole: &mut Whole<'_, '_>, entropy: f64, all: bool) -> Option<(usize, f32)> {
         let logits = &self.descending[..];
         let kept = |entropy: f64| kept(logits.iter().copied(), self.most(entropy));
@@ -96,7 +97,7 @@ impl TopH {
 }
 
 /// Returns the largest number of first candidates whose entropy is at most `most`; at least 1 if
-/// there is a candidate. The logits descend.
+/// there is a candidate. The logits must descend.
 fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
     let Some(first) = logits.next() else {
         return 0;
@@ -107,7 +108,7 @@ fn kept(mut logits: impl Iterator<Item = f32>, most: f64) -> usize {
         let e = exp_f64(-below);
         others += e;
         spread += below * e;
-        // Written so that a NaN ends it.
+        // The comparisons are such that NaN ends the sum.
         let is_kept = e > 0.0 && entropy_of(others, spread) <= most;
         !is_kept
     };
@@ -143,7 +144,7 @@ impl Sampler for TopH {
         let entropy = exact_entropy(candidates.as_slice().iter().map(|c| c.logit));
         candidates.softmax(&mut self.work);
         if overflows(max) && !candidates.is_sorted() {
-            // Then the host's order need not begin with the largest.
+            // In this case the host's order need not begin with the largest logit.
             sort_by_logit(candidates);
         }
         candidates.sort(&mut self.order);
@@ -153,7 +154,7 @@ impl Sampler for TopH {
     }
 
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // Vocabularies of this size allocate no more, however many candidates are kept.
+        // The buffers get the size for this vocabulary, however many candidates are kept.
         self.warm_up(whole.n_vocab());
         let Some((logits, max)) = whole.contiguous_numbers() else {
             return false;
@@ -163,7 +164,7 @@ impl Sampler for TopH {
         }
         let (n_vocab, sum) = (logits.len(), kernels::softmax_sum(logits, max));
         let entropy = Summary::of(Logits::F32(logits)).entropy().unwrap_or(0.0);
-        // By the maxima of the blocks, if there are that many blocks.
+        // The maxima of the blocks serve to find the largest logits, if there are enough blocks.
         let blocks = n_vocab / GROUP;
         for n in [FEW, blocks / 2, blocks - blocks / 16, n_vocab] {
             self.pick_largest(&mut whole, n);

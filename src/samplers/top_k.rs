@@ -1,7 +1,7 @@
 //! Top-k: keeps the k largest logits, in descending order (Fan et al. 2018).
 //!
-//! An unsorted array costs one pass of 12 bytes per candidate and a sort of k; a sorted one costs
-//! nothing.
+//! An unsorted array takes one pass of 12 bytes per candidate and a sort of k candidates; a sorted
+//! one takes nothing.
 
 use std::ffi::CStr;
 
@@ -18,8 +18,9 @@ use crate::token::TokenData;
 pub struct TopK {
     k: usize,
     order: Scratch<HostOrder>,
-    /// True if the last array had ties among the largest: a prediction for the next, which affects
-    /// only the speed. The first prediction follows from the logits' precision.
+    /// True if the last array had ties among the largest logits. It is a prediction for the next
+    /// array, and affects only the speed. The first prediction is made from the precision of the
+    /// logits.
     tied: Option<bool>,
 }
 

@@ -2,8 +2,8 @@
 //! et al. 2024).
 //!
 //! Masked candidates get minus infinity and stay in the array. Mean and deviation exclude
-//! candidates that are already masked. Both come from `float` sums in array order, with squares in
-//! `double`. They are computed only if bounds on them leave a candidate undecided (see
+//! candidates that are already masked. Both are computed by `float` sums in array order, with
+//! squares in `double`. They are computed only if bounds on them leave a candidate undecided (see
 //! [`SigmaBounds`]).
 
 use std::ffi::CStr;
@@ -14,7 +14,7 @@ use crate::candidates::Candidates;
 use crate::pool::Whole;
 use crate::sampler::{About, Sampler, Tell, scratch};
 
-/// Masks logits far below the largest.
+/// Masks logits that are far below the largest.
 #[derive(Clone, Debug)]
 pub struct TopNSigma {
     n: f32,

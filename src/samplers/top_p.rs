@@ -1,15 +1,15 @@
 //! Top-p, nucleus sampling: keeps the fewest most probable candidates whose probabilities reach p
 //! (Holtzman et al. 2019).
 //!
-//! The probabilities are `float`s normalised by a `float` sum in array order, and are added up
-//! again in descending order: rounding decides where the cut falls, so these additions have the
-//! built-in's order. Only the nucleus needs an order: a sample gives a threshold that little more
+//! The probabilities are `float`s normalised by a `float` sum in array order, and they are added up
+//! again in descending order. Rounding decides where the cut is, so these additions are done in the
+//! built-in's order. Only the nucleus needs an order. A sample gives a threshold that little more
 //! than the nucleus reaches, and only candidates above it are ranked. If they do not suffice, a
-//! lower threshold is tried, and finally everything is ranked.
+//! lower threshold is tried, and finally all candidates are ranked.
 //!
-//! Straight from logits, the nucleus needs no order either: [`DescendingCut`] finds its last
-//! candidate, and the pool ranks it when the candidates are read. A small nucleus is ranked at
-//! once, unless it contains equal logits.
+//! Straight from the logits, not even the nucleus needs an order: [`DescendingCut`] finds its last
+//! candidate, and the pool ranks the nucleus when the candidates are read. A small nucleus is
+//! ranked at once, unless it contains equal logits.
 
 use std::ffi::CStr;
 
@@ -31,7 +31,7 @@ use crate::pool::{First, Whole};
 use crate::sampler::{About, Sampler, Tell, scratch};
 use crate::token::TokenData;
 
-/// Keeps the nucleus, sorted, with probabilities.
+/// Keeps the nucleus, sorted and with probabilities.
 #[derive(Clone, Debug)]
 pub struct TopP {
     p: f32,
@@ -46,7 +46,7 @@ pub struct TopP {
     /// The exponentials of the ranked candidates.
     ps: Scratch<Ps>,
     kept: Scratch<Kept>,
-    /// Finds the cut if the nucleus is not ranked.
+    /// Finds the end of a nucleus that is not ranked.
     ending: Scratch<DescendingCut>,
 }
 
@@ -82,8 +82,8 @@ impl TopP {
         })
     }
 
-    /// Returns the number of the descending probabilities `ps` in the nucleus, if their sum reaches
-    /// `p`.
+    /// Returns the number of the descending probabilities `ps` that are in the nucleus; `None` if
+    /// their sum does not reach `p`.
     fn cut(&self, ps: &[f32]) -> Option<usize> {
         let mut running = Running::default();
         let mut blocks = ps.chunks(SUMMED_AT_ONCE);
@@ -91,9 +91,9 @@ impl TopP {
         blocks.find_map(|block| running.add(block, enough))
     }
 
-    /// Selects the candidates with logits at or above `threshold`. `maxima` are the block maxima of
-    /// `logits`, if known: blocks below the threshold are then skipped. If many blocks reach it,
-    /// only the logits are collected, without their indices.
+    /// Selects the candidates with logits at or above `threshold`. `maxima` contains the block
+    /// maxima of `logits`, if they are known, and blocks below the threshold are then skipped. If
+    /// many blocks reach it, only the logits are collected, without their indices.
     fn select(&mut self, logits: &[f32], maxima: Option<&[f32]>, threshold: f32) {
         self.indices.clear();
         self.picked.clear();
@@ -109,23 +109,23 @@ impl TopP {
         self.picked.extend(self.kept.iter().map(|c| c.logit));
     }
 
-    /// True if the probabilities of the selected candidates reach `p`, approximately: this is
-    /// faster than ranking.
+    /// True if the sum of the probabilities of the selected candidates reaches about `p`. This test
+    /// is faster than ranking.
     fn is_enough(&self, of: Nucleus) -> bool {
-        // An infinite one takes all.
+        // An infinite logit has all the probability.
         if !of.max.is_finite() {
             return true;
         }
         let mut sums = Sums::default();
         sums.add_mass(Logits::F32(&self.picked), &mut []);
-        // The largest is among them, and counts as 1.
+        // The largest logit is among the selected ones, and its term is 1.
         1.0 + sums.rest > f64::from(of.sum) * f64::from(self.p + 0.01 * (1.0 - self.p))
     }
 
-    /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` holds the
-    /// indices of the kept candidates, the ranking their logits and `ps` their exponentials, all in
-    /// the host's order. If `maxima`, the block maxima of the logits, are given, the order may be
-    /// deferred.
+    /// Finds the nucleus of the candidates with these logits. If it is ranked, `indices` has the
+    /// indices of the kept candidates, the ranking has their logits and `ps` their exponentials,
+    /// all in the host's order. If the block maxima of the logits are passed as `maxima`, the order
+    /// may be deferred.
     fn find(&mut self, logits: &[f32], maxima: Option<&[f32]>, of: Nucleus) -> Found {
         let lazily = maxima.is_some();
         if logits.len() >= 8 * NucleusSample::SIZE {
@@ -133,7 +133,8 @@ impl TopP {
             for share in SHARES {
                 let mut threshold = self.threshold(logits, of, share);
                 if threshold >= too_high {
-                    // The sample has met the largest, as at the beginning of a sorted array.
+                    // The sample consists of the largest logits, as it does at the beginning of a
+                    // sorted array.
                     threshold = self.sample.next_below(too_high);
                 }
                 too_high = threshold;
@@ -145,7 +146,7 @@ impl TopP {
                 }
             }
         }
-        // Masked candidates mostly do not belong to it.
+        // Masked candidates are usually not in the nucleus, so they are left out at first.
         for threshold in [f32::MIN, f32::NEG_INFINITY] {
             self.select(logits, None, threshold);
             if let Some(found) = self.find_selected(logits, threshold, lazily, of) {
@@ -155,10 +156,10 @@ impl TopP {
         Found::Ranked(0)
     }
 
-    /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it;
-    /// if `lazily`, its order may be deferred.
-    // In bounds: as many are ranked as are selected, of which `kept` is at most the number, and at
-    // least 1 where two are tied; a pair has two.
+    /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it.
+    /// If `lazily` is true, its order may be deferred. In bounds: as many candidates are ranked as
+    /// are selected; `kept` is at most that number, and at least 1 if two are tied; a pair has two
+    /// elements.
     fn find_selected(
         &mut self,
         logits: &[f32],
@@ -181,7 +182,8 @@ impl TopP {
         let all = self.indices.len() == logits.len();
         let kept = self.cut_ranked(of).or(all.then_some(logits.len()))?;
         let (ranked, sorted) = self.ranking.parts_mut();
-        // Including the first that is not kept: all equal to it are selected.
+        // The first candidate that is not kept is included. All candidates equal to it are
+        // selected.
         let seen = &sorted[..sorted.len().min(kept + 1)];
         let are_tied = seen.windows(2).any(|pair| pair[0] == pair[1]);
         if are_tied && lazily {
@@ -195,7 +197,7 @@ impl TopP {
             self.order
                 .settle(logits, sorted_by_host, ids, &mut sorted[..kept]);
         } else {
-            // Arrays of this size allocate no more in any case.
+            // The buffer gets the size for this array in any case.
             self.order.warm_up(logits.len());
         }
         Some(Found::Ranked(kept))
@@ -223,9 +225,9 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Keeps the nucleus by the built-in's own steps, for the case that the largest logit is so
-    /// large that the host's order does not begin with it.
-    // In bounds: the indices are those of the candidates, whose probabilities `work` holds.
+    /// Keeps the nucleus by the built-in's own steps. This is needed if the largest logit is so
+    /// large that the host's order does not begin with it. In bounds: the indices are those of the
+    /// candidates, whose probabilities are in `work`.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         let data = candidates.as_slice();
@@ -246,10 +248,9 @@ impl TopP {
         candidates.set_sorted(true);
     }
 
-    /// Returns the number of the ranked candidates in the nucleus, if their sum reaches `p`. Leaves
-    /// their exponentials in `ps`.
-    // In bounds: `running` counts what was added, one of `ps` each; a chunk has at most
-    // `SUMMED_AT_ONCE`.
+    /// Returns the number of the ranked candidates that are in the nucleus; `None` if their sum
+    /// does not reach `p`. Leaves their exponentials in `ps`. In bounds: `running` counts the added
+    /// elements of `ps`; a chunk has at most `SUMMED_AT_ONCE`.
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();
         self.ps.clear();
@@ -271,36 +272,36 @@ impl TopP {
         None
     }
 
-    /// Returns a logit that little more than the nucleus reaches, estimated from a sample; a
-    /// smaller `share` lowers it.
+    /// Returns a logit that little more than the nucleus reaches, estimated from a sample. A
+    /// smaller `share` gives a lower logit.
     fn threshold(&mut self, logits: &[f32], of: Nucleus, share: f32) -> f32 {
         let left_out = share * (1.0 - self.p) * of.sum;
         self.sample.threshold_of_logits(logits, of.max, left_out)
     }
 }
 
-/// The shares of the probability beyond `p` to leave out: the first, and the next ones if that left
-/// too few candidates. It did once, at p = 0.95 of 151,936 flat logits, where ranking all took 2.5
-/// times as long as a second threshold.
+/// The shares of the probability beyond `p` that are left out: first the first one, then the others
+/// if too few candidates were selected. That happened at p = 0.95 with 151,936 flat logits, where
+/// ranking all took 2.5 times as long as trying a second threshold.
 const SHARES: [f32; 3] = [1.0, 0.7, 0.3];
 
 /// The largest number of selected candidates that are ranked at once.
 const RANKED: usize = 2048;
-/// The ratio of all blocks to blocks that may have a candidate, from which on candidates are
+/// If all blocks are at least this many times the blocks that may have a candidate, candidates are
 /// selected by the maxima.
 const FEW_BLOCKS: usize = 8;
 
-/// A nucleus that was found.
+/// The nucleus that was found.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// This many candidates, in the host's order.
+    /// The number of its candidates, which are in the host's order.
     Ranked(usize),
-    /// This many candidates, whose last has this logit.
+    /// The number of its candidates, and the logit of the last one.
     Open { n: usize, last: f32 },
 }
 
-/// Returns how many of `n` candidates the built-in sorts to find a nucleus of this size. Of a large
-/// array it first sorts a few, and then all if these do not suffice.
+/// Returns the number of candidates, of `n`, that the built-in sorts to find a nucleus of this
+/// size. Of a large array it first sorts a few, and all of them if these do not suffice.
 fn sorted_for(nucleus: usize, n: usize) -> usize {
     const AT_FIRST: usize = 256;
     const LARGE: usize = 1024;
@@ -369,7 +370,7 @@ impl Sampler for TopP {
     // In bounds: the found indices are tokens of the vocabulary, and `kept` is at most their
     // number.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // Vocabularies of this size allocate no more, however many candidates are kept.
+        // The buffers get the size for this vocabulary, however many candidates are kept.
         self.warm_up(whole.n_vocab());
         let Some((logits, maxima, max)) = whole.numbers_and_maxima() else {
             return false;

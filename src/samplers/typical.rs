@@ -1,18 +1,19 @@
 //! Locally typical sampling: keeps the candidates whose surprisal is nearest to the entropy, until
 //! their probabilities exceed p (Meister et al. 2022).
 //!
-//! Sorts all candidates by logit, then keeps some in the order of their distance from the entropy.
-//! Where distances are equal, which they often are on both sides of the entropy, the order is that
-//! of the built-in's second sort, and may decide where the cut falls (see [`ByDistance`]).
+//! The built-in sorts all candidates by logit, and then keeps some in the order of their distance
+//! from the entropy. Two candidates often have equal distances, one on each side of the entropy.
+//! Their order is then that of the built-in's second sort, and may decide where the cut is (see
+//! [`ByDistance`]).
 //!
 //! A candidate of probability 0, such as a masked one, makes the built-in's entropy NaN, since 0 *
-//! ln 0 is NaN. Then no score is less than another: all are tied.
+//! ln 0 is NaN. Then no score is less than another, so all candidates are tied.
 //!
 //! A large array is not sorted: [`DescendingSum`] finds sum and entropy without the order, from the
-//! probabilities of the largest candidates and their logarithms. Every candidate that is nearer to
-//! the entropy than the next smaller candidate is then known. The distance is reduced as far as
-//! their probabilities allow, and only candidates within it are ranked. Both sorts are replayed
-//! only for a tie among the kept candidates or at the cut.
+//! probabilities of the largest candidates and their logarithms. Then every candidate is known that
+//! is nearer to the entropy than the next smaller one. That distance is reduced as far as the
+//! probabilities allow, and only candidates within it are ranked. Both sorts are replayed only if
+//! there is a tie among the kept candidates or at the cut.
 
 mod by_distance;
 
@@ -34,7 +35,7 @@ use crate::simd::libm::ln;
 use crate::token::{Token, TokenData};
 use by_distance::{ByDistance, Cut};
 
-/// Keeps the locally typical candidates, most typical first.
+/// Keeps the locally typical candidates, the most typical ones first.
 #[derive(Clone, Debug)]
 pub struct Typical {
     cut: Cut,
@@ -49,11 +50,12 @@ pub struct Typical {
     /// The indices of the ranked candidates, and their distances; then their indices in order.
     near: Scratch<Places>,
     picked: Scratch<Picked>,
-    /// Their probabilities.
+    /// The probabilities of the ranked candidates.
     ps: Scratch<Ps>,
-    /// True if the last array had ties: a prediction for the next, which affects only the speed.
+    /// True if the last array had ties. It is a prediction for the next array, and affects only the
+    /// speed.
     tied: bool,
-    /// True after the first array. It affects only the speed.
+    /// True after the first array. This affects only the speed.
     began: bool,
 }
 
@@ -96,7 +98,8 @@ impl Typical {
             return false;
         }
         let data = candidates.as_slice();
-        // An array in order, or of few values, mostly has ties among the distances as well.
+        // An array that is ordered, or has few different values, usually has ties among the
+        // distances as well.
         if !std::mem::replace(&mut self.began, true) && is_easy(data) {
             return false;
         }
@@ -110,13 +113,13 @@ impl Typical {
         true
     }
 
-    /// Returns the share of the probability whose candidates are added up but not selected.
+    /// Returns the share of the probability whose candidates are only added up, and not selected.
     fn beside(&self) -> f32 {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }
 
     /// Ranks the candidates to keep of `n`, given the sum of all exponentials. Returns their
-    /// number; `None` if all have to be sorted.
+    /// number; `None` if all candidates have to be sorted.
     fn rank_kept(&mut self, n: usize, sum: Option<f32>) -> Option<usize> {
         let sum = sum.filter(|_| !overflows(self.descending.column().max))?;
         let entropy = self.descending.entropy(sum)?;
@@ -132,9 +135,9 @@ impl Typical {
     }
 
     /// Selects from `n` candidates until the probabilities of those within some distance from the
-    /// entropy together exceed `p`. Returns a distance within which they only just do.
+    /// entropy together exceed `p`. Returns a distance within which they exceed it by little.
     fn take_enough(&mut self, n: usize, sum: f32, entropy: f32, beside: f32) -> f32 {
-        // Far more than the rounding error of a sum.
+        // The margin is far larger than the rounding error of a sum.
         let enough = self.cut.p + 2e-4;
         let mut beside = beside;
         loop {
@@ -144,7 +147,7 @@ impl Typical {
             if taken.indices.len() == n {
                 return f32::INFINITY;
             }
-            // Every candidate within it was selected, whatever rounding does.
+            // Every candidate within this distance was selected, whatever rounding does.
             let reach = -ln(self.descending.most_left(sum)) - entropy - 1e-3;
             let mass = self.mass_within(reach);
             if mass > enough {
@@ -155,13 +158,13 @@ impl Typical {
         }
     }
 
-    /// Returns a distance of at most `reach` that encloses just over `enough`; `reach` encloses
-    /// `mass`.
+    /// Returns a distance of at most `reach` within which the probabilities exceed `enough` by
+    /// little. Those within `reach` add up to `mass`.
     fn shorten(&self, reach: f32, mass: f32, enough: f32) -> f32 {
         let (mut short, mut mass_of_short) = (0.0, 0.0);
         let (mut reach, mut mass) = (reach, mass);
         for _ in 0..SHORTENINGS {
-            // Aimed a little beyond, so that the longer distance moves.
+            // The aim is a little too far, so that the longer distance moves.
             let share = (enough - mass_of_short) / (mass - mass_of_short);
             let middle = short + (reach - short) * (share + 0.02).min(1.0);
             if middle >= reach {
@@ -182,10 +185,9 @@ impl Typical {
         kernels::sum_above(&self.nearness, self.descending.taken().ps, -reach)
     }
 
-    /// Ranks the candidates within `reach`, and finds how many of the nearest have a sum that
-    /// exceeds `p`.
-    // In bounds: the ranking holds indices of `nearness`, which has one entry per selected
-    // candidate; `start`, `end` and the count of `running` are at most the number ranked.
+    /// Ranks the candidates within `reach`, and finds the number of nearest ones whose sum exceeds
+    /// `p`. In bounds: the ranking has indices of `nearness`, which has one entry per selected
+    /// candidate; `start`, `end` and the count of `running` are at most the number ranked.
     fn rank_nearest(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.near.clear();
@@ -204,7 +206,7 @@ impl Typical {
             let end = distances.len().min(start + SUMMED_AT_ONCE);
             self.ps.extend(self.near[start..end].iter().map(p));
             let kept = running.add(&self.ps[start..], enough(self.cut));
-            // Including the first that is not kept, or not yet read.
+            // The first candidate that is not kept, or not yet read, is included.
             let seen = distances.len().min(kept.unwrap_or(end) + 1);
             if distances[start..seen].windows(2).any(is_tied) {
                 return Nearest::Tied;
@@ -225,8 +227,8 @@ impl Typical {
     fn keep_ranked(&mut self, candidates: &mut Candidates<'_>, n: usize) {
         let ranked = ranked(self.descending.taken(), &self.near[..n], &self.ps);
         if self.descending.column().plain {
-            // Then no candidate need be read from the array, which is less cached, and it can be
-            // overwritten.
+            // In this case no candidate need be read from the array, which is less likely to be
+            // cached, and the array can be overwritten.
             let data = candidates.as_mut_slice();
             data.iter_mut().zip(ranked).for_each(|(to, c)| *to = c);
             return candidates.truncate(n);
@@ -269,12 +271,12 @@ fn ranked<'a>(
 
 /// The result of ranking the nearest candidates.
 enum Nearest {
-    /// The number of candidates kept. No two of these and the first that is not kept are equally
-    /// near.
+    /// The number of candidates kept. No two of these and of the first one that is not kept are
+    /// equally near.
     Distinct(usize),
-    /// Two candidates are equally near.
+    /// Two of these candidates are equally near.
     Tied,
-    /// The probabilities within reach are not enough.
+    /// The probabilities within the distance are not enough.
     Beyond,
 }
 
@@ -284,12 +286,12 @@ fn is_tied(pair: &[f32]) -> bool {
 
 /// The share of the probability beyond `p` that is not selected at first.
 const BESIDE: f32 = 0.35;
-/// The number of times that a distance is reduced. Each takes a pass of 8 bytes per selected
-/// candidate, and saves the ranking of some.
+/// The number of times that a distance is reduced. Each time takes a pass of 8 bytes per selected
+/// candidate, and saves the ranking of some candidates.
 const SHORTENINGS: usize = 3;
 
-/// Reads an array in order before it is read in random order, which brings it into the cache in
-/// half the time.
+/// Reads an array in order before it is read in random order. That brings it into the cache in half
+/// the time.
 fn touch<T: Copy>(xs: &[T]) {
     const LINE: usize = 64;
     for x in xs.iter().step_by(LINE / size_of::<T>()) {
@@ -297,7 +299,7 @@ fn touch<T: Copy>(xs: &[T]) {
     }
 }
 
-/// True if the built-in fuses the terms of the entropy, or treats denormal ones as 0.
+/// True if the built-in fuses the terms of the entropy, or treats denormal terms as 0.
 fn has_own_entropy() -> bool {
     fuses(Fused::TypicalEntropy) || flushes_to_zero()
 }
@@ -329,8 +331,8 @@ impl Sampler for Typical {
         }
     }
 
-    // In bounds: `kept` is at most the number of what was ranked, which are places of what was
-    // taken.
+    // In bounds: `kept` is at most the number of ranked candidates; the ranking has indices of the
+    // selected ones.
     fn narrow_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
         if self.tied || has_own_entropy() {
             return false;

@@ -2,8 +2,8 @@
 //! except the least probable of them, to make text less predictable (p-e-w, text-generation-webui
 //! pull request 6335).
 //!
-//! One `float` of std::mt19937 per array of two or more candidates decides whether anything
-//! happens. The removed candidates are the head of the sorted array.
+//! One `float` of std::mt19937 per array of two or more candidates decides whether candidates are
+//! removed. They are the first ones of the sorted array.
 
 use std::ffi::CStr;
 
@@ -30,8 +30,8 @@ pub struct Xtc {
 impl Xtc {
     /// Returns a sampler that acts with chance `probability` on candidates of probability
     /// `threshold` or more, and leaves at least `min_keep`. `seed` 0xFFFFFFFF means a random seed,
-    /// which changes at each reset. `None` if the parameters disable it: `probability <= 0` or
-    /// `threshold > 0.5`, above which there cannot be two candidates.
+    /// which changes at each reset. `None` if the parameters disable it: `probability <= 0`, or
+    /// `threshold > 0.5`, which no two candidates can reach.
     pub fn new(probability: f32, threshold: f32, min_keep: usize, seed: u32) -> Option<Self> {
         if Self::is_disabled(probability, threshold) {
             return None;
@@ -58,7 +58,7 @@ impl Xtc {
         self.min_keep = min_keep;
     }
 
-    /// Returns the generator that decides if the sampler acts.
+    /// Returns the generator that decides whether the sampler acts.
     pub(crate) fn rng(&self) -> &SeededMt19937 {
         &self.rng
     }
@@ -119,7 +119,7 @@ impl Sampler for Xtc {
 impl Xtc {
     /// Returns true if the sampler acts on `n` candidates. Draws if there are two or more.
     fn acts_on(&mut self, n: usize) -> bool {
-        // Written so that a NaN `probability` acts, as in the built-in.
+        // The comparison is such that a NaN `probability` acts, as in the built-in.
         let spared = n < 2 || self.rng.stream.uniform_f32() > self.probability;
         !spared
     }
@@ -132,10 +132,10 @@ impl Xtc {
         candidates.drop_front(removed);
     }
 
-    /// Returns how many of `n` candidates are removed, of which the first `above` are at or above
-    /// the threshold.
+    /// Returns the number of candidates, of `n`, that are removed. The first `above` are at or
+    /// above the threshold.
     fn removed(&self, above: usize, n: usize) -> usize {
-        // The least probable of those stays.
+        // The least probable of those above the threshold stays.
         let removed = above.saturating_sub(1);
         if n - removed < self.min_keep {
             return 0;
@@ -146,7 +146,7 @@ impl Xtc {
     /// Removes candidates of a vocabulary without sorting it. Returns false if that is not
     /// possible.
     fn exclude_of_whole(&mut self, mut whole: Whole<'_, '_>) -> bool {
-        // All candidates reach a threshold of 0, and none reaches NaN.
+        // All candidates reach a threshold of 0, and none reaches a NaN.
         let has_few = self.threshold > 0.0;
         if !has_few {
             return false;

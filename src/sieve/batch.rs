@@ -11,14 +11,14 @@ use crate::trace;
 pub struct Job<'a> {
     /// The sequence's own sieve.
     pub sieve: &'a mut Sieve,
-    /// The logits of its next token.
+    /// The logits for the sequence's next token.
     pub logits: Logits<'a>,
-    /// The chosen token, or the reason why there is none. An error until the job has run.
+    /// The chosen token, or the reason why there is none. It is an error until the job has run.
     pub token: Result<Token, Error>,
 }
 
 impl<'a> Job<'a> {
-    /// Makes a job that has not been run yet.
+    /// Returns a job that has not run yet.
     pub fn new(sieve: &'a mut Sieve, logits: Logits<'a>) -> Self {
         Self {
             sieve,
@@ -33,7 +33,7 @@ impl<'a> Job<'a> {
 }
 
 /// Runs every job, on the calling thread and at most `threads` - 1 threads of the library's pool.
-/// With 0 or 1 all run on the calling thread.
+/// If `threads` is 0 or 1, all run on the calling thread.
 pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
     share(jobs, threads, Job::run);
 }
@@ -47,8 +47,8 @@ pub fn sample_batch(jobs: &mut [Job<'_>], threads: usize) {
 /// A sequence depends only on its own sieve and logits, so the tokens do not depend on the number
 /// of threads.
 pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + Sync) {
-    // What lost: a fixed share for each thread of the pool, with the caller idle (1.53 times the
-    // speed of one thread, of two).
+    // A slower alternative was a fixed share for each thread of the pool, while the calling thread
+    // waited: two threads were 1.53 times as fast as one.
     let helpers = threads.min(items.len()).saturating_sub(1);
     let pool = if helpers > 0 { pool::of(helpers) } else { None };
     let Some(pool) = pool else {
@@ -56,7 +56,7 @@ pub fn share<T: Send>(items: &mut [T], threads: usize, work: impl Fn(&mut T) + S
     };
     let left = Mutex::new(items.iter_mut());
     let work_on = || {
-        // A variable of its own, so that the lock is given back before the item is worked on.
+        // The result is in a variable, so that the lock is released before the item is worked on.
         let next = || left.lock().next();
         while let Some(item) = next() {
             work(item);

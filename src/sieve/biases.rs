@@ -10,7 +10,7 @@ use crate::token::Token;
 /// The biases of one sieve.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Biases(
-    /// Sorted by token; those of the same token in the caller's order.
+    /// The biases sorted by token; those of one token are in the caller's order.
     Vec<Bias>,
 );
 
@@ -29,7 +29,7 @@ impl Biases {
         let biases = biases.iter().zip(0..);
         self.0
             .extend(biases.map(|(&(token, bias), place)| (token, place, bias)));
-        // In place: a sort that is stable by itself allocates.
+        // The index is part of the key, since a stable sort would allocate.
         self.0
             .sort_unstable_by_key(|&(token, place, _)| (token, place));
     }

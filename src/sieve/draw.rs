@@ -1,11 +1,11 @@
-//! Drawing by Gumbel noise: each candidate is chosen with its probability.
+//! Draws by Gumbel noise: each candidate is chosen with its probability.
 
 use crate::kernels;
 use crate::rng::at_position;
 use crate::token::{Token, TokenData};
 
-/// Writes the probabilities of `candidates`, and returns the index of the largest logit + Gumbel
-/// noise.
+/// Writes the probabilities of `candidates`, and returns the index of the largest sum of logit and
+/// Gumbel noise.
 pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize {
     let sum = kernels::exponentiate(candidates, max);
     let mut best = 0;
@@ -21,11 +21,11 @@ pub(super) fn gumbel(candidates: &mut [TokenData], max: f32, bits: u64) -> usize
     best
 }
 
-/// Returns -ln(-ln u) of a uniform u, which is a hash of the random number and the token (Gumbel
-/// 1954).
+/// Returns -ln(-ln u) for a uniform number u that is a hash of the random number and the token
+/// (Gumbel 1954).
 fn gumbel_noise(bits: u64, token: Token) -> f64 {
     let hash = at_position(bits, u64::from(token as u32));
-    // The middle of one of 2^52 intervals, so that u is neither 0 nor 1.
+    // The number is the middle of one of 2^52 intervals, so that it is neither 0 nor 1.
     let u = ((hash >> 12) as f64 + 0.5) / (1u64 << 52) as f64;
     -(-u.ln()).ln()
 }

@@ -1,4 +1,4 @@
-//! The errors of making, changing, sampling and restoring a sieve.
+//! The errors of calls that make, change, sample or restore a sieve.
 
 use crate::errors::{
     LLAMA_SIEVE_ERROR_INTERNAL, LLAMA_SIEVE_ERROR_NO_CANDIDATE, LLAMA_SIEVE_ERROR_PARAMS,

@@ -9,7 +9,7 @@ use crate::sieve::params::RngKind;
 #[derive(Clone, Debug)]
 enum Stream {
     Xoroshiro128Plus(Xoroshiro128Plus),
-    /// Boxed: it is 2.5 KB.
+    /// In a box, since it has 2.5 KB.
     Mt19937(Box<Mt19937>),
     Position,
 }
@@ -20,7 +20,7 @@ pub(super) struct Generator {
     kind: RngKind,
     asked: u64,
     seed: u64,
-    /// The count of numbers taken from the stream so far.
+    /// The number of random numbers taken from the stream so far.
     draws: u64,
     stream: Stream,
 }
@@ -28,9 +28,9 @@ pub(super) struct Generator {
 /// The random number of one token, in two forms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Draw {
-    /// All 64 bits, for Gumbel noise.
+    /// All 64 bits, which seed Gumbel noise.
     pub bits: u64,
-    /// The number in [0, 1), for the inverse of the cumulative distribution.
+    /// A number in [0, 1), for the inverse of the cumulative distribution.
     pub uniform: f64,
 }
 
@@ -42,12 +42,13 @@ pub(super) struct Place {
     pub draws: u64,
     /// The state of xoroshiro128+; zeros for the other generators.
     pub state: [u64; 2],
-    /// The words of mt19937. A saved state of version 1 lacks them, so its draws are repeated.
+    /// The words of mt19937. A saved state of version 1 lacks them, and its draws are then
+    /// repeated.
     pub words: Option<[u32; Mt19937::WORDS]>,
 }
 
-/// The most draws of mt19937 that are repeated for a saved state of version 1: more than any text
-/// has tokens, and still a matter of milliseconds.
+/// The most draws of mt19937 that are repeated for a saved state of version 1. No text has as many
+/// tokens, and it takes only milliseconds.
 const MT19937_REPEATED: u64 = 1 << 20;
 
 fn begin(kind: RngKind, seed: u64) -> Stream {
@@ -70,11 +71,11 @@ impl Generator {
         }
     }
 
-    /// Restarts the stream. A random seed is drawn again.
+    /// Restarts the stream. If the seed is random, a new one is drawn.
     pub(super) fn restart(&mut self) {
         self.seed = resolve_seed_64(self.asked);
         self.draws = 0;
-        // In place, so that a reset does not allocate.
+        // In place, so that a reset allocates nothing.
         match &mut self.stream {
             Stream::Mt19937(mt) => mt.reseed(self.seed as u32),
             stream => *stream = begin(self.kind, self.seed),
@@ -85,7 +86,7 @@ impl Generator {
         self.kind
     }
 
-    /// The seed in use.
+    /// Returns the seed in use.
     pub(super) fn seed(&self) -> u64 {
         self.seed
     }
@@ -95,9 +96,9 @@ impl Generator {
         self.asked = seed;
     }
 
-    /// Returns the random number for the next token, which follows `accepted` tokens.
+    /// Returns the random number for the next token, which comes after `accepted` tokens.
     pub(super) fn draw(&mut self, accepted: u64) -> Draw {
-        // A loaded place may say any number.
+        // A restored state may contain any number.
         self.draws = self.draws.wrapping_add(1);
         let bits = match &mut self.stream {
             Stream::Xoroshiro128Plus(stream) => stream.next_u64(),
@@ -139,7 +140,7 @@ impl Generator {
         Ok(generator)
     }
 
-    /// Restores a saved position, of any kind of generator. Changes nothing on failure.
+    /// Restores a saved position of any kind of generator. On failure nothing changes.
     pub(super) fn go_to(&mut self, place: Place) -> Result<(), String> {
         let stream = match place.kind {
             RngKind::Xoroshiro128Plus => {

@@ -9,22 +9,22 @@ use crate::sieve::{Error, Params, Sieve};
 use crate::token::Token;
 
 /// A sampler that chooses the token as a sieve does, from the candidates that earlier samplers of
-/// the chain have left. Afterwards the array holds the candidates from which it was drawn, with
-/// their probabilities.
+/// the chain have left. Afterwards the array has the candidates from which the token was drawn,
+/// with their probabilities.
 ///
-/// If no candidate has a probability, the first of those with the largest logit is selected, since
-/// a host aborts when none is.
+/// If no candidate has a probability, the first one with the largest logit is selected, since a
+/// host aborts if no candidate is selected.
 #[derive(Clone, Debug)]
 pub struct SieveSampler(Sieve);
 
 impl SieveSampler {
-    /// Makes a sampler with these parameters. Fails as [`Sieve::new`] does.
+    /// Returns a sampler with these parameters. Fails as [`Sieve::new`] does.
     pub fn new(params: &Params) -> Result<Self, Error> {
         Sieve::new(params).map(Self)
     }
 }
 
-/// Makes a sampler from a sieve, for example from one with custom stages.
+/// Makes a sampler of a sieve, for example of one with custom stages.
 impl From<Sieve> for SieveSampler {
     fn from(sieve: Sieve) -> Self {
         Self(sieve)

@@ -1,10 +1,10 @@
 //! The sieve: the whole pipeline from raw logits to a token, whose parameters may change at every
 //! token.
 //!
-//! Stages, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
-//! temperature, draw. The caller's logits are only read; parameters can change between any two
-//! tokens, while history and generator continue. `docs/sampling.md` has each stage's formula and
-//! source.
+//! The stages are, in this order: logit bias, penalties, top-k, typical, top-p, min-p, top-n-sigma,
+//! temperature, draw. The caller's logits are only read. Parameters can change between any two
+//! tokens, while history and generator continue. `docs/sampling.md` has the formula of each stage,
+//! and its source.
 //!
 //! # Example
 //!
@@ -66,8 +66,8 @@ use generator::Generator;
 use pipeline::{Around, Pipeline};
 use stages::Stages;
 
-/// A sampler of one sequence: parameters, history of accepted tokens, random numbers, and the
-/// pipeline of the exact samplers.
+/// A sampler of one sequence, with parameters, the history of accepted tokens, random numbers, and
+/// a pipeline of exact samplers.
 ///
 /// A clone continues as the original would. A sieve is used from one thread at a time, and may move
 /// between threads. After the first tokens neither [`sample`](Self::sample) nor
@@ -96,7 +96,7 @@ impl Default for Sieve {
 }
 
 impl Sieve {
-    /// Makes a sieve without history. Fails if a parameter is not finite or out of its range.
+    /// Returns a sieve without history. Fails if a parameter is not finite or out of its range.
     pub fn new(params: &Params) -> Result<Self, Error> {
         params.check()?;
         let mut biases = Biases::default();
@@ -104,7 +104,7 @@ impl Sieve {
         Ok(Self::with(params, biases))
     }
 
-    /// Makes a sieve with checked parameters, whose biases fit into `biases`.
+    /// Returns a sieve with checked parameters, whose biases fit into `biases`.
     fn with(params: &Params, mut biases: Biases) -> Self {
         instruction_set::choose();
         trace::from_environment();
@@ -125,7 +125,7 @@ impl Sieve {
         }
     }
 
-    /// The current parameters.
+    /// Returns the current parameters.
     pub fn params(&self) -> &Params {
         &self.params
     }
@@ -133,7 +133,7 @@ impl Sieve {
     /// Sets other parameters from the next token on. History and generator continue, with two
     /// exceptions: a different `rng` begins its stream at `seed`, and a smaller `penalty_last_n`
     /// keeps only the newest tokens. A new `seed` of the same `rng` takes effect at
-    /// [`reset`](Self::reset). Changes nothing on failure.
+    /// [`reset`](Self::reset). On failure nothing changes.
     pub fn set_params(&mut self, params: &Params) -> Result<(), Error> {
         params.check()?;
         self.reserve_for(params)?;
@@ -168,32 +168,32 @@ impl Sieve {
     }
 
     /// Adds a token that has become part of the text to the history. The sieve need not have chosen
-    /// it: a prompt's tokens, for example.
+    /// the token; it may belong to a prompt, for example.
     pub fn accept(&mut self, token: Token) {
         self.history.accept(token);
         fault::point();
         self.pipeline.members.accept(token);
-        // A loaded state may say any number, of which only the bits count.
+        // A restored state may contain any number, so the addition wraps.
         self.accepted = self.accepted.wrapping_add(1);
     }
 
-    /// The accepted tokens to which the penalties apply.
+    /// Returns the accepted tokens to which the penalties apply.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// The number of tokens accepted since the beginning.
+    /// Returns the number of tokens accepted since the beginning.
     pub fn accepted(&self) -> u64 {
         self.accepted
     }
 
-    /// The seed in use: that of the parameters, or the random one.
+    /// Returns the seed in use: that of the parameters, or the random one.
     pub fn seed(&self) -> u64 {
         self.generator.seed()
     }
 
-    /// Returns to the initial state: without history, and with the generator at its seed (a random
-    /// seed is drawn again). Parameters and buffers stay.
+    /// Restores the initial state: without history, and with the generator at its seed (if that is
+    /// random, a new one is drawn). Parameters and buffers stay.
     pub fn reset(&mut self) {
         self.history.clear();
         fault::point();
@@ -204,8 +204,8 @@ impl Sieve {
         self.pipeline.clear();
     }
 
-    /// Returns the logit that the stages see for a token with the raw logit `logit`: after bias and
-    /// penalties, if these are among the stages. DRY, which is a stage, does not count.
+    /// Returns the logit that the stages see for a token with the raw logit `logit`: after bias
+    /// and, if they are among the stages, penalties. DRY, which is a stage, is not included.
     pub fn adjusted(&self, token: Token, logit: f32) -> f32 {
         let biased = self.biases.add(token, logit);
         let penalises = |stages: &[Stage]| stages.contains(&Stage::Penalties);
@@ -224,15 +224,15 @@ impl Sieve {
         self.measured = measured;
     }
 
-    /// Returns the statistics of the last token: how many candidates each stage left and, if
-    /// [requested](Self::measure), entropies and surprisals.
+    /// Returns the statistics of the last token: the number of candidates that each stage left and,
+    /// if [requested](Self::measure), entropies and surprisals.
     pub fn stats(&self) -> &Stats {
         &self.stats
     }
 
-    /// Returns the distribution that the last token was drawn from: logits after all stages, and
-    /// probabilities that add up to 1, in the order that llama.cpp's chain gives them. Masked
-    /// candidates have probability 0. Empty before the first token, and after a failure.
+    /// Returns the distribution from which the last token was drawn: logits after all stages, and
+    /// probabilities that add up to 1, in the order of llama.cpp's chain. Masked candidates have
+    /// probability 0. Empty before the first token, and after a failure.
     ///
     /// If the whole vocabulary is left, this call writes the candidates out, once per token.
     pub fn candidates(&mut self) -> &[TokenData] {
@@ -249,8 +249,8 @@ impl Sieve {
     ///
     /// NaN counts as minus infinity, a banned token. A logit of plus infinity has the effect that
     /// it has on llama.cpp's chain, which then draws by probabilities that are NaN. Fails if there
-    /// is no logit, or none above minus infinity after bias and penalties; the random stream then
-    /// does not advance. Also fails if the drawn token has a logit of minus infinity.
+    /// is no logit, or if none is above minus infinity after bias and penalties; the random stream
+    /// then does not advance. Also fails if the drawn token has a logit of minus infinity.
     pub fn sample<'l>(&mut self, logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
         let logits = logits.into();
         let Some(mut observer) = trace::begin(logits) else {
@@ -261,8 +261,8 @@ impl Sieve {
         token
     }
 
-    /// Chooses one of the candidates of a chain and selects it. The candidates from which it was
-    /// drawn replace them.
+    /// Chooses one of the candidates of a chain, and selects it. The candidates from which it was
+    /// drawn replace those of the chain.
     pub fn sample_candidates(&mut self, candidates: &mut Candidates<'_>) -> Result<(), Error> {
         let mut gathered = std::mem::take(&mut self.gathered);
         gathered.clear();
@@ -277,8 +277,8 @@ impl Sieve {
         Ok(())
     }
 
-    /// Runs all stages on `raw` logits, and reports them to `watch`. `given` are the candidates of
-    /// a chain, if any; `raw` then has their logits.
+    /// Runs all stages on the `raw` logits, and reports them to `watch`. `given` contains the
+    /// candidates of a chain, if there is one; `raw` then contains their logits.
     fn run(
         &mut self,
         raw: Logits<'_>,
@@ -315,7 +315,7 @@ impl Sieve {
     /// `stats`.
     fn note(&mut self, logits: Logits<'_>, index: usize) {
         let raw = Summary::of(logits);
-        // A sampler in a slot may put back a token beyond the logits.
+        // A sampler in a slot may select a token beyond the logits.
         let is_there = index < logits.len();
         let logit = if is_there { logits.at(index) } else { f32::NAN };
         let candidates = self.pipeline.candidates();

@@ -6,55 +6,55 @@ use crate::sieve::Error;
 use crate::token::Token;
 
 /// A label that is kept with the parameters and has no effect: every sieve computes as llama.cpp's
-/// chain does. Separate fields cover the other differences between tsampler's modes;
-/// [`Params::tsampler`] sets them to its choices.
-// In the order of the numbers that C has for them.
+/// chain does. The other differences between tsampler's modes have fields of their own, which
+/// [`Params::tsampler`] sets to tsampler's choices. The variants are in the order of their numbers
+/// in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// tsampler's default.
+    /// The default of tsampler.
     Fast,
-    /// llama.cpp's chain.
+    /// The chain of llama.cpp.
     #[default]
     Parity,
 }
 
-/// The generator of random numbers.
-// In the order of the numbers that C has for them.
+/// The generator of random numbers. The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
-    /// xoroshiro128+ (Blackman and Vigna 2018), as in tsampler.
+    /// The generator xoroshiro128+ (Blackman and Vigna 2018), as in tsampler.
     Xoroshiro128Plus,
-    /// mt19937, llama.cpp's generator. It takes the lower 32 bits of the seed.
+    /// The generator mt19937, as in llama.cpp. It takes the lower 32 bits of the seed.
     #[default]
     Mt19937,
-    /// No stream: a hash of the seed and the number of accepted tokens, so that any position can be
-    /// replayed alone.
+    /// A hash of the seed and the number of accepted tokens instead of a stream, so that any
+    /// position can be replayed alone.
     Position,
 }
 
-/// The method by which a token is drawn. With both a candidate is drawn with its probability, but
-/// the tokens for one seed differ.
-// In the order of the numbers that C has for them.
+/// The method by which a token is drawn. With both methods a candidate is drawn with its
+/// probability, but the tokens for one seed differ. The variants are in the order of their numbers
+/// in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// The first candidate at which the running sum of probabilities reaches a uniform number.
+    /// Draws the first candidate at which the running sum of probabilities reaches a uniform
+    /// number.
     #[default]
     Cdf,
-    /// The largest of logit / temperature + Gumbel noise (Maddison et al. 2014). The noise of a
-    /// token depends only on the random number of this position and the token, not on the other
-    /// candidates.
+    /// Draws the candidate with the largest logit / temperature + Gumbel noise (Maddison et al.
+    /// 2014). The noise of a token depends only on the random number of this position and the
+    /// token, not on the other candidates.
     Gumbel,
 }
 
-/// The position of the temperature among the stages.
-// In the order of the numbers that C has for them.
+/// The position of the temperature among the stages. The variants are in the order of their numbers
+/// in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// Temperature after all filters, as in tsampler and llama.cpp's default chain.
+    /// The temperature comes after all filters, as in tsampler and llama.cpp's default chain.
     #[default]
     TempLast,
-    /// Temperature right after the penalties, so that the filters see the distribution that is
-    /// drawn from, as in Akunu, transformers and vLLM.
+    /// The temperature comes right after the penalties, so that the filters see the distribution
+    /// from which the token is drawn, as in Akunu, transformers and vLLM.
     TempFirst,
 }
 
@@ -102,9 +102,9 @@ pub struct Params {
     /// Divides the logits of penalised tokens that are above 0, and multiplies the others. Must be
     /// above 0.
     pub penalty_repeat: f32,
-    /// Subtracted from the logit of a penalised token once per occurrence.
+    /// The number that is subtracted from the logit of a penalised token once per occurrence.
     pub penalty_freq: f32,
-    /// Subtracted once from the logit of a penalised token.
+    /// The number that is subtracted once from the logit of a penalised token.
     pub penalty_present: f32,
     /// The seed of the random numbers; 0xFFFFFFFF means a random seed, which changes at each reset.
     pub seed: u64,
@@ -116,8 +116,8 @@ pub struct Params {
     pub method: Method,
     /// The position of the temperature among the stages.
     pub order: Order,
-    /// Numbers added to logits before the penalties; minus infinity bans a token. Tokens outside
-    /// the vocabulary are ignored. A token that occurs several times gets all its biases.
+    /// Numbers that are added to logits before the penalties; minus infinity bans a token. Tokens
+    /// outside the vocabulary are ignored. A token that occurs several times gets all its biases.
     pub bias: Vec<(Token, f32)>,
 }
 
@@ -153,7 +153,7 @@ impl Clone for Params {
         }
     }
 
-    /// Copies without allocating if the old biases leave room.
+    /// Copies the parameters, without allocating if the old biases have room for the new ones.
     fn clone_from(&mut self, source: &Self) {
         let mut bias = std::mem::take(&mut self.bias);
         bias.clone_from(&source.bias);
@@ -175,7 +175,7 @@ impl Params {
         }
     }
 
-    /// Fails unless every parameter is a number, finite (except biases), and in its range.
+    /// Fails unless every parameter is in its range and, except for biases, finite.
     pub fn check(&self) -> Result<(), Error> {
         let finite = [
             ("temperature", self.temperature),
@@ -218,7 +218,7 @@ impl Params {
         (self.penalty_last_n > 0 && penalties.is_active()).then_some(penalties)
     }
 
-    /// Returns how many of the last accepted tokens are kept for the penalties.
+    /// Returns the number of accepted tokens that are kept for the penalties.
     pub(super) fn window(&self) -> usize {
         usize::try_from(self.penalty_last_n).unwrap_or(0)
     }

@@ -1,12 +1,12 @@
 //! Runs the stages straight from the logits, in any order. Each stage is one of the exact samplers.
 //!
-//! The order is one of those in [`Order`], or [the caller's](crate::sieve::Sieve::set_stages). The
-//! bias always comes first, as in llama.cpp's programs.
+//! Their order is one of those in [`Order`], or [the caller's](crate::sieve::Sieve::set_stages).
+//! The bias always comes first, as in llama.cpp's programs.
 //!
-//! In llama.cpp each sampler that draws has its own generator, all started with the same seed.
-//! mt19937 works like that here, too. The other generators give one 64-bit number per token, and
-//! each stage that draws seeds its own generator with a hash of that number. So no further state
-//! has to be saved, and a single position can be replayed.
+//! In llama.cpp each sampler that draws has its own generator, and all of them begin with the same
+//! seed. mt19937 works like that here, too. The other generators give one 64-bit number per token,
+//! and each stage that draws seeds its own generator with a hash of that number. So no further
+//! state has to be saved, and a single position can be replayed.
 
 use std::collections::TryReserveError;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ const TEMP_FIRST: [Stage; 7] = [
     Stage::TopNSigma,
 ];
 
-/// The order of the stages, the stages that only a pipeline has, and its buffers.
+/// The order of the stages, the stages that only a pipeline has, and the pipeline's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     /// The caller's stages; `None` if the parameters decide.
@@ -69,11 +69,11 @@ pub(super) struct Pipeline {
     pub members: Members,
     dist: Scratch<Last>,
     buffers: Buffers,
-    /// The state of the pool with the candidates that the last token was drawn from.
+    /// The state of the pool with the candidates from which the last token was drawn.
     left: Option<Left>,
 }
 
-/// The draw of a pipeline without a stage that draws.
+/// The sampler that draws the token if the last stage does not.
 #[derive(Clone, Debug)]
 struct Last(Dist);
 
@@ -81,12 +81,12 @@ lent_per_thread!(Last);
 
 impl Default for Last {
     fn default() -> Self {
-        // Its own stream is not used.
+        // Its own stream is never used.
         Self(Dist::new(0))
     }
 }
 
-/// A clone copies from the buffers only the candidates that the last token was drawn from.
+/// Copies, of the buffers, only the candidates from which the last token was drawn.
 impl Clone for Pipeline {
     fn clone(&self) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Clone for Pipeline {
     }
 }
 
-/// The parts of the sieve that the stages read or change.
+/// The parts of the sieve that stages read or change.
 pub(super) struct Around<'s> {
     pub params: &'s Params,
     pub biases: &'s Biases,
@@ -111,8 +111,8 @@ pub(super) struct Around<'s> {
 }
 
 impl Pipeline {
-    /// Sets the stages, which have been [checked](check), or for `None` those of the parameters.
-    /// Stages that stay keep their memory. Changes nothing on failure.
+    /// Sets the stages, which must have been [checked](check); `None` means those of the
+    /// parameters. Stages that stay keep their memory. On failure nothing changes.
     pub(super) fn set(
         &mut self,
         stages: Option<&[Stage]>,
@@ -135,8 +135,8 @@ impl Pipeline {
         self.members.arrange(stages, params, seed);
     }
 
-    /// Chooses a token from `logits`, or from `given`, the candidates of a host; `logits` are then
-    /// the logits of these candidates, in the same order.
+    /// Chooses a token from `logits`, or from the candidates `given` by a host. In the latter case
+    /// `logits` contains the logits of these candidates, in the same order.
     pub(super) fn sample(
         &mut self,
         logits: Logits<'_>,
@@ -165,7 +165,7 @@ impl Pipeline {
             (None, Order::TempLast) => &TEMP_LAST[..],
             (None, Order::TempFirst) => &TEMP_FIRST[..],
         };
-        // The penalties are no reason why nothing is left: they are looked at with the bias.
+        // Penalties that come first run before the check for an unmasked token, as the bias does.
         let leading = usize::from(order.first() == Some(&Stage::Penalties));
         let (first, others) = order.split_at(leading);
         let mut running = Running {
@@ -178,8 +178,8 @@ impl Pipeline {
         running.run(first);
         match largest(running.pool) {
             f32::NEG_INFINITY => return Err(Error::NoCandidate),
-            // Probabilities are NaN then, and do not tell which candidates count: none that a bias
-            // or a host has made NaN.
+            // Probabilities are NaN in this case, and do not show which candidates count. Those
+            // that a bias or a host has made NaN do not.
             f32::INFINITY => running.pool.ban_nan(),
             _ => {}
         }
@@ -189,7 +189,7 @@ impl Pipeline {
         self.dist.rest();
         running.count_the_last(order);
         let token = pool.token().ok_or(Error::NoCandidate)?;
-        // In a host's chain it is for the host to see, as the built-in's.
+        // In a host's chain the host decides, as after a built-in.
         if given.is_none() && pool.is_banned() {
             return Err(Error::NoCandidate);
         }
@@ -198,7 +198,7 @@ impl Pipeline {
         Ok(token)
     }
 
-    /// Returns the candidates that the last token was drawn from; empty if none was.
+    /// Returns the candidates from which the last token was drawn; empty if no token was.
     pub(super) fn candidates(&mut self) -> &[TokenData] {
         let left = self.left.as_mut().map(|left| self.buffers.settle(left));
         left.unwrap_or_default()
@@ -218,10 +218,10 @@ impl Pipeline {
         self.left = None;
     }
 
-    /// Makes room for the most that the logits of `n` tokens can need.
+    /// Makes room for the most memory that the logits of `n` tokens can need.
     pub(super) fn warm_up(&mut self, n: usize) -> Result<(), TryReserveError> {
         self.members.warm_up(n);
-        // It takes room for that many at least, however few are left.
+        // The draw reserves room for at least this many candidates, however few are left.
         warm_up(Some(&mut self.dist.0), n.max(dist::MANY));
         self.dist.rest();
         self.buffers.warm_up(n)
@@ -235,9 +235,9 @@ impl Pipeline {
 
 impl Sieve {
     /// Sets the stages that run, and their order, in place of those of the parameters. `None`
-    /// restores the latter. The bias still comes first, and the last draws the token if it
+    /// restores the latter. The bias still comes first, and the last stage draws the token if it
     /// [can](Stage::draws). Stages that stay keep their memory. Fails, and changes nothing, if a
-    /// stage is given twice, if one that draws is not the last, or if a number is not finite.
+    /// stage occurs twice, if one that draws is not the last, or if a number is not finite.
     ///
     /// ```
     /// use llama_sieve::sieve::{Params, Sieve, Stage};
@@ -259,22 +259,22 @@ impl Sieve {
         self.pipeline.set(stages, &self.params, seed)
     }
 
-    /// Returns the stages that [`set_stages`](Self::set_stages) gave, if any.
+    /// Returns the stages that were set by [`set_stages`](Self::set_stages), if any.
     pub fn stages(&self) -> Option<&[Stage]> {
         self.pipeline.order.as_deref()
     }
 
-    /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry): it counts no repetition across
-    /// one. Initially there are none.
+    /// Sets the sequence breakers of the stage [`Dry`](Stage::Dry), across which nothing counts as
+    /// a repetition. Initially there are none.
     pub fn set_dry_breakers(&mut self, breakers: Breakers) -> Result<(), Error> {
         self.pipeline.members.set_breakers(Arc::new(breakers));
         Ok(())
     }
 
-    /// Puts a sampler into a slot, replacing any other; `None` empties the slot. It runs as
-    /// [`Stage::Sampler`] of this slot among the [stages](Self::set_stages), accepts every token
-    /// that is [accepted](Self::accept), and is reset by [`reset`](Self::reset). It draws from its
-    /// own stream. Fails, and changes nothing, if the slot is not below [`MAX_SAMPLERS`] or the
+    /// Puts a sampler into a slot, replacing any other; `None` empties the slot. The sampler runs
+    /// as the [stage](Self::set_stages) [`Stage::Sampler`] of this slot, accepts every token that
+    /// is [accepted](Self::accept), and is reset by [`reset`](Self::reset). It draws from its own
+    /// stream. Fails, and changes nothing, if the slot is not below [`MAX_SAMPLERS`] or if the
     /// sampler draws the token.
     ///
     /// ```
@@ -321,7 +321,7 @@ impl Sieve {
 fn largest(pool: &mut Pool<'_>) -> f32 {
     match pool.whole() {
         Some(mut whole) => whole.max(),
-        // Whatever is said of their order.
+        // The largest logit is searched for even if the array is marked as sorted.
         None => kernels::max_logit(pool.array().0, false),
     }
 }
@@ -331,7 +331,7 @@ struct Running<'r, 's, 'p, W> {
     members: &'r mut Members,
     around: &'r mut Around<'s>,
     pool: &'r mut Pool<'p>,
-    /// The number of candidates with a probability after the last stage that may have changed it.
+    /// The number of candidates with a probability, after the last stage that may have changed it.
     unmasked: Option<usize>,
     watch: &'r mut W,
 }
@@ -414,7 +414,7 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         }
     }
 
-    /// Draws the token.
+    /// Draws the token with `draw`, or with the last stage's own generator.
     fn choose(&mut self, draw: Option<Draw>, dist: &mut Dist) {
         let (pool, watch) = (&mut *self.pool, &mut *self.watch);
         if let Some(selector) = &mut self.members.selector {
@@ -448,8 +448,8 @@ impl<W: Watch> Running<'_, '_, '_, W> {
         watch.after(|| name.into(), pool, &ask);
     }
 
-    /// Writes the number of candidates drawn from into the statistics of each filter that is not
-    /// among the stages.
+    /// Writes the number of candidates from which the token is drawn into the statistics of each
+    /// filter that is not among the stages.
     fn count_the_last(&mut self, order: &[Stage]) {
         let cuts = [
             Stage::TopK,
@@ -479,8 +479,8 @@ fn after(stats: &mut Stats, stage: Stage) -> Option<&mut usize> {
     }
 }
 
-/// Applies a stage if it is enabled, and returns true if so. Then returns its buffers to the
-/// thread, for the next stage or sampler.
+/// Applies a stage if it is enabled, and gives its buffers back to the thread, for the next stage
+/// or sampler. Returns true if it is enabled.
 fn narrow(
     stage: Option<&mut (impl Member + ?Sized)>,
     pool: &mut Pool<'_>,

@@ -1,4 +1,4 @@
-//! The threads that help with a batch: a pool of the library's own, of the requested size.
+//! The threads that help with a batch. They are a pool of the library's own, of the requested size.
 //!
 //! rayon's global pool is not used: an environment variable sets its size, and if one of its
 //! threads cannot be started, every use of it panics.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use llama_sieve_kernels::sync::Mutex;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// The pool, and the time of the last failure to make it.
+/// The pool, and the time at which making it last failed.
 struct Threads {
     pool: Option<Arc<ThreadPool>>,
     /// The number of processors; 0 until it is determined, which reads files.
@@ -32,12 +32,12 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The pause after a failure to start threads, so that not every token tries again.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The stack size of a thread. Set explicitly, since RUST_MIN_STACK would otherwise be read.
+/// The stack size of a thread. It is set explicitly, since RUST_MIN_STACK would otherwise be read.
 const STACK: usize = 2 << 20;
 
 /// Returns the pool. It has `helpers` threads, at most one per processor; it has more if it was
-/// already larger, and fewer if no more can be started. `None` if none can be started, and in a
-/// forked child: the parent's threads do not exist there, and locks that they held stay locked.
+/// already larger, and fewer if no more can be started. `None` if no thread can be started, and in
+/// a forked child: the parent's threads do not exist there, and locks that they held stay locked.
 pub(super) fn of(helpers: usize) -> Option<Arc<ThreadPool>> {
     let this = process::id();
     let first = PROCESS.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);

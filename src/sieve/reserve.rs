@@ -1,4 +1,4 @@
-//! Allocation of memory before the first token.
+//! Allocates memory before the first token.
 
 use crate::memory;
 use crate::sieve::{Error, Sieve, stateless};

@@ -1,11 +1,12 @@
-//! The filters of a sieve: one exact sampler of this library for each, kept from token to token.
+//! The filters of a sieve: one exact sampler of this library for each, which is kept from token to
+//! token.
 
 use crate::sampler::Sampler;
 use crate::samplers::{MinP, Temp, TopK, TopNSigma, TopP, Typical};
 use crate::sieve::params::{GREEDY_BELOW, Params};
 
-/// The filters of a sieve, `None` for one that the parameters disable. Their buffers belong to the
-/// thread.
+/// The filters of a sieve. A filter that the parameters disable is `None`. Their buffers belong to
+/// the thread.
 #[derive(Clone, Debug)]
 pub(super) struct Stages {
     pub(super) top_k: Option<TopK>,
@@ -29,7 +30,7 @@ impl Stages {
         }
     }
 
-    /// Makes room for the most that `n` candidates can need.
+    /// Makes room for the most memory that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.top_k.as_mut(), n);
         warm_up(self.typical.as_mut(), n);
@@ -40,7 +41,7 @@ impl Stages {
 }
 
 /// Returns the temperature, or 0 if it is below [`GREEDY_BELOW`]. At or below 0, llama.cpp's
-/// sampler keeps the most probable candidate.
+/// sampler keeps only the most probable candidate.
 pub(super) fn temperature(params: &Params) -> f32 {
     if params.temperature < GREEDY_BELOW {
         return 0.0;

@@ -7,7 +7,7 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | "LSST" |
-//! | 4..8 | version: 4 with stages that remember something, else 3 |
+//! | 4..8 | version: 4 if stages have a memory, else 3 |
 //! | 8..12 | generator: 0 xoroshiro128+, 1 mt19937, 2 position |
 //! | 12..16 | n, tokens in the window |
 //! | 16..24 | seed in use |
@@ -17,15 +17,15 @@
 //! | 56..56 + 4 n | the window, oldest first |
 //! | the next 2496 | the words of mt19937, the oldest first; other generators: nothing |
 //! | the next 72 + 8 m | the parameters, [below](Saved), with m biases |
-//! | up to the last 8 | what the stages remember, see `pipeline/remembered.rs` |
+//! | up to the last 8 | the memory of the stages, see `pipeline/remembered.rs` |
 //! | the last 8 | FNV-1a (64 bits) of all before |
 //!
 //! Earlier versions lack the parameters: version 2, for mt19937, and version 1, for the other
 //! generators or for mt19937 without its words.
 //!
-//! The check sum detects damage, not malice, since anyone can compute it. The time to load a state
-//! depends on its size. A version 1 state of mt19937 has no words, so its draws are repeated, up to
-//! a limit that takes little time. Parameters are read only when they are to be restored.
+//! The checksum detects damage, not malice, since anyone can compute it. The time to load a state
+//! depends on its size. A state of mt19937 in version 1 has no words, so its draws are repeated, up
+//! to a limit that takes little time. Parameters are read only when they are to be restored.
 
 use crate::fault;
 use crate::memory;
@@ -81,7 +81,7 @@ const MODES: [Mode; 2] = [Mode::Fast, Mode::Parity];
 const METHODS: [Method; 2] = [Method::Cdf, Method::Gumbel];
 const ORDERS: [Order; 2] = [Order::TempLast, Order::TempFirst];
 
-/// Returns the number that a saved state has for a value: its index among all values.
+/// Returns the number of a value in a saved state, which is its index among all values.
 fn number_of<T: PartialEq>(value: T, among: &[T]) -> u32 {
     among.iter().position(|v| *v == value).unwrap_or(0) as u32
 }
@@ -93,8 +93,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
-    /// Writes the state into `bytes`, which must have exactly its [`size`].
-    // In bounds: `bytes` has the length of what is put.
+    /// Writes the state into `bytes`, which must have exactly its [`size`]. In bounds: `bytes` has
+    /// the length of the written data.
     pub(super) fn write(self, bytes: &mut [u8]) {
         let mut at = 0;
         let mut put = |part: &[u8]| {
@@ -173,8 +173,8 @@ pub(super) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// Reads the parameters; fails if a sieve would not accept them.
-    // In bounds: not shorter than `PARAMS`; what lies after has the length that it says.
+    /// Reads the parameters; fails if a sieve would not accept them. In bounds: the bytes are not
+    /// shorter than `PARAMS`, and the biases after them have the length that is stated there.
     pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
         let float = |at: usize| f32::from_bits(u32_at(bytes, at));
@@ -218,8 +218,8 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
 }
 
 /// Reads a state that this or an earlier version wrote; everything except the parameters is
-/// checked.
-// In bounds: not shorter than `HEAD` and `SUM`; of what lies between the length was checked.
+/// checked. In bounds: the bytes are not shorter than `HEAD` and `SUM`, and the length of the part
+/// between was checked.
 pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>, &[u8]>, Error> {
@@ -278,7 +278,7 @@ pub(super) fn read(
     })
 }
 
-/// Returns the version of a saved state; fails unless `bytes` has the head and the check sum of a
+/// Returns the version of a saved state. Fails unless `bytes` has the head and the checksum of a
 /// state.
 fn version(bytes: &[u8]) -> Result<u32, Error> {
     let wrong = |text: String| Err(Error::State(text));
@@ -302,7 +302,7 @@ fn version(bytes: &[u8]) -> Result<u32, Error> {
     Ok(version)
 }
 
-/// Splits the bytes between head and check sum into window, words of mt19937, parameters and memory
+/// Splits the bytes between head and checksum into window, words of mt19937, parameters and memory
 /// of the stages; `None` if the length does not match.
 fn parts(body: &[u8], n: usize, words: usize, version: u32) -> Option<[&[u8]; 4]> {
     let (window, rest) = body.split_at_checked(n.checked_mul(4)?)?;
@@ -326,14 +326,14 @@ fn words_of(bytes: &[u8]) -> [u32; Mt19937::WORDS] {
     words
 }
 
-// In bounds: the callers read parts of the head, of the sum and of whole tokens, which are there.
+// In bounds: the callers read only parts of the head, of the checksum and of whole tokens.
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[at..at + 4]);
     u32::from_le_bytes(value)
 }
 
-// In bounds: the callers read parts of the head and the sum, which are there.
+// In bounds: the callers read only parts of the head and of the checksum.
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut value = [0; 8];
     value.copy_from_slice(&bytes[at..at + 8]);
@@ -400,9 +400,9 @@ impl Sieve {
     }
 
     /// Restores a saved state as [`load`](Self::load) does, but with the parameters of the sieve
-    /// that wrote `bytes`, and so with its generator. Also fails, and changes nothing, for a state
-    /// of an earlier version, which has no parameters, and for parameters that [`new`](Self::new)
-    /// would refuse.
+    /// that wrote `bytes`, and thus with its generator. Also fails, and changes nothing, for a
+    /// state of an earlier version, which has no parameters, and for parameters that
+    /// [`new`](Self::new) would refuse.
     pub fn load_with_params(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let state = read(bytes)?;
         let Some(params) = state.params else {
@@ -425,7 +425,7 @@ impl Sieve {
     fn check_stages(&self, rng: RngKind, bytes: &[u8]) -> Result<(), Error> {
         let mt19937 = rng == RngKind::Mt19937;
         let members = self.members();
-        // For a copy, and its window of that many tokens.
+        // The copy takes memory, as does its window of this many tokens.
         let size = members.saved_size(mt19937) + bytes.len();
         memory::room(16 * size)?;
         match members.clone().load(mt19937, bytes).is_some() {
@@ -437,7 +437,7 @@ impl Sieve {
     }
 
     fn load_stages(&mut self, rng: RngKind, bytes: &[u8]) {
-        // It could when it was tried with a copy.
+        // This succeeds, since it was tried with a copy.
         let _ = self.pipeline.members.load(rng == RngKind::Mt19937, bytes);
     }
 

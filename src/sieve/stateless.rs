@@ -32,8 +32,9 @@ pub fn greedy<'l>(logits: impl Into<Logits<'l>>) -> Result<Token, Error> {
     place.map(|place| place as Token).ok_or(Error::NoCandidate)
 }
 
-/// Writes the `n` most probable tokens into `top` in descending order, the lower token first among
-/// equals, with their probabilities over the whole vocabulary. Takes one pass and a sort of `n`.
+/// Writes the `n` most probable tokens into `top` in descending order, with their probabilities
+/// over the whole vocabulary. Of equal ones the lower token comes first. Takes one pass and a sort
+/// of `n` tokens.
 ///
 /// Writes fewer if fewer have a probability above 0. Fails as
 /// [`Sieve::sample`](crate::sieve::Sieve::sample) does. If a logit is plus infinity, the first such

@@ -1,4 +1,5 @@
-//! Statistics of the last token: how many candidates each stage left, entropies and surprisals.
+//! Statistics of the last token: the number of candidates that each stage left, entropies and
+//! surprisals.
 
 /// The number of candidates that each stage left, and the entropies and surprisals of the model and
 /// of the draw.
@@ -6,19 +7,20 @@
 /// Masked tokens, which have probability 0, are not counted. In the default order of stages the
 /// counts never rise from one stage to the next, and a disabled stage leaves them unchanged. With
 /// [custom stages](crate::sieve::Sieve::set_stages) each count is taken after the stage of its name
-/// or, if that is absent, is the number of candidates that were drawn from. A temperature that
-/// counts as 0 masks all candidates except the largest.
+/// or, if that is absent, is the number of candidates from which the token was drawn. A temperature
+/// that counts as 0 masks all candidates except the largest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stats {
-    /// Entropy of the raw logits, before bias and penalties, in nats. NaN unless
+    /// The entropy of the raw logits, before bias and penalties, in nats. NaN unless
     /// [requested](crate::sieve::Sieve::measure).
     pub model_entropy: f32,
-    /// Surprisal of the chosen token in the same distribution, in nats. NaN unless requested.
+    /// The surprisal of the chosen token in that distribution, in nats. NaN unless requested.
     pub surprisal: f32,
-    /// Entropy of the distribution that was drawn from, in nats. NaN unless requested.
-    pub sampling_entropy: f32,
-    /// Surprisal of the chosen token in the distribution that was drawn from, in nats. NaN unless
+    /// The entropy of the distribution from which the token was drawn, in nats. NaN unless
     /// requested.
+    pub sampling_entropy: f32,
+    /// The surprisal of the chosen token in the distribution from which it was drawn, in nats. NaN
+    /// unless requested.
     pub sampling_surprisal: f32,
     /// The number of tokens that had been accepted when this one was chosen: its position, counted
     /// from 0.
@@ -34,7 +36,7 @@ pub struct Stats {
     /// The number of candidates after min-p.
     pub after_min_p: usize,
     /// The number of candidates after top-n-sigma. In the default order of stages the token was
-    /// drawn from these.
+    /// drawn from these candidates.
     pub after_top_n_sigma: usize,
 }
 

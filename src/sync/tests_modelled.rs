@@ -3,7 +3,7 @@ use std::sync::PoisonError;
 
 use test_crates::shuttle;
 
-/// Like parking_lot's, it is not poisoned.
+/// A lock that is never poisoned, like parking_lot's.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
 

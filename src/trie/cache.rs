@@ -1,10 +1,10 @@
 //! The process-wide cache of tries, which parses each payload once.
 //!
-//! It keeps at most [`CAPACITY`] tries, which occupy at most [`MAX_BYTES`] together with the
-//! payloads that lead to them, and evicts the least recently used. A trie that alone exceeds that
-//! size is not kept. A trie is found by the bytes of a payload, which are hashed and compared. If
-//! these are unknown, the payload is parsed, and the trie is found by the SHA-256 of the canonical
-//! form, in which the order of values does not matter. The bytes are known from then on.
+//! The cache keeps at most [`CAPACITY`] tries, which occupy at most [`MAX_BYTES`] together with the
+//! payloads that lead to them. It evicts the least recently used ones. A trie that alone exceeds
+//! that size is not kept. A trie is found by the bytes of a payload, which are hashed and compared.
+//! If these are unknown, the payload is parsed, and the trie is found by the SHA-256 of its
+//! canonical form, in which the order of values does not matter. From then on the bytes are known.
 //!
 //! Tries are shared by `Arc`, so a trie in use survives its eviction. Any thread may use the cache.
 //! Nothing is parsed under the lock.
@@ -27,7 +27,7 @@ use crate::trie::descriptor::Payload;
 /// The most tries that are kept.
 pub const CAPACITY: usize = 128;
 
-/// The most bytes that these occupy, together with the payloads that lead to them.
+/// The most bytes that the tries occupy, together with the payloads that lead to them.
 pub const MAX_BYTES: usize = 16 << 20;
 
 type Key = [u8; 32];
@@ -43,11 +43,11 @@ pub struct CacheStats {
     pub evictions: u64,
     /// The number of tries in the cache.
     pub entries: u64,
-    /// The size in bytes of these tries and of the payloads that are known to lead to them.
+    /// The size in bytes of these tries and of the payloads by which they can be found.
     pub bytes: u64,
 }
 
-/// The largest number of payloads that are known.
+/// The most payloads whose bytes are known.
 const MOST_KNOWN: usize = 2 * CAPACITY;
 
 /// A payload to be looked up: its hash finds an entry, and its bytes confirm it.
@@ -59,7 +59,8 @@ pub(crate) struct Text<'a> {
 
 impl<'a> Text<'a> {
     fn new(json: &'a [u8]) -> Self {
-        // With another key in each process, so that payloads cannot be made to evict each other.
+        // The hash has another key in each process, so that payloads cannot be made to evict each
+        // other.
         let hash = ProcessState::default().hash_one(json);
         Self { hash, json }
     }
@@ -87,7 +88,7 @@ struct Cache {
     reordered: u64,
 }
 
-/// Evicted tries and payloads, to be freed without the lock.
+/// Evicted tries and payloads, which are to be freed without the lock.
 #[derive(Default)]
 struct Removed {
     tries: Vec<Arc<Trie>>,
@@ -104,7 +105,7 @@ pub(crate) struct Shared {
 
 static CACHE: Shared = Shared::new(const { NonZeroUsize::new(CAPACITY).unwrap() }, MAX_BYTES);
 
-/// Returns the trie of a payload, which is parsed if it is not cached. Tokens must be below
+/// Returns the trie of a payload. Parses the payload if it is not cached. Tokens must be below
 /// `n_vocab`, if that is known.
 pub fn trie_of(json: &[u8], n_vocab: Option<usize>) -> Result<Arc<Trie>, String> {
     CACHE.trie_of(json, n_vocab)
@@ -114,7 +115,7 @@ fn fits(trie: &Trie, n_vocab: Option<usize>) -> bool {
     n_vocab.is_none_or(|n_vocab| (trie.max_token() as usize) < n_vocab)
 }
 
-/// Returns the trie of a payload that was not made from JSON; its tokens have been checked.
+/// Returns the trie of a payload that was not made from JSON. Its tokens must have been checked.
 pub fn trie_of_payload(payload: &Payload) -> Arc<Trie> {
     CACHE.trie_of_payload(payload, None)
 }
@@ -124,7 +125,7 @@ pub fn trie_of_payload(payload: &Payload) -> Arc<Trie> {
 /// significant.
 fn canonical(payload: &Payload) -> Key {
     let mut hash = Sha256::new();
-    // Each with its length, so that nothing can be taken for something else.
+    // Each text comes after its length, so that two different payloads never give the same bytes.
     let text = |hash: &mut Sha256, text: &str| {
         hash.update((text.len() as u64).to_le_bytes());
         hash.update(text);
@@ -154,8 +155,8 @@ pub fn stats() -> CacheStats {
     CACHE.stats()
 }
 
-/// Returns the counters, and the number of hits whose payload was unknown although another payload
-/// with the same sets was cached.
+/// Returns the counters, and the number of hits of payloads whose bytes were unknown although
+/// another payload with the same sets was cached.
 pub fn stats_and_reordered() -> (CacheStats, u64) {
     CACHE.stats_and_reordered()
 }
@@ -176,13 +177,13 @@ impl Shared {
         {
             return Ok(trie);
         }
-        // Also where the cached one was parsed for a larger vocabulary: parsing says which token
-        // does not fit.
+        // The payload is also parsed if its cached trie was made for a larger vocabulary, since
+        // parsing finds the token that does not fit.
         let payload = Payload::parse(json, n_vocab)?;
         Ok(self.trie_of_payload(&payload, Some(text)))
     }
 
-    /// Returns the trie of a payload whose bytes, if it has any, were not found.
+    /// Returns the trie of a payload that was not found by its bytes, if it has any.
     pub(crate) fn trie_of_payload(&self, payload: &Payload, text: Option<Text>) -> Arc<Trie> {
         let key = canonical(payload);
         let (found, is_known) = self.with(|cache| cache.get_canonical(&key, text));
@@ -196,7 +197,7 @@ impl Shared {
         trie
     }
 
-    /// Caches the trie, and the payload as one that leads to it, if they fit.
+    /// Caches the trie, and the payload as one that leads to it, if there is room for them.
     fn keep(&self, key: Key, text: Option<Text>, trie: &Arc<Trie>) {
         let Some(room) = self.max_bytes.checked_sub(trie.bytes()) else {
             return;
@@ -225,7 +226,7 @@ impl Shared {
         }))
     }
 
-    /// Counts the contents: their number, and their size in bytes.
+    /// Returns the number of the cached tries, and the size in bytes of the contents.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> (u64, u64) {
         self.with(|cache| {
@@ -257,9 +258,9 @@ impl Cache {
         (*known.json == *text.json).then_some(known.key)
     }
 
-    /// Finds a trie by the canonical form, after its bytes, if it has any, were not found. Also
-    /// returns true if its bytes need not be recorded: another thread may have recorded the same
-    /// payload in the meantime.
+    /// Finds a trie by the canonical form of a payload that was not found by its bytes, if it has
+    /// any. Also returns true if the bytes need not be recorded, which another thread may have done
+    /// in the meantime.
     fn get_canonical(&mut self, key: &Key, text: Option<Text>) -> (Option<Arc<Trie>>, bool) {
         fault::point();
         let is_known = text.is_none_or(|text| self.key_of(text).is_some());
@@ -277,8 +278,8 @@ impl Cache {
         (found, is_known)
     }
 
-    /// Caches a trie, which may be there already. An empty cache must have room for it and the
-    /// payload.
+    /// Caches a trie, which may be cached already. An empty cache must have room for the trie and
+    /// the payload.
     #[must_use]
     fn put(
         &mut self,
@@ -291,7 +292,7 @@ impl Cache {
         let mut removed = Removed::default();
         self.stats.bytes += trie.bytes() as u64;
         match self.tries.push(key, trie) {
-            // The same one, or another thread has parsed the same payload in the meantime.
+            // This is the same trie, or another thread has parsed the same payload in the meantime.
             Some((old_key, old)) if old_key == key => self.release(old, &mut removed),
             Some((old_key, old)) => self.evict(&old_key, old, &mut removed),
             None => {}
@@ -316,7 +317,7 @@ impl Cache {
         }
     }
 
-    /// Evicts the least recently used tries, and payloads if only one trie is left.
+    /// Evicts the least recently used tries or, if only one trie is left, payloads.
     fn make_room(&mut self, max_bytes: usize, removed: &mut Removed) {
         while self.stats.bytes > max_bytes as u64 {
             if self.tries.len() > 1

@@ -1,4 +1,4 @@
-//! Finding the tokens that may follow among the candidates, and removing all others.
+//! Finds the tokens that may follow among the candidates, and removes or masks all others.
 
 use crate::candidates::Candidates;
 use crate::token::{Token, TokenData, comparable};
@@ -6,7 +6,7 @@ use crate::token::{Token, TokenData, comparable};
 /// The reason why no token that may follow has a logit above minus infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Some are absent, and all others are banned: the absent ones are put back.
+    /// Some are absent, and all others are banned. The absent ones are put back.
     Cut,
     /// All are present, with a logit of minus infinity.
     Banned,
@@ -14,20 +14,20 @@ pub(super) enum Lack {
 
 /// The children that were found among the candidates.
 pub(super) struct Found {
-    /// Index of the child with the largest logit, if any is above minus infinity.
+    /// The index of the child with the largest logit, if any is above minus infinity.
     pub(super) best: Option<usize>,
-    /// The number of children above minus infinity.
+    /// The number of children with a logit above minus infinity.
     pub(super) possible: usize,
 }
 
-/// The most words that a bitmap of children may have for each candidate: 2.7 times the size of the
-/// array.
+/// The most words that a bitmap of children may have per candidate, which is 2.7 times the size of
+/// the array.
 const WORDS_PER_CANDIDATE: usize = 4;
 
-/// Reused buffers.
+/// Buffers that are used again by each call.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Indices of the children among the candidates, ascending.
+    /// The indices of the children among the candidates, in ascending order.
     indices: Vec<usize>,
     logits: Vec<f32>,
     /// The children that are among the candidates, sorted.
@@ -37,9 +37,9 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Finds the children: one step for each while the array has not been reordered, otherwise one
-    /// pass over it.
-    // In bounds: `indices` were found among the same candidates.
+    /// Finds the children. This takes one step for each as long as the array has not been
+    /// reordered, otherwise one pass over it. In bounds: `indices` were found among the same
+    /// candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
         let in_place = children
@@ -66,8 +66,8 @@ impl Scratch {
         found
     }
 
-    /// Finds the children by one pass over the candidates. The memory depends on the number of
-    /// candidates, not on the token ids.
+    /// Finds the children by one pass over the candidates. The memory that this needs depends on
+    /// the number of candidates, not on the token ids.
     fn search(&mut self, data: &[TokenData], children: &[Token]) {
         let last = children.last().map_or(0, |&token| token as usize);
         let words = last / 64 + 1;
@@ -101,10 +101,9 @@ impl Scratch {
         }
     }
 
-    /// Recovers when every child that was found is masked: puts back the children that were not
-    /// found, as many as fit, or keeps those that were found if there are no others. Does nothing
-    /// to an empty array.
-    // In bounds: `indices` were found among the same candidates.
+    /// Handles the case that every child that was found is masked. Puts back the children that were
+    /// not found, as many as fit. If there are none, keeps those that were found. Does nothing to
+    /// an empty array. In bounds: `indices` were found among the same candidates.
     pub(super) fn fall_back(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -138,11 +137,12 @@ impl Scratch {
         Some(Lack::Banned)
     }
 
-    /// Keeps the children that were found, in their order; a sorted array stays sorted.
-    // In bounds: `indices` are distinct places of the same candidates, ascending: `to <= from`.
+    /// Keeps only the children that were found, in their order; a sorted array stays sorted. In
+    /// bounds: `indices` are distinct positions of the same candidates in ascending order, so `to
+    /// <= from`.
     pub(super) fn compact(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
-        // Indices ascend, so nothing is overwritten that is still to be read.
+        // The indices ascend, so no candidate is overwritten before it is read.
         for (to, &from) in self.indices.iter().enumerate() {
             data[to] = data[from];
         }

@@ -1,16 +1,17 @@
-//! The constraint as a sampler, and the slot that holds its state.
+//! The sampler of a token trie, and the slot that has its state.
 //!
 //! The state is in a [`Slot`], shared by the sampler and the code that sets it, perhaps on other
 //! threads. A new trie takes effect between two tokens. The slot's lock is held for one `apply` at
 //! most, and payloads are parsed before it is taken. Warnings are logged after it is released, so
 //! that a log callback may call back.
 //!
-//! While a span is active, `apply` guarantees that afterwards only tokens that may follow have a
-//! logit above minus infinity, and that there is at least one, whatever earlier samplers have
-//! removed. Tokens to which an earlier sampler has given minus infinity are banned, and stay
-//! banned. If all of them are, only they stay in the array, so that any choice is still valid and
-//! no host gets an empty array. Two things could undo this later in the chain. So an array marked
-//! as sorted loses the mark, and an infinite logit, which a softmax turns into NaN, is kept alone.
+//! If a span is active, then after `apply` only tokens that may follow have a logit above minus
+//! infinity, and there is at least one, whatever earlier samplers have removed. Tokens to which an
+//! earlier sampler has given minus infinity are banned, and stay banned. If all tokens that may
+//! follow are banned, only they stay in the array, so that any choice is still valid and no host
+//! gets an empty array. Two things could undo this later in the chain: a mark as sorted, which the
+//! array therefore loses, and an infinite logit, which a softmax would turn into NaN, and which is
+//! therefore kept alone.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::trie::descriptor::SPAN_LIMIT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// True if the most probable valid token is selected; otherwise later samplers draw among the
-    /// valid ones.
+    /// valid tokens.
     pub greedy: bool,
     /// True if the array shrinks to the valid tokens; otherwise all other tokens are masked.
     pub compact: bool,
@@ -77,13 +78,13 @@ impl Mode {
 struct Constraint {
     cursor: Cursor,
     mode: Mode,
-    /// True if a warning about an accepted token has been logged: there is one per constraint.
+    /// True if a warning about an accepted token has been logged. There is one per constraint.
     warned_of_leaving: bool,
     warned_of_cut: bool,
     warned_of_ban: bool,
 }
 
-/// The slot that holds a constraint. While it is empty, nothing is constrained.
+/// A slot for a constraint. While it is empty, nothing is constrained.
 #[derive(Debug, Default)]
 pub struct Slot {
     constraint: Mutex<Option<Constraint>>,
@@ -99,12 +100,12 @@ impl Slot {
         }
     }
 
-    /// The size of the vocabulary.
+    /// Returns the size of the vocabulary, if it is known.
     pub fn n_vocab(&self) -> Option<usize> {
         self.n_vocab
     }
 
-    /// Constrains by `trie` from the next token on, at the root of its first descriptor.
+    /// Sets the constraint to `trie`, from the next token on, at the root of its first descriptor.
     pub fn set(&self, trie: Arc<Trie>, mode: Mode) {
         let constraint = Constraint {
             cursor: Cursor::new(trie),
@@ -114,7 +115,7 @@ impl Slot {
             warned_of_ban: false,
         };
         let replaced = self.constraint.lock().replace(constraint);
-        // Its trie may be large; it is freed without the lock.
+        // The replaced trie may be large, and is freed without the lock.
         drop(replaced);
     }
 
@@ -134,7 +135,7 @@ impl Slot {
         if constraint.cursor.activate(path) {
             return Ok(());
         }
-        // There may be many; they are listed without the lock.
+        // There may be many paths, so they are listed without the lock.
         let cursor = constraint.cursor.clone();
         drop(state);
         Err(format!(
@@ -149,13 +150,13 @@ impl Slot {
         self.with_cursor(Cursor::is_active).unwrap_or(false)
     }
 
-    /// The name of the value that the span completed.
+    /// Returns the name of the value that the span has completed.
     pub fn leaf(&self) -> Option<String> {
         self.with_cursor(|cursor| cursor.leaf().map(str::to_owned))?
     }
 
-    /// Writes the run of tokens that are the only continuation to `out`, as far as there is room,
-    /// and returns its whole length.
+    /// Writes the forced tokens, each of which is the only continuation, to `out` as far as there
+    /// is room. Returns the number of all of them.
     pub fn forced(&self, out: &mut [Token]) -> usize {
         let length = self.with_cursor(|cursor| {
             out.iter_mut()
@@ -166,8 +167,8 @@ impl Slot {
         length.unwrap_or(0)
     }
 
-    /// Writes the tokens that may follow to `out`, ascending, as far as there is room, and returns
-    /// their number.
+    /// Writes the tokens that may follow to `out`, in ascending order and as far as there is room.
+    /// Returns the number of all of them.
     pub fn allowed(&self, out: &mut [Token]) -> usize {
         let mut merged = Vec::new();
         let number = self.with_cursor(|cursor| {
@@ -188,7 +189,7 @@ impl Slot {
     }
 }
 
-/// A sampler that lets through only the tokens that may follow.
+/// A sampler that allows only the tokens that may follow.
 #[derive(Debug)]
 pub struct TrieSampler {
     slot: Arc<Slot>,
@@ -209,7 +210,7 @@ impl TrieSampler {
 }
 
 impl Clone for TrieSampler {
-    /// Copies the trie and the position into a slot of its own.
+    /// Copies the trie and the position into a new slot.
     fn clone(&self) -> Self {
         Self::new(Arc::new(Slot {
             constraint: Mutex::new(self.slot.constraint.lock().clone()),
@@ -217,7 +218,8 @@ impl Clone for TrieSampler {
         }))
     }
 
-    /// Copies into the existing slot, so that code that holds it still reaches the sampler.
+    /// Copies into the existing slot, so that other code that has the slot still reaches the
+    /// sampler.
     fn clone_from(&mut self, source: &Self) {
         let copy = source.slot.constraint.lock().clone();
         fault::point();
@@ -300,7 +302,7 @@ impl Sampler for TrieSampler {
         let Some(constraint) = state.as_ref() else {
             return;
         };
-        // What `apply` has left there may be in no order.
+        // A failed `apply` may have left these buffers in any state.
         (self.scratch, self.merged) = Default::default();
         let allowed = constraint.cursor.allowed(&mut self.merged);
         if allowed.is_empty() {
@@ -318,7 +320,7 @@ impl Sampler for TrieSampler {
 }
 
 impl Constraint {
-    /// Marks this lack as reported. Returns true if it was not before.
+    /// Records that this lack is reported. Returns true at the first time.
     fn is_first(&mut self, lack: Lack) -> bool {
         let told = match lack {
             Lack::Cut => &mut self.warned_of_cut,
@@ -327,8 +329,8 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Lets through only the tokens that may follow. Returns the reason if that was impossible.
-    // In bounds: `find` gives an index of the candidates.
+    /// Allows only the tokens that may follow. Returns the reason if that was impossible. In
+    /// bounds: `find` returns an index of the candidates.
     fn apply(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -367,10 +369,10 @@ impl Constraint {
         None
     }
 
-    /// Decides, at a node where one value ends and others continue and any token may follow, if the
-    /// candidates are to be constrained. In greedy mode the span is complete if the largest logit
-    /// is that of another token.
-    // In bounds: `argmax` gives an index of the candidates.
+    /// Returns true if the candidates are to be constrained at a node where one value ends, others
+    /// continue, and any token may follow. That is so only in greedy mode, and only if the token
+    /// with the largest logit continues a value. If it does not, the span is complete. In bounds:
+    /// `argmax` returns an index of the candidates.
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {
             return false;

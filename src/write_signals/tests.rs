@@ -4,10 +4,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use super::without_signals;
 
-/// A pipe that nobody reads.
+/// Returns the writing end of a pipe that has no reader.
 fn broken() -> File {
     let mut ends = [0; 2];
-    // SAFETY: room for two; each is owned once.
+    // SAFETY: there is room for two ends; each is owned once.
     let [reads, writes] = unsafe {
         assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
         ends.map(|end| OwnedFd::from_raw_fd(end))
@@ -21,10 +21,10 @@ fn writes_to_what_is_broken() {
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
 }
 
-/// Without it, either write would end the process of the tests.
+/// Without the guard, either write would end the process of the tests.
 #[test]
 fn writes_that_fail_are_errors() {
-    // SAFETY: no other thread writes to what is broken.
+    // SAFETY: no other thread writes to a broken pipe.
     let before = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     for _ in 0..2 {
         writes_to_what_is_broken();
@@ -33,7 +33,7 @@ fn writes_that_fail_are_errors() {
     unsafe { libc::signal(libc::SIGPIPE, before) };
 }
 
-/// A signal that the thread has blocked stays blocked, and pending where it was.
+/// A signal that the thread itself has blocked stays blocked, and stays pending.
 #[test]
 fn what_was_pending_stays() {
     let has = |set: &libc::sigset_t| {
@@ -55,7 +55,7 @@ fn what_was_pending_stays() {
         let mut blocked = std::mem::zeroed();
         libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &mut blocked);
         assert!(has(&blocked));
-        // Taken, as its thread goes on with other tests, or ends.
+        // The signal is consumed, since the thread goes on with other tests, or ends.
         let mut taken = 0;
         assert_eq!(libc::sigwait(&set, &mut taken), 0);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &set, none);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::token::array_of;
 
-/// The threshold in the operations of the built-in, one by one.
+/// Returns the threshold, computed by the operations of the built-in one by one.
 fn one_by_one(logits: &[f32], n: f32) -> f32 {
     let left = || logits.iter().filter(|&&x| x != f32::NEG_INFINITY);
     let count = left().count() as f32;
@@ -11,7 +11,7 @@ fn one_by_one(logits: &[f32], n: f32) -> f32 {
     left().fold(f32::NEG_INFINITY, |max, &x| max.max(x)) - n * deviation
 }
 
-/// Logits that are masked already need the exact sums, and so do those at the threshold.
+/// The exact sums are needed if some logits are already masked, and if a logit is at the threshold.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn arrays_that_rounding_decides_are_masked_alike() {
@@ -22,7 +22,7 @@ fn arrays_that_rounding_decides_are_masked_alike() {
         if masked {
             logits[77] = f32::NEG_INFINITY;
         }
-        // Moving it moves the threshold, a little less each time.
+        // Moving this logit moves the threshold, by a smaller distance each time.
         for _ in 0..9 {
             logits[8] = one_by_one(&logits, 1.0);
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::token::array_of;
 
-/// More are to be kept than the sample's threshold lets pass: then all are ranked.
+/// If more candidates are to be kept than reach the threshold of the sample, all are ranked.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_threshold_that_is_too_high_gives_way() {
@@ -22,8 +22,8 @@ fn a_threshold_that_is_too_high_gives_way() {
     assert!(candidates.as_slice().windows(2).all(descends));
 }
 
-/// The sample meets the largest of a sorted array, and few of those that are not masked: neither
-/// leads to ranking all.
+/// In a sorted array the sample consists of the largest logits, and in a masked one few logits of
+/// the sample are unmasked. In neither case are all candidates ranked.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn what_misleads_the_sample_costs_a_second_threshold() {
@@ -47,7 +47,7 @@ fn what_misleads_the_sample_costs_a_second_threshold() {
     }
 }
 
-/// A sample of few logits is not worth its time: they are all ranked.
+/// With few logits a sample would not pay for itself, so all are ranked.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn few_logits_are_ranked_without_a_sample() {
@@ -69,7 +69,7 @@ fn few_logits_are_ranked_without_a_sample() {
     }
 }
 
-/// As the built-in does it: `llama_sampler_top_p_impl`, from more than 1,024 candidates on.
+/// The built-in's `llama_sampler_top_p_impl` does this with more than 1,024 candidates.
 #[test]
 fn of_many_candidates_the_host_sorts_256_at_first() {
     assert_eq!(sorted_for(1, 1024), 1024);

@@ -1,5 +1,5 @@
-//! Locally typical sampling by the built-in's own steps: all candidates are sorted by logit, then
-//! by distance from the entropy as far as needed. Both orders are those of the host's sorts.
+//! Locally typical sampling by the built-in's own steps: all candidates are sorted by logit, and
+//! then, as far as needed, by distance from the entropy. Both orders are those of the host's sorts.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::token::{Token, TokenData};
 /// The parameters by which locally typical sampling cuts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// The probability that the fewest possible kept candidates together exceed.
+    /// The number that the sum of the probabilities of the kept candidates must exceed.
     pub(super) p: f32,
     /// The least number of candidates kept.
     pub(super) min_keep: usize,
@@ -29,7 +29,7 @@ const PART: usize = 512;
 /// Buffers for the built-in's steps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ByDistance {
-    /// The distances, by rank, as the logits descend.
+    /// The distances of all candidates, in descending order of their logits.
     scores: Vec<Item>,
     /// The ranks of the kept candidates, nearest first.
     ranks: Vec<u32>,
@@ -40,9 +40,9 @@ lent_per_thread!(ByDistance);
 room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
-    /// Cuts the candidates. Returns true if some of the kept candidates and the first that is not
-    /// kept are equally near. `order` and `work` provide their buffers.
-    // In bounds: ranks are kept, and each candidate has one rank and one probability.
+    /// Cuts the candidates. Returns true if two of the kept candidates and the first one that is
+    /// not kept are equally near. `order` and `work` provide their buffers. In bounds: ranks are
+    /// kept, and each candidate has one rank and one probability.
     pub(super) fn keep(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -77,7 +77,8 @@ impl ByDistance {
                     p: ps[rank],
                 };
                 if column.plain {
-                    // Then none need be read from the array, which can be overwritten.
+                    // In this case no candidate need be read from the array, which can be
+                    // overwritten.
                     let data = candidates.as_mut_slice().iter_mut();
                     data.zip(ranks).for_each(|(to, rank)| *to = candidate(rank));
                     candidates.truncate(kept);
@@ -110,7 +111,7 @@ impl ByDistance {
             ranks: &mut self.ranks,
         };
         sort_numbers(&mut self.scores, &mut kept);
-        // The first that is not kept follows the kept ones, if it has been sorted at all.
+        // The first candidate that is not kept follows the kept ones, if it has been sorted at all.
         let kept = self.scores.get(..self.ranks.len() + 1);
         any_equal(kept.unwrap_or(&self.scores))
     }
@@ -118,10 +119,10 @@ impl ByDistance {
     /// Computes the negative distance of each surprisal from the entropy; all are equal if the
     /// entropy is NaN.
     ///
-    /// It works in small parts, which need no memory besides the probabilities and the scores.
-    // In bounds: a part has at most `PART` elements.
+    /// The work is done in small parts, so that it needs no memory besides the probabilities and
+    /// the scores. In bounds: a part has at most `PART` elements.
     fn find_distances(&mut self, ps: &[f32]) {
-        // From 0 on, as the fast sum requires, and without one that makes it NaN.
+        // The fast sum requires terms at or above 0, and none that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;
         let fused = fuses(Fused::TypicalEntropy);
         let mut terms = [0.0; PART];
@@ -156,7 +157,7 @@ impl ByDistance {
     }
 }
 
-/// The candidates that are kept, as the second sort finds them.
+/// The kept candidates, as far as the second sort has found them.
 struct Kept<'a> {
     ps: &'a [f32],
     cut: Cut,

@@ -5,7 +5,7 @@ use crate::lcg::Lcg;
 use crate::pool::{Buffers, Pool};
 use crate::token::array_of;
 
-/// More are to be kept than lie as near as the sample says: then all are sorted.
+/// If more candidates are to be kept than are within the distance of the sample, all are sorted.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_reach_that_is_too_short_gives_way() {
@@ -24,7 +24,8 @@ fn a_reach_that_is_too_short_gives_way() {
     assert_eq!(candidates.len(), KEPT);
 }
 
-/// The tokens that are kept of some logits, nearest first, by the definition, in `double`.
+/// Returns the tokens that are kept of these logits, nearest first, computed by the definition in
+/// `double`.
 fn expected(logits: &[f32], p: f64) -> Vec<Token> {
     let es: Vec<f64> = logits.iter().map(|&l| f64::from(l).exp()).collect();
     let sum: f64 = es.iter().sum();
@@ -41,8 +42,8 @@ fn expected(logits: &[f32], p: f64) -> Vec<Token> {
     places[..=end].iter().map(|&place| place as Token).collect()
 }
 
-/// Distinct logits, but for the first pairs, which are equal. The largest are nearest to the
-/// entropy, so that a cut falls among the others.
+/// Returns logits that are distinct except for the first pairs, which are equal. The largest logits
+/// are nearest to the entropy, so that a cut is among the others.
 fn with_pairs(n: usize, pairs: usize) -> Vec<f32> {
     let mut lcg = Lcg(n as u32);
     let step = |i: usize| (i as f32 + 0.5 * lcg.unit()) / n as f32;
@@ -59,7 +60,7 @@ fn keep_of_whole(typical: &mut Typical, logits: &[f32]) -> bool {
     typical.narrow_whole(pool.whole().expect("a new pool"))
 }
 
-/// Where the last array had ties the next is expected to have some.
+/// If the last array had ties, the next one is expected to have some.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn what_came_before_says_which_way_is_taken() {
@@ -70,7 +71,7 @@ fn what_came_before_says_which_way_is_taken() {
         let kept = keep_of_whole(&mut typical, &logits);
         assert_eq!(kept, could, "{pairs} pairs, {tied}");
     }
-    // And one without ties is unlike it.
+    // After an array without ties, none are expected.
     let mut data = array_of(&with_pairs(520, 0));
     let mut typical = Typical::new(0.9, 1).expect("0.9 cuts something");
     typical.tied = true;
@@ -78,8 +79,8 @@ fn what_came_before_says_which_way_is_taken() {
     assert!(!typical.tied);
 }
 
-/// The first is as likely as two thirds of all others together, and further from the entropy than
-/// most of these.
+/// Returns logits of which the first is as likely as two thirds of all others together, and further
+/// from the entropy than most of the others.
 fn with_a_far_first() -> Vec<f32> {
     let mut logits: Vec<f32> = (0..5000).map(|i| i as f32 * -6e-4).collect();
     let others: f32 = logits.iter().map(|logit| logit.exp()).sum();
@@ -87,8 +88,8 @@ fn with_a_far_first() -> Vec<f32> {
     logits
 }
 
-/// Takes enough of `logits`, the first of which is the largest: the sum of all exponentials, the
-/// entropy, and the distance that is given.
+/// Selects enough of `logits`, of which the first is the largest. Returns the sum of all
+/// exponentials, the entropy, and the distance within which the selected ones are enough.
 fn reach(typical: &mut Typical, logits: &[f32]) -> (f32, f32, f32) {
     let beside = typical.beside();
     let sum = typical.descending.sum_of_logits(logits, logits[0], beside);
@@ -98,7 +99,7 @@ fn reach(typical: &mut Typical, logits: &[f32]) -> (f32, f32, f32) {
     (sum, entropy, reach)
 }
 
-/// Candidates that were not taken at first may be nearer than those that were.
+/// Candidates that were not selected at first may be nearer to the entropy than those that were.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn more_is_taken_until_it_is_enough() {
@@ -107,7 +108,7 @@ fn more_is_taken_until_it_is_enough() {
         let mut data = array_of(&logits);
         let mut candidates = Candidates::new(&mut data, false);
         let mut typical = Typical::new(p, 1).expect("it cuts something");
-        // As the first array it is sorted at once, since it looks ordered.
+        // The first array is sorted at once, since it looks ordered.
         assert!(!typical.keep_by_sums(&mut candidates));
         assert!(typical.keep_by_sums(&mut candidates));
         let mut kept: Vec<Token> = candidates.as_slice().iter().map(|c| c.id).collect();
@@ -118,7 +119,7 @@ fn more_is_taken_until_it_is_enough() {
     }
 }
 
-/// Nothing that was not taken is within the reach that is given.
+/// No candidate within the returned distance was left out.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn all_within_the_reach_was_taken() {
@@ -141,8 +142,8 @@ fn all_within_the_reach_was_taken() {
     assert!(ends > 10, "{ends}");
 }
 
-/// With denormals flushed, as `-ffast-math` has it, the built-in's probabilities become 0 sooner,
-/// and its entropy NaN.
+/// If denormal numbers are flushed to zero, as with `-ffast-math`, more of the built-in's
+/// probabilities are 0, and its entropy is NaN.
 #[test]
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(miri, ignore = "no control register")]

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Mean and variance of Gumbel's distribution, and no noise twice.
+/// The noise has the mean and variance of Gumbel's distribution, and no value occurs twice.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn noise_is_that_of_gumbel() {
@@ -9,7 +9,8 @@ fn noise_is_that_of_gumbel() {
     let n = f64::from(N);
     let mean = noise.iter().sum::<f64>() / n;
     let variance = noise.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-    // Euler's constant, and a sixth of the square of pi; five standard errors of each.
+    // The expected values are Euler's constant and a sixth of the square of pi. The tolerances are
+    // five standard errors.
     assert!((mean - 0.577_215_664_9).abs() < 0.021, "{mean}");
     assert!((variance - 1.644_934_066_8).abs() < 0.055, "{variance}");
     let mut distinct = noise;

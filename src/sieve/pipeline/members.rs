@@ -14,9 +14,9 @@ use crate::sieve::params::Params;
 use crate::sieve::stages::{temperature, warm_up};
 use crate::token::Token;
 
-/// The stages with a memory or numbers of their own; a stage that the sieve does not have is
+/// The stages with a memory or parameters of their own; a stage that the sieve does not have is
 /// `None`. A stage with a memory exists even while its parameters disable it. Stages with a
-/// generator are boxed, since that takes 2.5 KB.
+/// generator are in boxes, since a generator has 2.5 KB.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sieve) struct Members {
     pub(super) dry: Option<Dry>,
@@ -35,7 +35,7 @@ pub(super) enum Selector {
     AdaptiveP(AdaptiveP),
 }
 
-/// Evaluates one expression on the sampler of any kind of selector.
+/// Evaluates an expression on the sampler in a [`Selector`], whatever its kind.
 macro_rules! each {
     ($selector:expr, $sampler:ident => $done:expr) => {
         match $selector {
@@ -52,7 +52,7 @@ impl Clone for Selector {
             Self::Mirostat(s) => Self::Mirostat(s.clone()),
             Self::MirostatV2(s) => Self::MirostatV2(s.clone()),
             Self::AdaptiveP(s) => {
-                // The sampler's own clone begins its stream again, as the built-in's does.
+                // The clone of this sampler restarts its stream, as the built-in's does.
                 let mut copy = s.clone();
                 copy.rng_mut().clone_from(s.rng());
                 Self::AdaptiveP(copy)
@@ -85,7 +85,8 @@ impl Selector {
         each!(self, s => s.rng_mut())
     }
 
-    /// Returns the stage with these parameters: `old`, with its memory, if it is the same stage.
+    /// Returns the stage with these parameters. If `old` is a stage of this kind, it is returned
+    /// with its memory.
     fn of(stage: Stage, mut old: Option<Box<Self>>, seed: u32) -> Option<Box<Self>> {
         let mut fresh = match (stage, old.as_deref_mut()) {
             (Stage::Mirostat { tau, eta, m }, Some(Self::Mirostat(s))) => {
@@ -109,13 +110,14 @@ impl Selector {
             }
             _ => return None,
         };
-        // Not by the constructors, for which one seed stands for a random one.
+        // The seed is not passed to the constructors, which would take one of its values for a
+        // random seed.
         fresh.rng_mut().begin(seed);
         Some(Box::new(fresh))
     }
 }
 
-/// Applies a sampler, which then returns its buffers to the thread.
+/// Applies a sampler, and gives its buffers back to the thread.
 pub(super) fn apply(sampler: &mut impl Sampler, pool: &mut Pool<'_>) {
     sampler.narrow(pool);
     sampler.rest();
@@ -161,7 +163,7 @@ impl Members {
                     }
                 }
                 Stage::DynamicTemperature { range, exponent } => {
-                    // Below the middle of a range there is still some of it.
+                    // With a range, a temperature near 0 does not count as 0.
                     let t = match range > 0.0 {
                         true => params.temperature,
                         false => temperature(params),
@@ -183,7 +185,7 @@ impl Members {
         }
     }
 
-    /// Makes room for the most that `n` candidates can need.
+    /// Makes room for the most memory that `n` candidates can need.
     pub(super) fn warm_up(&mut self, n: usize) {
         warm_up(self.xtc.as_deref_mut(), n);
         warm_up(self.temp_ext.as_mut(), n);
@@ -193,7 +195,7 @@ impl Members {
         self.slots.each(|sampler| sampler.warm_up(n));
     }
 
-    /// Sets the sequence breakers of DRY, which end repetitions from now on.
+    /// Sets the sequence breakers of DRY. They end repetitions from now on.
     pub(super) fn set_breakers(&mut self, breakers: Arc<Breakers>) {
         if let Some(dry) = &mut self.dry {
             dry.share_breakers(breakers.clone());
@@ -208,7 +210,7 @@ impl Members {
         xtc.into_iter().chain(selector)
     }
 
-    /// Restarts all streams at hashes of the random number for this token.
+    /// Restarts all streams, each with a hash of the random number for this token.
     pub(super) fn begin_streams(&mut self, bits: u64) {
         for (number, rng) in self.streams() {
             rng.stream.reseed(mix(bits ^ number) as u32);

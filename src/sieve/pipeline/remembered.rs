@@ -6,8 +6,8 @@
 //! | bytes | what |
 //! | --- | --- |
 //! | 0..4 | the stage's number |
-//! | 4..8 | n, how many bytes follow |
-//! | the next n | dry: the tokens that it looks back on, the oldest first |
+//! | 4..8 | n, the number of bytes that follow |
+//! | the next n | dry: the tokens of its window, the oldest first |
 //! | | xtc, with mt19937 alone: its words, 2496 bytes, the oldest first |
 //! | | mirostat: with mt19937 the same, and the bound of the surprisal |
 //! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
@@ -24,7 +24,7 @@ use crate::token::Token;
 const HEAD: usize = 8;
 
 impl Members {
-    /// Returns how many bytes [`save`](Self::save) writes.
+    /// Returns the number of bytes that [`save`](Self::save) writes.
     pub(in crate::sieve) fn saved_size(&self, mt19937: bool) -> usize {
         let mut size = 0;
         self.save(mt19937, &mut |bytes| size += bytes.len());
@@ -57,7 +57,7 @@ impl Members {
         let bytes = &mut bytes;
         if let Some(dry) = &mut self.dry {
             let (tokens, rest) = part(bytes, DRY)?.as_chunks();
-            // What it looks back on has no fewer places.
+            // A saved window cannot have more tokens than the one of these parameters.
             let places = dry.window_size();
             if !rest.is_empty() || tokens.len() > places {
                 return None;
@@ -115,7 +115,7 @@ fn save_selector(selector: &Selector, mt19937: bool, put: &mut impl FnMut(&[u8])
 fn save_sampler(number: u32, sampler: &dyn Member, put: &mut impl FnMut(&[u8])) {
     let name = sampler.name().to_bytes();
     let mut n = 4 + name.len();
-    // One that gives only a part is not saved at all: see `Slots::unsaved`.
+    // A sampler that saves only a part is not saved at all: see `Slots::unsaved`.
     let _ = sampler.save_memory(&mut |bytes| n += bytes.len());
     put_head(number, n, put);
     put(&(name.len() as u32).to_le_bytes());
@@ -179,7 +179,7 @@ fn part<'b>(bytes: &mut &'b [u8], number: u32) -> Option<&'b [u8]> {
     (u32::from_le_bytes(*theirs) == number).then_some(part)
 }
 
-/// If `mt19937`, sets `rng` to the words at the start of `bytes`. Returns the rest.
+/// Sets `rng` to the words at the start of `bytes` if `mt19937` is true. Returns the rest.
 fn take_words<'b>(bytes: &'b [u8], mt19937: bool, rng: &mut SeededMt19937) -> Option<&'b [u8]> {
     if !mt19937 {
         return Some(bytes);

@@ -6,7 +6,7 @@ use std::fmt;
 use super::stage::{MAX_SAMPLERS, SAMPLER};
 use crate::sampler::Member;
 
-/// The samplers by their slots.
+/// The samplers, by slot.
 #[derive(Default)]
 pub(in crate::sieve) struct Slots([Option<Box<dyn Member>>; MAX_SAMPLERS]);
 
@@ -38,7 +38,7 @@ impl Slots {
         self.0.get_mut(usize::from(slot))?.as_deref_mut()
     }
 
-    /// Runs `body` on each sampler.
+    /// Calls `body` on each sampler.
     pub(super) fn each(&mut self, body: impl FnMut(&mut Box<dyn Member>)) {
         self.0.iter_mut().flatten().for_each(body);
     }
@@ -59,7 +59,7 @@ impl Slots {
         there.filter(|(_, sampler)| sampler.remembers())
     }
 
-    /// Returns the name of one sampler whose memory cannot be saved, if any.
+    /// Returns the name of a sampler whose memory cannot be saved, if there is one.
     pub(in crate::sieve) fn unsaved(&self) -> Option<&'static CStr> {
         let mut samplers = self.that_remember();
         let unsaved = samplers.find(|(_, sampler)| sampler.save_memory(&mut |_| {}).is_none());

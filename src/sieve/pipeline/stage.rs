@@ -1,4 +1,4 @@
-//! The stages that a sieve can be made of.
+//! The stages of which a sieve can be made.
 
 use crate::samplers::DryParams;
 use crate::sieve::Error;
@@ -36,9 +36,9 @@ pub enum Stage {
     /// Divides the logits by `temperature`.
     Temperature,
     /// Divides the logits by a temperature between `temperature - range` and `temperature + range`,
-    /// which is higher the more even the probabilities are. A `range` of at most 0 means plain
-    /// temperature, which counts as 0 below 0.001; with a `range` above 0 no temperature is changed
-    /// to 0.
+    /// which is the higher, the more even the probabilities are. A `range` of at most 0 means plain
+    /// temperature, which counts as 0 below 0.001. With a `range` above 0 no temperature counts as
+    /// 0.
     DynamicTemperature {
         /// The largest deviation from `temperature`.
         range: f32,
@@ -77,7 +77,7 @@ pub enum Stage {
 /// The number of slots for the caller's samplers in a sieve.
 pub const MAX_SAMPLERS: usize = 16;
 
-// The numbers of the stages that remember something.
+// The numbers of the stages with a memory.
 pub(super) const DRY: u32 = 2;
 pub(super) const XTC: u32 = 8;
 pub(super) const MIROSTAT: u32 = 11;
@@ -154,7 +154,7 @@ impl Stage {
     }
 }
 
-/// Fails unless there is such a slot for a sampler.
+/// Fails unless a slot with this number exists.
 pub(in crate::sieve) fn check_slot(slot: usize) -> Result<(), Error> {
     let last = MAX_SAMPLERS - 1;
     match slot > last {
@@ -165,8 +165,8 @@ pub(in crate::sieve) fn check_slot(slot: usize) -> Result<(), Error> {
     }
 }
 
-/// Fails unless a sieve can have these stages: each at most once, with finite numbers, and one that
-/// draws the token only at the end.
+/// Fails unless a sieve can have these stages: each may occur only once, its numbers must be
+/// finite, and a stage that draws the token must be the last.
 pub(in crate::sieve) fn check(stages: &[Stage]) -> Result<(), Error> {
     for (place, stage) in stages.iter().enumerate() {
         let name = stage.name();

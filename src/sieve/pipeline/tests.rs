@@ -10,7 +10,7 @@ fn with_xtc() -> Sieve {
     sieve
 }
 
-/// Numbers that differ in one bit begin streams of their own.
+/// Numbers that differ in only one bit begin different streams.
 #[test]
 fn each_number_begins_another_stream() {
     let mut sieve = with_xtc();

@@ -18,7 +18,7 @@ fn bytes_of(json: &str) -> usize {
 fn entries_are_bounded() {
     let json = payload(1, 10);
     let cache = Shared::new(NonZeroUsize::new(1).expect("not 0"), bytes_of(&json));
-    // As large as all together may be.
+    // Each trie is as large as all tries together may be.
     for (token, evictions) in [(1, 0), (1, 0), (2, 1), (3, 2)] {
         let trie = cache.trie_of(payload(token, 10).as_bytes(), None);
         assert!(trie.is_ok());
@@ -29,7 +29,7 @@ fn entries_are_bounded() {
     assert_eq!((cache.stats().hits, cache.stats().misses), (1, 3));
 }
 
-/// One descriptor with its leaves as they stand.
+/// Returns a payload with one descriptor, whose leaves are in the given order.
 fn of_leaves(model: &str, path: &str, leaves: &[&str], terminators: &str) -> String {
     let leaves = leaves.join(",");
     format!(
@@ -55,7 +55,8 @@ fn the_same_set_in_another_order_is_the_same_trie() {
     };
     let first = of(&of_leaves("m", "p", &[a, b], "5, 4"));
     assert_eq!(counts(), (0, 0, 1, 1));
-    // Another order, spaces, a value twice with a later name, one without tokens.
+    // The values are in another order, with spaces, one occurs again with a later name, and one has
+    // no tokens.
     let others = [
         of_leaves("m", "p", &[b, a], "5, 4"),
         of_leaves("m", "p", &[a, b], "4,5,4"),
@@ -65,12 +66,12 @@ fn the_same_set_in_another_order_is_the_same_trie() {
         assert!(Arc::ptr_eq(&first, &of(json)));
         assert_eq!(counts(), (i, i, 1, 1), "{json}");
     }
-    // Their bytes are known now.
+    // By now their bytes are known.
     for (i, json) in (4u64..).zip(&others) {
         assert!(Arc::ptr_eq(&first, &of(json)));
         assert_eq!(counts(), (i, 3, 1, 1));
     }
-    // Another model, path, name, token, terminator: another trie.
+    // A different model, path, name, token or terminator gives a different trie.
     let different = [
         of_leaves("n", "p", &[a, b], "5,4"),
         of_leaves("m", "q", &[a, b], "5,4"),
@@ -82,11 +83,11 @@ fn the_same_set_in_another_order_is_the_same_trie() {
         assert!(!Arc::ptr_eq(&first, &of(json)), "{json}");
     }
     assert_eq!(cache.stats().misses, 6);
-    // Gone, with the payloads that led to it: made again.
+    // The trie was evicted with its payloads, and is made again.
     let again = of(&others[0]);
     assert!(!Arc::ptr_eq(&first, &again));
     assert_eq!((cache.stats().misses, cache.stats().entries), (7, 4));
-    // What was made without bytes is found, too.
+    // A trie that was made without bytes is also found.
     let payload = Payload::parse(others[1].as_bytes(), None).expect("it is good");
     assert!(Arc::ptr_eq(&again, &cache.trie_of_payload(&payload, None)));
 }
@@ -111,7 +112,7 @@ fn what_is_known_of_payloads_is_bounded() {
         assert_eq!(cache.counted(), (1, cache.stats().bytes));
     }
     assert_eq!(cache.with(|cache| cache.known.len()), MOST_KNOWN);
-    // Payloads that lead to one trie make room for each other; the trie stays.
+    // Payloads that lead to one trie evict each other, and the trie stays.
     let json = payload(1, 30);
     let cache = Shared::new(
         NonZeroUsize::new(2).expect("not 0"),
@@ -129,7 +130,7 @@ fn what_is_known_of_payloads_is_bounded() {
     }
 }
 
-/// Two payloads of one hash, one after the other: the bytes decide.
+/// If two payloads have the same hash, their bytes decide.
 #[test]
 fn a_hash_alone_finds_nothing() {
     let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
@@ -148,7 +149,7 @@ fn a_hash_alone_finds_nothing() {
     let second = cache.trie_of_payload(&parsed, Some(text(other.as_bytes())));
     assert!(!Arc::ptr_eq(&first, &second));
     assert_eq!(cache.counted(), (2, cache.stats().bytes));
-    // The second has taken the place; the first is found by its canonical form.
+    // The second payload has replaced the first one, which is found by its canonical form.
     assert!(
         cache
             .with(|cache| cache.get(text(one.as_bytes())))
@@ -158,7 +159,7 @@ fn a_hash_alone_finds_nothing() {
     assert!(Arc::ptr_eq(&first, &again));
 }
 
-/// A payload goes with its trie, by number and by size.
+/// A payload is evicted with its trie, because of the number of tries or because of their size.
 #[test]
 fn a_payload_goes_with_its_trie() {
     let json = [payload(1, 3), payload(2, 3), payload(3, 3)];
@@ -173,7 +174,7 @@ fn a_payload_goes_with_its_trie() {
         assert_eq!(cache.stats().bytes, room_for_two as u64);
         assert_eq!(cache.stats().evictions, 1);
     }
-    // A trie that has room, beside which its payload has none, is kept alone.
+    // If there is room for a trie but not for its payload as well, only the trie is kept.
     let trie = bytes_of(&json[0]) - json[0].len();
     let cache = Shared::new(NonZeroUsize::new(2).expect("not 0"), trie);
     let first = cache.trie_of(json[0].as_bytes(), None).expect("it is good");
@@ -202,7 +203,7 @@ fn bytes_are_bounded_like_entries() {
         get(token, 10);
         expect(token as u64, 0);
     }
-    // The first is used again, so that the second goes.
+    // The first one is used again, so that the second is evicted.
     get(1, 10);
     get(4, 10);
     expect(3, 1);
@@ -210,7 +211,7 @@ fn bytes_are_bounded_like_entries() {
     assert_eq!(cache.stats().hits, 2);
     get(2, 10);
     expect(3, 2);
-    // One that takes the place of all.
+    // This one takes the room of all others.
     let fits = |n_leaves: &usize| bytes_of(&payload(9, *n_leaves)) <= 3 * small;
     let n_leaves = (10..100).rev().find(fits).expect("10 are small");
     let large = bytes_of(&payload(9, n_leaves));
@@ -219,7 +220,7 @@ fn bytes_are_bounded_like_entries() {
     let stats = cache.stats();
     assert_eq!((stats.entries, stats.evictions), (1, 5));
     assert_eq!(stats.bytes, large as u64);
-    // One that does not fit changes nothing.
+    // This one does not fit, and changes nothing.
     get(9, 100);
     assert_eq!(cache.stats().entries, 1);
     get(9, n_leaves);
@@ -234,7 +235,7 @@ fn what_is_cached_is_refused_as_what_is_read() {
     let both = format!(r#"{{"descriptors":[{value},{nothing}]}}"#);
     for first in [&alone, &both] {
         let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
-        // A token that leads nowhere is outside the smaller vocabulary, too.
+        // A token that is in no value must be in the vocabulary, too.
         for json in [first, &both] {
             assert!(cache.trie_of(json.as_bytes(), None).is_ok());
         }
@@ -246,7 +247,7 @@ fn what_is_cached_is_refused_as_what_is_read() {
     }
 }
 
-/// One that was made has no bytes to be known by.
+/// A payload that was not made from JSON has no bytes by which it could be found.
 #[test]
 fn what_is_made_is_found_by_its_sets() {
     let cache = Shared::new(NonZeroUsize::new(4).expect("not 0"), MAX_BYTES);
@@ -264,11 +265,12 @@ fn the_counters_are_those_of_the_common_cache() {
     let before = stats();
     let made = Payload::parse(payload(4_321, 2).as_bytes(), None).expect("the payload is good");
     let _kept = trie_of_payload(&made);
-    // Other tests may use it, too.
+    // Other tests may use the cache at the same time.
     assert!(stats().misses > before.misses);
 }
 
-/// The one that all constraints share counts, too. Other tests may use it meanwhile.
+/// The cache that all constraints share has counters as well. Other tests may use it at the same
+/// time.
 #[test]
 fn the_common_cache_counts() {
     let of = |leaves: &[&str]| {

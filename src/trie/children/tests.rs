@@ -1,6 +1,6 @@
 use super::*;
 
-/// Candidates in an order in which none is where a host puts it.
+/// Returns candidates of which none is at the index where a host puts it.
 fn reversed(n: i32) -> Vec<TokenData> {
     let ids = (0..n).rev();
     ids.map(|id| TokenData {
@@ -13,7 +13,7 @@ fn reversed(n: i32) -> Vec<TokenData> {
 
 #[test]
 fn a_bitmap_is_bounded_by_the_candidates() {
-    // A token of the 64th word is the last for which 16 candidates get a bitmap.
+    // With 16 candidates, a bitmap may have 64 words.
     for (last, words) in [(64 * 64 - 1, 64), (64 * 64, 0), (Token::MAX, 0)] {
         let mut data = reversed(16);
         let candidates = Candidates::new(&mut data, false);
@@ -46,6 +46,6 @@ fn of_equal_logits_the_first_is_the_best() {
     }
     let candidates = Candidates::new(&mut data, false);
     let found = Scratch::default().find(&candidates, &[3, 5, 7]);
-    // Token 7, which stands in front of the others.
+    // This is token 7, which comes before the others.
     assert_eq!((found.best, found.possible), (Some(8), 3));
 }

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Has `slot` constrain to token 1.
+/// Sets a constraint that allows only token 1.
 #[cfg(not(model))]
 fn set(slot: &Slot) {
     use crate::trie::Payload;
@@ -11,7 +11,7 @@ fn set(slot: &Slot) {
     slot.set(Arc::new(Trie::new(&payload)), mode);
 }
 
-/// Which of candidates with these ids are left by `by`.
+/// Returns the ids that are left after `by` was called on candidates with these ids.
 #[cfg(not(model))]
 fn left_of(ids: [i32; 3], by: impl FnOnce(&mut Candidates<'_>)) -> Vec<i32> {
     use crate::token::TokenData;
@@ -87,8 +87,8 @@ fn a_slot_that_was_cleared_constrains_nothing() {
     assert!(slot.activate("p").is_err());
 }
 
-/// Whatever a panic in `apply` has left, only what is allowed goes on; of a slot that constrains
-/// nothing that is all.
+/// After a panic in `apply`, only allowed candidates are left, whatever state they were in. If the
+/// slot is empty, all are allowed.
 #[cfg(not(model))]
 #[test]
 fn what_is_salvaged_is_allowed() {
@@ -98,11 +98,12 @@ fn what_is_salvaged_is_allowed() {
     assert_eq!(left_of([0, 1, 2]), [0, 1, 2]);
     set(&slot);
     assert_eq!(left_of([0, 1, 2]), [1]);
-    // Also where it was cut before.
+    // An allowed token that was removed before is put back.
     assert_eq!(left_of([0, 3, 2]), [1]);
 }
 
-/// A client's path may be as long as its payload, and so may those that are known.
+/// A path may be as long as a client's payload, and so may the existing paths, so the message is
+/// cut.
 #[cfg(not(model))]
 #[test]
 fn an_unknown_path_is_answered_with_a_few_of_those_that_are_known() {
