@@ -69,14 +69,14 @@ impl<'a> Candidates<'a> {
         self.selected = index;
     }
 
-    /// Returns the candidates that are left. In bounds: `len` only shrinks, from the length of
-    /// `data`.
+    /// Returns the candidates that are left.
+    // In bounds: `len` only shrinks, from the length of `data`.
     pub fn as_slice(&self) -> &[TokenData] {
         &self.data[..self.len]
     }
 
-    /// Returns the candidates that are left, to be rewritten in place. In bounds: `len` only
-    /// shrinks, from the length of `data`.
+    /// Returns the candidates that are left, to be rewritten in place.
+    // In bounds: `len` only shrinks, from the length of `data`.
     pub fn as_mut_slice(&mut self) -> &mut [TokenData] {
         &mut self.data[..self.len]
     }

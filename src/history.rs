@@ -205,8 +205,8 @@ impl History {
         self.window.is_empty()
     }
 
-    /// Returns the number of times that `token` occurs in the window. In bounds: `index` contains
-    /// only positions in `counts`.
+    /// Returns the number of times that `token` occurs in the window.
+    // In bounds: `index` contains only positions in `counts`.
     pub fn count(&self, token: Token) -> u32 {
         self.index.get(&token).map_or(0, |&i| self.counts[i].1)
     }

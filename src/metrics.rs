@@ -99,8 +99,8 @@ impl Summary {
     /// Returns the summary of `logits`, and writes the `n` most probable tokens into `top` in
     /// descending order, or fewer if fewer have a probability above 0. Of equal ones the lower
     /// token comes first. Their `p` is unspecified. Takes one pass and a sort of `n` tokens. The
-    /// pass omits the sum for the entropy unless `measured` is true. In bounds: each block of the
-    /// vocabulary has a maximum.
+    /// pass omits the sum for the entropy unless `measured` is true.
+    // In bounds: each block of the vocabulary has a maximum.
     pub(crate) fn with_most_probable(
         logits: Logits<'_>,
         n: usize,

@@ -119,7 +119,6 @@ impl Sieve {
     /// llama-sieve's functions itself.
     ///
     /// # Safety
-    ///
     /// `T` is the type that the header declares for the function.
     unsafe fn given<T: Copy>(&self, name: &str) -> Option<T> {
         type Give = unsafe extern "C" fn(*const c_char) -> *const c_void;

@@ -282,7 +282,6 @@ impl Outcome {
 /// True if the sampler has the name of a budget.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler of the host that is served.
 unsafe fn is_named(smpl: *const llama_sampler) -> bool {
     let name = call_host!(
@@ -302,7 +301,6 @@ impl Copy {
     /// Returns a copy of a sampler; `None` if the host makes none.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler of the host that is served.
     unsafe fn of(smpl: *const llama_sampler) -> Option<Self> {
         let clone = CLONE.route()?;

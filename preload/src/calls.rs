@@ -609,7 +609,6 @@ impl Call {
     /// Records that the host applies the sampler, and returns how it is handled.
     ///
     /// # Safety
-    ///
     /// As for [`apply`].
     unsafe fn watch(
         &mut self,
@@ -662,7 +661,6 @@ impl Call {
     /// Handles a sampler that the host applies after such answers.
     ///
     /// # Safety
-    ///
     /// As for [`apply`].
     unsafe fn try_answers(
         &mut self,

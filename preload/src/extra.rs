@@ -292,7 +292,6 @@ static MEMBER_OF: Function = Function::new(c"llama_sampler_chain_get");
 /// Returns the name of a sampler; `None` if it has none.
 ///
 /// # Safety
-///
 /// `smpl` is NULL or a live sampler.
 unsafe fn name_of<'a>(smpl: *const llama_sampler) -> Option<&'a CStr> {
     if smpl.is_null() {
@@ -325,7 +324,6 @@ unsafe fn n_members(chain: *const llama_sampler) -> i32 {
 /// True if the last members of a chain are these, so that the chain is a copy.
 ///
 /// # Safety
-///
 /// `chain` is a live chain.
 unsafe fn has(chain: *mut llama_sampler, extras: &[&Extra]) -> bool {
     // SAFETY: the caller guarantees the chain.

@@ -17,7 +17,6 @@ include!(concat!(env!("OUT_DIR"), "/functions.rs"));
 /// `llama_sieve_version`; NULL if there is none.
 ///
 /// # Safety
-///
 /// `name` is NULL or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn llama_sieve_preload_function(name: *const c_char) -> *const c_void {

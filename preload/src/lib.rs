@@ -174,7 +174,6 @@ fn are_finite(numbers: &[f32]) -> bool {
 /// freq, present), in older builds without n_vocab.
 ///
 /// # Safety
-///
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
     let registers = saved.registers();
@@ -218,7 +217,6 @@ stand_in!(llama_sampler_init_penalties, penalties);
 /// allowed_length, last_n, breakers, n_breakers), in older builds with n_ctx_train after vocab.
 ///
 /// # Safety
-///
 /// The call is one of a program's.
 unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
     let registers = saved.registers();

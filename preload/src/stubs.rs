@@ -203,7 +203,6 @@ pub trait Argument {
     /// Returns the next argument.
     ///
     /// # Safety
-    ///
     /// The next argument is of this type.
     unsafe fn next(arguments: &mut Arguments<'_>) -> Self;
 }

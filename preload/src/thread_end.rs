@@ -40,7 +40,6 @@ global_asm!(
 /// Registers the destructor `end` of the data `of` on this thread.
 ///
 /// # Safety
-///
 /// When the thread ends, `of` is still valid for `end`.
 unsafe extern "C" fn register(
     end: unsafe extern "C" fn(*mut c_void),

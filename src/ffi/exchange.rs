@@ -82,7 +82,6 @@ pub unsafe fn copy_between(
 /// Replaces `dst` by a built-in made from the recipe, if `src` is such a built-in.
 ///
 /// # Safety
-///
 /// `src` and `dst` are live samplers of one host; `dst` is this library's, and the recipe was read
 /// from it.
 unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recipe: &Recipe) {
@@ -105,7 +104,6 @@ unsafe fn take_kind_of(src: *const llama_sampler, dst: *mut llama_sampler, recip
 /// then copies the members itself, by calls that cannot be intercepted.
 ///
 /// # Safety
-///
 /// `src` and `dst` are live samplers of the bound host.
 unsafe fn liken_members(src: *const llama_sampler, dst: *mut llama_sampler) {
     let Ok(chains) = Chains::of_host("copy") else {

@@ -174,7 +174,6 @@ pub fn usable<T>(what: &str, pointer: *const T) -> Result<(), Failure> {
 /// since members beyond the known ones would be ignored. `what` names the struct in messages.
 ///
 /// # Safety
-///
 /// `pointer` is NULL or begins with a readable struct_size.
 pub unsafe fn struct_size<T>(
     what: &str,

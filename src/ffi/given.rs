@@ -148,7 +148,6 @@ impl Argument {
     /// Returns the caller's memory for `n` elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
-    ///
     /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
     pub(super) unsafe fn room<'a, T>(&self, out: *mut T, n: usize) -> Result<&'a mut [T], Failure> {
         self.check(out, n)?;
@@ -164,7 +163,6 @@ impl Argument {
     /// for functions that only count if the pointer is NULL.
     ///
     /// # Safety
-    ///
     /// As for [`room`](Self::room).
     pub(super) unsafe fn room_or_none<'a, T>(
         &self,

@@ -47,7 +47,6 @@ impl Known {
     /// are equal.
     ///
     /// # Safety
-    ///
     /// `vocab` is the vocabulary that this describes, and lives.
     pub(super) unsafe fn for_bans(
         &self,
@@ -73,7 +72,6 @@ static KNOWN: Mutex<Vec<Arc<Known>>> = Mutex::new(Vec::new());
 /// known.
 ///
 /// # Safety
-///
 /// `vocab` is NULL or a vocabulary of the bound host.
 pub(super) unsafe fn known(vocab: *const llama_vocab) -> Result<Arc<Known>, String> {
     let vocab = NonNull::new(vocab.cast_mut()).ok_or("the vocabulary is NULL")?;

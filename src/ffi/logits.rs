@@ -13,7 +13,6 @@ const LOGITS: Argument = argument!("logits", "n_vocab");
 /// Returns the logits as a slice.
 ///
 /// # Safety
-///
 /// `logits` is NULL or has `n_vocab` elements, which are not written during `'a`.
 pub(super) unsafe fn logits_of<'a, T>(logits: *const T, n_vocab: i32) -> Result<&'a [T], Failure> {
     // SAFETY: the caller guarantees the elements.
@@ -69,7 +68,6 @@ impl ContextFunctions {
     /// vocabulary's size.
     ///
     /// # Safety
-    ///
     /// `ctx` is a live context of this host.
     pub(super) unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
         // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
@@ -83,7 +81,6 @@ impl ContextFunctions {
 /// Returns as a slice the logits that [`ContextFunctions::logits`] has returned for `idx`.
 ///
 /// # Safety
-///
 /// As for [`logits_of`].
 pub(super) unsafe fn logits_of_output<'a>(
     (logits, n_vocab): (*const f32, i32),

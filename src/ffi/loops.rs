@@ -102,7 +102,6 @@ pub unsafe extern "C" fn llama_sieve_init_loop_breaker(
 /// Reads the parameters.
 ///
 /// # Safety
-///
 /// As for [`llama_sieve_init_loop_breaker`]; `params` is not NULL.
 unsafe fn params_of(params: *const llama_sieve_loop_params) -> Result<LoopParams, Failure> {
     let known = [size_of::<llama_sieve_loop_params>()];
@@ -127,7 +126,6 @@ unsafe fn params_of(params: *const llama_sieve_loop_params) -> Result<LoopParams
 /// Reads the action and its parameters.
 ///
 /// # Safety
-///
 /// As for [`llama_sieve_init_loop_breaker`].
 unsafe fn action_of(params: &llama_sieve_loop_params) -> Result<LoopAction, Failure> {
     const RISE: f32 = 1.5;

@@ -23,7 +23,6 @@ const CANDIDATES: Argument = argument!("candidates", "n");
 /// Returns the elements as a slice.
 ///
 /// # Safety
-///
 /// `elements` is NULL or valid for `n` elements during `'a`.
 unsafe fn slice<'a, T>(
     argument: Argument,
@@ -40,7 +39,6 @@ unsafe fn slice<'a, T>(
 /// Returns the logits as a slice.
 ///
 /// # Safety
-///
 /// `logits` is NULL or `n` floats, if `n` is above 0.
 unsafe fn logits_of<'a>(logits: *const f32, n: i32) -> Result<&'a [f32], Failure> {
     let count = usize::try_from(n).map_err(|_| format!("the number of logits is {n}"))?;
@@ -153,7 +151,6 @@ pub struct llama_sieve_ppl(RollingPerplexity);
 /// Returns the perplexity for reading.
 ///
 /// # Safety
-///
 /// `ppl` is NULL or alive.
 unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;
@@ -164,7 +161,6 @@ unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl,
 /// Returns the perplexity for writing.
 ///
 /// # Safety
-///
 /// `ppl` is NULL or alive, and used by no other code.
 unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;

@@ -72,7 +72,6 @@ impl Seeds {
     /// Returns the seed of a sampler.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
         // SAFETY: the caller guarantees the sampler, and a chain its members.

@@ -295,8 +295,8 @@ impl<'a> Pool<'a> {
         self.selected = selected;
     }
 
-    /// Returns the candidates as an array, and true if they are known to be sorted. In bounds: the
-    /// state of an array is a part of the array in the buffers.
+    /// Returns the candidates as an array, and true if they are known to be sorted.
+    // In bounds: the state of an array is a part of the array in the buffers.
     pub fn array(&mut self) -> (&mut [TokenData], bool) {
         self.make_array();
         let State::Array { start, len, sorted } = self.state else {

@@ -98,8 +98,9 @@ impl Raw<'_> {
         }
     }
 
-    /// Returns the logits of block `number`, with the edits. In bounds: the caller passes the
-    /// number of a block of the vocabulary, which has at most `GROUP` logits.
+    /// Returns the logits of block `number`, with the edits.
+    // In bounds: the caller passes the number of a block of the vocabulary, which has at most
+    // `GROUP` logits.
     fn block(self, number: usize, to: &mut [f32; GROUP]) -> &[f32] {
         let start = number * GROUP;
         let block = &mut to[..GROUP.min(self.logits.len() - start)];
@@ -119,7 +120,8 @@ impl Raw<'_> {
     }
 
     /// Writes the logits from `start` on, before the mask, into `to`, replacing NaN by minus
-    /// infinity. In bounds: every caller passes a range of the vocabulary.
+    /// infinity.
+    // In bounds: every caller passes a range of the vocabulary.
     fn widen_banning(self, start: usize, to: &mut [f32]) {
         if let Logits::F32(xs) = self.logits {
             let from = &xs[start..start + to.len()];
@@ -427,8 +429,8 @@ impl<'a> Tokens<'a> {
     }
 
     /// Appends the candidates at or above `threshold` in the blocks from `first` to before `end` to
-    /// the collected candidates. The maxima must be known. In bounds: the caller passes numbers of
-    /// blocks of the vocabulary; indices come from searches.
+    /// the collected candidates. The maxima must be known.
+    // In bounds: the caller passes numbers of blocks of the vocabulary; indices come from searches.
     pub(super) fn collect(&mut self, first: usize, end: usize, threshold: f32) {
         let raw = self.given.with(&self.buffers.changes);
         let collected = &mut self.buffers.collected;

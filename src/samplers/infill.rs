@@ -181,8 +181,8 @@ impl Texts {
     }
 
     /// Merges each pair of candidates of which one's text is a prefix of the other's: adds the
-    /// smaller probability to the larger, and masks the less probable candidate. In bounds: `i` and
-    /// `j` run below the length of `data`.
+    /// smaller probability to the larger, and masks the less probable candidate.
+    // In bounds: `i` and `j` run below the length of `data`.
     fn merge(&self, data: &mut [TokenData]) {
         let masked = |c: &TokenData| c.logit == f32::NEG_INFINITY;
         for i in 0..data.len() {

@@ -110,8 +110,8 @@ impl Feedback {
     }
 
     /// Draws one of the candidates, whose probabilities are already computed, and corrects `mu` by
-    /// its surprisal. In bounds: a candidate is always kept, and `discrete` returns the index of
-    /// one.
+    /// its surprisal.
+    // In bounds: a candidate is always kept, and `discrete` returns the index of one.
     fn draw(&mut self, candidates: &mut Candidates<'_>) {
         let chosen = self.rng.stream.discrete(&mut self.work);
         let data = candidates.as_slice();

@@ -77,8 +77,8 @@ impl TempExt {
     }
 
     /// Ranks and scales the candidates in separate buffers, and writes each candidate once. Returns
-    /// false if ids are not indices, or if a logit is infinite. In bounds: only arrays with
-    /// candidates are ranked.
+    /// false if ids are not indices, or if a logit is infinite.
+    // In bounds: only arrays with candidates are ranked.
     fn apply_aside(&mut self, candidates: &mut Candidates<'_>) -> bool {
         if candidates.is_sorted() || !self.order.rank_plain(candidates.as_slice()) {
             return false;
@@ -195,8 +195,8 @@ impl Sampler for TempExt {
 /// stored as `float` in between.
 ///
 /// Unlike a NaN in the input, a NaN here does not count as masked: an infinite temperature turns
-/// minus infinity into NaN, and all probabilities become NaN, as in the built-in. In bounds: the
-/// caller has more than one candidate.
+/// minus infinity into NaN, and all probabilities become NaN, as in the built-in.
+// In bounds: the caller has more than one candidate.
 fn softmax_f64(data: &mut [TokenData]) {
     let max = f64::from(data[0].logit);
     let mut sum = 0.0f64;

@@ -157,9 +157,9 @@ impl TopP {
     }
 
     /// Finds the nucleus among the candidates selected at or above `threshold`, if they contain it.
-    /// If `lazily` is true, its order may be deferred. In bounds: as many candidates are ranked as
-    /// are selected; `kept` is at most that number, and at least 1 if two are tied; a pair has two
-    /// elements.
+    /// If `lazily` is true, its order may be deferred.
+    // In bounds: as many candidates are ranked as are selected; `kept` is at most that number, and
+    // at least 1 if two are tied; a pair has two elements.
     fn find_selected(
         &mut self,
         logits: &[f32],
@@ -226,8 +226,8 @@ impl TopP {
     }
 
     /// Keeps the nucleus by the built-in's own steps. This is needed if the largest logit is so
-    /// large that the host's order does not begin with it. In bounds: the indices are those of the
-    /// candidates, whose probabilities are in `work`.
+    /// large that the host's order does not begin with it.
+    // In bounds: the indices are those of the candidates, whose probabilities are in `work`.
     fn keep_in_order(&mut self, candidates: &mut Candidates<'_>) {
         candidates.softmax(&mut self.work);
         let data = candidates.as_slice();
@@ -249,8 +249,8 @@ impl TopP {
     }
 
     /// Returns the number of the ranked candidates that are in the nucleus; `None` if their sum
-    /// does not reach `p`. Leaves their exponentials in `ps`. In bounds: `running` counts the added
-    /// elements of `ps`; a chunk has at most `SUMMED_AT_ONCE`.
+    /// does not reach `p`. Leaves their exponentials in `ps`.
+    // In bounds: `running` counts the added elements of `ps`; a chunk has at most `SUMMED_AT_ONCE`.
     fn cut_ranked(&mut self, of: Nucleus) -> Option<usize> {
         let logits = self.ranking.sorted();
         self.ps.clear();

@@ -186,8 +186,9 @@ impl Typical {
     }
 
     /// Ranks the candidates within `reach`, and finds the number of nearest ones whose sum exceeds
-    /// `p`. In bounds: the ranking has indices of `nearness`, which has one entry per selected
-    /// candidate; `start`, `end` and the count of `running` are at most the number ranked.
+    /// `p`.
+    // In bounds: the ranking has indices of `nearness`, which has one entry per selected candidate;
+    // `start`, `end` and the count of `running` are at most the number ranked.
     fn rank_nearest(&mut self, reach: f32) -> Nearest {
         let taken = self.descending.taken();
         self.near.clear();

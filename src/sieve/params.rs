@@ -7,8 +7,8 @@ use crate::token::Token;
 
 /// A label that is kept with the parameters and has no effect: every sieve computes as llama.cpp's
 /// chain does. The other differences between tsampler's modes have fields of their own, which
-/// [`Params::tsampler`] sets to tsampler's choices. The variants are in the order of their numbers
-/// in C.
+/// [`Params::tsampler`] sets to tsampler's choices.
+// The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// The default of tsampler.
@@ -18,7 +18,8 @@ pub enum Mode {
     Parity,
 }
 
-/// The generator of random numbers. The variants are in the order of their numbers in C.
+/// The generator of random numbers.
+// The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RngKind {
     /// The generator xoroshiro128+ (Blackman and Vigna 2018), as in tsampler.
@@ -32,8 +33,8 @@ pub enum RngKind {
 }
 
 /// The method by which a token is drawn. With both methods a candidate is drawn with its
-/// probability, but the tokens for one seed differ. The variants are in the order of their numbers
-/// in C.
+/// probability, but the tokens for one seed differ.
+// The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
     /// Draws the first candidate at which the running sum of probabilities reaches a uniform
@@ -46,8 +47,8 @@ pub enum Method {
     Gumbel,
 }
 
-/// The position of the temperature among the stages. The variants are in the order of their numbers
-/// in C.
+/// The position of the temperature among the stages.
+// The variants are in the order of their numbers in C.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// The temperature comes after all filters, as in tsampler and llama.cpp's default chain.

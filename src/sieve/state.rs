@@ -93,8 +93,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 impl<I: ExactSizeIterator<Item = Token>> State<I, &Params, &Members> {
-    /// Writes the state into `bytes`, which must have exactly its [`size`]. In bounds: `bytes` has
-    /// the length of the written data.
+    /// Writes the state into `bytes`, which must have exactly its [`size`].
+    // In bounds: `bytes` has the length of the written data.
     pub(super) fn write(self, bytes: &mut [u8]) {
         let mut at = 0;
         let mut put = |part: &[u8]| {
@@ -173,8 +173,9 @@ pub(super) struct Saved<'a> {
 }
 
 impl Saved<'_> {
-    /// Reads the parameters; fails if a sieve would not accept them. In bounds: the bytes are not
-    /// shorter than `PARAMS`, and the biases after them have the length that is stated there.
+    /// Reads the parameters; fails if a sieve would not accept them.
+    // In bounds: the bytes are not shorter than `PARAMS`, and the biases after them have the length
+    // that is stated there.
     pub(super) fn read(&self) -> Result<Params, Error> {
         let bytes = self.bytes;
         let float = |at: usize| f32::from_bits(u32_at(bytes, at));
@@ -218,8 +219,9 @@ fn one_of<T: Copy>(name: &str, number: u32, values: &[T]) -> Result<T, Error> {
 }
 
 /// Reads a state that this or an earlier version wrote; everything except the parameters is
-/// checked. In bounds: the bytes are not shorter than `HEAD` and `SUM`, and the length of the part
-/// between was checked.
+/// checked.
+// In bounds: the bytes are not shorter than `HEAD` and `SUM`, and the length of the part between
+// was checked.
 pub(super) fn read(
     bytes: &[u8],
 ) -> Result<State<impl ExactSizeIterator<Item = Token> + '_, Option<Saved<'_>>, &[u8]>, Error> {

@@ -38,8 +38,8 @@ pub(super) struct Scratch {
 
 impl Scratch {
     /// Finds the children. This takes one step for each as long as the array has not been
-    /// reordered, otherwise one pass over it. In bounds: `indices` were found among the same
-    /// candidates.
+    /// reordered, otherwise one pass over it.
+    // In bounds: `indices` were found among the same candidates.
     pub(super) fn find(&mut self, candidates: &Candidates<'_>, children: &[Token]) -> Found {
         self.indices.clear();
         let in_place = children
@@ -103,7 +103,8 @@ impl Scratch {
 
     /// Handles the case that every child that was found is masked. Puts back the children that were
     /// not found, as many as fit. If there are none, keeps those that were found. Does nothing to
-    /// an empty array. In bounds: `indices` were found among the same candidates.
+    /// an empty array.
+    // In bounds: `indices` were found among the same candidates.
     pub(super) fn fall_back(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -137,9 +138,9 @@ impl Scratch {
         Some(Lack::Banned)
     }
 
-    /// Keeps only the children that were found, in their order; a sorted array stays sorted. In
-    /// bounds: `indices` are distinct positions of the same candidates in ascending order, so `to
-    /// <= from`.
+    /// Keeps only the children that were found, in their order; a sorted array stays sorted.
+    // In bounds: `indices` are distinct positions of the same candidates in ascending order, so `to
+    // <= from`.
     pub(super) fn compact(&mut self, candidates: &mut Candidates<'_>) {
         let data = candidates.as_mut_slice();
         // The indices ascend, so no candidate is overwritten before it is read.

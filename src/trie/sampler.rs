@@ -329,8 +329,8 @@ impl Constraint {
         !std::mem::replace(told, true)
     }
 
-    /// Allows only the tokens that may follow. Returns the reason if that was impossible. In
-    /// bounds: `find` returns an index of the candidates.
+    /// Allows only the tokens that may follow. Returns the reason if that was impossible.
+    // In bounds: `find` returns an index of the candidates.
     fn apply(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -371,8 +371,8 @@ impl Constraint {
 
     /// Returns true if the candidates are to be constrained at a node where one value ends, others
     /// continue, and any token may follow. That is so only in greedy mode, and only if the token
-    /// with the largest logit continues a value. If it does not, the span is complete. In bounds:
-    /// `argmax` returns an index of the candidates.
+    /// with the largest logit continues a value. If it does not, the span is complete.
+    // In bounds: `argmax` returns an index of the candidates.
     fn goes_on(&mut self, candidates: &Candidates<'_>) -> bool {
         if !self.mode.greedy {
             return false;

@@ -59,7 +59,6 @@ impl Pair {
     /// with both after a reset.
     ///
     /// # Safety
-    ///
     /// The samplers are live or NULL; `copy` is their host's `llama_sampler_copy`.
     pub(super) unsafe fn compare(
         &self,
@@ -91,7 +90,6 @@ impl Pair {
     /// clones, and with both after a reset.
     ///
     /// # Safety
-    ///
     /// The samplers are live; `copy` is their host's `llama_sampler_copy`.
     pub(super) unsafe fn compare_copies(
         &self,
@@ -159,7 +157,6 @@ impl Pair {
     /// selected one.
     ///
     /// # Safety
-    ///
     /// The samplers are live.
     unsafe fn work_on(
         &self,
@@ -219,7 +216,6 @@ pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
 /// Resets a sampler.
 ///
 /// # Safety
-///
 /// `smpl` is live.
 unsafe fn reset(smpl: *mut llama_sampler) {
     type Reset = unsafe extern "C-unwind" fn(*mut llama_sampler);
@@ -255,7 +251,6 @@ pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
 /// Makes a sampler accept a token.
 ///
 /// # Safety
-///
 /// `smpl` is live.
 pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
     // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
@@ -269,7 +264,6 @@ pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
 /// Applies a sampler to these candidates, and returns the state of the array.
 ///
 /// # Safety
-///
 /// `smpl` is live.
 pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sorted: bool) -> Left {
     let start = data.as_mut_ptr();

@@ -78,7 +78,6 @@ pub unsafe extern "C-unwind" fn llama_sieve_certify_build(
 /// [`llama_sieve_certify_build`] documents.
 ///
 /// # Safety
-///
 /// `sampler_name` is NULL or a C string.
 unsafe fn certified(call: &str, sampler_name: *const c_char, build: Option<u32>) -> c_int {
     let mut trials = None;

@@ -51,7 +51,6 @@ impl<'a> Batch<'a> {
     /// Returns the checked arguments.
     ///
     /// # Safety
-    ///
     /// As for `llama_sieve_chain_sample_batch`.
     pub(super) unsafe fn new(
         chains: *const *mut llama_sampler,
@@ -102,7 +101,6 @@ impl<'a> Batch<'a> {
     /// Samples all chains, and returns the result of the call.
     ///
     /// # Safety
-    ///
     /// As for `llama_sieve_chain_sample_batch`.
     pub(super) unsafe fn run(mut self, call: &str, host: &Functions) -> Result<c_int, c_int> {
         // SAFETY: the caller guarantees the chains.
@@ -160,7 +158,6 @@ impl<'a> Batch<'a> {
     /// Lists the members of all chains.
     ///
     /// # Safety
-    ///
     /// The chains are live samplers of the host that `host` is of.
     unsafe fn list_members(&mut self, call: &str, host: &Functions) -> Result<(), c_int> {
         let Lists { members, ends, .. } = &mut *self.lists;

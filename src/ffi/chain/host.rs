@@ -95,7 +95,6 @@ impl FirstChain {
     /// Makes a chain, and returns the functions with its vtable.
     ///
     /// # Safety
-    ///
     /// The host is loaded.
     unsafe fn known(mut self) -> Chains {
         // SAFETY: the host's own constructor and destructor, in the order that they are made for.

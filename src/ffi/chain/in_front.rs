@@ -70,7 +70,6 @@ impl Edited {
     /// not known.
     ///
     /// # Safety
-    ///
     /// The first sampler is alive.
     unsafe fn by(before: Before, logits: &[f32]) -> Option<Self> {
         match before.first {
@@ -103,7 +102,6 @@ pub enum Sampled<'a> {
 /// function is to be called.
 ///
 /// # Safety
-///
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`, `ctx` NULL or a
 /// live context of that host; both are used by no other thread during the call.
 pub unsafe fn sample<'a>(
@@ -222,7 +220,6 @@ pub unsafe fn rehearse<T>(
 /// and which has ended with this token; `None` means that there is no token.
 ///
 /// # Safety
-///
 /// `ctx` is NULL or a live context of the bound host.
 pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
     // SAFETY: the caller guarantees the context.
@@ -234,7 +231,6 @@ pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
 /// [`is_grammar`]).
 ///
 /// # Safety
-///
 /// `smpl` is NULL or a live sampler of any kind.
 pub unsafe fn checks(smpl: *const llama_sampler) {
     // SAFETY: the caller guarantees the sampler.
@@ -250,7 +246,6 @@ pub unsafe fn checks(smpl: *const llama_sampler) {
 /// to be called.
 ///
 /// # Safety
-///
 /// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; no other thread
 /// uses them during the call.
 pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_array) -> bool {
@@ -262,7 +257,6 @@ pub unsafe fn record(chain: *mut llama_sampler, array: *mut llama_token_data_arr
 /// grammar refuses a token in this way.
 ///
 /// # Safety
-///
 /// `array` is NULL or a valid array.
 pub unsafe fn looked_at(array: *const llama_token_data_array) {
     if trace::is_on() {
@@ -335,7 +329,6 @@ fn left_of<'a>(pool: &'a mut Pool<'_>) -> Candidates<'a> {
 /// Returns the result of [`output`], with the grammar put before the chain.
 ///
 /// # Safety
-///
 /// As for [`narrow`].
 unsafe fn behind<'a>(
     grammar: Option<*mut llama_sampler>,
@@ -361,7 +354,6 @@ unsafe fn behind<'a>(
 /// clones. `None` unless all members are this library's.
 ///
 /// # Safety
-///
 /// `chain` is NULL or a live sampler of the bound host, which lives on during `'a`.
 pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
     let host = prepare(CALL, chain).ok()?;
@@ -379,7 +371,6 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
 /// Returns the [`note`] of a chain with these members.
 ///
 /// # Safety
-///
 /// They are alive, and live on during `'a`.
 unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU64> {
     let first = members.first()?;

@@ -341,7 +341,6 @@ unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Li
 /// Selects a token with a chain among the caller's logits, which `of` wraps by their type.
 ///
 /// # Safety
-///
 /// `chain` is NULL or a live sampler of the host's; `logits` is NULL or has `n_vocab` elements.
 unsafe fn sample_raw<'a, T>(
     call: &str,
@@ -568,7 +567,6 @@ impl Member {
     /// Runs the member on the pool.
     ///
     /// # Safety
-    ///
     /// The sampler is alive, and of the host that `host` is of.
     unsafe fn run(
         &self,
@@ -588,7 +586,6 @@ impl Member {
     /// Runs a member that is not this library's, on the pool's array.
     ///
     /// # Safety
-    ///
     /// As for [`run`](Self::run).
     unsafe fn run_foreign(
         &self,

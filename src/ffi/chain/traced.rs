@@ -170,7 +170,6 @@ pub(super) fn again(sequence: u64, refused: Option<Refused>, behind_grammar: boo
 /// Records, with the waiting token, that a grammar checks it.
 ///
 /// # Safety
-///
 /// `grammar` is a live sampler that a host was given in the place of its own grammar.
 pub(super) unsafe fn checks(grammar: *const llama_sampler) {
     let Some(mut waiting) = take() else {
@@ -196,7 +195,6 @@ pub(super) unsafe fn checks(grammar: *const llama_sampler) {
 /// says so.
 ///
 /// # Safety
-///
 /// `ctx` is NULL or a live context of the bound host.
 pub(super) unsafe fn deliver(ctx: *mut llama_context, token: Option<Token>) {
     if !trace::is_on() {
@@ -213,7 +211,6 @@ impl Waiting {
     /// says so.
     ///
     /// # Safety
-    ///
     /// As for [`deliver`].
     pub(super) unsafe fn deliver(self, ctx: *mut llama_context, token: Token) {
         // SAFETY: the caller guarantees the context.

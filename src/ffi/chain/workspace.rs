@@ -55,7 +55,6 @@ impl RawLogits {
     /// Returns the logits.
     ///
     /// # Safety
-    ///
     /// The logits still exist, and do not change during `'a`.
     pub(super) unsafe fn get<'a>(self) -> Logits<'a> {
         use std::slice::from_raw_parts;

@@ -352,7 +352,6 @@ impl Sampler for HostedGrammar {
 /// Accepts a token, or throws; this is an entry of the vtable.
 ///
 /// # Safety
-///
 /// `smpl` is NULL or a live sampler with this vtable.
 unsafe extern "C-unwind" fn accept_or_throw(smpl: *mut llama_sampler, token: Token) {
     let of_it = |hosted: &mut HostedGrammar| {

@@ -182,7 +182,6 @@ fn lazy(
 /// there are none.
 ///
 /// # Safety
-///
 /// As for the constructors; the strings live for `'a`.
 pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec<Token>), Failure> {
     // SAFETY: the caller guarantees the lists.
@@ -207,7 +206,6 @@ pub(super) unsafe fn given<'a>(triggers: Triggers) -> Result<(Vec<&'a [u8]>, Vec
 /// Returns the texts of a list.
 ///
 /// # Safety
-///
 /// `list` is NULL or `n` pointers, each NULL or a C string that lives for `'a`.
 unsafe fn texts<'a>(
     name: &str,
@@ -232,7 +230,6 @@ unsafe fn texts<'a>(
 /// Returns the tokens of a list.
 ///
 /// # Safety
-///
 /// `list` is NULL or `n` tokens.
 unsafe fn tokens((list, n): List<Token>) -> Result<Vec<Token>, Failure> {
     // SAFETY: the caller guarantees that many tokens.

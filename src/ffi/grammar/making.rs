@@ -67,7 +67,6 @@ pub(super) type Arguments = (*const llama_vocab, *const c_char, *const c_char);
 /// called only if there is a grammar.
 ///
 /// # Safety
-///
 /// As for `llama_sieve_init_grammar`.
 pub(super) unsafe fn constructed(
     call: &'static str,
@@ -135,7 +134,6 @@ pub(super) fn invalid(text: String) -> Failure {
 /// Reads the arguments of a constructor, and the grammar as far as that needs no tokenizer.
 ///
 /// # Safety
-///
 /// As for `llama_sieve_init_grammar`; the strings live for `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,
@@ -201,7 +199,6 @@ impl Text<'_> {
     /// one token, for which the grammar is refused.
     ///
     /// # Safety
-    ///
     /// `vocab` is a vocabulary of the host.
     unsafe fn ask(&mut self, vocab: *const llama_vocab) {
         for (text, token) in &mut self.tokens {

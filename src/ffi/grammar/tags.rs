@@ -91,7 +91,6 @@ struct Prepared {
 /// Reads the description as far as that needs no tokenizer.
 ///
 /// # Safety
-///
 /// As for [`llama_sieve_init_tags`].
 unsafe fn prepared(
     vocab: *const llama_vocab,

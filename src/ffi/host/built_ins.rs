@@ -177,7 +177,6 @@ impl Recipe {
     /// Frees a sampler of the host.
     ///
     /// # Safety
-    ///
     /// `smpl` is a sampler of the host, not used again.
     pub(in crate::ffi) unsafe fn free(&self, smpl: *mut llama_sampler) {
         // SAFETY: the caller guarantees it.
@@ -209,7 +208,6 @@ pub(in crate::ffi) fn free_of(host: &Host) -> Result<Free, String> {
 /// that hook.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler of this library, from which the recipe was made.
 pub(in crate::ffi) unsafe fn give_way(
     smpl: *mut llama_sampler,

@@ -389,7 +389,6 @@ impl Made {
     /// them.
     ///
     /// # Safety
-    ///
     /// The sampler is live, or NULL.
     unsafe fn left(&self, arrays: &[Vec<TokenData>], sorted: bool) -> Option<Left> {
         // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.

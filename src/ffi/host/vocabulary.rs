@@ -49,7 +49,6 @@ unsafe impl Sync for HostVocabulary {}
 /// Returns an error for a vocabulary whose tokens have only numbers, and no texts.
 ///
 /// # Safety
-///
 /// `vocab` is a vocabulary of the host.
 unsafe fn has_texts(host: &Host, vocab: Vocab) -> Result<(), String> {
     type Kind = unsafe extern "C" fn(Vocab) -> c_int;
@@ -70,7 +69,6 @@ impl HostVocabulary {
     /// have only numbers: the host would end the process if their texts were requested.
     ///
     /// # Safety
-    ///
     /// `vocab` is a vocabulary of the bound host and outlives the object.
     pub unsafe fn new(vocab: NonNull<llama_vocab>) -> Result<Self, String> {
         type OfVocab = unsafe extern "C" fn(Vocab) -> Token;
@@ -216,7 +214,6 @@ impl Tokenizer {
     /// is that of [`HostVocabulary::new`].
     ///
     /// # Safety
-    ///
     /// `vocab` is a vocabulary of the host.
     pub(crate) unsafe fn of(host: &Host, vocab: Vocab) -> Result<Self, String> {
         // SAFETY: the caller guarantees the vocabulary.
@@ -255,7 +252,6 @@ impl Tokenizer {
     /// is not exactly one token.
     ///
     /// # Safety
-    ///
     /// `vocab` is a vocabulary of the host.
     pub(crate) unsafe fn one_token(&self, vocab: Vocab, text: &[u8]) -> Option<Token> {
         let mut tokens = [0; 2];

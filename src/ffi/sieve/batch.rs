@@ -80,7 +80,6 @@ impl Entry<'_> {
 /// Chooses a token for each sieve, and writes the tokens or errors to `out`.
 ///
 /// # Safety
-///
 /// Each sieve is NULL or alive; each element of `logits` is NULL or `n_vocab` floats.
 unsafe fn sample_batch(
     sieves: &[*mut Handle],

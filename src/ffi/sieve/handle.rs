@@ -131,7 +131,6 @@ fn busy() -> Failure {
 /// Returns the handle of a pointer from C.
 ///
 /// # Safety
-///
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Failure> {
     usable("the sieve", sieve)?;
@@ -142,7 +141,6 @@ pub(super) unsafe fn handle<'a>(sieve: *const Handle) -> Result<&'a Handle, Fail
 /// Returns the locked sieve of a pointer from C.
 ///
 /// # Safety
-///
 /// `sieve` is NULL or alive.
 pub(super) unsafe fn entered<'a>(sieve: *const Handle) -> Result<MutexGuard<'a, State>, Failure> {
     // SAFETY: the caller guarantees it.

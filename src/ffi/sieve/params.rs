@@ -128,7 +128,6 @@ pub(super) fn one_of<T: Copy>(name: &str, number: i32, values: &[T]) -> Result<T
 /// Reads parameters from C.
 ///
 /// # Safety
-///
 /// `params` is NULL or begins with a readable struct_size and has that many bytes; `bias` in it is
 /// NULL or `n_bias` elements.
 pub(super) unsafe fn params_of(params: *const llama_sieve_params) -> Result<Params, Failure> {
@@ -204,7 +203,6 @@ pub unsafe extern "C" fn llama_sieve_get_params(
 /// Reads biases from C.
 ///
 /// # Safety
-///
 /// `bias` is NULL or `n` elements.
 pub(super) unsafe fn biases(
     bias: *const llama_logit_bias,

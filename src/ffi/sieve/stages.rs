@@ -194,7 +194,6 @@ pub unsafe extern "C" fn llama_sieve_set_stages(
 /// Reads stages from C.
 ///
 /// # Safety
-///
 /// As for [`llama_sieve_set_stages`], and not NULL.
 unsafe fn stages_of(stages: *const llama_sieve_stages) -> Result<Vec<Stage>, Failure> {
     let known = [size_of::<llama_sieve_stages>()];

@@ -135,7 +135,6 @@ pub unsafe extern "C" fn llama_sieve_state_load_with(
 /// Restores a saved state.
 ///
 /// # Safety
-///
 /// `sieve` is NULL or alive; `bytes` is NULL or `size` bytes.
 unsafe fn load(
     sieve: *mut Handle,

@@ -49,7 +49,6 @@ pub fn tokenized() -> usize {
 /// The mock host's `llama_sampler_free`.
 ///
 /// # Safety
-///
 /// `smpl` came from this host and is not used any more.
 pub unsafe extern "C" fn free(smpl: *mut llama_sampler) {
     // SAFETY: the caller guarantees the sampler; the struct was boxed below.

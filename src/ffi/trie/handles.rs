@@ -129,7 +129,6 @@ fn aloud(call: &str, body: impl FnOnce() -> Result<c_int, Failure>) {
 /// Binds the handle to a slot, or unbinds it if `slot` is NULL.
 ///
 /// # Safety
-///
 /// `slot` is NULL or a live sampler.
 unsafe fn bind(handle: *mut c_void, slot: *mut llama_sampler) -> Result<(), Failure> {
     let handle = known(handle)?;

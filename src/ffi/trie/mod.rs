@@ -368,7 +368,6 @@ unsafe fn slot_for(vocab: *const llama_vocab) -> Result<Slot, Failure> {
 /// Returns the number of tokens in a vocabulary.
 ///
 /// # Safety
-///
 /// `vocab` is a vocabulary of the host.
 unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
     type NTokens = unsafe extern "C" fn(*const llama_vocab) -> i32;
@@ -381,7 +380,6 @@ unsafe fn n_tokens(vocab: *const llama_vocab) -> Result<usize, String> {
 /// Returns the bytes of a payload.
 ///
 /// # Safety
-///
 /// `json` is NULL or `len` bytes that outlive `'a`.
 pub(in crate::ffi) unsafe fn bytes<'a>(
     json: *const c_char,

@@ -150,7 +150,6 @@ fn room_for_tokens(text: &[u8]) -> Result<Vec<Token>, Failure> {
 /// Reads and checks the arguments.
 ///
 /// # Safety
-///
 /// As for `llama_sieve_init_trie_strings`; the strings live for `'a`.
 unsafe fn prepared<'a>(
     vocab: *const llama_vocab,

@@ -73,7 +73,6 @@ impl<'a> CandidateArray<'a> {
     /// Checks the array.
     ///
     /// # Safety
-    ///
     /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and unused
     /// by others during `'a`.
     #[inline]

@@ -99,7 +99,6 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
 /// sampler has not run.
 ///
 /// # Safety
-///
 /// As for the entries, and `cur_p` is NULL or a valid array that no other code uses during the
 /// call.
 pub(super) unsafe fn give_up<S: Sampler>(
@@ -213,7 +212,6 @@ pub(super) unsafe extern "C" fn copy_state<S: Sampler>(
 /// Returns the seed that the sampler reports, if it has one.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32> {
     // SAFETY: the caller guarantees it.
@@ -224,7 +222,6 @@ pub(super) unsafe fn seed<S: Sampler>(smpl: *const llama_sampler) -> Option<u32>
 /// Returns a clone with the whole state.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_sampler {
     // SAFETY: the caller guarantees it.
@@ -235,7 +232,6 @@ pub(super) unsafe fn twin<S: Sampler>(smpl: *const llama_sampler) -> *mut llama_
 /// Returns a clone without a `llama_sampler` of the host.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn member<S: Sampler>(smpl: *const llama_sampler) -> Option<Box<dyn Member>> {
     // SAFETY: the caller guarantees it.
@@ -246,7 +242,6 @@ pub(super) unsafe fn member<S: Sampler>(smpl: *const llama_sampler) -> Option<Bo
 /// Returns the word of the sampler for [`Vtable::note_of`](super::Vtable::note_of).
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonNull<AtomicU64>> {
     // SAFETY: the caller guarantees it.
@@ -257,7 +252,6 @@ pub(super) unsafe fn note<S: Sampler>(smpl: *const llama_sampler) -> Option<NonN
 /// Returns the number of the sampler for [`Vtable::sequence_of`](super::Vtable::sequence_of).
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn sequence<S: Sampler>(smpl: *const llama_sampler) -> Option<u64> {
     // SAFETY: the caller guarantees it.
@@ -267,7 +261,6 @@ pub(super) unsafe fn sequence<S: Sampler>(smpl: *const llama_sampler) -> Option<
 /// Reports the numbers that a trace requests.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, to: Tell<'_>) {
     // SAFETY: the caller guarantees it.
@@ -279,7 +272,6 @@ pub(super) unsafe fn tell<S: Sampler>(smpl: *const llama_sampler, about: About, 
 /// Returns a description of the text that a constraint allows next.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<Expected> {
     // SAFETY: the caller guarantees it.
@@ -290,7 +282,6 @@ pub(super) unsafe fn expected<S: Sampler>(smpl: *const llama_sampler) -> Option<
 /// Returns the recipe of the built-in that is equivalent to the sampler.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Recipe> {
     // SAFETY: the caller guarantees it.
@@ -308,7 +299,6 @@ pub(super) unsafe fn recipe<S: Sampler>(smpl: *const llama_sampler) -> Option<Re
 /// Applies the sampler to a pool.
 ///
 /// # Safety
-///
 /// `smpl` is a live sampler with the vtable of `S`.
 pub(super) unsafe fn narrow<S: Sampler>(smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
     let done = guard(

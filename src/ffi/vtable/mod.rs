@@ -92,7 +92,6 @@ impl Vtable {
     /// [`run`](Self::run), but a panic does not disable the sampler.
     ///
     /// # Safety
-    ///
     /// As for [`run`](Self::run).
     pub unsafe fn look<S: Sampler, T>(
         &'static self,
@@ -123,7 +122,6 @@ impl Vtable {
     /// threads.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable, which is that of `S`.
     pub unsafe fn shared_of<S: Sampler>(
         &'static self,
@@ -136,7 +134,6 @@ impl Vtable {
     /// Returns a clone that continues as this sampler would; NULL if the sampler cannot be cloned.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn twin_of(&'static self, smpl: *const llama_sampler) -> *mut llama_sampler {
         // SAFETY: the caller guarantees it.
@@ -147,7 +144,6 @@ impl Vtable {
     /// error, if the sampler cannot be cloned.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable.
     pub(in crate::ffi) unsafe fn member_of(
         &'static self,
@@ -178,7 +174,6 @@ impl Vtable {
     /// Applies the sampler to a pool. The result is that of `apply` on an array, failures included.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn narrow(&'static self, smpl: *mut llama_sampler, pool: &mut Pool<'_>) {
         // SAFETY: the caller guarantees it.
@@ -198,7 +193,6 @@ impl Vtable {
     /// Reports the numbers that a trace requests.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn tell(&'static self, smpl: *const llama_sampler, about: About, to: Tell<'_>) {
         // SAFETY: the caller guarantees it.
@@ -209,7 +203,6 @@ impl Vtable {
     /// one.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable.
     pub unsafe fn expected_of(&'static self, smpl: *const llama_sampler) -> Option<Expected> {
         // SAFETY: the caller guarantees it.
@@ -219,7 +212,6 @@ impl Vtable {
     /// Returns a word that is stored with the sampler, and that this library never reads.
     ///
     /// # Safety
-    ///
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
     pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU64> {
         // SAFETY: the caller guarantees it; the word is part of the sampler.

@@ -93,8 +93,8 @@ impl Breakers {
     }
 
     /// Returns the first index in `places` at which a breaker begins, and the number of further
-    /// tokens in that breaker. `reversed` has the newest token first. In bounds: callers pass
-    /// indices of `reversed`, one of which is `i`.
+    /// tokens in that breaker. `reversed` has the newest token first.
+    // In bounds: callers pass indices of `reversed`, one of which is `i`.
     pub(super) fn newest(
         &self,
         reversed: &[Token],
@@ -113,8 +113,8 @@ impl Breakers {
     }
 
     /// Returns the number of tokens that follow the head in the longest breaker that begins with
-    /// it. `following` has the newest token first. `None` if no breaker begins there. In bounds:
-    /// heads and beginnings contain only positions that were found.
+    /// it. `following` has the newest token first. `None` if no breaker begins there.
+    // In bounds: heads and beginnings contain only positions that were found.
     fn longest_tail(&self, head: &Head, following: &[Token]) -> Option<usize> {
         let mut longest = head.is_breaker.then_some(0);
         let (from, to) = head.contained;
@@ -213,7 +213,8 @@ impl<'a> FoundBreakers<'a> {
     }
 
     /// Lists the rests of breakers after each beginning with which a token ends, and sets the
-    /// beginnings of the heads. In bounds: `users` and `places` have an entry per beginning.
+    /// beginnings of the heads.
+    // In bounds: `users` and `places` have an entry per beginning.
     fn find_tails(&mut self, prefixes: &Prefixes<'a>) {
         let n = prefixes.len();
         let mut users = zeros(n as usize);
@@ -317,8 +318,8 @@ impl<'a> FoundBreakers<'a> {
 
 impl Breakers {
     /// Calls `tell` for each head with the tails that the head does not need because it contains
-    /// their breakers. The tails must still be in the order of the breakers. In bounds: heads and
-    /// beginnings have ranges that were found; every beginning has tails.
+    /// their breakers. The tails must still be in the order of the breakers.
+    // In bounds: heads and beginnings have ranges that were found; every beginning has tails.
     fn for_each_contained(&self, mut tell: impl FnMut(usize)) {
         for head in self.heads.values() {
             let (from, to) = head.contained;

@@ -34,9 +34,9 @@ struct Node {
 }
 
 impl<'a> Prefixes<'a> {
-    /// Returns the beginnings of `texts`, which are sorted, distinct and not empty. In bounds:
-    /// `parent` counts nodes; the texts of a node have at least its length, and those after `from`
-    /// are longer.
+    /// Returns the beginnings of `texts`, which are sorted, distinct and not empty.
+    // In bounds: `parent` counts nodes; the texts of a node have at least its length, and those
+    // after `from` are longer.
     pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
         let mut all = Self {
             nodes: Vec::new(),

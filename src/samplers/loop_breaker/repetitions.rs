@@ -65,8 +65,9 @@ impl Repetitions {
         self.runs.fill(0);
     }
 
-    /// Accepts a token. In bounds: the longest period is the length of `runs`, which `known` does
-    /// not exceed, and there are at least as many tokens.
+    /// Accepts a token.
+    // In bounds: the longest period is the length of `runs`, which `known` does not exceed, and
+    // there are at least as many tokens.
     pub(super) fn accept(&mut self, token: Token) -> Option<Repetition> {
         let max_period = self.runs.len();
         let known = self.tokens.len().min(max_period);
@@ -91,8 +92,8 @@ impl Repetitions {
         is_found.then(|| self.shortest()).flatten()
     }
 
-    /// Passes the newest tokens to `put`, as many as the longest period, with their runs. In
-    /// bounds: there are at least as many tokens.
+    /// Passes the newest tokens to `put`, as many as the longest period, with their runs.
+    // In bounds: there are at least as many tokens.
     pub(super) fn save(&self, put: &mut dyn FnMut(&[u8])) {
         let known = self.tokens.len().min(self.runs.len());
         put(&(self.runs.len() as u32).to_le_bytes());
@@ -105,8 +106,8 @@ impl Repetitions {
     }
 
     /// Restores a saved state of the same longest period. `None` if the bytes have another longest
-    /// period or are invalid. In bounds: no more tokens are known than the longest period, which is
-    /// the number of runs.
+    /// period or are invalid.
+    // In bounds: no more tokens are known than the longest period, which is the number of runs.
     pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (longest, rest) = bytes.split_first_chunk()?;
         let (known, rest) = rest.split_first_chunk()?;

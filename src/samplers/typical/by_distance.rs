@@ -41,8 +41,8 @@ room!(ByDistance: ranks, kept; scores);
 
 impl ByDistance {
     /// Cuts the candidates. Returns true if two of the kept candidates and the first one that is
-    /// not kept are equally near. `order` and `work` provide their buffers. In bounds: ranks are
-    /// kept, and each candidate has one rank and one probability.
+    /// not kept are equally near. `order` and `work` provide their buffers.
+    // In bounds: ranks are kept, and each candidate has one rank and one probability.
     pub(super) fn keep(
         &mut self,
         candidates: &mut Candidates<'_>,
@@ -120,7 +120,8 @@ impl ByDistance {
     /// entropy is NaN.
     ///
     /// The work is done in small parts, so that it needs no memory besides the probabilities and
-    /// the scores. In bounds: a part has at most `PART` elements.
+    /// the scores.
+    // In bounds: a part has at most `PART` elements.
     fn find_distances(&mut self, ps: &[f32]) {
         // The fast sum requires terms at or above 0, and none that makes it NaN.
         let ordinary = |&p: &f32| p > 0.0 && p <= 1.0;

@@ -112,7 +112,6 @@ impl<'a> Beside<'a> {
     /// Accepts and applies as planned with both grammars, up to the first difference.
     ///
     /// # Safety
-    ///
     /// As for [`new`](Self::new): the host is still loaded.
     pub(super) unsafe fn follow(&mut self, plan: &Plan) -> Result<(), Unequal> {
         let samples = self.samples;
@@ -183,7 +182,6 @@ impl<'a> Beside<'a> {
     /// Applies both grammars to the candidates, and records the tokens that both allow.
     ///
     /// # Safety
-    ///
     /// As for [`follow`](Self::follow).
     unsafe fn compare(&mut self, candidates: &[TokenData]) -> Result<(), Unequal> {
         inside(|| {
@@ -269,7 +267,6 @@ impl<'a> Beside<'a> {
     /// Makes both grammars accept a token.
     ///
     /// # Safety
-    ///
     /// As for [`follow`](Self::follow).
     unsafe fn accept(&mut self, token: Token) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
@@ -284,7 +281,6 @@ impl<'a> Beside<'a> {
     /// Replaces both grammars by clones.
     ///
     /// # Safety
-    ///
     /// As for [`follow`](Self::follow).
     unsafe fn exchange(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.
@@ -304,7 +300,6 @@ impl<'a> Beside<'a> {
     /// Resets both grammars.
     ///
     /// # Safety
-    ///
     /// As for [`follow`](Self::follow).
     unsafe fn reset(&mut self) -> Result<(), Unequal> {
         // SAFETY: the caller guarantees the host.

@@ -111,7 +111,6 @@ pub(super) unsafe fn proven(
 /// Compares the host's grammars with this library's for a part, and returns the verdict.
 ///
 /// # Safety
-///
 /// As for [`proven`].
 unsafe fn tried(
     what: Part,

@@ -37,7 +37,8 @@ const LEVELS: usize = 12;
 /// numbers that are left for the heap sort are tied.
 ///
 /// `front` is the index of the first number at the front. If `from_end` is true, the first number
-/// for the middle is at the end. In bounds: the places are below `KILLER`.
+/// for the middle is at the end.
+// In bounds: the places are below `KILLER`.
 fn killer(front: usize, from_end: bool, random: &mut Lcg) -> Vec<u32> {
     let tied = |_| 2 * LEVELS as u32 + below(8, random);
     let mut numbers: Vec<u32> = (0..KILLER).map(tied).collect();
@@ -89,7 +90,8 @@ fn random_numbers(n: u32, random: &mut Lcg) -> Vec<u32> {
 }
 
 /// Returns ascending numbers, each of which occurs three times, after `exchanged` exchanges of a
-/// random number with a nearby one. In bounds: places are below their number.
+/// random number with a nearby one.
+// In bounds: places are below their number.
 fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
     const NEAR: u32 = 8;
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 3).collect();
@@ -103,7 +105,7 @@ fn mostly_rising(exchanged: u32, random: &mut Lcg) -> Vec<u32> {
 /// Returns ascending numbers, each of which occurs four times, so that a partition exchanges none
 /// of them. In the left half, `n` items have to move by one position, and one more by four
 /// positions, in the middle of that half; a partition would exchange that one with an equal number.
-/// In bounds: no more than ten are to be moved.
+// In bounds: no more than ten are to be moved.
 fn to_be_moved(n: usize) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..OTHERS).map(|i| i / 4).collect();
     (1..=n).for_each(|i| numbers.swap(4 * i + 3, 4 * i + 4));
