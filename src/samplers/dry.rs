@@ -301,8 +301,8 @@ impl Sampler for Dry {
     }
 }
 
-/// Writes for each `k` the number of tokens from `k` on that equal the tokens from the first one on,
-/// and 0 for the first `k`. Costs O(length).
+/// Writes for each `k` the number of tokens from `k` on that equal the tokens from the first one
+/// on, and 0 for the first `k`. Costs O(length).
 // In bounds: `reach` and `tokens` have length `n`; `start <= k < n`, and `length <= end - k` until
 // it is compared with `n - k`.
 fn reach_of_end(tokens: &[Token], reach: &mut Vec<usize>) {
