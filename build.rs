@@ -4,12 +4,12 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let os = std::env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
     if os == "linux" {
-        // The number changes when a C name goes away or changes its meaning. rustc-cdylib-link-arg
+        // The number changes when a C name is removed or changes its meaning. rustc-cdylib-link-arg
         // would also apply to the cdylibs of packages that depend on this one, and is not used for
         // that reason. Executables ignore the SONAME.
         println!("cargo::rustc-link-arg=-Wl,-soname,libllama_sieve.so.0");
-        // The library must stay loaded after dlclose, since its code still runs then: destructors
-        // of thread-local data, and samplers that are still in use.
+        // The library must stay loaded after dlclose, since its code may still run then:
+        // destructors of thread-local data, and samplers that are still in use.
         println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     }
     if os == "macos" {

@@ -101,7 +101,7 @@ macro_rules! cuts {
     };
 }
 
-/// The samplers that llama.cpp does not have.
+/// Rows of the cuts that llama.cpp does not have.
 pub const CUTS: [Row; 14] = cuts! {
     "p_less": llama_sieve_init_p_less(false),
     "top_a": llama_sieve_init_top_a(0.2),
@@ -418,7 +418,7 @@ fn slots(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Me
         let mut times = [Vec::new(), Vec::new(), Vec::new()];
         let begun = Instant::now();
         while begun.elapsed().as_secs_f64() < options.budget() || times[0].len() < 7 {
-            // The clock on the wall, since several threads work.
+            // The wall clock, since several threads work.
             let start = Instant::now();
             // SAFETY: live chains, as many logits and room for as many tokens.
             let code = unsafe {

@@ -19,7 +19,7 @@ const FONT: &str = "sans-serif";
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// Draws both charts beside the JSON file of the run.
+/// Draws both charts next to the JSON file of the run.
 pub fn draw(run: &Run, json: &Path) {
     let stem = json.with_extension("");
     for (suffix, draw) in [
@@ -95,7 +95,7 @@ fn ratios(run: &Run, path: &Path) {
         return;
     }
     let most = chosen().filter_map(Measurement::ratio).fold(2.0, f64::max);
-    // From 1 to beyond the longest bar.
+    // The scale reaches from 1 to beyond the longest bar.
     let scale = f64::from(WIDTH) / (most * 2.0).ln();
     let x = |ratio: f64| LEFT + (ratio.ln() * scale).max(0.0) as i32;
     let height = TOP + ROW * names.len() as i32 + 16;
@@ -130,7 +130,7 @@ fn ratios(run: &Run, path: &Path) {
     for (i, name) in names.iter().enumerate() {
         let y = TOP + ROW * i as i32;
         text(&area, (LEFT - 8, y + ROW / 2), HPos::Right, 12, name);
-        // A row without logits has no shape.
+        // A row that was measured without logits has no shape.
         let shapes = [("", OURS, 8), ("peaked", OURS, 3), ("flat", OURS_FLAT, 13)];
         for (shape, color, below) in shapes {
             let row = chosen().find(|row| row.name == *name && row.shape == shape);
@@ -202,7 +202,7 @@ fn sizes(run: &Run, path: &Path) {
         line(&area, &[(x, 54), (x + 20, 54)], color, 2);
         text(&area, (x + 26, 54), HPos::Left, 11, what);
     }
-    // From 1 ns to 100 ms.
+    // The scale reaches from 1 ns to 100 ms.
     let to = |origin: (i32, i32), n: f64, ns: f64| {
         let x = (n / low).ln() / (high / low).ln() * 268.0;
         let y = ns.max(1.0).log10() / 8.0 * 140.0;

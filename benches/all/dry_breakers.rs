@@ -23,7 +23,7 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
         return;
     }
     let model = Model::load(test_model::cached(N_VOCAB, 1)).expect("the model loads");
-    // llama.cpp's defaults.
+    // The default breakers of llama.cpp.
     let mut breakers: Vec<*const c_char> = [c"\n", c":", c"\"", c"*"].map(|b| b.as_ptr()).into();
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {

@@ -52,7 +52,7 @@ pub struct Options {
     only: String,
     /// The names of all rows about which [`wants`](Self::wants) was called.
     names: RefCell<BTreeSet<String>>,
-    /// The part of its name by which `--shape` selects a shape.
+    /// The text that the names of the measured shapes contain.
     shape: String,
     part: Option<String>,
     /// The size to measure instead of all.
@@ -135,7 +135,8 @@ impl Options {
     }
 }
 
-/// True if a name contains `text` or, if `text` begins with an equals sign, is what follows it.
+/// True if a name contains `text`. If `text` begins with an equals sign, true if the name equals
+/// the rest of `text`.
 fn is_meant(name: &str, text: &str) -> bool {
     match text.strip_prefix('=') {
         Some(whole) => name == whole,
@@ -149,7 +150,7 @@ fn refuse(why: &str) -> ! {
     finish(false)
 }
 
-/// Returns the name if it is that of a part; otherwise exits with a failure.
+/// Returns `name` if a part has this name; otherwise exits with a failure.
 fn part(name: String) -> String {
     if !PARTS.iter().any(|(known, _)| *known == name) {
         refuse(&format!("--part {name}: there is no such part"));
@@ -187,7 +188,7 @@ const PARTS: [(&str, Part); 9] = [
     ("shapes", shapes::run),
 ];
 
-/// The part that takes an hour, and is run only if `--part` names it.
+/// The part that runs only if `--part` names it, since it takes an hour.
 const BY_NAME: &str = "shapes";
 
 const USAGE: &str = "\

@@ -69,7 +69,7 @@ impl Measurement {
 pub struct Run {
     pub cpu: String,
     pub instruction_set: String,
-    /// The year, the month and the day.
+    /// The date: the year, the month and the day.
     pub date: String,
     pub version: String,
     pub llama_cpp: String,

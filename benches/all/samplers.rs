@@ -181,7 +181,7 @@ pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Mea
     })
 }
 
-/// Checks that both sides have the same effect on an array.
+/// Checks that both samplers have the same effect on an array.
 fn check(row: &Row, [ours, theirs]: [&HostSampler; 2], input: &Array) {
     let (mut a, mut b) = (input.clone(), input.clone());
     ours.apply(&mut a);
@@ -262,7 +262,7 @@ fn shapes(n: usize) -> Vec<(&'static str, Array)> {
     ]
 }
 
-/// Returns the array with distinct logits: one that occurs again is replaced by the next free
+/// Returns the array with distinct logits: a logit that occurs again is replaced by the next free
 /// float.
 fn distinct(array: &Array) -> Array {
     let mut taken = HashSet::new();

@@ -65,7 +65,7 @@ fn alternate(
     times.into_iter().map(median).collect()
 }
 
-/// Returns the logits of the candidates that the samplers are measured with.
+/// Returns the logits of the candidates with which the samplers are measured.
 fn input(n: usize, peaked: bool) -> Vec<f32> {
     let array = samplers::input(n, peaked);
     array.data.iter().map(|c| c.logit).collect()
@@ -355,7 +355,7 @@ impl Bench<'_> {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("traced-%p.jsonl");
         let file = file.to_string_lossy();
         trace::to_file(&file, trace::Options::default()).expect("the file can be written");
-        // Not recorded: the call is made as if from within a function that receives the lines.
+        // Delivering lines suppresses the trace, as within a function that receives them.
         let token = trace::delivering(true, || sieve.sample(logits));
         assert_eq!(token, recorded.sample(logits), "{name}");
         let mut ours = || {

@@ -59,7 +59,7 @@ fn certificate(library: Option<PathBuf>) -> Result<Certificate, Failure> {
         library,
         version: answer.version,
         profile: answer.profile,
-        // Nothing was compared for it.
+        // No comparison has taken place for this code.
         kinds: answer
             .kinds
             .into_iter()

@@ -40,7 +40,7 @@ const OURS: [&str; 2] = ["llama_sieve_version", PRELOAD_MARK];
 
 const CONSTRUCTOR: &str = "llama_sampler_init_";
 
-/// Kinds that need a vocabulary, and so are compared at the first call of their constructors.
+/// Kinds that need a vocabulary. They are compared at the first call of their constructors.
 const AT_FIRST_CALL: [(&str, &str); 2] = [
     ("infill", "llama_sampler_init_infill"),
     ("grammar", "llama_sampler_init_grammar_lazy_patterns"),
@@ -53,21 +53,23 @@ const NONE: u8 = 1;
 #[derive(Default, Deserialize, Serialize)]
 struct Found {
     path: String,
-    /// Its release, if it reports one.
+    /// The release of llama.cpp, if it reports one.
     version: Option<String>,
-    /// The earliest build that it can be, by its exports.
+    /// The earliest build that this llama.cpp can be, as its exports show.
     since: Option<u32>,
     build_id: Option<String>,
-    /// Its arithmetic where builds differ, in the notation of LLAMA_SIEVE_PROFILE.
+    /// The arithmetic of this llama.cpp where builds differ, in the notation of
+    /// LLAMA_SIEVE_PROFILE.
     profile: Option<String>,
     /// Each kind of sampler, with "" if it would be replaced, otherwise the reason why not.
     #[serde(serialize_with = "as_map", deserialize_with = "of_map")]
     kinds: Vec<(String, String)>,
-    /// The kinds among these that are compared when the program makes one.
+    /// Those of these kinds that are compared when the program first makes one.
     at_first_call: Vec<String>,
     /// The reason why nothing could be tested.
     problem: Option<String>,
-    /// Other files that call its constructors through the linker, so that LD_PRELOAD has an effect.
+    /// Other files that call the constructors of this llama.cpp through the linker. LD_PRELOAD
+    /// affects these calls.
     callers: Vec<String>,
 }
 
@@ -82,7 +84,7 @@ fn as_map<S: Serializer>(pairs: &[(String, String)], serializer: S) -> Result<S:
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// Reads the pairs of a map, in its order.
+/// Reads the entries of a map as pairs, in the map's order.
 fn of_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(String, String)>, D::Error> {
     struct Pairs;
 
@@ -198,7 +200,7 @@ fn of_process(number: &str) -> Result<Report, String> {
     Ok(report)
 }
 
-/// True if LD_PRELOAD, among the variables of a process, names a file as this one is called.
+/// True if LD_PRELOAD, among the variables of a process, contains a file with the name of this one.
 fn is_preloaded(path: &Path, variables: &[u8]) -> bool {
     let own = path.file_name().map(OsStr::as_encoded_bytes);
     let lists = variables.split(|&byte| byte == 0);

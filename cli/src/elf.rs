@@ -17,7 +17,8 @@ type Data<'a> = &'a ReadCache<File>;
 type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
 type Parsed<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The beginning of the names of llama.cpp's functions and of this library's; no others are kept.
+/// The beginning of the names of llama.cpp's functions and of this library's. Other names are not
+/// kept.
 const OF_INTEREST: &[u8] = b"llama_";
 
 const LONGEST_NAME: usize = 256;
@@ -119,7 +120,7 @@ fn read_names(
     Ok(())
 }
 
-/// Returns the name at an offset, if it is one that is kept.
+/// Returns the name at an offset if it begins with [`OF_INTEREST`].
 fn name_at(strings: &[u8], offset: u32) -> Option<String> {
     let rest = strings.get(usize::try_from(offset).ok()?..)?;
     let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);

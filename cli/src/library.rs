@@ -78,7 +78,7 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// Loads the library. The error lists the places where none was found.
+    /// Loads the library. The error lists the places that were searched.
     pub fn load() -> Result<Self, String> {
         let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
         let path = named
@@ -144,7 +144,7 @@ impl Sieve {
         self.text_of("llama_sieve_version")
     }
 
-    /// Returns the instruction set that it uses on this machine.
+    /// Returns the instruction set that the library uses on this machine.
     pub fn simd(&self) -> Result<String, String> {
         self.text_of("llama_sieve_simd")
     }
@@ -171,7 +171,8 @@ impl Sieve {
         }
     }
 
-    /// Compares a kind of sampler with the bound host's own. Returns 0, or a code and the reason.
+    /// Compares a kind of sampler with the bound host's own. Returns 0, or a code and the reason
+    /// for it.
     pub fn certify(&self, kind: &str, build: i32) -> Result<(i32, String), String> {
         // SAFETY: the header's type; a host's exception passes through, hence the ABI.
         let compare: unsafe extern "C-unwind" fn(*const c_char, c_int) -> c_int =
@@ -209,7 +210,7 @@ impl Sieve {
             let why = why.strip_prefix("llama_sieve_json_schema_to_gbnf: ");
             return Err(why.map_or_else(|| self.last_error(), str::to_owned));
         }
-        // Without the NUL.
+        // The text ends with a NUL, which is removed.
         text.truncate(size - 1);
         String::from_utf8(text).map_err(|error| error.to_string())
     }

@@ -51,7 +51,7 @@ const LISTS: [(&str, &[i32]); 3] = [
     ("logit-bias", &[11_434]),
 ];
 
-/// LLAMA_SIEVE_CERTIFY_ARGUMENTS and LLAMA_SIEVE_CERTIFY_VOCABULARY.
+/// The values of LLAMA_SIEVE_CERTIFY_ARGUMENTS and LLAMA_SIEVE_CERTIFY_VOCABULARY.
 const ARGUMENTS: i32 = 8;
 const VOCABULARY: i32 = 9;
 
@@ -69,9 +69,10 @@ const KEPT: usize = 1 << 20;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Trial {
     pub kind: String,
-    /// 0 if the sampler would be replaced, otherwise LLAMA_SIEVE_CERTIFY_* or LLAMA_SIEVE_ERROR_*.
+    /// The code 0 if the sampler would be replaced, otherwise LLAMA_SIEVE_CERTIFY_* or
+    /// LLAMA_SIEVE_ERROR_*.
     pub code: i32,
-    /// "" if the sampler would be replaced, otherwise the reason why not.
+    /// The reason why the sampler would not be replaced, or "" if it would be.
     pub reason: String,
 }
 
@@ -127,8 +128,7 @@ fn try_lists(library: &Path, trial: &Trial, builds: &[i32]) -> Trial {
     }
 }
 
-/// Runs a separate process that tests a library: all kinds, or one kind with the arguments of a
-/// build.
+/// Tests a library in a separate process: all kinds, or one kind with the arguments of a build.
 fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
     let problem = |why: String| Answer {
         problem: Some(why),
@@ -158,7 +158,8 @@ fn ask(library: &Path, list: Option<(&str, i32)>) -> Answer {
     })
 }
 
-/// Runs a command with a time limit. Returns its output, its errors, and how it ended.
+/// Runs a command with a time limit. Returns the text on its stdout, the text on its stderr, and a
+/// description of how it ended.
 pub fn watch(mut command: Command) -> Result<(String, String, String), String> {
     command
         .stdin(Stdio::null())
@@ -243,7 +244,7 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
         ..Answer::default()
     });
     let line = serde_json::to_string(&answer).map_err(|error| error.to_string())?;
-    // The library may have left a line without an end.
+    // The library may have printed a line without a line break.
     output::print(&format!("\n{line}\n"))
 }
 

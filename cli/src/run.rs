@@ -84,8 +84,8 @@ pub fn which(program: &OsStr) -> Option<PathBuf> {
     let files: Vec<_> = std::env::split_paths(&path)
         .map(|folder| folder.join(program))
         .collect();
-    // A shell, too, takes the first executable file. If there is none, any file of this name is
-    // taken, so that the error can say why it cannot be run.
+    // Like a shell, this takes the first executable file. If there is none, it takes any file of
+    // this name, so that the error can say why that cannot be run.
     let may_run = files.iter().find(|file| is_executable(file));
     may_run
         .or_else(|| files.iter().find(|file| file.is_file()))

@@ -13,7 +13,7 @@ use crate::{help, output, wrong};
 /// The exit code if the library refuses the schema.
 const REFUSED: u8 = 1;
 
-/// The longest text that is read; the library's own limit is lower.
+/// The largest number of bytes that are read; the library's own limit is lower.
 const LONGEST: u64 = 64 << 20;
 
 /// The options with their LLAMA_SIEVE_JSON_* flags.

@@ -1,4 +1,4 @@
-//! Attaching this library to a running process, and detaching it, for `llama_sieve_attach` and
+//! Attaches this library to a running process, and detaches it, for `llama_sieve_attach` and
 //! `llama_sieve_detach` of libllama_sieve.
 //!
 //! When this library is loaded by `dlopen`, no calls are bound to its names. So the imports of
@@ -6,8 +6,9 @@
 //! Detaching restores the imports. The stand-ins stay in memory, pass all new calls on to the host,
 //! and still recognise live samplers.
 //!
-//! A call whose queries are answered one by one must not lose the stand-ins halfway. So detaching
-//! first makes all new calls pass on to the host, and waits for those that are running.
+//! If a call's queries are answered one by one, the stand-ins must not disappear in the middle of
+//! it. So detaching first passes all new calls on to the host, and waits for the calls that are
+//! running.
 
 use std::ffi::{c_char, c_int};
 use std::sync::{Mutex, MutexGuard, TryLockError};

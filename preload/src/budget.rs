@@ -1,9 +1,9 @@
 //! Reasoning budgets: the sampler that llama.cpp's common library applies before the chain.
 //!
-//! It counts the tokens of a model's thoughts, and changes nothing until there are too many. Then
-//! it forces a text that ends them, token by token: every other logit becomes minus infinity.
-//! Applying it to two candidates therefore shows whether it forces a token. Only then is it applied
-//! to the whole vocabulary, and the chain to the result.
+//! A budget counts the tokens of a model's thoughts, and changes nothing until there are too many.
+//! Then it forces a text that ends the thoughts, token by token: the logits of all other tokens
+//! become minus infinity. Applying it to two candidates therefore shows whether it forces a token.
+//! Only then is it applied to the whole vocabulary, and the chain to the result.
 //!
 //! ```text
 //! apply to [token 0, token 1]
@@ -62,7 +62,7 @@ static LIST: [Place; MOST] = [const {
 /// The number of entries, from the first on, that have ever been used.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// A reference to a budget in the list. Zero means none.
+/// A reference to a budget in the list. Zero refers to none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed(u32);
 
@@ -81,7 +81,7 @@ impl Listed {
         below | self.0 << (u32::BITS - BITS)
     }
 
-    /// True unless this means none.
+    /// True unless this refers to no budget.
     pub const fn is_some(self) -> bool {
         self.0 != 0
     }
@@ -246,7 +246,7 @@ unsafe fn is_budget(copy: *mut llama_sampler, all: &[TokenData]) -> Option<bool>
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Nothing,
-    /// The token that is forced, if it is among the candidates.
+    /// A token is forced. `None` means that it is not among the candidates.
     Forces(Option<i32>),
 }
 

@@ -67,8 +67,8 @@ enum Stage {
     Watched,
     /// The first query is to run the chain.
     Waiting,
-    /// The chain has run, or in a trial copies of it, and queries are answered with the candidates
-    /// that it left.
+    /// The chain has run (in a trial, copies of it have), and queries are answered with the
+    /// candidates that it left.
     Answering,
     /// The host has the candidates, and is expected to apply the chain.
     Answered,
@@ -91,7 +91,8 @@ struct Call {
     chain: *mut llama_sampler,
     grammar_first: bool,
     note: &'static AtomicU64,
-    /// The flags that the chain's note gets if this library would have given the same token.
+    /// The flags that are added to the chain's note if this library would have given the same
+    /// token.
     noted: u64,
     /// True if the note already has these flags.
     is_known: bool,
@@ -103,7 +104,7 @@ struct Call {
     grammar: Option<*mut llama_sampler>,
     stage: Stage,
     seen: Seen,
-    /// The difference between the host's steps after an answer and its steps when it is watched.
+    /// The first difference of the host's steps after an answer from its steps when it is watched.
     difference: Option<Difference>,
     applied: Applied,
 }
@@ -124,7 +125,7 @@ thread_local! {
     static COLUMNS: PerThread<Cell<Option<Box<Columns>>>> = const { PerThread::new() };
 }
 
-/// True once a call has begun. If this library is off or passes all calls on, none ever does, and
+/// True once a call has begun. If this library is off or passes all calls on, it stays false, and
 /// each query of the host costs only a read of this flag.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
@@ -137,7 +138,7 @@ pub fn is_inside() -> bool {
 }
 
 /// Waits until no thread is in a call. New calls [are passed on](slots::are_aside). Returns false
-/// if one does not end in time.
+/// if a call does not end in time.
 pub fn all_are_over(patience: Duration) -> bool {
     let started = Instant::now();
     // Sequentially consistent, as in [`Entered::new`]: either the call sees that it is to be passed
@@ -255,8 +256,8 @@ impl Entered {
 /// The bits of a note that identify its chain.
 const OF_CHAIN: u64 = !0xFFFF_FFFF;
 
-/// Returns the note if it belongs to this chain: a host may have moved the member that stores it to
-/// another chain, about which nothing is known.
+/// Returns the note if it belongs to this chain. A host may have moved the member that stores the
+/// note to another chain, about which nothing is known.
 fn known_of(chain: *const llama_sampler, note: &AtomicU64) -> u64 {
     let known = note.load(Ordering::Relaxed);
     let of_chain = (chain.addr() as u64 >> 4) << u32::BITS;
@@ -452,7 +453,7 @@ pub enum Apply {
 
 /// A guard: samplers that are applied while it exists are members of another sampler.
 pub struct Applying {
-    /// True if the sampler is not itself a member of another.
+    /// True if the sampler is not a member of another sampler that is being applied.
     outermost: bool,
 }
 
@@ -569,8 +570,8 @@ impl Call {
                     return Some(Apply::First(Applying { outermost: true }));
                 }
             }
-            // The copies or the chain already ran after the budget, among others, so the candidates
-            // include its effect.
+            // The copies or the chain have already run after the budget, so the candidates include
+            // its effect.
             Stage::Answering | Stage::Answered if self.is_budget(smpl) => {
                 self.applied = Applied::Nothing;
                 return Some(Apply::Nothing);
@@ -630,7 +631,7 @@ impl Call {
         }
     }
 
-    /// True for the budget that is known to come before the chain.
+    /// True if the sampler is the budget that is known to come before the chain.
     fn is_budget(&self, smpl: *mut llama_sampler) -> bool {
         self.budget == Some(smpl)
     }

@@ -54,14 +54,14 @@ use crate::watch::SAMPLED_PROBS;
 /// If there is a second one in the process, it keeps its own samplers: this library serves one at a
 /// time.
 struct Served {
-    /// The address at which it is loaded.
+    /// The address at which this llama.cpp is loaded.
     base: usize,
     segments: Vec<Range<usize>>,
-    /// Its exported functions, determined at the first call from within it.
+    /// The exported functions of this llama.cpp, determined at the first call from within it.
     functions: OnceLock<Functions>,
-    /// `None` if it is too old to accept samplers of other libraries.
+    /// The host, or `None` if this llama.cpp is too old to accept samplers of other libraries.
     host: Option<Host>,
-    /// Its build, or the reason why it is not known.
+    /// The build of this llama.cpp, or the reason why it is not known.
     build: Result<Build, String>,
     /// The result of each constructor's trial: equal samplers, or the difference.
     verdicts: [OnceLock<Result<(), String>>; ALL.len()],
@@ -113,8 +113,8 @@ impl Served {
         }
     }
 
-    /// True if the address is in the code of its samplers, and not in that of a program in the same
-    /// library.
+    /// True if the address is in the code of this llama.cpp's samplers, and not in that of a
+    /// program in the same library.
     fn samples_at(&self, address: Address) -> bool {
         let place = address.as_ptr() as usize;
         if !self.segments.iter().any(|part| part.contains(&place)) {
@@ -275,7 +275,7 @@ impl Caller {
 /// host's.
 fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'static Served, Reason> {
     let constructor = call.constructor;
-    // Before anything is looked for.
+    // During a trial nothing else is looked up.
     if TRYING.get() {
         return Err(Reason::OfATrial);
     }
@@ -296,8 +296,8 @@ fn decide(call: &Call<'_>, (caller, by_host): (&Caller, bool)) -> Result<&'stati
     Ok(served)
 }
 
-/// Succeeds if this library's sampler does the same as the host's own, with the argument list of
-/// this build. The trial is made once, outside the guard, since the host may throw.
+/// Succeeds if this library's sampler gives the same results as the host's own, with the argument
+/// list of this build. The trial is made once, outside the guard, since the host may throw.
 fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Result<(), Reason> {
     let place = ALL.iter().position(|known| ptr::eq(*known, constructor));
     let place = place.and_then(|i| served.verdicts.get(i));
@@ -307,8 +307,9 @@ fn tried(constructor: &Constructor, served: &Served, build: Option<Build>) -> Re
     let verdict = match place.get() {
         Some(verdict) => verdict,
         None => {
-            // Not inside the initialiser of the cell, since the host's functions in a trial may
-            // call this library. Two threads that do this at once get equal results.
+            // The trial is not made inside the initialiser of the cell, since the host's functions
+            // in a trial may call this library. Two threads that make it at the same time get equal
+            // results.
             let trying = Trying::begin();
             let verdict = certify(constructor.name, build);
             drop(trying);
@@ -327,7 +328,7 @@ fn settle() {
     drop(trying);
 }
 
-/// The outcome of a call.
+/// The outcome of a call of a constructor.
 enum Made {
     Ours(*mut llama_sampler),
     /// The result is NULL.
@@ -371,8 +372,9 @@ fn of_other_copies() -> Reason {
     Reason::OfThisKind(text.into())
 }
 
-/// Makes this library's sampler by the argument list of the host's constructor, if that is known or
-/// this call shows it. Must be called outside the guard: it calls the host, which may throw.
+/// Makes this library's sampler by the argument list of the host's constructor, if that list is
+/// known or this call shows it. Must be called outside the guard: it calls the host, which may
+/// throw.
 fn made_by_list(
     call: &Call<'_>,
     (served, changing): (&Served, Changing),
@@ -551,8 +553,8 @@ pub type Named<'a> = (&'static str, &'a dyn Argument);
 pub struct Call<'a> {
     pub constructor: &'static Constructor,
     pub saved: &'a Saved,
-    /// Returns the arguments with their names for the argument list of a number; for `None`, by any
-    /// list.
+    /// Returns the arguments and their names by the argument list with this number; for `None`, by
+    /// any list.
     pub arguments: &'a dyn Fn(Option<usize>) -> Vec<Named<'a>>,
     /// True if this library's sampler treats the arguments as the built-in does.
     pub are_finite: bool,

@@ -62,7 +62,10 @@ impl Columns {
         unsafe { self.are_marked_in(array, (-1, false)) }
     }
 
+    /// True if the array has exactly these candidates, with this selected index.
+    ///
     /// # Safety
+    ///
     /// `array` is NULL or valid.
     unsafe fn are_marked_in(
         &self,
@@ -113,7 +116,10 @@ pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token>
     }
 }
 
+/// Returns the candidates of an array; `None` if it has none.
+///
 /// # Safety
+///
 /// `array` is valid, and not written while they are read.
 unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     if array.data.is_null() || !array.data.is_aligned() {

@@ -16,7 +16,8 @@ pub struct Constructor {
     pub name: &'static str,
     /// The host's constructor.
     pub function: Function,
-    /// The proof of its argument list, if that has changed between builds or has pointers.
+    /// The constructor's argument list that must be proven, because it has changed between builds
+    /// or has pointers.
     pub changing: Option<Changing>,
     /// True if the sampler can be compared with the host's in a trial.
     pub can_be_tried: bool,

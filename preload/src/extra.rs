@@ -199,7 +199,7 @@ impl Extra {
         }
     }
 
-    /// True if it comes before all members.
+    /// True if this member comes before all members of the chain.
     fn is_first(&self) -> bool {
         matches!(self, Self::BanStrings(..))
     }
@@ -386,8 +386,8 @@ fn warn(name: &dyn Display, why: &str) {
     log::warn(&format!("{VARIABLE}: a chain goes without {name}: {why}"));
 }
 
-/// Stand-in for `llama_sampler_chain_add`: adds what the user wants in every chain before its first
-/// member, and before the one that chooses.
+/// Stand-in for `llama_sampler_chain_add`: adds the members that the user wants in every chain,
+/// before its first member and before the one that chooses.
 ///
 /// # Safety
 /// The arguments meet the requirements of llama.h.

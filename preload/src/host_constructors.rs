@@ -1,16 +1,17 @@
 //! Finds the functions that the stand-ins replace.
 //!
 //! A call arrives here because this library's definition of its name was found first. Without this
-//! library it would have gone to the next definition in the linker's global order or, from a
-//! library that was loaded with RTLD_LOCAL, to one among that library's own dependencies.
+//! library, the call would reach the next definition in the linker's global order or, if it comes
+//! from a library that was loaded with RTLD_LOCAL, one among that library's own dependencies.
 //!
 //! The program's own libraries come first in that order, and stay loaded. If one of them has the
 //! function, all calls go there. If exactly one library that was loaded later has it, they go there
 //! as well, with RTLD_GLOBAL or without. Only if several later libraries have it must the linker be
-//! asked, since only the linker knows which are global; for that it takes the lock of `dlopen`.
+//! queried, since only the linker knows which of them are global. The query takes the lock of
+//! `dlopen`.
 //!
 //! In a process to which this library was attached, only imports that led to the first llama.cpp
-//! lead here (`slots`), and all calls go to it.
+//! lead here (`slots`), and all calls are passed on to that llama.cpp.
 
 #[cfg(not(windows))]
 use std::ffi::c_int;
@@ -139,8 +140,8 @@ pub fn way_of(symbol: &CStr) -> Way {
     way.unwrap_or(Way::Nowhere)
 }
 
-/// Returns the route that a call of `symbol` from `caller` would have taken without this library,
-/// as determined by the linker.
+/// Returns the route that the linker would have given to a call of `symbol` from `caller` without
+/// this library.
 pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
     #[cfg(windows)]
     let next: Option<Address> = None;
@@ -345,7 +346,8 @@ mod tests {
 
     #[test]
     fn the_caller_is_the_first_one_outside() {
-        // On a thread of its own, the first caller outside is the C library's start of threads.
+        // On a new thread, the first caller outside of this library is the C library's function
+        // that starts threads.
         let outside = std::thread::spawn(|| caller().is_some_and(|address| !is_ours(address)));
         assert!(outside.join().expect("no panic"));
     }

@@ -18,16 +18,17 @@
 //! exceptions pass through. Constructors begin in assembly, and pass a call on by a jump.
 //!
 //! On Windows no library comes first: a module calls the function of the library that it names.
-//! There this library can only be attached to a running process, and the functions that sample stay
-//! the host's: calls within the host's own library cannot be intercepted, so that it cannot be
-//! watched.
+//! There this library can only be attached to a running process. The functions that sample stay the
+//! host's, since calls within the host's own library cannot be intercepted, so that the host cannot
+//! be watched.
 //!
 //! - `settings`: the environment variables.
-//! - `attach`: replacing functions in a running process; `slots`: the words through which they are
+//! - `attach`: replaces functions in a running process; `slots`: the words through which they are
 //!   called.
 //! - `constructors`: the functions that are replaced, and the facts about a host that each
 //!   requires.
-//! - `host_constructors`: finding the functions that calls are passed on to; `routes`: the results.
+//! - `host_constructors`: finds the functions to which calls are passed on; `routes`: keeps the
+//!   results.
 //! - `choice`: this library's sampler or the host's; `callers`: the code that calls.
 //! - `calls`: the token that a thread is sampling, and the answers to queries meanwhile; `columns`:
 //!   the data of the answers; `watch`: the steps of a host that samples itself; `proof`: the
@@ -36,11 +37,12 @@
 //! - `budget`: the sampler that comes before a chain.
 //! - `vocabularies`: the vocabularies that the host has returned.
 //! - `presence`: reports of the library itself, and of its first tokens.
-//! - `functions`: llama-sieve's own functions, for users that have no other library of it.
-//! - `thread_end`: destructors of what is kept for a thread.
+//! - `functions`: llama-sieve's own functions, for users that have only this library.
+//! - `thread_end`: destructors of a thread's data.
 //! - `sampling`: the exports that sample; `grammars`: those for grammars; this file: all others.
 //!
-//! They are in layers, which `tests/rules/layers.rs` names: none imports from above.
+//! These modules are in layers, which `tests/rules/layers.rs` names. No module imports from a layer
+//! above it.
 
 // The library is empty on systems on which interposition is not known to work.
 #![cfg(any(
@@ -113,7 +115,7 @@ use stubs::{Answer, Arguments, Saved, stand_in};
 #[used]
 pub static llama_sieve_preload_marker: u8 = 1;
 
-/// Exports constructors that have one known argument list.
+/// Exports the constructors that have only one known argument list.
 macro_rules! constructors {
     ($($which:ident: $symbol:ident($($argument:ident: $kind:ty),*) => $ours:ident;)*) => {$(
         const _: () = {

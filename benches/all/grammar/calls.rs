@@ -1,6 +1,6 @@
 //! The calls that a host makes to a grammar for one token at a time, compared with the built-in's:
-//! to check one candidate, to accept a token, to clone and to free. Also a chain that begins with a
-//! grammar, straight from the logits.
+//! to check one candidate, to accept a token, to clone and to free. There is also a chain that
+//! begins with a grammar, straight from the logits.
 
 use llama_sieve::ffi::grammar as sieve;
 use vendor_llama_cpp::Model;
