@@ -39,7 +39,7 @@ impl<'a> Candidates<'a> {
         self
     }
 
-    /// The number of candidates left.
+    /// Returns the number of candidates left.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -96,8 +96,8 @@ impl<'a> Candidates<'a> {
         self.len -= n;
     }
 
-    /// The number of candidates dropped from the front: the offset of the array from its original
-    /// start.
+    /// Returns the number of candidates dropped from the front: the offset of the array from its
+    /// original start.
     pub fn dropped(&self) -> usize {
         self.dropped
     }

@@ -160,8 +160,8 @@ pub trait Sampler: Clone + Send + 'static {
         None
     }
 
-    /// Passes to `put` the bytes of what the sampler remembers of the text. A sampler with the same
-    /// parameters can [load](Self::load_memory) them. `None` if this cannot be saved.
+    /// Passes the sampler's memory of the text to `put`, as bytes that a sampler with the same
+    /// parameters can [load](Self::load_memory). `None` if the memory cannot be saved.
     fn save_memory(&self, _put: &mut dyn FnMut(&[u8])) -> Option<()> {
         (!Self::ACCEPTS && !Self::RESETS).then_some(())
     }

@@ -17,8 +17,8 @@ use crate::routes::Function;
 /// The vocabularies that were returned: the model and the address of each.
 static GIVEN_OUT: Mutex<Vec<(usize, usize)>> = Mutex::new(Vec::new());
 
-/// Some vocabularies of the list: programs query theirs at each token, and this lookup needs no
-/// lock.
+/// Some vocabularies of the list. Programs query their vocabulary at each token, and this lookup
+/// needs no lock.
 static RECENT: [AtomicUsize; N_RECENT] = [const { AtomicUsize::new(0) }; N_RECENT];
 
 const N_RECENT: usize = 16;

@@ -110,7 +110,7 @@ fn is_rehearsed(look: impl FnOnce(&Rehearsed) -> bool) -> bool {
 pub struct Seen {
     /// The number of queries so far.
     asked: usize,
-    /// True if they came in an unexpected order.
+    /// True if the queries came in an unexpected order.
     odd: bool,
     /// True if copies of the chain have run, and the host has not yet run the chain.
     rehearsed: bool,
@@ -435,7 +435,7 @@ mod tests {
     #[test]
     fn without_a_rehearsal_nothing_is_known() {
         assert_eq!(with(|call| call.rehearsed = false), Verdict::Nothing);
-        // As in a call in which a backend has sampled.
+        // This is the state of a call in which a backend has sampled.
         let sampled = |call: &mut Call| {
             call.rehearsed = false;
             call.applied.clear();

@@ -148,7 +148,7 @@ impl Chain {
         self.members.push(Box::new(sampler));
     }
 
-    /// The number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
@@ -210,7 +210,7 @@ impl Chain {
         }
     }
 
-    /// Brings every member back to its state after construction.
+    /// Restores the initial state of every member.
     pub fn reset(&mut self) {
         for member in &mut self.members {
             member.reset();

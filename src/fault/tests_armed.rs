@@ -1,8 +1,8 @@
 use std::cell::Cell;
 
 thread_local! {
-    /// The number of points that may still be passed on this thread; `None` while nothing is to
-    /// fail.
+    /// The number of points that this thread may still pass before one fails; `None` while no
+    /// point is to fail.
     static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -22,8 +22,8 @@ pub fn is_armed() -> bool {
     LEFT.get().is_some()
 }
 
-/// Runs `body`, in which the point after the first `passed` ones fails. Also says whether it
-/// was reached.
+/// Runs `body`, in which the point after the first `passed` ones fails. Also returns true if that
+/// point was reached.
 pub fn with<T>(passed: usize, body: impl FnOnce() -> T) -> (T, bool) {
     LEFT.set(Some(passed));
     let result = body();

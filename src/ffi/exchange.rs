@@ -1,4 +1,4 @@
-//! Copies between this library's samplers and built-ins. Such built-ins replace this library's
+//! Copies between this library's samplers and built-ins. The built-ins replace this library's
 //! samplers in a graph (see [`built_ins`](crate::ffi::host::built_ins)), or were made because this
 //! library refused the arguments.
 //!

@@ -65,7 +65,7 @@ pub(super) struct Argument {
     pub(super) code: c_int,
 }
 
-/// Makes an [`Argument`] with the largest number of elements.
+/// Makes an [`Argument`] with this largest number of elements.
 macro_rules! argument {
     ($array:literal, $count:literal) => {
         $crate::ffi::given::argument!($array, $count, LLAMA_SIEVE_MAX_ELEMENTS)

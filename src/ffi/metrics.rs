@@ -264,7 +264,8 @@ pub unsafe extern "C" fn llama_sieve_ppl_free(ppl: *mut llama_sieve_ppl) {
         || (),
         || {
             if usable("the object", ppl).is_ok() {
-                // SAFETY: the caller guarantees that it is one of ours and not used any more.
+                // SAFETY: the caller guarantees that it comes from llama_sieve_ppl_new and is not
+                // used any more.
                 drop(unsafe { Box::from_raw(ppl) });
             }
         },

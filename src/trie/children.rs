@@ -6,9 +6,9 @@ use crate::token::{Token, TokenData, comparable};
 /// The reason why no token that may follow has a logit above minus infinity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
-    /// Some are absent, and all others are banned. The absent ones are put back.
+    /// Some of these tokens are absent, and all others are banned. The absent ones are put back.
     Cut,
-    /// All are present, with a logit of minus infinity.
+    /// All of these tokens are present, with a logit of minus infinity.
     Banned,
 }
 

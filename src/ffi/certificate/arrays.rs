@@ -101,8 +101,8 @@ fn rounded_otherwise(name: &str) -> impl Iterator<Item = Shape> {
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     size: usize,
-    /// The part of the range of logits, from -8 to 8, in which they are random. The other logits
-    /// descend, which makes sorting them quicker.
+    /// The width of the random part of a logit. The rest of the range from -8 to 8 is a part that
+    /// descends from candidate to candidate, so that the array is sorted faster.
     scatter: f32,
     /// True if every fourth candidate has the logit of an earlier one: the order of ties is
     /// compared, too.
@@ -111,8 +111,8 @@ pub(super) struct Shape {
     ids_backward: bool,
     /// The initial state of the random number generator.
     beginning: u32,
-    /// If set, there are no random numbers: the number of times by which each candidate's
-    /// probability is halved compared with the previous one.
+    /// If set, nothing is random: each candidate has the probability of the previous one, halved
+    /// this many times.
     halved: Option<f32>,
 }
 
@@ -172,7 +172,7 @@ impl Shape {
     }
 }
 
-/// Candidates, and a flag that says if they are passed as sorted.
+/// Candidates, and a flag that is true if they are passed as sorted.
 pub(super) struct Array {
     pub(super) data: Vec<TokenData>,
     pub(super) sorted: bool,

@@ -15,7 +15,8 @@ use crate::token::Token;
 pub(super) struct Kind {
     pub(super) name: &'static str,
     pub(super) constructor: Name,
-    /// True for builds for which it can be made with these arguments; `None` means all builds.
+    /// Returns true for builds whose sampler can be made with these arguments; `None` means all
+    /// builds.
     pub(super) takes: Option<fn(Build) -> bool>,
     /// Makes the host's and this library's sampler with the arguments of a trial; `None` after the
     /// last one.

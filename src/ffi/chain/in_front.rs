@@ -32,7 +32,7 @@ const LEAVES_NAN: bool = false;
 pub struct Candidates<'a> {
     /// The candidates that are left, in order.
     pub data: &'a [TokenData],
-    /// True if they are marked as sorted.
+    /// True if the candidates are marked as sorted.
     pub sorted: bool,
     /// The index of the chosen candidate, or -1.
     pub selected: i64,

@@ -296,7 +296,7 @@ pub(super) unsafe fn apply(
         pool.keep(data, array.sorted != 0);
         pool.select(usize::try_from(array.selected).ok());
     }
-    // SAFETY: the caller guarantees the members. Those of ours do not fail.
+    // SAFETY: the caller guarantees the members. Those of this library do not fail.
     let _ = unsafe { run(&CALL, &host, members, &mut pool, observer) };
     let _ = part(CALL, || {
         array.selected = selected_of_array(&mut pool);

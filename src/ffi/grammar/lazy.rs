@@ -101,7 +101,7 @@ pub enum Triggers {
 /// Reads the triggers from llama_sieve_init_grammar_lazy's arguments.
 ///
 /// # Safety
-/// As for that.
+/// As for llama_sieve_init_grammar_lazy.
 pub(super) unsafe fn of_words(
     (words, n): List<*const c_char>,
     tokens: List<Token>,
@@ -119,7 +119,7 @@ pub(super) unsafe fn of_words(
 /// Reads the triggers from llama_sieve_init_grammar_lazy_patterns' arguments.
 ///
 /// # Safety
-/// As for that.
+/// As for llama_sieve_init_grammar_lazy_patterns.
 pub(super) unsafe fn of_patterns(
     (patterns, n): List<*const c_char>,
     tokens: List<Token>,

@@ -268,7 +268,7 @@ impl Tokenizer {
 /// Returns the vocabulary of a pointer from C.
 ///
 /// # Safety
-/// `vocab` is NULL or a vocabulary of the bound host, and outlives what is returned.
+/// `vocab` is NULL or a vocabulary of the bound host, and outlives the returned object.
 pub unsafe fn host_vocabulary(vocab: *const llama_vocab) -> Result<HostVocabulary, String> {
     let vocab = NonNull::new(vocab.cast_mut()).ok_or("the vocabulary is NULL")?;
     // SAFETY: the caller guarantees it.

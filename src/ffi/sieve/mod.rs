@@ -101,7 +101,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
             if sieve.is_null() {
                 return;
             }
-            // SAFETY: the caller guarantees that it is one of ours.
+            // SAFETY: the caller guarantees that it is a live sieve.
             if unsafe { handle(sieve) }.is_ok_and(|handle| handle.in_chain) {
                 return log::error(
                     LLAMA_SIEVE_ERROR_INVALID,

@@ -166,7 +166,7 @@ fn a_text_is_forced_token_by_token() {
     assert_eq!(masked(&mut breaker, &banned), array_of(&banned));
     breaker.accept(41);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
-    // Tokens are counted anew after the forced text.
+    // After the forced text the repetition is counted from the start again.
     loop_of(&mut breaker, &[3, 4], 2);
     assert_eq!(masked(&mut breaker, &logits), array_of(&logits));
     loop_of(&mut breaker, &[3, 4], 1);

@@ -8,10 +8,10 @@
 //! | 0..4 | the stage's number |
 //! | 4..8 | n, the number of bytes that follow |
 //! | the next n | dry: the tokens of its window, the oldest first |
-//! | | xtc, with mt19937 alone: its words, 2496 bytes, the oldest first |
-//! | | mirostat: with mt19937 the same, and the bound of the surprisal |
-//! | | adaptive-p: the same, sum and weight of its average, and, where a choice waits to be accepted, token and probability of that |
-//! | | a sampler in a slot: the length of its name, the name, and what it gives itself |
+//! | | xtc, which has a part only with mt19937: its words, 2496 bytes, the oldest first |
+//! | | mirostat: with mt19937 its words, as for xtc; then the bound of the surprisal |
+//! | | adaptive-p: with mt19937 its words; then the sum and the weight of its average and, if a chosen token is not yet accepted, that token and its probability |
+//! | | a sampler in a slot: the length of its name, the name, and the bytes that the sampler itself writes |
 
 use super::members::{Members, Selector};
 use super::stage::{ADAPTIVE_P, DRY, MIROSTAT, MIROSTAT_V2, XTC};

@@ -72,8 +72,8 @@ impl Battery {
     /// Makes the steps for these arguments; `ours` is this library's sampler with them.
     ///
     /// # Safety
-    /// `ours` is a live sampler of ours with these arguments; a vocabulary among these is one of
-    /// the bound host's.
+    /// `ours` is a live sampler of this library with these arguments; a vocabulary among these is
+    /// one of the bound host's.
     pub(super) unsafe fn of(arguments: &Arguments, ours: *mut llama_sampler) -> Self {
         let mut battery = Self::new();
         match arguments {

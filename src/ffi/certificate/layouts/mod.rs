@@ -463,8 +463,8 @@ unsafe fn compared(
     // SAFETY: the caller guarantees the vocabulary.
     let ours = Owned(unsafe { arguments.make() }, free);
     let other = match arguments {
-        // Without a number of tokens: otherwise this library's sampler would warn of tokens that
-        // are not in the vocabulary.
+        // The number of tokens is left out, since this library's sampler would otherwise warn of
+        // tokens that are not in the vocabulary.
         &Arguments::Penalties {
             last_n, factors, ..
         } => Some(Arguments::Penalties {

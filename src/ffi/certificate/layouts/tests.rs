@@ -165,7 +165,7 @@ const fn registers(integers: [usize; 6], vectors: [f32; 3]) -> Registers {
     }
 }
 
-/// Returns the verdict on a call of penalties, of which the host makes the sampler `theirs`.
+/// Returns the verdict on a call of penalties, from which the host makes the sampler `theirs`.
 fn judged(layouts: &Layouts, call: &Registers, theirs: &Arguments) -> Verdict {
     mock_host::install();
     let (read, known) = layouts.read(call, &|_| false);
@@ -192,7 +192,7 @@ fn a_list_is_proven_when_calls_have_shown_it_all() {
     for (list, integers) in [(0, NEW), (1, OLD)] {
         let layouts = Layouts::new(Changing::Penalties);
         let before = mock_host::shells();
-        // Of two arguments that are both 0, a call does not show which is which.
+        // If two arguments are both 0, a call does not show which is which.
         for factors in [[1.1, 0.0, 0.0], [1.1, 0.5, 0.0]] {
             let call = registers(integers, factors);
             assert!(is_ours(judged(&layouts, &call, &penalties(64, factors))));

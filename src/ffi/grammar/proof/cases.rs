@@ -54,7 +54,7 @@ pub(super) enum Choice {
     Characters,
 }
 
-/// Grammars of which any two meanings can be distinguished by texts of any vocabulary. If llama.cpp
+/// Grammars whose possible meanings can be distinguished by texts of any vocabulary. If llama.cpp
 /// cannot read one, it prints the first line.
 const RULES: [(&str, Plan); 17] = [
     // Escapes, in strings and in classes.

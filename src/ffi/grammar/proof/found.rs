@@ -34,12 +34,13 @@ pub(super) enum Part {
 
 const N_PARTS: usize = Part::Triggers as usize + 1;
 
-/// The verdicts for one vocabulary, by part; empty where there is none yet.
+/// The findings about the host's grammars for one vocabulary: the verdicts by part, each empty
+/// until that part is compared, and the arguments that the host's constructor has accepted.
 #[derive(Debug, Default)]
 pub(in crate::ffi) struct Proofs {
     pub(super) samples: OnceLock<Samples>,
     verdicts: [OnceLock<Verdict>; N_PARTS],
-    /// The verdicts for one vocabulary, by part. A part without a verdict is empty.
+    /// The digests of the arguments that the host's constructor has accepted.
     accepted: Mutex<Option<LruCache<Digest, (), ProcessState>>>,
 }
 

@@ -67,8 +67,8 @@ fn parts(about: About, triggers: Triggers) -> impl Iterator<Item = Part> {
 /// difference.
 ///
 /// # Safety
-/// `functions` are those of the bound host, and `vocab` is its vocabulary of which `proofs` and
-/// `tree` are kept.
+/// `functions` are those of the bound host, and `vocab` is its vocabulary, to which `proofs` and
+/// `tree` belong.
 pub(super) unsafe fn proven(
     functions: Functions,
     (vocab, proofs, tree): (*const llama_vocab, &Proofs, &Arc<VocabularyTree>),

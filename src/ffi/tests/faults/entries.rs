@@ -77,11 +77,11 @@ pub(super) fn fault_in_entry(
     let world = World::bare();
     let smpl = make_one(&world, make);
     let fresh = make_one(&world, make);
-    // SAFETY: a live sampler of ours.
+    // SAFETY: a live sampler of this library.
     let iface = unsafe { &*(*smpl).iface };
     // The sampler now has its buffers.
     let usual = apply(smpl);
-    // SAFETY: live samplers of ours throughout; what is freed is not used again.
+    // SAFETY: live samplers of this library throughout; what is freed is not used again.
     unsafe {
         match entry {
             "name" => {

@@ -45,7 +45,7 @@ fn every_export_may_be_called_from_within_the_log_callback() {
     // The constraint logs a warning while its sampler is locked, and the sieve logs a fault while
     // it is locked.
     let leaves = || {
-        // SAFETY: a live sampler of ours, which has the entry.
+        // SAFETY: a live sampler of this library, which has the entry.
         unsafe { ((*(*world.trie).iface).accept.expect("accepts"))(world.trie, 9) };
     };
     let fails = || {

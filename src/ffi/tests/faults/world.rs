@@ -235,7 +235,7 @@ pub(super) fn warm(make: impl Fn() -> *mut llama_sampler) -> *mut llama_sampler 
     }
     let first = make();
     apply(first);
-    // SAFETY: a live sampler of ours, which has the entry, and is freed once.
+    // SAFETY: a live sampler of this library, which has the entry, and is freed once.
     unsafe {
         ((*(*first).iface).accept.expect("it has one"))(first, 1);
         apply(first);
@@ -256,7 +256,7 @@ pub(super) fn begun_tags() -> *mut llama_sampler {
         return make();
     }
     let accept = |smpl: *mut llama_sampler, token| {
-        // SAFETY: a live sampler of ours, which has the entry.
+        // SAFETY: a live sampler of this library, which has the entry.
         unsafe { ((*(*smpl).iface).accept.expect("it has one"))(smpl, token) };
         apply(smpl);
     };
@@ -267,7 +267,7 @@ pub(super) fn begun_tags() -> *mut llama_sampler {
     apply(first);
     accept(first, 3);
     accept(first, 1);
-    // SAFETY: a live sampler of ours, which is freed once.
+    // SAFETY: a live sampler of this library, which is freed once.
     unsafe { mock_host::free(first) };
     let smpl = make();
     accept(smpl, 3);
@@ -295,7 +295,7 @@ pub(super) fn lazy_grammar(of_words: bool) -> *mut llama_sampler {
     if armed::is_armed() || memory::is_limited() {
         return make();
     }
-    // SAFETY: a live sampler of ours, which is freed once.
+    // SAFETY: a live sampler of this library, which is freed once.
     unsafe { mock_host::free(grammar()) };
     let smpl = make();
     // SAFETY: as above, which has the entry.
@@ -420,8 +420,8 @@ pub(super) fn apply(smpl: *mut llama_sampler) -> After {
         selected: -1,
         sorted: 0,
     };
-    // SAFETY: a live sampler of ours, which has the entry, and a valid array; what is left of it
-    // lies within.
+    // SAFETY: a live sampler of this library, which has the entry, and a valid array; the
+    // candidates that are left lie within it.
     unsafe {
         ((*(*smpl).iface).apply.expect("always there"))(smpl, &mut array);
         let left = std::slice::from_raw_parts(array.data, array.size);
