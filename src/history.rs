@@ -109,7 +109,8 @@ impl History {
         let entries = 2 * reserved;
         self.window
             .try_reserve(reserved - reserved.min(self.window.len()))?;
-        // One more, since a token is counted before the oldest one is discounted.
+        // There is room for one more count, since a token is counted before the oldest one is
+        // discounted.
         self.counts
             .try_reserve(1 + reserved - reserved.min(self.counts.len()))?;
         // Room for twice as many tokens, so that the table does not have to grow because of removed

@@ -217,7 +217,8 @@ fn a_handle_leads_to_its_live_slot_or_to_none() {
         let binder = {
             let registry = Arc::clone(&registry);
             thread::spawn(move || {
-                // This removes freed slots, but not its own, which is alive.
+                // Binding removes freed slots, but not the slot that is being bound, which is
+                // alive.
                 let slot = Arc::new(Slot::new(None));
                 registry.bind(2, &slot);
                 let found = registry.get(2).expect("it is alive");

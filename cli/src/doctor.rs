@@ -64,7 +64,7 @@ struct Found {
     /// Each kind of sampler, with "" if it would be replaced, otherwise the reason why not.
     #[serde(serialize_with = "as_map", deserialize_with = "of_map")]
     kinds: Vec<(String, String)>,
-    /// Those of these kinds that are compared when the program first makes one.
+    /// The names of the kinds that are compared when the program first makes such a sampler.
     at_first_call: Vec<String>,
     /// The reason why nothing could be tested.
     problem: Option<String>,

@@ -97,8 +97,8 @@ impl Failure {
         }
     }
 
-    /// Returns the text; for a panic, that of its report. Must be called before another failure on
-    /// this thread.
+    /// Returns the text of the failure; for a panic, the text that was reported. Must be called
+    /// before another failure on this thread.
     pub fn told(&self) -> Cow<'_, str> {
         match &self.text {
             Text::Told => Cow::Owned(last_error::get()),

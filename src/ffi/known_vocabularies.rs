@@ -208,7 +208,7 @@ unsafe fn fingerprint(vocab: NonNull<llama_vocab>, samples: &[Token]) -> Result<
         };
         let [a, b, c, d] = length.to_ne_bytes();
         head.copy_from_slice(&[a, b, c, d, is_eog]);
-        // Of a text that is too long for the buffer, only the length counts.
+        // If a text is too long for the buffer, only its length counts.
         let written = usize::try_from(length).unwrap_or(0);
         hash.write(about.get(..ABOUT + written).unwrap_or(&about[..ABOUT]));
     }

@@ -100,7 +100,7 @@ pub extern "C-unwind" fn llama_sieve_host_profile() -> *const c_char {
         static SHOWN: Shown = const { Shown::new() };
     }
     let found = || {
-        // This binds a host, if there is one.
+        // This call binds a host, if there is one.
         let _ = Host::get();
         true
     };

@@ -61,7 +61,7 @@ impl Buffers {
         reserve(&mut self.array, n + 2 * GROUP)?;
         reserve(&mut self.collected, n + 2 * GROUP)?;
         reserve(&mut self.picked, n)?;
-        // As large as the buffer of a sampler for which it is exchanged.
+        // This buffer is as large as the buffer of a sampler for which it is exchanged.
         reserve(&mut self.first, n + BESIDE)
     }
 
@@ -109,7 +109,7 @@ impl Buffers {
     /// Returns the candidates of a pool that was [left alone](Pool::leave_alone), as an array.
     pub fn settle(&mut self, left: &mut Left) -> &[TokenData] {
         if !matches!(left.state, State::Array { .. }) {
-            // This comes first: if there is too little memory, the state must stay intact.
+            // The memory is reserved first: if there is too little, the state must stay intact.
             reserve(&mut self.array, left.n).unwrap_or_else(memory::exhausted);
             let mut column = std::mem::take(&mut self.changes.column);
             // In a pool whose tokens are all masked, the values of the logits do not matter.

@@ -118,7 +118,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             }
         }
         if numbers.below(3) == 0 {
-            // With block maxima that are known, or not yet known.
+            // In one half of these cases the block maxima are known from here on.
             if numbers.below(2) == 0 {
                 whole(&mut pool).max();
             }

@@ -143,7 +143,7 @@ fn ordinary_logits_need_no_array_of_the_vocabulary() {
         let logits = logits(range);
         for (name, chain) in chains() {
             let bytes = compare_ways(name, chain, &logits);
-            // Of the thousands of tokens that it keeps, some are equally near to the entropy.
+            // Some of the thousands of tokens that typical keeps are equally near to the entropy.
             let has_ties = keeps_many && name == "typical";
             let made = bytes >= N * size_of::<TokenData>();
             assert_eq!(made, has_ties, "{name}: {bytes} bytes");
@@ -320,7 +320,7 @@ fn tail_free_cuts_equal_candidates_by_their_number() {
     let mut candidates = Candidates::new(&mut data, false);
     let mut tail_free = TailFree::new(0.505, 1).expect("it cuts something");
     tail_free.apply(&mut candidates);
-    // There are 98 differences, and the first 50 of them exceed that.
+    // There are 98 differences, and the sum of the first 50 exceeds z.
     assert_eq!(candidates.len(), 49);
 }
 

@@ -81,7 +81,7 @@ lent_per_thread!(Last);
 
 impl Default for Last {
     fn default() -> Self {
-        // Its own stream is never used.
+        // The stream of this `Dist` is never used.
         Self(Dist::new(0))
     }
 }

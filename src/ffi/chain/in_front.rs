@@ -61,7 +61,7 @@ pub struct First {
 pub enum Edited {
     /// The logits of the output, unchanged.
     AsTheyAre,
-    /// Other logits, of the same number.
+    /// Other logits, as many as the output has.
     Others(Vec<f32>),
 }
 

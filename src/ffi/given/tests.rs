@@ -61,7 +61,7 @@ fn an_argument_may_have_a_number_of_its_own() {
 
 #[test]
 fn only_so_many_bytes_of_a_string_are_read() {
-    // There is no NUL: bytes after the last one are not part of the array.
+    // The text has no NUL, and the bytes after its last one are not part of the array.
     let text = b"abc".map(|byte| byte as c_char);
     // SAFETY: no byte after the third is read.
     assert_eq!(unsafe { c_bytes_within(text.as_ptr(), 3) }, b"abc");

@@ -104,10 +104,10 @@ weak_references! {
     "llama_sampler_init_grammar_lazy_patterns"
 }
 
-/// One of [`NAMES`].
+/// A name in [`NAMES`].
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ffi) struct Name {
-    /// Its index in [`NAMES`].
+    /// The index of the name in [`NAMES`].
     pub index: usize,
     /// The name as a C string.
     pub text: &'static CStr,

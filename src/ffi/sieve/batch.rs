@@ -116,7 +116,7 @@ unsafe fn sample_batch(
     for (i, (job, out)) in jobs.into_iter().zip(out).enumerate() {
         let token = job.token.unwrap_or_else(|payload| {
             report(&format!("llama_sieve_sample_batch: sequence {i}"), payload);
-            // This sieve may be inconsistent. The other sieves are not affected.
+            // After a panic this sieve may be inconsistent. The other sieves are not affected.
             guard("llama_sieve_sample_batch", || (), || job.state.sieve = None);
             Err(Failure::caught())
         });

@@ -109,7 +109,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
                      freed",
                 );
             }
-            // SAFETY: the caller guarantees that it is one of ours; its state is behind a lock.
+            // SAFETY: the caller guarantees that it is a live sieve; its state is behind a lock.
             let Ok(state) = (unsafe { handle(sieve) }).and_then(Handle::lock) else {
                 return log::error(
                     LLAMA_SIEVE_ERROR_BUSY,

@@ -153,7 +153,7 @@ fn no_string_of_a_trie_is_asked_for_where_one_is_too_long() {
 fn strings_of_a_trie_may_have_more_tokens_than_bytes() {
     let many = CString::new(" ".repeat(166)).expect("no NUL");
     let long = CString::new(" ".repeat(167)).expect("no NUL");
-    // So many tokens that the host is not called again.
+    // This text has so many tokens that the host is not called again.
     let far = CString::new(" ".repeat(400)).expect("no NUL");
     for (text, n, tokens) in [
         (c"a b", 1, 5),

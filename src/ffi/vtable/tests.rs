@@ -193,7 +193,7 @@ fn a_filter_that_panics_passes_the_candidates_through() {
     assert_eq!(apply(smpl), (4, -1));
     assert!(last_error::get().contains("faulty: apply"));
     assert!(last_error::get().contains("apply fails"));
-    // It stays disabled, and reports that.
+    // The sampler stays disabled, and reports that.
     assert_eq!(apply(smpl), (4, -1));
     assert!(last_error::get().contains("out of use"));
     free(smpl);

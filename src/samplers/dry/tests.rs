@@ -4,7 +4,7 @@ use crate::lcg::Lcg;
 #[test]
 fn the_reach_is_what_comparing_gives() {
     let mut lcg = Lcg(5);
-    // All of them would take minutes under Miri.
+    // All 60 lengths would take minutes under Miri.
     for n in 0..if cfg!(miri) { 20 } else { 60 } {
         let tokens: Vec<Token> = (0..n).map(|_| (lcg.bits() >> 31) as Token).collect();
         let mut reach = Vec::new();
@@ -17,7 +17,7 @@ fn the_reach_is_what_comparing_gives() {
     }
 }
 
-/// This takes as many steps as there are tokens. Comparing at each position would take hours.
+/// The search takes as many steps as there are tokens. Comparing at each position would take hours.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn the_reach_of_one_token_is_found_in_one_pass() {

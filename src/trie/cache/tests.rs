@@ -211,7 +211,7 @@ fn bytes_are_bounded_like_entries() {
     assert_eq!(cache.stats().hits, 2);
     get(2, 10);
     expect(3, 2);
-    // This one takes the room of all others.
+    // This payload takes the room of all others.
     let fits = |n_leaves: &usize| bytes_of(&payload(9, *n_leaves)) <= 3 * small;
     let n_leaves = (10..100).rev().find(fits).expect("10 are small");
     let large = bytes_of(&payload(9, n_leaves));
@@ -220,7 +220,7 @@ fn bytes_are_bounded_like_entries() {
     let stats = cache.stats();
     assert_eq!((stats.entries, stats.evictions), (1, 5));
     assert_eq!(stats.bytes, large as u64);
-    // This one does not fit, and changes nothing.
+    // This payload does not fit, and changes nothing.
     get(9, 100);
     assert_eq!(cache.stats().entries, 1);
     get(9, n_leaves);

@@ -46,6 +46,6 @@ fn of_equal_logits_the_first_is_the_best() {
     }
     let candidates = Candidates::new(&mut data, false);
     let found = Scratch::default().find(&candidates, &[3, 5, 7]);
-    // This is token 7, which comes before the others.
+    // The best child is token 7, which comes before the others.
     assert_eq!((found.best, found.possible), (Some(8), 3));
 }
