@@ -326,7 +326,7 @@ fn host_path(
         selected: -1,
         sorted: false,
     };
-    // SAFETY: the chain lives, the array is valid, and the choice one of it.
+    // SAFETY: the chain lives, the array is valid, and the choice is one of its candidates.
     unsafe {
         sys::llama_sampler_apply(chain.as_ptr(), &raw mut raw);
         (*raw.data.add(raw.selected as usize)).id

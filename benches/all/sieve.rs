@@ -156,7 +156,7 @@ fn warm(params: &Params, n: usize) -> Sieve {
 /// Returns the built-in chain with the stages of `params`.
 fn chain(params: &Params, n: usize) -> Vec<HostSampler> {
     let mut members = Vec::new();
-    // SAFETY: constructors without preconditions.
+    // SAFETY: the constructors have no preconditions.
     unsafe {
         if params.penalty_repeat != 1.0 {
             let repeat = params.penalty_repeat;
@@ -383,7 +383,7 @@ impl Bench<'_> {
             return;
         }
         let logits = self.logits;
-        // SAFETY: constructors without preconditions.
+        // SAFETY: the constructors have no preconditions.
         let members = unsafe {
             vec![
                 HostSampler::new(sys::llama_sampler_init_dist(1)),

@@ -90,7 +90,7 @@ impl World {
     fn bans(&self, flags: u32) -> HostSampler {
         let pointers: Vec<*const c_char> = self.texts.iter().map(|text| text.as_ptr()).collect();
         let vocab = self.model.vocab().cast();
-        // SAFETY: a live vocabulary, and as many C strings as is said.
+        // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
         HostSampler::new(unsafe {
             llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
         })

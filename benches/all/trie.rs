@@ -130,7 +130,7 @@ fn accept() -> f64 {
         .collect();
     let json = serde_json::json!({"descriptors": [{"path": "p", "leaves": leaves}]}).to_string();
     let json = CString::new(json).expect("no NUL");
-    // SAFETY: without a vocabulary nothing is followed; the payload is a C string.
+    // SAFETY: NULL is allowed for the vocabulary; the payload is a C string.
     let trie = HostSampler::new(unsafe {
         llama_sampler_init_token_trie(std::ptr::null(), json.as_ptr(), 1)
     });

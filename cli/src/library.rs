@@ -86,7 +86,8 @@ impl Sieve {
             .or_else(|| find(FILE))
             .or_else(|| find(PRELOAD))
             .unwrap_or_else(|| SONAME.into());
-        // SAFETY: the library's initialisers are ours, or those of what the user has named.
+        // SAFETY: the initialisers that run are those of this project's library, or of a library
+        // that the user has named.
         let library = unsafe { Library::new(&path) }.map_err(|error| {
             format!(
                 "{} cannot be loaded: {error}. It belongs beside this program, or in lib beside \
@@ -102,7 +103,7 @@ impl Sieve {
     /// # Safety
     /// `T` is the type that the header declares for the function.
     unsafe fn function<T: Copy>(&self, name: &str) -> Result<T, String> {
-        // SAFETY: the caller knows the type.
+        // SAFETY: the caller guarantees the type.
         let found = unsafe { self.library.get::<T>(name.as_bytes()) };
         let found = found.ok().map(|function| *function);
         // SAFETY: as above.
@@ -122,20 +123,20 @@ impl Sieve {
     /// `T` is the type that the header declares for the function.
     unsafe fn given<T: Copy>(&self, name: &str) -> Option<T> {
         type Give = unsafe extern "C" fn(*const c_char) -> *const c_void;
-        // SAFETY: the type that it has there.
+        // SAFETY: the type that the header declares for the function.
         let give = unsafe { self.library.get::<Give>(GIVE) }.ok()?;
         let name = CString::new(name).ok()?;
         // SAFETY: a C string.
         let address = NonNull::new(unsafe { give(name.as_ptr()) }.cast_mut())?;
         const { assert!(size_of::<T>() == size_of::<NonNull<c_void>>()) };
-        // SAFETY: a function's address, and the caller knows its type.
+        // SAFETY: the address of a function, whose type the caller guarantees.
         Some(unsafe { std::mem::transmute_copy(&address) })
     }
 
     fn text_of(&self, name: &str) -> Result<String, String> {
         // SAFETY: the header's type of all functions by which this is called.
         let ask: unsafe extern "C" fn() -> *const c_char = unsafe { self.function(name) }?;
-        // SAFETY: it is never NULL, and valid until this thread calls that function again.
+        // SAFETY: the text is never NULL, and valid until this thread calls that function again.
         let text = unsafe { CStr::from_ptr(ask()) };
         Ok(text.to_string_lossy().into_owned())
     }
@@ -195,7 +196,7 @@ impl Sieve {
             unsafe { self.function("llama_sieve_json_schema_to_gbnf") }?;
         let mut text = vec![0u8; USUAL_GRAMMAR];
         let write = |text: &mut Vec<u8>| {
-            // SAFETY: a C string, and room for as many bytes as it is told of.
+            // SAFETY: a C string, and room for as many bytes as the number that is passed.
             unsafe { convert(schema.as_ptr(), flags, text.as_mut_ptr().cast(), text.len()) }
         };
         // The first call usually has enough room, since each further call would repeat the messages

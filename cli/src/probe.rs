@@ -250,7 +250,7 @@ pub fn command(parser: &mut lexopt::Parser) -> Result<u8, Failure> {
 
 fn attempt(library: &Path, list: Option<(String, i32)>) -> Result<Answer, String> {
     let sieve = Sieve::load()?;
-    // SAFETY: its initialisers run, as the user has asked.
+    // SAFETY: the library's initialisers run, which the user has requested.
     let host = unsafe { Library::new(library) }.map_err(|error| error.to_string())?;
     let version = release(&host);
     sieve.bind_host(handle(host))?;
@@ -302,7 +302,7 @@ fn release(host: &Library) -> Option<String> {
     type Version = unsafe extern "C" fn() -> *const std::ffi::c_char;
     // SAFETY: llama.h's type.
     let ask = unsafe { host.get::<Version>(b"llama_version") }.ok()?;
-    // SAFETY: it takes nothing.
+    // SAFETY: the function has no arguments.
     let text = unsafe { ask() };
     if text.is_null() {
         return None;

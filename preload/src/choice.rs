@@ -81,7 +81,7 @@ impl Served {
     }
 
     fn last() -> Option<&'static Self> {
-        // SAFETY: NULL, or one that is never freed.
+        // SAFETY: NULL, or a pointer to an object that is never freed.
         unsafe { SERVED.load(Ordering::Acquire).as_ref() }
     }
 
@@ -158,10 +158,10 @@ fn serve(base: usize) -> &'static Served {
             Err(other) => (other, Some(new)),
         };
     if let Some(lost) = lost {
-        // SAFETY: made above, and seen by nobody.
+        // SAFETY: made above, and not yet known to any other code.
         drop(unsafe { Box::from_raw(lost) });
     }
-    // SAFETY: what was put there is never freed.
+    // SAFETY: the object to which the pointer leads is never freed.
     unsafe { &*kept }
 }
 
@@ -432,7 +432,7 @@ fn made_by_list(
         None => (theirs, Made::Ours(ours)),
         Some(reason) => (ours, Made::Theirs(theirs, reason)),
     };
-    // SAFETY: made above, and seen by nobody.
+    // SAFETY: made above, and not yet known to any other code.
     unsafe { layouts::free(unwanted) };
     Ok(made)
 }

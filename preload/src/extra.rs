@@ -231,8 +231,8 @@ impl Extra {
                     return null_mut();
                 };
                 let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-                // SAFETY: the host has given it out, and its model was not freed; as many strings
-                // as is said.
+                // SAFETY: the host has returned this vocabulary, and its model was not freed; there
+                // are as many strings as the number that is passed.
                 unsafe {
                     llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), *flags)
                 }
@@ -303,7 +303,7 @@ unsafe fn name_of<'a>(smpl: *const llama_sampler) -> Option<&'a CStr> {
         (smpl),
         null()
     );
-    // SAFETY: a sampler's name is NULL or a C string that lives as long as it.
+    // SAFETY: a sampler's name is NULL or a C string that lives as long as the sampler.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 

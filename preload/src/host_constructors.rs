@@ -291,7 +291,7 @@ pub fn caller() -> Option<Address> {
     const STOP: c_int = 4;
 
     unsafe extern "C" fn visit(frame: *mut c_void, found: *mut c_void) -> c_int {
-        // SAFETY: the unwinder passes its frame, and back the pointer to the variable below.
+        // SAFETY: the unwinder passes its own frame, and the pointer to the variable below.
         let (address, found) = unsafe { (_Unwind_GetIP(frame), &mut *found.cast::<Found>()) };
         // A return address may be past the end of the calling function, but the address before it
         // is not.

@@ -129,7 +129,7 @@ macro_rules! constructors {
                     arguments: &|_| vec![$((stringify!($argument), &$argument)),*],
                     are_finite: true $(&& Argument::is_finite(&$argument))*,
                 };
-                // SAFETY: as above. Where the list is not taken for granted, it was proven.
+                // SAFETY: as above. The argument list is either known or was proven.
                 #[allow(unused_unsafe)]
                 choose(&call, |_| unsafe { $ours($($argument),*) })
             }
@@ -268,8 +268,8 @@ unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
             _ if fourth == -1 => (third, second, e, f),
             _ => (third, fourth, e, f),
         };
-        // SAFETY: the caller of the constructor guarantees the arguments of this list, which mean
-        // the same to ours.
+        // SAFETY: the caller of the constructor guarantees the arguments of this list, which have
+        // the same meaning for this library's constructor.
         unsafe {
             llama_sieve_init_dry(
                 vocab as *const llama_vocab,

@@ -44,7 +44,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_sample(
     let way = HOSTS.route();
     let mut entered = None;
     if way.is_some_and(|way| choice::serves(way, Entry::Sampler)) {
-        // SAFETY: the caller guarantees them, and they are of the host that is served.
+        // SAFETY: the caller guarantees the samplers, which are of the host that is served.
         match unsafe { in_front::sample(smpl, ctx, idx, calls::may_sample) } {
             Some(Sampled::Token(token)) => {
                 proof::used(Entry::Sampler);
@@ -103,7 +103,7 @@ pub unsafe extern "C-unwind" fn llama_sampler_apply(
             return;
         }
         Apply::First(applying) => {
-            // SAFETY: the caller guarantees both, and it is about to be applied.
+            // SAFETY: the caller guarantees both, and the sampler is about to be applied.
             calls::comes_first(unsafe { budget::recognise(smpl, array) });
             applying
         }

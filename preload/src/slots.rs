@@ -99,7 +99,7 @@ impl Slot<'_, '_> {
 
     /// Replaces `from` by `to`. Returns false if the word has another value.
     fn write(&self, from: *mut c_void, to: *mut c_void, memory: &Memory) -> io::Result<bool> {
-        // SAFETY: it may be written, and both are functions of that name.
+        // SAFETY: the word may be written, and both addresses are functions of that name.
         let write = || unsafe { self.import.exchange(from, to) };
         let written = memory.while_writable(self.import.place(), write)?;
         Ok(written.unwrap_or(false))

@@ -122,8 +122,8 @@ impl Saved {
     /// `host` is the function that the call was meant for.
     #[cfg(windows)]
     pub unsafe fn call(&self, host: Address) -> *mut llama_sampler {
-        // SAFETY: the caller guarantees the function, which is given what the program has called it
-        // with.
+        // SAFETY: the caller guarantees the function, which gets the arguments with which the
+        // program has called it.
         unsafe { llama_sieve_preload_pass_on(host.as_ptr(), self, &self.stack()) }
     }
 
@@ -149,8 +149,8 @@ impl Saved {
                 let [a, b, c, d, e, f, g, h] =
                     self.vectors.map(|[low, _]| f64::from_bits(low));
                 let [s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, s12, s13, s14, s15] = stack;
-                // SAFETY: the caller guarantees the function, which is given what the program has
-                // called it with.
+                // SAFETY: the caller guarantees the function, which gets the arguments with which
+                // the program has called it.
                 unsafe {
                     transmute::<*mut c_void, Whole>(host.as_ptr())(
                         $(self.integers[$integer],)*
@@ -247,7 +247,7 @@ impl<'a> Arguments<'a> {
         register.unwrap_or_else(|| {
             let place = self.stacked;
             self.stacked += 1;
-            // SAFETY: the caller guarantees that there is one more.
+            // SAFETY: the caller guarantees that there is one more argument.
             unsafe { self.saved.stacked.as_ptr().add(place).read() }
         })
     }

@@ -210,10 +210,11 @@ mod door {
             let name = CString::new(path.as_os_str().as_encoded_bytes());
             let name = name.map_err(|_| "its path has a NUL".to_owned())?;
             const MODE: c_int = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-            // SAFETY: our own library, whose constructor reads the environment.
+            // SAFETY: this project's own library, whose constructor reads the environment.
             let handle = NonNull::new(unsafe { libc::dlopen(name.as_ptr(), MODE) });
             handle.ok_or_else(|| {
-                // SAFETY: NULL, or a C string until this thread's next question to the linker.
+                // SAFETY: NULL, or a C string that is valid until this thread's next call of the
+                // dynamic linker.
                 let why = NonNull::new(unsafe { libc::dlerror() })
                     .map(|why| unsafe { CStr::from_ptr(why.as_ptr()) }.to_string_lossy());
                 why.unwrap_or_default().into_owned()

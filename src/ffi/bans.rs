@@ -99,7 +99,7 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
             return Ok(into_host(&DISABLED, Disabled::new(OFF)));
         }
         usable("the vocabulary", vocab.cast::<u8>())?;
-        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+        // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
         let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
         let folds = flags & LLAMA_SIEVE_BAN_FOLD_CASE != 0;
         let are_patterns = flags & LLAMA_SIEVE_BAN_REGEX != 0;
@@ -158,8 +158,8 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 pub unsafe extern "C" fn llama_sieve_ban_rewind(smpl: *const llama_sampler) -> c_int {
     answer("llama_sieve_ban_rewind", || {
         usable("the sampler", smpl)?;
-        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it
-        // is believed.
+        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before
+        // the contents are used.
         let name = unsafe {
             match DISABLED.is_of(smpl) {
                 true => DISABLED.look(smpl, "rewind", Disabled::name),

@@ -187,7 +187,7 @@ pub(super) unsafe fn c_bytes_within<'a>(text: *const c_char, most: usize) -> &'a
         // SAFETY: as above.
         unsafe { libc::strnlen(text, most) }
     };
-    // SAFETY: these are all bytes before the string's end, or the first of them.
+    // SAFETY: the slice has all bytes before the string's end, or the first of them.
     unsafe { std::slice::from_raw_parts(text.cast(), n) }
 }
 

@@ -58,7 +58,7 @@ impl Known {
         if let Some(made) = made.get() {
             return Ok(made.clone());
         }
-        // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+        // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
         let vocabulary = unsafe { host_vocabulary(vocab) }?;
         // If two threads make it at the same time, one of the two is kept.
         let new = BanVocabulary::new(&vocabulary, folds);

@@ -210,7 +210,8 @@ pub unsafe extern "C" fn llama_sieve_log_set(
 
 /// The pointer that a log callback was registered with.
 struct User(*mut c_void);
-// SAFETY: it is only handed back to the callback, which is documented to be called from any thread.
+// SAFETY: the pointer is only passed to the callback, which is documented to be called from any
+// thread.
 unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}

@@ -57,7 +57,7 @@ impl ContextFunctions {
     /// # Safety
     /// `ctx` is a live context of this host.
     pub(super) unsafe fn vocabulary(&self, ctx: *mut llama_context) -> (*const llama_vocab, i32) {
-        // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
+        // SAFETY: the caller guarantees the context, which has a model with a vocabulary.
         unsafe {
             let vocab = (self.get_vocab)((self.get_model)(ctx));
             (vocab, (self.n_tokens)(vocab))
@@ -70,7 +70,7 @@ impl ContextFunctions {
     /// # Safety
     /// `ctx` is a live context of this host.
     pub(super) unsafe fn logits(&self, ctx: *mut llama_context, idx: i32) -> (*const f32, i32) {
-        // SAFETY: the caller guarantees the context, which has a model, and that a vocabulary.
+        // SAFETY: the caller guarantees the context, which has a model with a vocabulary.
         unsafe {
             let (_, n_tokens) = self.vocabulary(ctx);
             ((self.logits_ith)(ctx, idx), n_tokens)

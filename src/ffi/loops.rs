@@ -142,7 +142,7 @@ unsafe fn action_of(params: &llama_sieve_loop_params) -> Result<LoopAction, Fail
         }
         LLAMA_SIEVE_LOOP_END => {
             usable("vocab", params.vocab.cast::<u8>())?;
-            // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+            // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
             let vocabulary = unsafe { host_vocabulary(params.vocab) }.map_err(Failure::no_host)?;
             Ok(LoopAction::End(ends(&vocabulary)))
         }

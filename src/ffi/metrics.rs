@@ -164,7 +164,8 @@ unsafe fn ppl_of<'a>(ppl: *const llama_sieve_ppl) -> Result<&'a llama_sieve_ppl,
 /// `ppl` is NULL or alive, and used by no other code.
 unsafe fn ppl_mut<'a>(ppl: *mut llama_sieve_ppl) -> Result<&'a mut llama_sieve_ppl, Failure> {
     usable("the object", ppl)?;
-    // SAFETY: not NULL, and the caller guarantees that it is alive and its own.
+    // SAFETY: not NULL, and the caller guarantees that the object is alive, and that no other code
+    // uses it.
     Ok(unsafe { &mut *ppl })
 }
 

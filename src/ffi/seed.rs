@@ -20,7 +20,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
     const CALL: &str = "llama_sieve_get_seed";
     let own = part(CALL, || {
         usable("the sampler", smpl)?;
-        // SAFETY: not NULL, and the caller guarantees that it lives.
+        // SAFETY: not NULL, and the caller guarantees that the sampler is alive.
         Ok::<_, Failure>(unsafe { own_seed(smpl) })
     });
     // The host is not called for this library's samplers.
@@ -34,7 +34,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_get_seed(smpl: *const llama_sampler)
     };
     value(CALL, DEFAULT_SEED, || {
         let seeds = Seeds::of_host(chains).map_err(Failure::no_host)?;
-        // SAFETY: not NULL, and the caller guarantees that it lives.
+        // SAFETY: not NULL, and the caller guarantees that the sampler is alive.
         Ok::<_, Failure>(unsafe { seeds.seed(smpl) })
     })
 }
@@ -74,7 +74,8 @@ impl Seeds {
     /// # Safety
     /// `smpl` is a live sampler.
     unsafe fn seed(&self, smpl: *const llama_sampler) -> u32 {
-        // SAFETY: the caller guarantees the sampler, and a chain its members.
+        // SAFETY: the caller guarantees the sampler, and a chain's members live as long as the
+        // chain.
         unsafe {
             if let Some(seed) = own_seed(smpl) {
                 return seed;

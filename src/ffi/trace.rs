@@ -74,7 +74,8 @@ fn unfit(text: String) -> Failure {
 
 /// The pointer that a callback was registered with.
 struct User(*mut c_void);
-// SAFETY: it is only handed back to the callback, which is documented to be called from any thread.
+// SAFETY: the pointer is only passed to the callback, which is documented to be called from any
+// thread.
 unsafe impl Send for User {}
 // SAFETY: as above.
 unsafe impl Sync for User {}

@@ -73,7 +73,7 @@ fn walk(model: &Model, text: &str, seed: u64) -> Vec<i32> {
     let mut rng = Rng(900 + seed);
     let mut tokens = Vec::new();
     for _ in 0..STEPS {
-        // SAFETY: the sampler lives, and that many words are there.
+        // SAFETY: the sampler lives, and there are as many words as the number that is passed.
         unsafe {
             let smpl = other.as_ptr().cast();
             sieve::llama_sieve_grammar_mask(smpl, bits.as_mut_ptr(), bits.len());

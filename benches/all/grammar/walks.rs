@@ -67,7 +67,7 @@ pub fn run(model: &Model, text: &str) -> (Vec<Vec<i32>>, Vec<f64>) {
             // SAFETY: the sampler lives, and nothing is written.
             let mask = || unsafe { sieve::llama_sieve_grammar_mask(smpl, null_mut(), 0) };
             times.push(timed(mask).0);
-            // SAFETY: the sampler lives, and that many words are there.
+            // SAFETY: the sampler lives, and there are as many words as the number that is passed.
             unsafe { sieve::llama_sieve_grammar_mask(smpl, bits.as_mut_ptr(), bits.len()) };
             let allowed =
                 (0..model.n_vocab() as i32).filter(|&t| bits[t as usize / 32] >> (t % 32) & 1 != 0);

@@ -70,7 +70,7 @@ mod of_linux {
         /// libraries is locked: later, other code may be at its addresses.
         pub fn read(&self) -> Result<Memory, Failure> {
             let all = self.0.read().map_err(unreadable)?;
-            // SAFETY: it only returns a number.
+            // SAFETY: the function only returns a number.
             let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
             let page = page.unwrap_or(4096);
             Ok(Memory { all, page })

@@ -96,7 +96,7 @@ impl Pair {
         copy: Option<CopyTo>,
         work: &mut dyn FnMut(&Self) -> Result<(), Difference>,
     ) -> Result<(), Difference> {
-        // SAFETY: the caller guarantees it; clones are as live as what they are made of.
+        // SAFETY: the caller guarantees the sampler; clones are live if the original is.
         unsafe {
             if !self.are_bare() {
                 let clones = Self {
@@ -126,7 +126,7 @@ impl Pair {
     /// All are live.
     unsafe fn are_bare(&self) -> bool {
         let [theirs, _] = self.made;
-        // SAFETY: the caller guarantees it, and a sampler its vtable.
+        // SAFETY: the caller guarantees the sampler, which has a vtable.
         unsafe { (*theirs).ctx.is_null() && (*(*theirs).iface).clone.is_none() }
     }
 
@@ -202,7 +202,7 @@ pub(super) type CopyTo = unsafe extern "C-unwind" fn(*const llama_sampler, *mut 
 /// `smpl` is live or NULL.
 pub(super) unsafe fn copy_of(smpl: *mut llama_sampler) -> *mut llama_sampler {
     type Clone = unsafe extern "C-unwind" fn(*const llama_sampler) -> *mut llama_sampler;
-    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+    // SAFETY: the caller guarantees the sampler, which has a vtable. A host's entries may throw.
     unsafe {
         let iface = smpl.as_ref().and_then(|smpl| smpl.iface.as_ref());
         let Some(clone) = iface.and_then(|iface| iface.clone) else {
@@ -234,7 +234,7 @@ unsafe fn reset(smpl: *mut llama_sampler) {
 /// # Safety
 /// `smpl` is live.
 pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
-    // SAFETY: the caller guarantees the sampler, a sampler its vtable, and that its name.
+    // SAFETY: the caller guarantees the sampler, which has a vtable; its name is NULL or a C string.
     unsafe {
         let Some(name) = (*(*smpl).iface).name else {
             return &[];
@@ -253,7 +253,7 @@ pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
 /// # Safety
 /// `smpl` is live.
 pub(super) unsafe fn accept(smpl: *mut llama_sampler, token: Token) {
-    // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+    // SAFETY: the caller guarantees the sampler, which has a vtable. A host's entries may throw.
     unsafe {
         if let Some(accept) = (*(*smpl).iface).accept {
             accept(smpl, token);
@@ -273,8 +273,8 @@ pub(super) unsafe fn apply(smpl: *mut llama_sampler, data: &mut [TokenData], sor
         selected: -1,
         sorted: u8::from(sorted),
     };
-    // SAFETY: the caller guarantees the sampler, and a sampler its vtable; the array is valid. A
-    // host's may throw.
+    // SAFETY: the caller guarantees the sampler, which has a vtable; the array is valid. A host's
+    // entries may throw.
     unsafe {
         if let Some(apply) = (*(*smpl).iface).apply {
             let apply: Apply = transmute(apply);

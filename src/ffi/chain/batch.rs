@@ -34,8 +34,8 @@ pub(super) struct Batch<'a> {
 }
 
 // SAFETY: the members are samplers that no other thread uses during the call, as the caller of the
-// batch guarantees, and ours may move between threads; the list of them and the logits are only
-// read.
+// batch guarantees, and this library's samplers may move between threads; the list of the members
+// and the logits are only read.
 unsafe impl Send for Job {}
 
 /// The name of one chain of a batch, for messages.
@@ -235,7 +235,8 @@ fn write(out: &mut [Token], index: usize, token: Result<Token, c_int>) {
 impl Job {
     /// Runs the job, on any thread. The calling thread must report a panic.
     fn run(&mut self) {
-        // SAFETY: the batch's lists and the caller's logits stay as they are until all have run.
+        // SAFETY: the batch's lists and the caller's logits do not change until all chains have
+        // run.
         let (members, logits) = unsafe { (&*self.members, self.logits.get()) };
         self.token = attempt(|| {
             let mut workspace = Taken::<Workspace>::new();
@@ -244,8 +245,8 @@ impl Job {
             room.unwrap_or_else(memory::exhausted);
             let mut pool = Pool::new(logits, &mut workspace.buffers).banning_nan();
             match trace::begin(logits) {
-                // SAFETY: live samplers, which nobody else uses: the caller of the batch
-                // guarantees it.
+                // SAFETY: the caller of the batch guarantees that the samplers are live and not
+                // used by any other code.
                 None => unsafe { run_own(members, &mut pool, &mut Off) },
                 Some(observer) => {
                     // SAFETY: as above.

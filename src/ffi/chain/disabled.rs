@@ -25,7 +25,7 @@ type InitTypical = unsafe extern "C-unwind" fn(f32, usize) -> *mut llama_sampler
 #[derive(Clone, Copy)]
 pub(super) struct Disabled(*const llama_sampler_i);
 
-// SAFETY: a vtable of the host, of which only the address is looked at.
+// SAFETY: a vtable of the host, of which only the address is compared.
 unsafe impl Send for Disabled {}
 // SAFETY: as above.
 unsafe impl Sync for Disabled {}
@@ -71,7 +71,7 @@ impl Trial {
     /// # Safety
     /// The host is loaded.
     pub(super) unsafe fn run(&self) -> Disabled {
-        // SAFETY: the host's own constructors and destructor, with samplers of theirs.
+        // SAFETY: the host's own constructors and destructor, with the host's own samplers.
         unsafe {
             let made = [(self.top_k)(0), (self.typical)(1.0, 1)];
             let ifaces = made.map(|smpl| smpl.as_ref().map_or(ptr::null_mut(), |s| s.iface));
@@ -100,7 +100,7 @@ impl Trial {
             selected: -1,
             sorted: 0,
         };
-        // SAFETY: the caller guarantees the sampler, a sampler its vtable; the array is valid.
+        // SAFETY: the caller guarantees the sampler, which has a vtable; the array is valid.
         let name = unsafe {
             (self.accept)(smpl, 1);
             (self.apply)(smpl, &raw mut array);

@@ -43,7 +43,7 @@ impl Chains {
     /// outside the guard.
     pub(in crate::ffi) fn of_host(call: &str) -> Result<Self, c_int> {
         static CHAINS: PerHost<Chains> = PerHost::new();
-        // SAFETY: the host was just asked for it.
+        // SAFETY: the host whose functions were just looked up is loaded.
         CHAINS.asked(call, FirstChain::of, |chain| unsafe { chain.known() })
     }
 
@@ -63,9 +63,9 @@ impl Chains {
             return None;
         }
         let chain_get = self.chain_get;
-        // SAFETY: it is a chain.
+        // SAFETY: the sampler is a chain.
         let n = unsafe { (self.chain_n)(smpl) };
-        // SAFETY: a chain with that many members, which lives on.
+        // SAFETY: a chain with that many members, which stays alive.
         let get = move |i| unsafe { chain_get(smpl.cast_mut(), i) };
         Some((0..n).map(get).filter(|member| !member.is_null()))
     }
@@ -97,7 +97,8 @@ impl FirstChain {
     /// # Safety
     /// The host is loaded.
     unsafe fn known(mut self) -> Chains {
-        // SAFETY: the host's own constructor and destructor, in the order that they are made for.
+        // SAFETY: the host's own constructor and destructor, in the order in which they are to be
+        // called.
         unsafe {
             let chain = (self.init)(ChainParams { no_perf: 1 });
             self.chains.iface = chain.as_ref().map_or(null_mut(), |chain| chain.iface);
@@ -127,7 +128,7 @@ pub(super) fn functions(call: &str) -> Result<Functions, c_int> {
         Ok((FirstChain::of(host)?, apply, accept, trial))
     };
     FUNCTIONS.asked(call, look_up, |(chain, apply, accept, trial)| Functions {
-        // SAFETY: the host was just asked for it.
+        // SAFETY: the host whose functions were just looked up is loaded.
         chains: unsafe { chain.known() },
         apply,
         accept,

@@ -198,7 +198,7 @@ pub unsafe fn rehearse<T>(
     (ctx, idx): (*mut llama_context, i32),
     take: impl FnOnce(&[f32], &[f32], Candidates<'_>) -> T,
 ) -> Option<T> {
-    // SAFETY: as in `narrow`; nobody else knows of the copies.
+    // SAFETY: as in `narrow`; no other code knows the copies.
     unsafe {
         let (host, mut workspace, logits) = behind(before.grammar, chain, (ctx, idx))?;
         let edited = Edited::by(before, logits)?;
@@ -235,7 +235,7 @@ pub unsafe fn traced(ctx: *mut llama_context, token: Option<Token>) {
 pub unsafe fn checks(smpl: *const llama_sampler) {
     // SAFETY: the caller guarantees the sampler.
     if trace::is_on() && unsafe { is_grammar(smpl) } {
-        // SAFETY: it is one.
+        // SAFETY: the pointer is to such a sampler.
         unsafe { traced::checks(smpl) };
     }
 }
@@ -309,7 +309,7 @@ impl Copies {
 impl Drop for Copies {
     fn drop(&mut self) {
         for copy in &self.members {
-            // SAFETY: the host's own, of samplers that were made here.
+            // SAFETY: the host's own function, for samplers that were made here.
             unsafe { (self.free)(copy.smpl) };
         }
     }
@@ -364,7 +364,7 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
     if !are_ours(&workspace.members) {
         return None;
     }
-    // SAFETY: as above; a chain's members live as long as it.
+    // SAFETY: as above; a chain's members live as long as the chain.
     unsafe { note_of(&workspace.members) }
 }
 

@@ -202,7 +202,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_sample_batch(
     n_threads: c_int,
 ) -> c_int {
     const CALL: &str = "llama_sieve_chain_sample_batch";
-    // SAFETY: the caller guarantees the arrays and what is in them.
+    // SAFETY: the caller guarantees the arrays and their elements.
     let done = || unsafe {
         begin(CALL)?;
         if n == 0 {
@@ -320,7 +320,7 @@ unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Li
     // SAFETY: the caller guarantees the sampler.
     if let Some(members) = unsafe { host.chains.members(smpl) } {
         for member in members {
-            // SAFETY: a chain's members live as long as it.
+            // SAFETY: a chain's members live as long as the chain.
             unsafe { list_links(host, member, to) };
         }
         return;
@@ -443,7 +443,7 @@ unsafe fn run<T>(
         pool = pool.banning_nan();
     }
     match trace::begin(logits) {
-        // SAFETY: the caller guarantees the chain, and a chain its members.
+        // SAFETY: the caller guarantees the chain, and a chain's members live as long as the chain.
         None => unsafe { run_members(call, host, members, &mut pool, &mut Off) }?,
         // SAFETY: as above.
         Some(observer) => unsafe { traced::run(call, host, members, &mut pool, observer) }?,
@@ -552,7 +552,7 @@ impl Member {
 
     /// Returns the sampler's name.
     fn name(&self) -> Name {
-        // SAFETY: a member that is alive, with a vtable: `list` has looked at that.
+        // SAFETY: a member that is alive, and has a vtable, which `list` has checked.
         let name = unsafe { (*self.smpl).iface.as_ref() }.and_then(|iface| iface.name);
         // SAFETY: as above.
         let name = name.map(|name| unsafe { name(self.smpl) });
@@ -575,7 +575,7 @@ impl Member {
         pool: &mut Pool<'_>,
     ) -> Result<(), c_int> {
         match self.own {
-            // SAFETY: the caller guarantees it; `list` has compared the vtables.
+            // SAFETY: the caller guarantees the member; `list` has compared the vtables.
             Some(vtable) => unsafe { vtable.narrow(self.smpl, pool) },
             // SAFETY: as above.
             None => unsafe { self.run_foreign(call, host, pool) }?,
@@ -607,9 +607,9 @@ impl Member {
                 sorted: u8::from(sorted),
             })
         })?;
-        // SAFETY: the caller guarantees the sampler; the array is valid, and nobody else uses it.
+        // SAFETY: the caller guarantees the sampler; the array is valid, and no other code uses it.
         unsafe { (host.apply)(self.smpl, &raw mut array) };
-        // SAFETY: what a sampler leaves is a valid array.
+        // SAFETY: a sampler leaves a valid array.
         part(call, || unsafe { take_back(&array, pool) })
     }
 }
@@ -648,7 +648,7 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
         pool.set_array(dropped, size, sorted);
         return Ok(());
     }
-    // SAFETY: the caller guarantees the elements, which are not the pool's.
+    // SAFETY: the caller guarantees the elements, which are not in the pool's memory.
     pool.keep(
         unsafe { std::slice::from_raw_parts(array.data, size) },
         sorted,
@@ -669,7 +669,7 @@ unsafe fn list(
     // SAFETY: the caller guarantees the sampler.
     if let Some(members) = unsafe { host.chains.members(smpl) } {
         for member in members {
-            // SAFETY: a chain's members live as long as it.
+            // SAFETY: a chain's members live as long as the chain.
             unsafe { list(call, host, member, to) }?;
         }
         return Ok(());

@@ -69,7 +69,7 @@ pub(super) struct Owned(pub(super) *mut llama_sampler, pub(super) Free);
 impl Drop for Owned {
     fn drop(&mut self) {
         if !self.0.is_null() {
-            // SAFETY: a live sampler, known to nobody else.
+            // SAFETY: a live sampler, which no other code knows.
             unsafe { (self.1)(self.0) }
         }
     }

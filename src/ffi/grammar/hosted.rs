@@ -146,7 +146,7 @@ unsafe fn judged(
             return Hosted::Otherwise("what may come first exceeds the limits of ours".into());
         }
         let of_vocabulary = (vocab, &known.proofs, &known.tree);
-        // SAFETY: the caller guarantees the vocabulary, of which this is known.
+        // SAFETY: the caller guarantees the vocabulary, to which `known` belongs.
         let proven = unsafe { proven(functions, of_vocabulary, about, triggers) };
         if let Err(reason) = proven {
             return Hosted::Otherwise(reason);

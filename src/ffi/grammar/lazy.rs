@@ -213,7 +213,7 @@ unsafe fn texts<'a>(
     list: *const *const c_char,
     n: usize,
 ) -> Result<Vec<&'a [u8]>, Failure> {
-    // SAFETY: the caller guarantees that many pointers.
+    // SAFETY: the caller guarantees `n` pointers.
     let list = unsafe { argument.slice(list, n) }?;
     list.iter()
         .enumerate()

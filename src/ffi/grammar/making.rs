@@ -87,8 +87,8 @@ pub(super) unsafe fn constructed(
         return null_mut();
     };
     if let Prepared::Text(text) = &mut prepared {
-        // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the
-        // exceptions of the host would not pass.
+        // SAFETY: the caller guarantees the vocabulary. The call is outside the guard, through
+        // which the host's exceptions would not pass.
         unsafe { text.ask(vocab) };
     }
     made(call, || {
@@ -164,7 +164,7 @@ unsafe fn prepared<'a>(
     }
     // SAFETY: the caller guarantees the string.
     let root = unsafe { c_bytes(root) };
-    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+    // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     if let Some(notes) = making.notes {
         *notes.known.borrow_mut() = Some(Arc::clone(&known));

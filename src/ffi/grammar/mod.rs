@@ -195,8 +195,8 @@ pub unsafe extern "C" fn llama_sieve_vocab_forget(vocab: *const llama_vocab) {
 /// `smpl` is NULL or a live sampler.
 unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     usable("the sampler", smpl)?;
-    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is
-    // believed.
+    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before the
+    // contents are used.
     let shared = unsafe {
         if GRAMMAR.is_of(smpl) {
             GRAMMAR.shared_of::<Grammar>(smpl)

@@ -149,7 +149,7 @@ pub(super) unsafe fn constructed(
     grammar: impl FnOnce(&Arc<VocabularyTree>) -> Result<Grammar, Refused>,
 ) -> Result<*mut llama_sampler, Failure> {
     usable("the vocabulary", vocab.cast::<u8>())?;
-    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+    // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     sampler(grammar(&known.tree))
 }

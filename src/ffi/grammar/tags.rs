@@ -70,8 +70,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_tags(
         return null_mut();
     };
     for (text, token) in &mut prepared.tokens {
-        // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the
-        // exceptions of the host would not pass.
+        // SAFETY: the caller guarantees the vocabulary. The call is outside the guard, through
+        // which the host's exceptions would not pass.
         *token = unsafe { prepared.tokenizer.one_token(vocab, text) };
     }
     made(CALL, || {
@@ -107,7 +107,7 @@ unsafe fn prepared(
     let tokens = tokens.map(|text| (text, None)).collect();
     usable("the vocabulary", vocab.cast::<u8>())?;
     let host = Host::get().map_err(Failure::no_host)?;
-    // SAFETY: the caller guarantees the vocabulary; it is asked within this call only.
+    // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
     let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
     Ok(Prepared {
         tags,

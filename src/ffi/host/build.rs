@@ -123,7 +123,7 @@ impl Build {
 fn of_release(host: &Host) -> Option<Build> {
     type Version = unsafe extern "C" fn() -> *const c_char;
     let version = host.function(host_name!(c"llama_version")).ok()?;
-    // SAFETY: the host's function of that name, which takes nothing and returns a literal.
+    // SAFETY: the host's function of that name, which has no arguments and returns a literal.
     let version = unsafe {
         let version = std::mem::transmute::<*mut c_void, Version>(version.as_ptr())();
         (!version.is_null()).then(|| CStr::from_ptr(version))?
@@ -139,7 +139,7 @@ fn number_told(host: &Host) -> Option<Build> {
     const NAMES: [&CStr; 2] = [c"_Z18llama_build_numberv", c"llama_build_number"];
     type Number = unsafe extern "C" fn() -> c_int;
     let number = search::beside(host.address(), &NAMES)?;
-    // SAFETY: a function of that name, which takes nothing and returns a number.
+    // SAFETY: a function of that name, which has no arguments and returns a number.
     let number = unsafe { std::mem::transmute::<*mut c_void, Number>(number.as_ptr())() };
     u32::try_from(number).ok().map(Build)
 }

@@ -139,7 +139,7 @@ impl Recipe {
     /// # Safety
     /// `made` is a live sampler of these arguments.
     unsafe fn replay(&self, made: *mut llama_sampler) {
-        // SAFETY: the caller guarantees the sampler, and a sampler its vtable.
+        // SAFETY: the caller guarantees the sampler, which has a vtable.
         let entries = unsafe { &*(*made).iface };
         if let (BuiltIn::Penalties { accepted, .. }, Some(accept)) =
             (&self.arguments, entries.accept)
@@ -218,7 +218,8 @@ pub(in crate::ffi) unsafe fn give_way(
     if made.is_null() {
         return None;
     }
-    // SAFETY: just made. A host that asks for hooks has a vtable with a place for them.
+    // SAFETY: the sampler was just made. A host that calls hooks has a vtable with entries for
+    // them.
     let hook = unsafe { (*(*made).iface).backend_init };
     // SAFETY: two live samplers of one host; no other code knows the one that is freed.
     unsafe {

@@ -98,7 +98,8 @@ impl Library<'_> {
     fn headers(&self) -> impl Iterator<Item = &Header> {
         let headers = match self.info.dlpi_phdr.is_null() {
             true => &[],
-            // SAFETY: not NULL, and the dynamic linker passes as many headers as it says.
+            // SAFETY: not NULL, and the dynamic linker passes as many headers as the number that it
+            // passes.
             false => unsafe {
                 slice::from_raw_parts(self.info.dlpi_phdr, self.info.dlpi_phnum.into())
             },
@@ -118,7 +119,7 @@ impl Library<'_> {
         let symbols = self.symbols();
         let all = 0..symbols.as_ref().map_or(0, Symbols::len);
         all.filter_map(move |at| {
-            // SAFETY: there are as many.
+            // SAFETY: `at` is below the number of symbols.
             let (symbol, name) = unsafe { symbols.as_ref()?.exported(at) }?;
             let start = self.base().wrapping_add(symbol.st_value as usize);
             let end = start.saturating_add(symbol.st_size as usize);
@@ -142,7 +143,7 @@ impl Library<'_> {
         let table = self.pointer::<c_char>(DT_STRTAB);
         let entries = self.entries().filter(move |entry| entry.tag == tag);
         entries.filter_map(move |entry| {
-            // SAFETY: such an entry is the place of a C string in the table.
+            // SAFETY: such an entry is the offset of a C string in the table.
             Some(unsafe { CStr::from_ptr(table?.add(entry.value)) })
         })
     }
@@ -211,7 +212,7 @@ impl Symbols {
         match (self.gnu_hash, self.hash) {
             // SAFETY: the library's own tables.
             (Some(index), _) => unsafe { self.find_by_hash(index, name) },
-            // SAFETY: as above; the second number says how many symbols there are.
+            // SAFETY: as above; the second number is the number of symbols.
             (None, Some(index)) => unsafe {
                 let mut all = 0..*index.add(1);
                 all.find_map(|at| self.defined(at, name))
@@ -285,7 +286,7 @@ impl Symbols {
     /// Returns the number of symbols.
     fn len(&self) -> u32 {
         match (self.gnu_hash, self.hash) {
-            // SAFETY: the library's own tables; the second number of this one says it.
+            // SAFETY: the library's own table, whose second number is the number of symbols.
             (_, Some(index)) => unsafe { *index.add(1) },
             // SAFETY: as above.
             (Some(index), None) => unsafe { Self::len_by_hash(index) },
@@ -333,8 +334,8 @@ fn for_each(visit: &mut dyn FnMut(&libc::dl_phdr_info) -> bool) -> bool {
             "dl_iterate_phdr",
             || FAILED,
             || {
-                // SAFETY: dl_iterate_phdr passes a valid entry, and back the pointer to the
-                // reference, which nobody else uses.
+                // SAFETY: dl_iterate_phdr passes a valid entry, and the pointer to the reference,
+                // which no other code uses.
                 let (info, visit) = unsafe { (&*info, &mut *visit.cast::<Visit<'_>>()) };
                 if visit(info) { 0 } else { STOP }
             },

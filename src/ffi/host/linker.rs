@@ -36,9 +36,9 @@ macro_rules! weak_references {
                 unsafe extern "C" {
                     static $table: [*mut c_void; $count];
                 }
-                // SAFETY: the words above, filled before any of our code runs and never written
-                // again. The read is volatile, since the compiler assumes that the address of a
-                // function is never null.
+                // SAFETY: the words above are filled before any code of this library runs, and
+                // never written again. The read is volatile, since the compiler assumes that the
+                // address of a function is never null.
                 unsafe { (&raw const $table).read_volatile() }.map(NonNull::new)
             }
             #[cfg(not(all(target_os = "linux", target_pointer_width = "64", not(miri))))]
@@ -169,6 +169,6 @@ pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Opti
 /// `handle` is live, or RTLD_DEFAULT.
 #[cfg(not(windows))]
 pub(in crate::ffi) unsafe fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<Address> {
-    // SAFETY: the caller guarantees the handle, the type the string.
+    // SAFETY: the caller guarantees the handle, and the type guarantees the string.
     NonNull::new(unsafe { libc::dlsym(handle, name.as_ptr()) })
 }

@@ -136,7 +136,7 @@ impl Host {
 
     /// Returns the host that was found or bound last.
     fn bound() -> Option<Self> {
-        // SAFETY: NULL, or one that is never freed.
+        // SAFETY: NULL, or a pointer to an object that is never freed.
         let known = unsafe { BOUND.load(Ordering::Acquire).as_ref() }?;
         Some(Self::new(known))
     }

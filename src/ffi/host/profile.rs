@@ -391,7 +391,8 @@ impl Made {
     /// # Safety
     /// The sampler is live, or NULL.
     unsafe fn left(&self, arrays: &[Vec<TokenData>], sorted: bool) -> Option<Left> {
-        // SAFETY: the caller guarantees the sampler, and a sampler its vtable. A host's may throw.
+        // SAFETY: the caller guarantees the sampler, which has a vtable. A host's entries may
+        // throw.
         let (accept, apply) = unsafe {
             let iface = self.0.as_ref()?.iface.as_ref()?;
             let apply: Apply = transmute(iface.apply?);

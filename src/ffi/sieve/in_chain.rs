@@ -55,8 +55,8 @@ pub unsafe extern "C" fn llama_sieve_init_sampler(
 pub unsafe extern "C" fn llama_sieve_of_sampler(smpl: *mut llama_sampler) -> *mut Handle {
     made("llama_sieve_of_sampler", || {
         usable("the sampler", smpl)?;
-        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it
-        // is believed.
+        // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before
+        // the contents are used.
         let shared = unsafe {
             if !SIEVE.is_of(smpl) {
                 let text = "the sampler is no sieve: make it with llama_sieve_init_sampler";

@@ -119,7 +119,7 @@ pub unsafe extern "C" fn llama_sieve_free(sieve: *mut Handle) {
             };
             // The lock is never released, so that no other call gets the sieve before it is freed.
             std::mem::forget(state);
-            // SAFETY: as above, and nobody uses it any more.
+            // SAFETY: as above, and the sieve is not used any more.
             drop(unsafe { Box::from_raw(sieve) });
         },
     )

@@ -78,8 +78,8 @@ pub unsafe extern "C" fn llama_sieve_candidates(
             let candidates = sieve.candidates();
             let n = candidates.len().min(cap);
             if n > 0 {
-                // SAFETY: the caller guarantees room for `cap`, of which `n` are used; ours is no
-                // memory of the caller's.
+                // SAFETY: the caller guarantees room for `cap` elements, of which `n` are used; the
+                // source is not in the caller's memory.
                 unsafe { std::ptr::copy_nonoverlapping(candidates.as_ptr(), out, n) };
             }
             Ok(candidates.len() as c_int)
@@ -127,7 +127,8 @@ pub unsafe extern "C" fn llama_sieve_last_stats(
             struct_size: size,
             ..stats_for_c(&stats)
         };
-        // SAFETY: the caller has that many bytes, which are not more than ours; plain numbers.
+        // SAFETY: the caller guarantees that many bytes, which are not more than this struct has;
+        // its members are plain numbers.
         unsafe { std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast(), size) };
         Ok(LLAMA_SIEVE_OK)
     })

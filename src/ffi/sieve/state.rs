@@ -57,8 +57,8 @@ pub unsafe extern "C" fn llama_sieve_state_save(
             sieve.check_saved()?;
             // Only as many bytes are used as are needed, even if the caller has more.
             let used = size.min(sieve.state_size());
-            // SAFETY: the caller guarantees the bytes. They need not be initialised, so they are
-            // before they become a slice.
+            // SAFETY: the caller guarantees the bytes. They may be uninitialised, so they are
+            // initialised before they become a slice.
             let bytes = unsafe {
                 if used == sieve.state_size() {
                     bytes.write_bytes(0, used);

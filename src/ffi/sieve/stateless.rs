@@ -41,7 +41,7 @@ pub unsafe extern "C" fn llama_sieve_top_candidates(
         argument!("out", "n").check(out, n)?;
         let mut top = Vec::new();
         sieve::top_candidates(logits, n, &mut top)?;
-        // SAFETY: the caller guarantees room for `n`, and there are at most as many.
+        // SAFETY: the caller guarantees room for `n` elements, and at most that many are written.
         unsafe { std::ptr::copy_nonoverlapping(top.as_ptr(), out, top.len()) };
         Ok(top.len() as c_int)
     })

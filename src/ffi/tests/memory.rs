@@ -62,7 +62,7 @@ fn fails(size: usize) -> bool {
     asked.unwrap_or(false)
 }
 
-// SAFETY: every call is handed to the system's allocator as it came, or answered with NULL.
+// SAFETY: every call is passed on unchanged to the system's allocator, or returns NULL.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if fails(layout.size()) {

@@ -134,12 +134,12 @@ static CHAIN: Iface = Iface(llama_sampler_i {
 
 struct Iface(llama_sampler_i);
 
-// SAFETY: functions, of which there are none.
+// SAFETY: the struct has pointers to functions only, all of which are NULL.
 unsafe impl Sync for Iface {}
 
 /// The mock host's `llama_sampler_chain_init`.
 pub unsafe extern "C" fn chain_init(_params: ChainParams) -> *mut llama_sampler {
-    // SAFETY: nobody writes to the vtable.
+    // SAFETY: no code writes to the vtable.
     unsafe { init((&raw const CHAIN.0).cast_mut(), null_mut()) }
 }
 

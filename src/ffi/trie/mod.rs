@@ -406,8 +406,8 @@ pub(in crate::ffi) fn set(slot: &Slot, json: &[u8], mode: c_int) -> Result<c_int
 /// `smpl` is NULL or a live sampler.
 pub(in crate::ffi) unsafe fn slot_of(smpl: *const llama_sampler) -> Result<Arc<Slot>, Failure> {
     usable("the sampler", smpl)?;
-    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before it is
-    // believed.
+    // SAFETY: not NULL, and the caller guarantees the sampler; the vtable is compared before the
+    // contents are used.
     let shared = unsafe {
         if !TOKEN_TRIE.is_of(smpl) {
             let text = "the sampler is no token trie: make it with llama_sieve_init_trie_slot or llama_sampler_init_token_trie";

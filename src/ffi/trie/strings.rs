@@ -63,8 +63,8 @@ pub unsafe extern "C-unwind" fn llama_sieve_init_trie_strings(
     let Ok(mut prepared) = prepared else {
         return null_mut();
     };
-    // SAFETY: the caller guarantees the vocabulary. Outside the guard, through which the exceptions
-    // of the host would not pass.
+    // SAFETY: the caller guarantees the vocabulary. The call is outside the guard, through which
+    // the host's exceptions would not pass.
     if unsafe { prepared.ask(vocab) }.is_err() {
         return null_mut();
     }

@@ -65,12 +65,13 @@ pub(super) unsafe extern "C" fn apply<S: Sampler>(
 ) {
     guard(
         "apply",
-        // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
+        // SAFETY: the host passes NULL or a valid array that no other code uses during the call.
         || guard("apply", || (), || unsafe { give_up::<S>(smpl, cur_p) }),
         || {
             // SAFETY: the host calls entries only on samplers that have them.
             let object = unsafe { object::<S>(smpl) };
-            // SAFETY: the host passes NULL or a valid array that nobody else uses during the call.
+            // SAFETY: the host passes NULL or a valid array that no other code uses during the
+            // call.
             let mut array = match unsafe { CandidateArray::new(cur_p) } {
                 Ok(array) => array,
                 Err(unfit) => {
@@ -178,8 +179,8 @@ pub(super) unsafe extern "C" fn free<S: Sampler>(smpl: *mut llama_sampler) {
                 return;
             };
             std::mem::forget(taken);
-            // SAFETY: `object` came from `smpl`, which is therefore not NULL; nobody uses it any
-            // more, and `ctx` is not used again.
+            // SAFETY: `object` came from `smpl`, which is therefore not NULL; the object has no
+            // other user any more, and `ctx` is not used again.
             unsafe {
                 let ctx = std::mem::replace(&mut (*smpl).ctx, null_mut::<c_void>());
                 drop(Box::from_raw(ctx.cast::<Object<S>>()));

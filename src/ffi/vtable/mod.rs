@@ -214,7 +214,7 @@ impl Vtable {
     /// # Safety
     /// `smpl` is a live sampler with this vtable, which lives on during `'a`.
     pub unsafe fn note_of<'a>(&'static self, smpl: *const llama_sampler) -> Option<&'a AtomicU64> {
-        // SAFETY: the caller guarantees it; the word is part of the sampler.
+        // SAFETY: the caller guarantees the sampler, of which the word is a part.
         unsafe { Some((self.note)(smpl)?.as_ref()) }
     }
 }

@@ -45,7 +45,7 @@ impl Name {
     }
 
     pub(super) fn get(&self) -> &'static CStr {
-        // SAFETY: only the pointers of static strings are put there.
+        // SAFETY: only pointers to static strings are stored.
         unsafe { CStr::from_ptr(self.0.load(Ordering::Relaxed)) }
     }
 
@@ -95,11 +95,11 @@ impl<S: Sampler> Object<S> {
         let sampler_init = self.host.sampler_init;
         self.iface.store(iface, Ordering::Relaxed);
         let ctx = Box::into_raw(Box::new(self));
-        // SAFETY: `iface` is one of our statics and `ctx` of the type it belongs to; the host keeps
-        // both as they are.
+        // SAFETY: `iface` is one of this library's statics, and `ctx` has the type that belongs to
+        // it; the host keeps both unchanged.
         let smpl = unsafe { sampler_init(iface, ctx.cast()) };
         if smpl.is_null() {
-            // SAFETY: the host has refused it, so this is the only pointer to it.
+            // SAFETY: the host has refused the object, so this is the only pointer to it.
             drop(unsafe { Box::from_raw(ctx) });
             log::error(
                 LLAMA_SIEVE_ERROR_NO_HOST,
@@ -238,8 +238,8 @@ pub(super) unsafe fn object<'a, S>(smpl: *const llama_sampler) -> Option<&'a Obj
     }
     // SAFETY: not NULL, and the caller guarantees that it is alive.
     let shell = unsafe { &*smpl };
-    // SAFETY: the `ctx` of such a sampler is ours, or NULL after a free. The object is shared
-    // behind its lock.
+    // SAFETY: the `ctx` of such a sampler points to this library's object, or is NULL after a free.
+    // The object is shared behind its lock.
     let object = unsafe { shell.ctx.cast::<Object<S>>().as_ref() };
     if object.is_none() {
         last_error::set(LLAMA_SIEVE_ERROR_NULL, "the sampler was freed");

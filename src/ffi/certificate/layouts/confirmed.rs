@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(text(c"abc".as_ptr().cast(), 2), Some(b"ab".to_vec()));
         assert_eq!(text(c"".as_ptr().cast(), 40), Some(Vec::new()));
         let edge = edge();
-        // SAFETY: the byte before the edge is there.
+        // SAFETY: the byte before the boundary is in a page that can be read.
         let last = unsafe { edge.sub(1) };
         assert_eq!(text(last, 40), Some(Vec::new()));
         // SAFETY: as above.

@@ -318,7 +318,7 @@ impl Layouts {
                 Some(Err(Unread::Impossible)) => Some((Outcome::Differs, None)),
                 Some(Err(Unread::Unknown)) => Some((Outcome::AsFarAsSeen, None)),
                 Some(Ok(arguments)) => {
-                    // SAFETY: the caller guarantees the sampler, and what was read.
+                    // SAFETY: the caller guarantees the sampler, and the arguments that were read.
                     let compared = || unsafe { compared(arguments, theirs, free, copy) };
                     let (mut outcome, mut ours) = compared();
                     if matches!(outcome, Outcome::Differs)
@@ -329,7 +329,7 @@ impl Layouts {
                         profile::keep(clangs);
                         (outcome, ours) = (Outcome::Same, as_clangs);
                     }
-                    // SAFETY: ours was just made, or is NULL.
+                    // SAFETY: this library's sampler was just made, or is NULL.
                     let is_off = unsafe { is_disabled(ours.0) };
                     let outcome = match outcome {
                         // A sampler that does nothing shows nothing about the list.
@@ -474,7 +474,7 @@ unsafe fn compared(
         }),
         _ => None,
     };
-    // SAFETY: all are live or NULL; the caller guarantees theirs and the vocabulary.
+    // SAFETY: all samplers are live or NULL; the caller guarantees the host's and the vocabulary.
     let (theirs, other) = unsafe {
         let theirs = Owned(copy_of(theirs), free);
         let other = match other {
@@ -488,7 +488,8 @@ unsafe fn compared(
         free,
     };
     let make = || {
-        // SAFETY: ours was made of these arguments; the caller guarantees the vocabulary.
+        // SAFETY: this library's sampler was made from these arguments; the caller guarantees the
+        // vocabulary.
         Some(unsafe { Battery::of(arguments, ours.0) })
     };
     let battery = guard("layouts", || None, make);

@@ -119,7 +119,7 @@ mod tests {
     /// filled in and sealed before they run.
     #[test]
     fn what_is_sealed_cannot_be_written() {
-        // SAFETY: only asks.
+        // SAFETY: the call only returns a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let all_memory = mappings().expect("the kernel lists it");
         with_all(|all| {

@@ -58,7 +58,7 @@ fn the_program_needs_what_it_is_linked_with() {
 #[test]
 fn a_library_that_comes_is_counted_and_does_not_stay() {
     let before = changes();
-    // SAFETY: a library whose initialisers do nothing of note.
+    // SAFETY: a library whose initialisers have no effect on the test.
     let handle = unsafe { libc::dlopen(c"libanl.so.1".as_ptr(), libc::RTLD_NOW) };
     assert!(!handle.is_null());
     assert_ne!(changes(), before);

@@ -49,7 +49,7 @@ fn every_export_may_be_called_from_within_the_log_callback() {
         unsafe { ((*(*world.trie).iface).accept.expect("accepts"))(world.trie, 9) };
     };
     let fails = || {
-        // SAFETY: the sieve lives, and the logits are as many as is said.
+        // SAFETY: the sieve lives, and there are as many logits as the number that is passed.
         let sample =
             || unsafe { llama_sieve_sample(world.sieve, world.logits.as_ptr(), world.n()) };
         let (token, fired) = armed::with(1, sample);
@@ -84,7 +84,7 @@ fn of_a_batch_only_a_sieve_that_fails_itself_is_lost() {
     let logits: Vec<_> = worlds.iter().map(|world| world.logits.as_ptr()).collect();
     let n_vocab = worlds[0].n();
     let batch = |out: &mut [i32; 3], n_threads| {
-        // SAFETY: live sieves, each with its logits, as many as is said.
+        // SAFETY: live sieves, each with as many logits as the number that is passed.
         unsafe {
             let (sieves, logits) = (sieves.as_ptr(), logits.as_ptr());
             llama_sieve_sample_batch(sieves, logits, n_vocab, 3, out.as_mut_ptr(), n_threads)

@@ -129,7 +129,7 @@ impl World {
     }
 
     pub(super) fn new() -> Self {
-        // SAFETY: arguments as the functions want them.
+        // SAFETY: the arguments are those that the functions require.
         unsafe {
             let sieve = llama_sieve_new(&params());
             llama_sieve_accept(sieve, 4);
@@ -223,7 +223,7 @@ fn bans() -> *mut llama_sampler {
         // SAFETY: a vocabulary of the host in Rust, and a C string.
         unsafe { llama_sieve_init_ban_strings(mock_host::handle(), &text, 1, 0) }
     });
-    // SAFETY: it has just been made.
+    // SAFETY: the sampler has just been made.
     unsafe { ((*(*made).iface).accept.expect("it accepts"))(made, 1) };
     made
 }
@@ -371,7 +371,7 @@ pub(super) fn text(of: *const c_char) -> String {
     if of.is_null() {
         return "NULL".to_owned();
     }
-    // SAFETY: the functions give C strings.
+    // SAFETY: the functions return C strings.
     let text = unsafe { CStr::from_ptr(of) };
     match text.to_bytes() {
         b"" => "".to_owned(),
