@@ -176,7 +176,7 @@ fn are_finite(numbers: &[f32]) -> bool {
 /// freq, present), in older builds without n_vocab.
 ///
 /// # Safety
-/// The call is one of a program's.
+/// A program has made the call.
 unsafe extern "C-unwind" fn penalties(saved: &Saved) -> Answer {
     let registers = saved.registers();
     let read = |list| {
@@ -219,7 +219,7 @@ stand_in!(llama_sampler_init_penalties, penalties);
 /// allowed_length, last_n, breakers, n_breakers), in older builds with n_ctx_train after vocab.
 ///
 /// # Safety
-/// The call is one of a program's.
+/// A program has made the call.
 unsafe extern "C-unwind" fn dry(saved: &Saved) -> Answer {
     let registers = saved.registers();
     let read = |list| {

@@ -220,7 +220,7 @@ impl<'a> Arguments<'a> {
     /// Returns the next argument.
     ///
     /// # Safety
-    /// The call has one more, of this type.
+    /// The call has one more argument, of this type.
     pub unsafe fn next<T: Argument>(&mut self) -> T {
         // SAFETY: the caller guarantees it.
         unsafe { T::next(self) }
@@ -229,7 +229,7 @@ impl<'a> Arguments<'a> {
     /// Returns the word of the next argument, which has this kind.
     ///
     /// # Safety
-    /// The call has one more, of this kind.
+    /// The call has one more argument, of this kind.
     unsafe fn word(&mut self, kind: Kind) -> usize {
         let register = match kind {
             Kind::Integer => self.saved.integers.get(self.integers).copied(),

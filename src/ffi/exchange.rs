@@ -35,7 +35,8 @@ unsafe fn recipe_of(smpl: *const llama_sampler) -> Option<Recipe> {
 /// calls `copy`, the host's `llama_sampler_copy`, which aborts if the vtables differ.
 ///
 /// # Safety
-/// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its function.
+/// `src` and `dst` are NULL or live samplers of the bound host, and `copy` is its
+/// `llama_sampler_copy`.
 pub unsafe fn copy_between(
     src: *const llama_sampler,
     dst: *mut llama_sampler,

@@ -148,7 +148,7 @@ impl Argument {
     /// Returns the caller's memory for `n` elements; empty if `n` is 0, for any pointer.
     ///
     /// # Safety
-    /// `out` is NULL or has room for `n` integers, unused by others during `'a`.
+    /// `out` is NULL or has room for `n` integers, which no other code uses during `'a`.
     pub(super) unsafe fn room<'a, T>(&self, out: *mut T, n: usize) -> Result<&'a mut [T], Failure> {
         self.check(out, n)?;
         if n == 0 {

@@ -47,7 +47,7 @@ impl Known {
     /// are equal.
     ///
     /// # Safety
-    /// `vocab` is the vocabulary that this describes, and lives.
+    /// `vocab` is the live vocabulary that this describes.
     pub(super) unsafe fn for_bans(
         &self,
         vocab: *const llama_vocab,

@@ -123,7 +123,7 @@ impl Pair {
     /// samplers. The host's `llama_sampler_clone` then makes another sampler with the same vtable.
     ///
     /// # Safety
-    /// All are live.
+    /// All samplers are live.
     unsafe fn are_bare(&self) -> bool {
         let [theirs, _] = self.made;
         // SAFETY: the caller guarantees the sampler, which has a vtable.
@@ -135,7 +135,7 @@ impl Pair {
     /// interposed.
     ///
     /// # Safety
-    /// All are live.
+    /// All samplers are live.
     unsafe fn are_of_the_kinds_of(&self, clones: &Self) -> bool {
         let mut pairs = self.made.into_iter().zip(clones.made);
         // SAFETY: the caller guarantees it.
@@ -234,7 +234,8 @@ unsafe fn reset(smpl: *mut llama_sampler) {
 /// # Safety
 /// `smpl` is live.
 pub(super) unsafe fn name_of<'a>(smpl: *const llama_sampler) -> &'a [u8] {
-    // SAFETY: the caller guarantees the sampler, which has a vtable; its name is NULL or a C string.
+    // SAFETY: the caller guarantees the sampler, which has a vtable; its name is NULL or a C
+    // string.
     unsafe {
         let Some(name) = (*(*smpl).iface).name else {
             return &[];

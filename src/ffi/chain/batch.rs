@@ -158,7 +158,7 @@ impl<'a> Batch<'a> {
     /// Lists the members of all chains.
     ///
     /// # Safety
-    /// The chains are live samplers of the host that `host` is of.
+    /// The chains are live samplers of the host that `host` belongs to.
     unsafe fn list_members(&mut self, call: &str, host: &Functions) -> Result<(), c_int> {
         let Lists { members, ends, .. } = &mut *self.lists;
         for &chain in self.chains {

@@ -371,7 +371,7 @@ pub unsafe fn note<'a>(chain: *mut llama_sampler) -> Option<&'a AtomicU64> {
 /// Returns the [`note`] of a chain with these members.
 ///
 /// # Safety
-/// They are alive, and live on during `'a`.
+/// The members are alive, and live on during `'a`.
 unsafe fn note_of<'a>(members: &[Member]) -> Option<&'a AtomicU64> {
     let first = members.first()?;
     // SAFETY: the caller guarantees the member; `list` has compared the vtables.
@@ -386,7 +386,7 @@ fn are_ours(members: &[Member]) -> bool {
 /// chain, if all of them are this library's, so that no backend runs a part of it.
 ///
 /// # Safety
-/// As for [`sample`]; the logits stay as they are during `'a`.
+/// As for [`sample`]; the logits do not change during `'a`.
 unsafe fn output<'a>(
     chain: *mut llama_sampler,
     ctx: *mut llama_context,

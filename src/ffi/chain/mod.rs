@@ -315,7 +315,7 @@ pub unsafe extern "C-unwind" fn llama_sieve_chain_check(
 /// Appends the names and parameters of all members of a chain, including those that do nothing.
 ///
 /// # Safety
-/// `smpl` is a live sampler of the host that `host` is of.
+/// `smpl` is a live sampler of the host that `host` belongs to.
 unsafe fn list_links(host: &Functions, smpl: *mut llama_sampler, to: &mut Vec<Link>) {
     // SAFETY: the caller guarantees the sampler.
     if let Some(members) = unsafe { host.chains.members(smpl) } {
@@ -391,7 +391,7 @@ unsafe fn sample(
 /// Returns the thread's workspace, with the members of `chain` listed and no last token.
 ///
 /// # Safety
-/// `chain` is a live sampler of the host that `host` is of.
+/// `chain` is a live sampler of the host that `host` belongs to.
 unsafe fn members_of(
     call: &dyn Display,
     host: &Functions,
@@ -461,7 +461,7 @@ unsafe fn run<T>(
 /// Runs these members, one after the other, and reports each to `watch`.
 ///
 /// # Safety
-/// They are alive, and of the host that `host` is of.
+/// The members are alive, and of the host that `host` belongs to.
 unsafe fn run_members(
     call: &dyn Display,
     host: &Functions,
@@ -480,7 +480,7 @@ unsafe fn run_members(
 /// `watch`. May be called on any thread.
 ///
 /// # Safety
-/// They are alive, and used by no other thread.
+/// The members are alive, and used by no other thread.
 unsafe fn run_own(members: &[Member], pool: &mut Pool<'_>, watch: &mut impl Watch) {
     for member in members {
         if let Some(vtable) = member.own {
@@ -567,7 +567,7 @@ impl Member {
     /// Runs the member on the pool.
     ///
     /// # Safety
-    /// The sampler is alive, and of the host that `host` is of.
+    /// The sampler is alive, and of the host that `host` belongs to.
     unsafe fn run(
         &self,
         call: &dyn Display,
@@ -659,7 +659,7 @@ unsafe fn take_back(array: &llama_token_data_array, pool: &mut Pool<'_>) -> Resu
 /// Appends the members of a chain, with those of nested chains, or the one sampler.
 ///
 /// # Safety
-/// `smpl` is a live sampler of the host that `host` is of.
+/// `smpl` is a live sampler of the host that `host` belongs to.
 unsafe fn list(
     call: &dyn Display,
     host: &Functions,

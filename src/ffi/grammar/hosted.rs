@@ -206,7 +206,7 @@ const MOST_OF_A_PATTERN: usize = 2000;
 /// so long that `std::regex` may overflow the stack.
 ///
 /// # Safety
-/// As for [`hosted`], where the arguments were read already.
+/// As for [`hosted`]; the arguments were already read.
 unsafe fn asked(
     (text, root): (*const c_char, *const c_char),
     triggers: Triggers,

@@ -137,7 +137,7 @@ impl Recipe {
     /// Makes a new built-in accept the tokens that this library's sampler has accepted.
     ///
     /// # Safety
-    /// `made` is a live sampler of these arguments.
+    /// `made` is a live sampler that was made from these arguments.
     unsafe fn replay(&self, made: *mut llama_sampler) {
         // SAFETY: the caller guarantees the sampler, which has a vtable.
         let entries = unsafe { &*(*made).iface };

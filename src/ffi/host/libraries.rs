@@ -226,7 +226,7 @@ impl Symbols {
     /// of a hash is set if it is the last one of its bucket.
     ///
     /// # Safety
-    /// `index` is the library's.
+    /// `index` is this library's index by GNU's hash.
     unsafe fn find_by_hash(&self, index: *const u32, name: &CStr) -> Option<&Symbol> {
         // SAFETY: the caller guarantees the index.
         let [buckets, first, words, _] = unsafe { *index.cast::<[u32; 4]>() };
@@ -260,7 +260,7 @@ impl Symbols {
     /// Returns the symbol at this index, if it is defined and has this name.
     ///
     /// # Safety
-    /// There are more symbols than `at`.
+    /// `at` is below the number of symbols.
     unsafe fn defined(&self, at: u32, name: &CStr) -> Option<&Symbol> {
         // SAFETY: the caller guarantees the symbol.
         let (symbol, own) = unsafe { self.exported(at) }?;
@@ -270,7 +270,7 @@ impl Symbols {
     /// Returns the symbol at this index and its name, if it is defined.
     ///
     /// # Safety
-    /// There are more symbols than `at`.
+    /// `at` is below the number of symbols.
     unsafe fn exported(&self, at: u32) -> Option<(&'static Symbol, &'static CStr)> {
         /// The kinds of symbols that have an address: untyped, data and function.
         const AT_AN_ADDRESS: Range<u8> = 0..3;
@@ -298,7 +298,7 @@ impl Symbols {
     /// begins last.
     ///
     /// # Safety
-    /// `index` is a library's.
+    /// `index` is a library's index by GNU's hash.
     unsafe fn len_by_hash(index: *const u32) -> u32 {
         // SAFETY: the caller guarantees the index, whose parts these are.
         unsafe {

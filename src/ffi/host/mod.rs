@@ -145,7 +145,7 @@ impl Host {
     /// `dlopen`.
     ///
     /// # Safety
-    /// `handle` is a live handle that `dlopen` gave, and stays open.
+    /// `handle` is a handle that `dlopen` has returned, and stays open.
     pub unsafe fn bind(handle: Address) -> Result<(), String> {
         // SAFETY: the caller guarantees the handle.
         let found = |name: &CStr| unsafe { symbol_of(handle.as_ptr(), name) };

@@ -73,8 +73,8 @@ impl<'a> CandidateArray<'a> {
     /// Checks the array.
     ///
     /// # Safety
-    /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and unused
-    /// by others during `'a`.
+    /// `array` is NULL or valid, with `size` candidates at `data` unless that is NULL, and not used
+    /// by any other code during `'a`.
     #[inline]
     pub(super) unsafe fn new(array: *mut llama_token_data_array) -> Result<Self, Unfit> {
         if array.is_null() || !array.is_aligned() {

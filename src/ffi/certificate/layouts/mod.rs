@@ -294,7 +294,7 @@ impl Layouts {
     /// give the same sampler, the one with the number `first` is used.
     ///
     /// # Safety
-    /// `theirs` is a live sampler that the bound host has just made of a call with these registers.
+    /// `theirs` is a live sampler that the bound host has just made in a call with these registers.
     pub unsafe fn judge(
         &self,
         registers: &Registers,

@@ -53,7 +53,7 @@ impl<'a> Beside<'a> {
     /// Makes both grammars of this case.
     ///
     /// # Safety
-    /// The functions are those of the bound host, and `vocab` is a vocabulary of its own.
+    /// The functions are those of the bound host, and `vocab` is a vocabulary of that host.
     pub(super) unsafe fn new(
         functions: Functions,
         vocab: *const llama_vocab,
