@@ -65,7 +65,6 @@ impl Columns {
     /// True if the array has exactly these candidates, with this selected index.
     ///
     /// # Safety
-    ///
     /// `array` is NULL or valid.
     unsafe fn are_marked_in(
         &self,
@@ -119,8 +118,7 @@ pub unsafe fn selected_in(array: *const llama_token_data_array) -> Option<Token>
 /// Returns the candidates of an array; `None` if it has none.
 ///
 /// # Safety
-///
-/// `array` is valid, and not written while they are read.
+/// `array` is valid, and not written while the candidates are read.
 unsafe fn candidates(array: &llama_token_data_array) -> Option<&[TokenData]> {
     if array.data.is_null() || !array.data.is_aligned() {
         return None;

@@ -66,8 +66,8 @@ mod of_linux {
             mappings::List::open().map(Self).map_err(unreadable)
         }
 
-        /// Returns the memory as it is now. For a library that holds only while the list of
-        /// libraries is locked: later, other code may be at its addresses.
+        /// Returns the memory as it is now. The ranges of a library are valid only while the list
+        /// of libraries is locked: later, other code may be at its addresses.
         pub fn read(&self) -> Result<Memory, Failure> {
             let all = self.0.read().map_err(unreadable)?;
             // SAFETY: the function only returns a number.
