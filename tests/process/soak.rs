@@ -244,7 +244,7 @@ impl Chains {
     }
 }
 
-/// What a thread does until `end`, or as long as it takes to make [`CHAINS`] chains.
+/// Makes and checks chains until `end`, or [`CHAINS`] of them where there is none.
 fn work(model: &Model, thread: u64, end: Option<Instant>, counters: &Counters) {
     let mut rng = fresh_rng(&format!("thread {thread} of the soak"));
     let n_vocab = model.n_vocab();
