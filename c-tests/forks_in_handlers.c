@@ -88,7 +88,7 @@ int main(int argc, char ** argv) {
         const double took = seconds() - started;
         quickest = took < quickest ? took : quickest;
     }
-    /* A second for each, if a thread waited for its own fork. One of them has the processor soon. */
+    /* A second for each, if a thread waited for its own fork. One has the processor soon. */
     CHECK(quickest < 1);
     make_a_grammar();
     llama_model_free(model);

@@ -9,7 +9,8 @@ use vendor_llama_cpp::paths;
 use crate::toolchain::empty_folder;
 use crate::{answer, call, installed};
 
-/// Seconds of the processor. No machine is as slow as those that need minutes for one of these files.
+/// Seconds of the processor. No machine is as slow as those that need minutes for one of these
+/// files.
 const AT_ONCE: libc::rlim_t = 20;
 
 const SHT_DYNSYM: u32 = 11;

@@ -105,8 +105,8 @@ impl Language {
     }
 }
 
-/// Copies what differs of a folder, but for what npm installed or cargo built there. What is the same
-/// is left alone: another test may be running it.
+/// Copies what differs of a folder, but for what npm installed or cargo built there. What is the
+/// same is left alone: another test may be running it.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the target directory is writable");
     for entry in fs::read_dir(from).expect("the folder is there") {

@@ -39,9 +39,9 @@ pub fn empty_folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Copies a program that is to be run, in a process of its own. What this process writes is open for
-/// a moment in the children that other tests are starting, and no file that is open to be written
-/// can be run.
+/// Copies a program that is to be run, in a process of its own. What this process writes is open
+/// for a moment in the children that other tests are starting, and no file that is open to be
+/// written can be run.
 pub fn copy_program(from: &Path, to: &Path) {
     succeed(Command::new("cp").arg(from).arg(to));
 }

@@ -42,7 +42,7 @@ fn array() -> Array {
     Array::of_logits((0..2 * PAYLOADS).map(|i| (i % 7) as f32))
 }
 
-/// The least number of constraints that a thread sets, so that all threads set most payloads: more
+/// The least number of constraints that a thread sets, so that all threads set most payloads, more
 /// than the cache holds, on a slow machine as well.
 const LEAST: usize = 10;
 
