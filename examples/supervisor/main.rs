@@ -40,7 +40,7 @@ says, and passes each sampler's line on once.
 ";
 
 /// The time for the last lines of a child that has ended: its own children may hold the pipe open.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const LAST_LINES: Duration = Duration::from_secs(5);
 
 struct Options {
     preload: PathBuf,
