@@ -91,6 +91,11 @@ std::vector<option_set> option_sets() {
         { "grammar, first", true, [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, letters }; } },
         { "grammar of few words", false,
           [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.penalty_repeat = 1.1f; } },
+        { "grammar of words that are likely", false,
+          [](P p) {
+              p.grammar    = { COMMON_GRAMMAR_TYPE_USER, "root ::= \" the the the\" [a-z ]*" };
+              p.logit_bias = { { 260, 20.0f } };
+          } },
         { "grammar of few words, first", true,
           [](P p) { p.grammar = { COMMON_GRAMMAR_TYPE_USER, phrase }; p.top_k = 0; } },
         { "lazy grammar", false,
