@@ -620,6 +620,7 @@ impl Call {
         // SAFETY: the caller guarantees sampler and array.
         unsafe {
             if self.seen.chain && !is_chain && is_check(smpl, array) {
+                in_front::checks(smpl);
                 return Applied::Check(smpl);
             }
             let kind = (is_chain, self.is_budget(smpl));

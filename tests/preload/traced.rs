@@ -170,7 +170,8 @@ fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
     }
     assert!(begun >= 3 && others < begun, "{begun}, {others}");
     assert!(waited >= 20, "{waited}");
-    for must in [" the the", " the"] {
+    // The first is checked while it is still compared what copies of the chain do.
+    for must in [" the the the", " the the", " the"] {
         assert!(forced.contains(&must), "{forced:?}");
     }
 }
