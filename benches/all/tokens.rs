@@ -1,5 +1,5 @@
 //! Samplers that follow the text and read few logits or none: bans of 500 texts, with and without
-//! regard to case, and the loop breaker. A row is the time of one token: it is accepted, and the
+//! regard to case, bans of as many patterns, and the loop breaker. A row is the time of one token: it is accepted, and the
 //! sampler is applied to an array. llama.cpp has no such samplers.
 //!
 //! The vocabulary is that of the grammars.
@@ -8,7 +8,9 @@ use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
 use std::time::Instant;
 
-use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
+use llama_sieve::ffi::bans::{
+    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
+};
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
 use vendor_llama_cpp::Model;
 
@@ -39,14 +41,18 @@ pub struct Row {
     pub make: fn(&World) -> HostSampler,
 }
 
-pub const ROWS: [Row; 3] = [
+pub const ROWS: [Row; 4] = [
     Row {
         name: "ban_strings, 500 texts",
-        make: |world| world.bans(0),
+        make: |world| world.bans(&world.texts, 0),
     },
     Row {
         name: "ban_strings, 500 texts in any case",
-        make: |world| world.bans(LLAMA_SIEVE_BAN_FOLD_CASE),
+        make: |world| world.bans(&world.texts, LLAMA_SIEVE_BAN_FOLD_CASE),
+    },
+    Row {
+        name: "ban_strings, 500 patterns",
+        make: |world| world.bans(&world.patterns(), LLAMA_SIEVE_BAN_REGEX),
     },
     Row {
         name: "loop_breaker",
@@ -87,8 +93,20 @@ impl World {
         }
     }
 
-    fn bans(&self, flags: u32) -> HostSampler {
-        let pointers: Vec<*const c_char> = self.texts.iter().map(|text| text.as_ptr()).collect();
+    /// The texts as regular expressions: with any number of spaces in place of one, and a digit
+    /// instead of the last character.
+    fn patterns(&self) -> Vec<CString> {
+        let pattern = |text: &CString| {
+            let text = text.to_str().expect("texts are UTF-8");
+            let mut parts: Vec<String> = text.chars().map(part).collect();
+            parts.pop();
+            CString::new(parts.concat() + "[0-9]").expect("no NUL")
+        };
+        self.texts.iter().map(pattern).collect()
+    }
+
+    fn bans(&self, texts: &[CString], flags: u32) -> HostSampler {
+        let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
         let vocab = self.model.vocab().cast();
         // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
         HostSampler::new(unsafe {
@@ -110,6 +128,14 @@ impl World {
     }
 }
 
+/// Returns the expression for a character of a text.
+fn part(character: char) -> String {
+    match character {
+        ' ' => " +".into(),
+        character => format!(r"\x{{{:X}}}", u32::from(character)),
+    }
+}
+
 /// Measures every row. The result is the least of several times, since other programs use the
 /// caches, too.
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
@@ -117,6 +143,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
         let world = world.get_or_init(World::new);
         let (sampler, mut array) = ((row.make)(world), world.array());
+        // What patterns ban in a state is found when a text first reaches it.
+        world.follow(&sampler, &mut array);
         let (begun, mut least) = (Instant::now(), f64::INFINITY);
         while begun.elapsed().as_secs_f64() < options.budget() {
             let start = thread_time();
