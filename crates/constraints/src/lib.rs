@@ -1,5 +1,6 @@
-//! Finds the tokens that may follow a text: given a grammar, a set of sequences, or banned texts.
-//! The input is the bytes of a vocabulary, the output masks. No model, host or sampler is needed.
+//! Finds the tokens that may follow a text by a grammar, a set of sequences, or banned texts. The
+//! input is the texts of a vocabulary as bytes, and the output is masks. No model, host or sampler
+//! is needed.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -40,17 +41,17 @@
 //! assert!(!text.mask().expect("little work").allows(2));
 //! ```
 //!
-//! - [`grammar`]: grammars in GBNF, llama.cpp's notation;
-//! - [`trie`]: sets of sequences;
+//! - [`grammar`]: grammars, as GBNF, llama.cpp's notation, regular expressions or JSON Schemas;
+//! - [`trie`]: sets of sequences of tokens;
 //! - [`bans`]: texts that must not appear;
-//! - [`quoted`]: a caller's texts in messages;
+//! - [`quoted`]: escapes a caller's texts in messages;
 //! - [`token`]: the candidates that a mask is applied to.
 //!
 //! Failures are returned as errors. The one exception is memory that has run out, which unwinds
 //! ([`exhausted`](llama_sieve_kernels::memory::exhausted)).
 
-// What runs in somebody else's process does not give up. Tests may.
-// What is `pub` is offered. Tests see more.
+// The library runs in other people's processes, so it must not panic. Tests may. Everything `pub`
+// is part of the interface. Tests see more.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(

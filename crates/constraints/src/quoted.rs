@@ -1,4 +1,4 @@
-//! A caller's texts in messages, which may be shown in a terminal or a log.
+//! Escapes a caller's texts in messages, which may be shown on a terminal or in a log.
 
 use std::fmt::{self, Write};
 
@@ -8,15 +8,16 @@ const MOST: usize = 60;
 /// The most names in a message.
 const MOST_NAMES: usize = 8;
 
-/// A foreign text that is displayed with escapes for characters that are not printable, and for
-/// bytes that are not UTF-8.
+/// A caller's text. When displayed, characters that are not printable and bytes that are not UTF-8
+/// are escaped.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<'a> {
     text: &'a [u8],
     most: usize,
 }
 
-/// Returns the text for a message, without quotation marks; of a long one, the beginning.
+/// Returns a text to be displayed in a message, without quotation marks; only the beginning of a
+/// long one.
 pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         most: MOST,
@@ -24,7 +25,7 @@ pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     }
 }
 
-/// Returns the whole text for a message.
+/// Returns a text to be displayed in a message as a whole.
 pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         text: text.as_ref(),
@@ -42,7 +43,7 @@ impl fmt::Display for Escaped<'_> {
                 }
                 left -= 1;
                 match character {
-                    // They are harmless.
+                    // Quotation marks are harmless.
                     '"' | '\'' => f.write_char(character)?,
                     _ => write!(f, "{}", character.escape_debug())?,
                 }
@@ -59,12 +60,12 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Names for a message.
+/// A list of names in a message.
 #[derive(Clone, Debug)]
 pub struct Listed<I>(I);
 
-/// Returns the names for a message, each [quoted] and between quotation marks; of many the first,
-/// and the number of the others.
+/// Returns a list of names to be displayed in a message, each [quoted] and in quotation marks. Of
+/// many, the first ones are displayed, and the number of the others.
 pub fn listed<I>(names: I) -> Listed<I>
 where
     I: Iterator<Item: AsRef<[u8]>> + Clone,

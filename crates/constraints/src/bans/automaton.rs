@@ -22,16 +22,15 @@ struct Node {
     byte: u8,
     /// The length of the node's text, in bytes and in characters.
     length: (u32, u32),
-    /// The node for its longest proper suffix that has one.
+    /// The node whose text is the longest proper suffix of this node's text.
     fail: State,
     /// True if a banned text ends here.
     is_end: bool,
     /// True if a banned text ends here, or at a node on the fallback path.
     is_match: bool,
-    /// The ranges of tokens that complete a text that this node begins.
+    /// The ranges of the tokens that complete a banned text of which this node is a beginning.
     ranges: Range<u32>,
-    /// The nearest node with ranges on the fallback path, excluding the node itself; the root has
-    /// none.
+    /// The next node on the fallback path that has ranges; the root if there is none.
     next: State,
 }
 
@@ -54,7 +53,7 @@ impl Node {
 #[derive(Debug)]
 pub struct Automaton {
     nodes: Vec<Node>,
-    /// The root's children by their bytes; the root if there is none.
+    /// The root's child for each byte; the root itself where there is none.
     first: Box<[State; 256]>,
     /// Ranges of ranks, ascending and disjoint for each node.
     ranges: Vec<Range<u32>>,
@@ -65,7 +64,7 @@ pub struct Automaton {
     digest: [u8; 8],
 }
 
-/// The meaning of a list of texts.
+/// How the texts of a list are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading {
     /// Texts, perhaps folded.
@@ -120,7 +119,7 @@ impl Automaton {
     /// Makes the nodes, level by level, so that the children of each are neighbours.
     fn grow(&mut self, keys: &[Vec<u8>], order: &Order) {
         push(&mut self.nodes, Node::new(0, (0, 0)));
-        // For each node the keys that begin with it.
+        // For each node, the keys that begin with its text.
         let mut with = Vec::new();
         push(&mut with, 0..keys.len());
         let mut own = Vec::new();
@@ -157,7 +156,7 @@ impl Automaton {
         }
     }
 
-    /// Stores ranges, which may be nested, merged into the fewest disjoint ones.
+    /// Merges ranges, which may be nested, into the fewest disjoint ones, and stores these.
     fn keep(&mut self, own: &mut Vec<Range<u32>>) -> Range<u32> {
         own.retain(|range| !range.is_empty());
         own.sort_unstable_by_key(|range| (range.start, range.end));
@@ -198,7 +197,7 @@ impl Automaton {
         }
     }
 
-    /// Returns the state after `state` and a byte.
+    /// Returns the state that a byte leads to from `state`.
     #[inline]
     pub fn step(&self, mut state: State, byte: u8) -> State {
         loop {
@@ -221,7 +220,7 @@ impl Automaton {
         }
     }
 
-    /// Returns the state after `state` and some bytes.
+    /// Returns the state that some bytes lead to from `state`.
     #[inline]
     pub fn run(&self, state: State, bytes: &[u8]) -> State {
         bytes
@@ -290,8 +289,8 @@ impl Automaton {
         self.longest
     }
 
-    /// Returns the beginnings of texts that end in this state and that a token would complete,
-    /// longest first: the length of each in units, and the ranks of those tokens.
+    /// Returns the beginnings of banned texts that end in this state, longest first: the length of
+    /// each in units, and the ranks of the tokens that would complete the text.
     #[inline]
     pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);

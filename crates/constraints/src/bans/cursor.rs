@@ -1,4 +1,4 @@
-//! The match of a text with banned texts so far.
+//! Tracks how much of the banned texts the end of a growing text matches.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
 
-/// The number of units that begin in a token, and the number of tokens that it represents: itself
-/// and those after it in which no unit begins.
+/// A token, together with the tokens after it in which no unit begins: the number of units that
+/// begin in them, and the number of tokens.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     units: usize,
@@ -78,8 +78,8 @@ impl Cursor {
         self.take(begun, bans.automaton().longest());
     }
 
-    /// Passes the state to `put`: a digest of the texts, the matched beginning, the bytes of an
-    /// unfinished character, and the newest tokens.
+    /// Passes the state to `put`, in parts: a digest of the banned texts, the matched beginning,
+    /// the bytes of an unfinished character, and the newest tokens.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
         put(bans.automaton().digest());
         let begun = bans.automaton().bytes_of(self.state);
@@ -93,8 +93,8 @@ impl Cursor {
         }
     }
 
-    /// Restores a state that was saved with the same texts. `None` if it was saved with others, or
-    /// is invalid; the state is then undefined.
+    /// Restores a state that was saved with the same texts. Returns `None` if it was saved with
+    /// others or is invalid; the cursor's state is then unspecified.
     pub fn load(&mut self, bans: &Bans, bytes: &[u8]) -> Option<()> {
         let rest = bytes.strip_prefix(bans.automaton().digest())?;
         let (begun, rest) = counted(rest)?;
@@ -129,7 +129,7 @@ impl Cursor {
         self.taken.push_back(Taken { units, tokens: 1 });
     }
 
-    /// Returns the number of newest tokens that together have at least `units` units.
+    /// Returns the smallest number of newest tokens that together have at least `units` units.
     fn tokens_of(&self, units: usize) -> usize {
         let (mut left, mut tokens) = (units, 0);
         for taken in self.taken.iter().rev() {
@@ -142,7 +142,7 @@ impl Cursor {
         tokens
     }
 
-    /// Returns the number of tokens since the start of the longest text that one more token would
+    /// Returns how many tokens ago the longest banned text began that one more token would
     /// complete; 0 if none has begun.
     pub fn rewind(&self, bans: &Bans) -> usize {
         let units = match self.pending.is_empty() {
@@ -161,8 +161,8 @@ impl Cursor {
         self.tokens_of(units.unwrap_or(0))
     }
 
-    /// Returns the number of units before `token` of the longest text that it completes; `None` if
-    /// it completes none. It is for a token that completes a character.
+    /// Returns how many units before `token` the longest banned text begins that it completes;
+    /// `None` if it completes none. Used for tokens that complete a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
         let (mut state, mut pending) = (self.state, self.pending);
         let (automaton, mut units) = (bans.automaton(), 0);
@@ -170,7 +170,7 @@ impl Cursor {
         bans.order().feed(token, &mut pending, |unit| {
             state = automaton.run(state, unit);
             if let Some(length) = automaton.ended(state) {
-                // The first of them has begun before the token.
+                // The part of the text before the token.
                 longest = longest.max(Some(length.saturating_sub(units)));
             }
             units += 1;
@@ -206,7 +206,8 @@ impl Cursor {
         ranges.map(|range| range.len()).sum()
     }
 
-    /// Calls `ban` with the tokens that would complete a text that has begun, some perhaps twice.
+    /// Calls `ban` with each token that would complete a banned text that has begun, perhaps twice
+    /// with the same one.
     pub fn each(&self, bans: &Bans, mut ban: impl FnMut(Token)) {
         let order = bans.order();
         if !self.pending.is_empty() {

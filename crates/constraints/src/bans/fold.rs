@@ -1,8 +1,9 @@
-//! Unicode's simple case folding: characters that differ only in case become one of them.
+//! Unicode's simple case folding: maps characters that differ only in case to one of them.
 //!
-//! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them: one
-//! character for each, so that "ß" is not "ss", without rules of single languages. Each becomes the
-//! first of its class, which only represents the class and is never displayed.
+//! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them. Each
+//! character folds to one character, so that "ß" is not "ss", and no rules of single languages
+//! apply. A character folds to the first of its class, which only represents the class and is never
+//! displayed.
 
 use llama_sieve_kernels::sync::OnceLock;
 use regex_syntax::hir::{ClassUnicode, ClassUnicodeRange};
@@ -12,15 +13,17 @@ use crate::memory::{exhausted, push, room};
 /// The code point after the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
-/// The most bytes that finding the classes takes: the table, and one class at a time.
+/// The most bytes that finding the classes allocates: the table, and one class at a time.
 const FINDING: usize = 64 * 1024;
 
-/// Finds the classes, once. A constructor calls this, so that no token has to wait for them.
+/// Finds the classes, once per process. Constructors call this, so that no token has to wait for
+/// it.
 pub fn make_ready() {
     others();
 }
 
-/// Returns the characters that are not the first of their class, each with that one, ascending.
+/// Returns the characters that are not the first of their class, ascending, each with the first of
+/// its class.
 fn others() -> &'static [(char, char)] {
     static OTHERS: OnceLock<Vec<(char, char)>> = OnceLock::new();
     OTHERS.get_or_init(find_others)
@@ -63,20 +66,20 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// True if there are no such bytes.
+    /// True if no bytes are pending.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.length == 0
     }
 
-    /// Returns the bytes.
-    // In bounds: there are four at most.
+    /// Returns the pending bytes.
+    // In bounds: at most four bytes are pending.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Returns these bytes as an unfinished character, if `folds`. `None` if a text cannot end with
-    /// them.
+    /// Returns the pending bytes `bytes`, or `None` if no text can end with them. Unless `folds`,
+    /// only an empty slice is valid.
     pub fn of(bytes: &[u8], folds: bool) -> Option<Self> {
         let mut pending = Self::default();
         if folds {
@@ -125,8 +128,8 @@ impl Pending {
     }
 }
 
-/// Writes `text` with each character folded to `to`. An unfinished character at its end is written
-/// unchanged.
+/// Appends `text` to `to`, with each character folded. An unfinished character at its end is
+/// written unchanged.
 pub fn fold(text: &[u8], to: &mut Vec<u8>) {
     let mut pending = Pending::default();
     pending.feed(text, |bytes| to.extend_from_slice(bytes));

@@ -1,19 +1,20 @@
-//! Texts that must not appear, whichever tokens spell them: finds the tokens that would complete
-//! one.
+//! Finds the tokens that would complete a banned text: one that must not appear, whichever tokens
+//! spell it.
 //!
 //! - [`fold`]: case folding;
 //! - [`order`]: the texts of a vocabulary in the order of their bytes, once per vocabulary;
 //! - [`automaton`]: the banned texts;
 //! - [`cursor`]: the parts of banned texts that the text ends with;
 //! - [`patterns`]: regular expressions in place of texts;
-//! - [`search`]: either, with the position in a text.
+//! - [`search`]: texts or patterns, with the position in a text.
 //!
-//! A token completes a banned text in one of two ways. Either the text lies within the token: such
-//! tokens are found once. Or the text so far ends with its beginning, and the token begins with the
-//! rest: tokens with the same beginning are neighbours in the order of their bytes, so that for
-//! each part of each text they are a range of ranks, found once. The end of the text is a state of
-//! an Aho-Corasick automaton (Aho and Corasick 1975); its ranges are those of the state and of its
-//! fallbacks. Most states have none.
+//! A token completes a banned text in one of two ways. Either the banned text lies within the
+//! token: such tokens are found once. Or the text so far ends with the beginning of the banned
+//! text, and the token begins with the rest. Tokens with a common beginning are neighbours in the
+//! order of their bytes; so for each rest of each banned text they are a range of ranks, which is
+//! found once, too. The end of the text so far is a state of an Aho-Corasick automaton (Aho and
+//! Corasick 1975). The tokens to ban are in the ranges of that state and of its fallbacks. Most
+//! states have none.
 
 pub mod automaton;
 pub mod cursor;
@@ -30,11 +31,11 @@ use order::Order;
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 
-/// The most texts.
+/// The most banned texts.
 pub const MAX_TEXTS: usize = 16_384;
-/// The most bytes of one text.
+/// The most bytes of one banned text.
 pub const MAX_TEXT_BYTES: usize = 1024;
-/// The most bytes of all texts together.
+/// The most bytes of all banned texts together.
 pub const MAX_BYTES: usize = 262_144;
 
 /// The most states of the automaton of banned patterns.
@@ -52,8 +53,8 @@ pub struct Bans {
 }
 
 impl Bans {
-    /// Returns the bans of `texts`, none of which is empty, for tokens in this order. If the order
-    /// is folded, so are the texts, which must then be UTF-8.
+    /// Returns the bans of `texts`, none of which is empty, for the vocabulary of `order`. If that
+    /// is folded, the texts must be UTF-8, and are folded, too.
     pub fn new(texts: &[&[u8]], order: &Arc<Order>) -> Self {
         let automaton = Automaton::new(texts, order);
         let n = order.n_tokens();
@@ -88,20 +89,20 @@ impl Bans {
         &self.whole
     }
 
-    /// Returns the bitmap of the tokens that contain none.
+    /// Returns the bitmap of the tokens that contain no whole text.
     pub fn others(&self) -> &[u64] {
         &self.others
     }
 }
 
-/// Returns a bitmap of `n` tokens.
+/// Returns a bitmap in which the bits of all `n` tokens are set.
 fn every(n: usize) -> Vec<u64> {
     let mut words = with_room(n.div_ceil(64)).unwrap_or_else(exhausted);
     words.resize(n.div_ceil(64), u64::MAX);
     words
 }
 
-/// Splits off bytes that are preceded by their number.
+/// Reads a length and as many bytes. Returns them and the rest.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (n, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*n) as usize)

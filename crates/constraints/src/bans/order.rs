@@ -8,12 +8,12 @@ use super::fold::{self, Pending, fold};
 use crate::memory::{exhausted, push, reserve_exact, with_room};
 use crate::token::Token;
 
-/// The texts of tokens, as shown.
+/// A vocabulary's texts, as a user sees them.
 pub trait ShownTexts {
     /// Returns the number of tokens; their ids begin at 0.
     fn n_tokens(&self) -> usize;
 
-    /// Appends to `text` the bytes that `token` adds to the shown text: none for a control token,
+    /// Appends to `text` the bytes that `token` adds to the shown text: nothing for a control token
     /// or one that ends a generation.
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
@@ -55,24 +55,25 @@ impl Texts {
     }
 }
 
-/// The texts of a vocabulary with the order of their keys: the texts themselves, or folded ones.
+/// The texts of a vocabulary, and the order of their keys. A key is the text itself, or the folded
+/// text.
 #[derive(Debug)]
 pub struct Order {
     /// The texts of tokens.
     texts: Texts,
     /// The folded texts of tokens; `None` if the texts are the keys.
     folded: Option<Texts>,
-    /// The tokens that have a text, by their keys.
+    /// The tokens that have a text, in the order of their keys.
     by_key: Vec<Token>,
-    /// The index of each token in that order; `u32::MAX` for one without a text.
+    /// The index of each token in `by_key`; `u32::MAX` for one without a text.
     ranks: Vec<u32>,
-    /// The tokens whose texts may complete a character begun before them.
+    /// The tokens whose texts may complete a character that an earlier token began.
     continues: Vec<Token>,
     longest: usize,
 }
 
 impl Order {
-    /// Returns the order of a vocabulary's texts; of folded ones if `folds`.
+    /// Returns the order of a vocabulary's texts; of the folded texts if `folds`.
     pub fn new(vocabulary: &dyn ShownTexts, folds: bool) -> Self {
         if folds {
             fold::make_ready();
@@ -150,7 +151,7 @@ impl Order {
         if !self.folds() {
             return crate::memory::copied(text);
         }
-        // The first of a class has at most as many bytes as the others.
+        // The first character of a class has at most as many bytes as the others.
         let mut key = with_room(text.len()).unwrap_or_else(exhausted);
         fold(text, &mut key);
         key
@@ -174,7 +175,7 @@ impl Order {
         self.by_key.len() as u32
     }
 
-    /// Returns the bytes of the longest key.
+    /// Returns the length of the longest key in bytes.
     pub fn longest(&self) -> usize {
         self.longest
     }
@@ -191,14 +192,14 @@ impl Order {
         (rank != u32::MAX).then_some(rank)
     }
 
-    /// Returns the tokens that may complete a character begun before them. Empty if the keys are
-    /// not folded, since bytes are then compared.
+    /// Returns the tokens that may complete a character that an earlier token began. Empty if the
+    /// keys are not folded, since bytes are then compared.
     pub fn continues(&self) -> &[Token] {
         &self.continues
     }
 
-    /// Continues from `pending` with the text of a token. Calls `each` with one unit after the
-    /// other: a byte, or, if keys are folded, a folded character.
+    /// Appends the text of a token to `pending`, and calls `each` with every unit that is then
+    /// complete: a byte, or, if keys are folded, a folded character.
     pub fn feed(&self, token: Token, pending: &mut Pending, mut each: impl FnMut(&[u8])) {
         let text = self.text(token);
         match self.folds() {
@@ -207,7 +208,7 @@ impl Order {
         }
     }
 
-    /// Returns its size in bytes.
+    /// Returns the bytes that the order occupies.
     pub fn bytes(&self) -> usize {
         let of = |texts: &Texts| texts.bytes.capacity() + 4 * texts.offsets.capacity();
         let tokens = self.by_key.capacity() + self.ranks.capacity() + self.continues.capacity();

@@ -1,4 +1,4 @@
-//! Banned texts or patterns, with the position in a text.
+//! Banned texts or banned patterns, and the position of a text in them.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::{Bans, patterns};
 use crate::token::Token;
 
-/// The banned texts or patterns, and how far one of them has begun.
+/// Banned texts or patterns, and those that have begun in the text so far.
 #[derive(Debug)]
 pub enum Search {
     /// Texts.
@@ -15,7 +15,7 @@ pub enum Search {
     Patterns(Arc<patterns::Patterns>, patterns::Cursor),
 }
 
-/// Calls the same method of both.
+/// Calls a method of the cursor, whichever it is.
 macro_rules! each {
     ($search:expr, $bans:ident, $cursor:ident => $call:expr) => {
         match $search {
@@ -49,12 +49,13 @@ impl Clone for Search {
 }
 
 impl Search {
-    /// Returns the tokens that contain what is banned, ascending: they always are.
+    /// Returns the tokens that contain a whole banned text or match, ascending: they are always
+    /// banned.
     pub fn whole(&self) -> &[Token] {
         each!(self, bans, _cursor => bans.whole())
     }
 
-    /// Returns the bitmap of the tokens that do not.
+    /// Returns the bitmap of all other tokens.
     pub fn others(&self) -> &[u64] {
         each!(self, bans, _cursor => bans.others())
     }
@@ -64,18 +65,19 @@ impl Search {
         each!(self, bans, cursor => cursor.count(bans))
     }
 
-    /// Calls `ban` with the tokens that would complete what has begun, some perhaps twice.
+    /// Calls `ban` with each token that would complete a banned text or match that has begun,
+    /// perhaps twice with the same one.
     pub fn each(&self, ban: impl FnMut(Token)) {
         each!(self, bans, cursor => cursor.each(bans, ban));
     }
 
-    /// True if `token` would complete what is banned.
+    /// True if `token` would complete a banned text or match.
     pub fn bans(&self, token: Token) -> bool {
         each!(self, bans, cursor => cursor.bans(bans, token))
     }
 
-    /// Returns how many tokens back the longest of what has begun reaches; 0 if no token would
-    /// complete any.
+    /// Returns how many tokens ago the earliest banned text or match began that one more token
+    /// would complete; 0 if there is none.
     pub fn rewind(&self) -> usize {
         each!(self, bans, cursor => cursor.rewind(bans))
     }
@@ -95,8 +97,8 @@ impl Search {
         each!(self, bans, cursor => cursor.save(bans, put));
     }
 
-    /// Restores a state that was saved with the same bans. `None` if it was saved with others or is
-    /// invalid; the state is then undefined.
+    /// Restores a state that was saved with the same bans. Returns `None` if it was saved with
+    /// others or is invalid; the state is then unspecified.
     pub fn load(&mut self, bytes: &[u8]) -> Option<()> {
         each!(self, bans, cursor => cursor.load(bans, bytes))
     }

@@ -1,6 +1,6 @@
-//! The tables for following one text of a grammar and making its masks.
+//! The tables with which one text is followed through a grammar, and its masks are made.
 
-// In bounds: there are tables for each band, or none.
+// In bounds: either every band has tables, or none has.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::grammar::states::{NONE, StateId, States, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
-/// A token, and its bytes, or part of them.
+/// A token, and its bytes or the last part of them.
 pub type Text<'t> = (Token, &'t [u8]);
 
 /// The position of a text in a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The state after the characters that are complete. It belongs to one bench.
+    /// The state after the complete characters, valid only with the bench that returned it.
     pub state: StateId,
-    /// The state of the UTF-8 decoder past the last token.
+    /// The state of the UTF-8 decoder after the last token.
     pub partial: Partial,
 }
 
@@ -32,11 +32,11 @@ pub struct Bench {
     /// For a grammar with counted repetitions, the tables for masks: one for each band of the
     /// vocabulary.
     by_band: Vec<States>,
-    /// Code points, scratch.
+    /// A scratch buffer for code points.
     pub chars: Vec<u32>,
     /// The state at the beginning of a text.
     initial: Option<StateId>,
-    /// The bytes occupied when the tables held only a place.
+    /// The bytes that the tables occupied when they held only a place.
     bytes_of_place: usize,
     /// Set while the tables change. If it is found set, a change was interrupted, and the tables
     /// are invalid.
@@ -51,7 +51,7 @@ impl Bench {
             let bands = grammar.tree.bands();
             let ends = bands.iter().map(|band| band.most_chars as u32);
             by_band.extend(ends.map(States::new));
-            // It is also for tokens that are in no band.
+            // The last tables also serve the tokens that are in no band.
             by_band.pop();
             by_band.push(States::new(grammar.tree.most_chars() as u32));
         }
@@ -71,13 +71,13 @@ impl Bench {
         self.states.bytes() + by_band.sum::<usize>()
     }
 
-    /// Records that the tables now hold only the place of a text.
+    /// Records that the tables now hold nothing but the place of a text.
     pub fn has_place_alone(&mut self) {
         self.bytes_of_place = self.states.bytes();
     }
 
-    /// True if the tables should be rebuilt with only the place. That copies the place, so tables
-    /// that have little else are kept.
+    /// True if the tables should be rebuilt to hold only the place. Rebuilding copies the place, so
+    /// tables that hold little else are kept.
     pub fn is_large(&self) -> bool {
         let n_tables = 1 + self.by_band.len();
         self.bytes() > n_tables * MAX_STATE_BYTES.max(2 * self.bytes_of_place)
@@ -96,8 +96,8 @@ impl Bench {
         })
     }
 
-    /// Returns the place after some tokens, or the place before the first that is not allowed, with
-    /// that token.
+    /// Returns the place after some tokens. If one is not allowed, returns it, and the place before
+    /// it.
     pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,
@@ -119,7 +119,7 @@ impl Bench {
             let state = self
                 .states
                 .accept(grammar, place.state, token, &self.chars)?;
-            // llama.cpp checks a part of a character once it is complete.
+            // llama.cpp checks an unfinished character only when it becomes complete.
             let is_refused = grammar.rules.is_strict
                 && !mask::may_stop(&mut self.states, grammar, state, partial)?;
             if state == NONE || is_refused {
@@ -134,7 +134,7 @@ impl Bench {
         }
     }
 
-    /// Returns true if a token may follow the text.
+    /// True if a token may follow the text.
     pub fn allows(
         &mut self,
         grammar: &Compiled,
@@ -152,7 +152,7 @@ impl Bench {
         )
     }
 
-    /// Returns the key of a place's mask.
+    /// Returns the key under which the mask of a place is stored.
     pub fn key(&mut self, grammar: &Compiled, place: Place) -> Result<MaskKey, TooMuch> {
         let Place { mut state, partial } = canonical(place);
         let Some(last) = self.by_band.last_mut() else {
@@ -165,7 +165,8 @@ impl Bench {
         Ok((last.identity(state), partial))
     }
 
-    /// Returns the mask of a place. Allowed tokens of bands are looked up in `known`, if given.
+    /// Returns the mask of a place. If `known` is given, the allowed tokens of bands are looked up
+    /// there.
     pub fn mask(
         &mut self,
         grammar: &Compiled,
@@ -219,7 +220,7 @@ impl Bench {
             self.states.budget = tables.budget;
             added?;
         }
-        // A call that fails keeps none.
+        // A call that fails stores nothing.
         if let Some(known) = known {
             made.iter()
                 .for_each(|(key, part)| known.keep_part(*key, part));
@@ -256,7 +257,8 @@ fn part(
     Ok((Some(part), state))
 }
 
-/// Drops the traces of bytes that are not UTF-8: a text continues as if they were absent.
+/// Returns the place without the decoder's note of invalid UTF-8, which does not affect what
+/// follows.
 fn canonical(place: Place) -> Place {
     match place.partial.is_pending() {
         true => place,

@@ -1,8 +1,7 @@
-//! Builds rules without a text, for patterns, schemas, choices and tags.
+//! Builds rules directly, not from GBNF, for patterns, choices and tags.
 //!
-//! A part of a rule is a list of elements. Alternatives and repetitions become a rule of their own,
-//! or a counted repetition, and are one element of that list. Every size is bounded as for a
-//! grammar's text.
+//! A part of a rule is a list of elements. Alternatives and repetitions become a rule or a counted
+//! repetition, which is one element of that list. Every size is bounded as for a grammar's text.
 
 use std::fmt;
 
@@ -11,7 +10,7 @@ use crate::grammar::elements::{
 };
 use crate::grammar::limits::{MAX_CLASSES, MAX_ELEMENTS, MAX_REPETITIONS, MAX_RULES};
 
-/// An exceeded limit: its name in the header, without the prefix, and its number.
+/// The limit that was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooLarge {
     /// More than [`MAX_ELEMENTS`] elements or different sequences.
@@ -55,7 +54,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Returns an element for a character of these ranges of code points, first and last.
+    /// Returns an element that matches one character of these ranges of code points, each given by
+    /// its first and last.
     pub fn class(&mut self, ranges: Vec<(u32, u32)>) -> Result<Element, TooLarge> {
         let number = match *ranges {
             [(first, last)] if first == last => self.classes.number_of_one(first),
@@ -64,7 +64,7 @@ impl Builder {
         number.map(Element::Class).ok_or(TooLarge::Classes)
     }
 
-    /// Returns the characters of a text in order.
+    /// Returns the elements that match a text.
     pub fn text(&mut self, text: &str) -> Result<Vec<Element>, TooLarge> {
         let mut elements = Vec::new();
         for character in text.chars() {
@@ -89,15 +89,17 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns a choice of some lists of elements. Common beginnings are written once, so that
-    /// thousands of lists are a tree. The order does not matter; there is at least one list.
+    /// Returns the elements that match one of several lists of elements, of which there is at least
+    /// one, in any order. Common beginnings are written once, so that thousands of lists form a
+    /// tree.
     pub fn alternatives(
         &mut self,
         mut alternatives: Vec<Vec<Element>>,
     ) -> Result<Vec<Element>, TooLarge> {
         alternatives.sort_unstable();
         alternatives.dedup();
-        // Declared rules, with the alternatives of each and how many of their elements precede it.
+        // Declared rules, each with its alternatives and the number of elements that they begin
+        // with in common.
         let mut pending = Vec::new();
         let whole = self.factored(&alternatives, 0, &mut pending)?;
         while let Some((rule, alternatives, depth)) = pending.pop() {
@@ -114,8 +116,8 @@ impl Builder {
         Ok(whole)
     }
 
-    /// Returns the common elements of sorted alternatives after the first `depth`, and a rule, to
-    /// be defined later, for the rest.
+    /// Returns the elements that sorted alternatives have in common after the first `depth`,
+    /// followed by a rule for the rest, which is to be defined later.
     fn factored<'a>(
         &mut self,
         alternatives: &'a [Vec<Element>],
@@ -137,7 +139,7 @@ impl Builder {
         Ok(elements)
     }
 
-    /// Returns an optional `item`.
+    /// Returns elements that match `item` or nothing.
     pub fn optional(&mut self, mut item: Vec<Element>) -> Result<Vec<Element>, TooLarge> {
         if item.is_empty() {
             return Ok(item);
@@ -148,8 +150,8 @@ impl Builder {
         Ok(vec![Element::Rule(rule)])
     }
 
-    /// Returns `item` repeated `min` to `max` times, without end if `max` is `None`. `may_be_empty`
-    /// is true if the empty text matches `item`.
+    /// Returns elements that match `item` repeated `min` to `max` times, or any larger number of
+    /// times if `max` is `None`. `may_be_empty` is true if the empty text matches `item`.
     pub fn repeat(
         &mut self,
         item: Vec<Element>,
@@ -192,7 +194,7 @@ impl Builder {
         }
     }
 
-    /// Adds the rules of a complete grammar to these. Returns its root.
+    /// Adds the rules of another grammar to these. Returns the elements that match its root.
     pub fn embed(&mut self, written: Written) -> Result<Vec<Element>, TooLarge> {
         let mut classes = Vec::new();
         for class in written.classes {
@@ -225,7 +227,7 @@ impl Builder {
         Ok(vec![Element::Rule(first_rule + written.root)])
     }
 
-    /// Counts elements that are kept.
+    /// Counts `n` more elements, and fails if there are too many.
     fn grow(&mut self, n: usize) -> Result<(), TooLarge> {
         self.n_elements += n + 1;
         if self.n_elements > MAX_ELEMENTS {
@@ -234,8 +236,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns the rules by which a whole text, in UTF-8, follows these elements. Every declared
-    /// rule must be defined, and none may begin with itself.
+    /// Returns the rules of a grammar whose texts, in UTF-8, match `whole`. Every declared rule
+    /// must have been defined, and none may begin with itself.
     pub fn rules(mut self, whole: Vec<Element>) -> Result<Rules, TooLarge> {
         let root = self.declare()?;
         self.define(root, whole)?;

@@ -5,7 +5,7 @@ use crate::grammar::elements::Rules;
 use crate::grammar::limits::{MAX_CHOICES, MAX_TEXT};
 use crate::quoted::quoted;
 
-/// Returns the rules for a text that is one of these.
+/// Returns the rules that match exactly one of these texts.
 pub fn rules(values: &[&[u8]]) -> Result<Rules, String> {
     if values.is_empty() {
         return Err("there is no value to choose from".into());

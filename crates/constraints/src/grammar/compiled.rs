@@ -1,4 +1,4 @@
-//! The immutable part of a grammar together with a vocabulary.
+//! A grammar prepared for a vocabulary: the part that never changes.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -9,13 +9,14 @@ use crate::grammar::nodes::{CharSet, Kinds};
 use crate::grammar::utf8::{Partial, decode, decode_strictly};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 
-/// The most groups of characters beyond ASCII that are tested to find whether all are taken.
+/// The most groups beyond ASCII that are tested one by one, to find out if all of them are
+/// accepted.
 pub const MOST_BEYOND: usize = 64;
 
 /// The number of ASCII characters.
 const N_ASCII: u32 = 0x80;
 
-/// Rules, their vocabulary, and the characters in groups that no class distinguishes.
+/// Rules, a vocabulary, and the characters in groups that no class of the rules distinguishes.
 #[derive(Debug)]
 pub struct Compiled {
     /// The rules.
@@ -23,31 +24,31 @@ pub struct Compiled {
     /// The vocabulary.
     pub tree: Arc<VocabularyTree>,
     groups: Groups,
-    /// The ASCII characters in each class; bit 0 if another character, or part of one, may be in
-    /// it.
+    /// For each class, the ASCII characters in it. Bit 0 is set if it may also have other
+    /// characters, or parts of one.
     covers: Vec<CharSet>,
-    /// The kinds of which each class has all characters.
+    /// For each class, the kinds that lie wholly in it.
     kinds: Vec<Kinds>,
 }
 
-/// Code points in groups; every class contains all of a group or none.
+/// Code points in groups, such that every class contains all of a group or none.
 #[derive(Debug)]
 struct Groups {
-    /// The first code points of ranges beyond ASCII, ascending: each range is in one group.
+    /// The first code points of ranges beyond ASCII, ascending. Each range lies within one group.
     starts: Vec<u32>,
     /// The group of each range.
     group_of: Vec<u32>,
-    /// A code point of each group.
+    /// One code point of each group.
     one_of: Vec<u32>,
     ascii: [u32; N_ASCII as usize],
-    /// The groups that have ASCII characters, and these.
+    /// The groups with ASCII characters, each with those characters.
     sets: Vec<(u32, CharSet)>,
-    /// The groups that have other characters.
+    /// The groups with other characters.
     beyond: Vec<u32>,
 }
 
 impl Compiled {
-    /// Prepares `rules`.
+    /// Prepares `rules` for the vocabulary of `tree`.
     pub fn new(rules: Rules, tree: Arc<VocabularyTree>) -> Self {
         let groups = Groups::new(&rules.classes);
         let covers: Vec<_> = rules.classes.iter().map(cover).collect();
@@ -68,7 +69,7 @@ impl Compiled {
         }
     }
 
-    /// Returns the class of an item; `None` for any other item.
+    /// Returns the class that an item refers to; `None` for an item that is not a class.
     pub fn class(&self, item: Element) -> Option<&Class> {
         match item {
             Element::Class(number) => self.rules.classes.get(number as usize),
@@ -87,8 +88,9 @@ impl Compiled {
         self.rules.alternatives.get(rule)
     }
 
-    /// Writes the code points of `piece` after `start` to `chars`. Returns the unfinished character
-    /// at its end. Bytes that are not UTF-8 are read as in llama.cpp, or rejected.
+    /// Decodes `piece`, which continues at `start`, and writes its code points to `chars`. Returns
+    /// the unfinished character at its end. Bytes that are not UTF-8 are rejected by strict rules,
+    /// and otherwise read as in llama.cpp.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
             true => decode_strictly(piece, start, chars),
@@ -96,12 +98,12 @@ impl Compiled {
         }
     }
 
-    /// True if there are counted repetitions.
+    /// True if the grammar has counted repetitions.
     pub fn has_counts(&self) -> bool {
         !self.rules.repeats.is_empty()
     }
 
-    /// Returns the characters of an item; empty unless it is a class.
+    /// Returns the characters that an item matches; none unless it is a class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {
             Element::Class(number) => self.covers.get(number as usize).copied().unwrap_or(0),
@@ -109,7 +111,7 @@ impl Compiled {
         }
     }
 
-    /// Returns the kinds of which a class has all characters; none for any other item.
+    /// Returns the kinds that lie wholly in the class of an item; none unless it is a class.
     pub fn kinds(&self, item: Element) -> Kinds {
         match item {
             Element::Class(number) => self.kinds.get(number as usize).copied().unwrap_or_default(),
@@ -126,7 +128,8 @@ impl Compiled {
         self.groups.beyond_ascii(code_point)
     }
 
-    /// Returns the group of a sequence that begins with a single character.
+    /// Returns the group of the character that a sequence begins with, if that is a class of a
+    /// single character.
     pub fn only_group(&self, sequence: u32) -> Option<u32> {
         let class = self.class(self.first(sequence)?.item)?;
         match *class.ranges {
@@ -146,17 +149,17 @@ impl Compiled {
         self.groups.one_of.len()
     }
 
-    /// Returns the groups that contain ASCII characters, each with these.
+    /// Returns the groups with ASCII characters, each with those characters.
     pub fn ascii_groups(&self) -> impl Iterator<Item = (u32, CharSet)> {
         self.groups.sets.iter().copied()
     }
 
-    /// Returns the groups that have characters of texts in UTF-8 that are not ASCII.
+    /// Returns the groups with characters beyond ASCII that can occur in UTF-8.
     pub fn groups_beyond_ascii(&self) -> &[u32] {
         &self.groups.beyond
     }
 
-    /// Returns its size in bytes, without the vocabulary.
+    /// Returns the bytes that the grammar occupies, without the vocabulary.
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
             + self.covers.len() * (size_of::<CharSet>() + size_of::<Kinds>())
@@ -167,7 +170,8 @@ impl Compiled {
     }
 }
 
-/// A sum that differs, except with a chance of 2^-128, for each set of classes.
+/// The sum of the random keys of a set of classes. Two sets have the same sum with a chance of
+/// 2^-128.
 type Sum = (u64, u64);
 
 fn added(sum: Sum, other: Sum) -> Sum {
@@ -176,7 +180,7 @@ fn added(sum: Sum, other: Sum) -> Sum {
 
 impl Groups {
     fn new(classes: &[Class]) -> Self {
-        // The code points at which the set of their classes changes, and the change.
+        // The code points at which the set of classes changes, and the change of its sum.
         let mut within_ascii = [(0, 0); N_ASCII as usize];
         let mut beyond = vec![(N_ASCII, sum_of(0))];
         let mut change = |at: u32, sum: Sum| match within_ascii.get_mut(at as usize) {
@@ -237,7 +241,7 @@ impl Groups {
         };
         let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
         let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
-        // No text has surrogates, nor code points past the last character.
+        // UTF-8 has no surrogates, and no code points after the last character.
         let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
             start < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
         };
@@ -255,7 +259,8 @@ impl Groups {
     }
 }
 
-/// Returns the ranges without inverted ones. A part that ranges share stays only in the first.
+/// Returns disjoint ranges with the same code points: without inverted ranges, and each shared part
+/// only in the first range that has it.
 fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     let mut from = 0;
     ranges.iter().filter_map(move |&(first, last)| {
@@ -265,7 +270,7 @@ fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Returns the sum of a set of one class, with unpredictable keys.
+/// Returns the sum of the set that has only this class, from keys that nobody can predict.
 fn sum_of(class: u32) -> Sum {
     let keys = Keys::default();
     let hash = |half| keys.hash_one((class, half));
@@ -273,7 +278,7 @@ fn sum_of(class: u32) -> Sum {
 }
 
 fn cover(class: &Class) -> CharSet {
-    // Characters from `first` on, up to the last one of ASCII.
+    // The ASCII characters from `first` on.
     let from = |first: u32| CharSet::MAX.checked_shl(first).unwrap_or(0);
     let ranges = class.ranges.iter().filter(|(first, last)| first <= last);
     let sets = ranges.map(|&(first, last)| from(first) & !from(last.saturating_add(1)));

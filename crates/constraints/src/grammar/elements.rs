@@ -1,8 +1,9 @@
-//! The parts of a grammar: character classes, token elements, references to rules.
+//! The parts of a grammar: character classes, tokens, and references to rules.
 //!
 //! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
-//! *sequences*: an item and the number of the sequence after it, each pair numbered once. Equal
-//! rests of alternatives are thus one, however often a repetition has produced them.
+//! *sequences*. A sequence is an item and the number of the sequence that follows it, and equal
+//! pairs have one number. Alternatives with equal ends thus share them, however often a repetition
+//! has produced them.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -12,19 +13,19 @@ use crate::grammar::limits::{MAX_CLASSES, MAX_SEQUENCES};
 use crate::grammar::lists::Lists;
 use crate::token::Token;
 
-/// A set of code points: one of the listed ranges, or none of them.
+/// A set of code points: those of the listed ranges, or, if negated, all others.
 ///
-/// Ranges that end before they begin match no character, but count for whether an incomplete
-/// character can match. Both queries search for a range that begins at or before one code point and
-/// ends at or after another. For that, only the largest end of all ranges up to one matters.
+/// A range that ends before it begins matches no character, but can match an incomplete one. Both
+/// queries search for a range that begins at or before one code point and ends at or after another.
+/// So for each beginning only the largest end of all ranges up to it matters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
-    /// True if the characters are those outside the ranges.
+    /// True if the class has the characters outside the ranges.
     pub negated: bool,
-    /// True if every character is in it (`.`).
+    /// True if the class has every character (`.`).
     pub any: bool,
-    /// First and last code point of the ranges, both ascending: one that ends no later than an
-    /// earlier one is left out.
+    /// The first and last code point of each range, both ascending. A range that ends no later than
+    /// an earlier one is left out.
     pub ranges: Box<[(u32, u32)]>,
 }
 
@@ -47,7 +48,7 @@ impl Class {
         }
     }
 
-    /// Returns the class of these ranges, or, negated, of the characters outside them.
+    /// Returns the class of the characters in these ranges, or, if negated, outside them.
     pub fn of(negated: bool, mut ranges: Vec<(u32, u32)>) -> Self {
         ranges.sort_unstable();
         let mut reached = None;
@@ -68,8 +69,8 @@ impl Class {
         self.any || self.reaches(code_point, code_point) != self.negated
     }
 
-    /// Returns the only code point in it from `low` to `high`, or `Some(None)` if there is none;
-    /// `None` if there are several.
+    /// Returns the only code point from `low` to `high` that is in the class; `Some(None)` if none
+    /// is, and `None` if several are.
     pub fn only(&self, (low, high): (u32, u32)) -> Option<Option<u32>> {
         let mut only = None;
         let mut is_one = true;
@@ -106,12 +107,12 @@ impl Class {
         last.is_some_and(|&(_, last)| low <= last)
     }
 
-    /// True if a character with `missing` bytes still to come could be in the class; `value` holds
-    /// its bits so far.
+    /// True if an unfinished character could still be in the class. `value` has the bits of its
+    /// first bytes, and `missing` is the number of bytes to come.
     ///
-    /// A negated class refuses if the character could still become a listed one.
+    /// For a negated class, false if the character could still become a listed one.
     pub fn may_have(&self, value: u32, missing: u8) -> bool {
-        // Two bytes for a character that fits in one.
+        // An overlong form: two bytes for a character that fits in one.
         if missing == 1 && value < 2 {
             return false;
         }
@@ -121,7 +122,7 @@ impl Class {
         let bits = 6 * u32::from(missing.min(3));
         let low = value << bits;
         let high = low | ((1 << bits) - 1);
-        // Shorter encodings than this are not expected.
+        // Overlong forms are not considered.
         let low = match (low, missing) {
             (0, 2) => 1 << 11,
             (0, 3) => 1 << 16,
@@ -131,20 +132,20 @@ impl Class {
     }
 }
 
-/// One element of a rule as it is written.
+/// One element of a rule, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Element {
     /// A character of the class with this number.
     Class(u32),
     /// The token with this number.
     Token(u32),
-    /// Any token but this.
+    /// Any token except the one with this number.
     TokenNot(u32),
     /// A reference to the rule with this number.
     Rule(u32),
-    /// A counted repetition: the one with this number.
+    /// The counted repetition with this number.
     Repeat(u32),
-    /// The end of an alternative; another one follows.
+    /// The end of an alternative that is not the last.
     Alternative,
 }
 
@@ -160,7 +161,7 @@ pub struct Sequence {
     pub rest: u32,
 }
 
-/// Hashes as one word: a grammar has nearly one sequence per element.
+/// Hashes both fields as one word, for speed: a grammar has almost as many sequences as elements.
 impl Hash for Sequence {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (kind, number) = match self.item {
@@ -177,7 +178,7 @@ impl Hash for Sequence {
 }
 
 impl Written {
-    /// Replaces references to a rule that is one element by that element.
+    /// Replaces each reference to a rule that consists of one element by that element.
     fn replace_names(&mut self) {
         let content = |rule: &[Element]| match *rule {
             [Element::Alternative] => None,
@@ -186,8 +187,8 @@ impl Written {
         };
         let mut contents: Vec<Option<Element>> = self.rules.iter().map(content).collect();
         let mut chain = Vec::new();
-        // A chain of references ends, since no rule begins with itself. All on the path are set to
-        // its end, so that it is not followed again.
+        // A chain of references ends, since no rule begins with itself. All rules of the chain are
+        // set to its end, so that no chain is followed twice.
         let mut replaced = |mut element| {
             while let Element::Rule(rule) = element
                 && let Some(content) = contents.get(rule as usize).copied().flatten()
@@ -212,22 +213,22 @@ impl Written {
     }
 }
 
-/// An item with the bounds of its repetition. The item is stored once, however large the numbers
+/// A repeated item, and how often it may occur. The item is stored once, however large the numbers
 /// are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat<Item> {
     /// The item that is repeated.
     pub item: Item,
-    /// The fewest rounds.
+    /// The least number of rounds.
     pub min: u32,
-    /// The most rounds; [`ENDLESS`] if unbounded.
+    /// The largest number of rounds; [`ENDLESS`] if unbounded.
     pub max: u32,
 }
 
 /// An unbounded number of rounds.
 pub const ENDLESS: u32 = u32::MAX;
 
-/// The elements of rules, in one array: a grammar has hundreds of short ones.
+/// The elements of all rules in one array, since a grammar has hundreds of short rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WrittenRules {
     elements: Vec<Element>,
@@ -236,7 +237,7 @@ pub struct WrittenRules {
 }
 
 impl WrittenRules {
-    /// Adds a rule without elements. Returns its number.
+    /// Adds a rule, still without elements. Returns its number.
     pub fn declare(&mut self) -> u32 {
         self.places.push((0, 0));
         self.places.len() as u32 - 1
@@ -257,7 +258,7 @@ impl WrittenRules {
         self.places.len()
     }
 
-    /// True if there is none.
+    /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -286,7 +287,7 @@ impl<E: AsRef<[Element]>> FromIterator<E> for WrittenRules {
     }
 }
 
-/// Rules as written, with groups as rules of their own.
+/// Rules as they were written. Each group is a rule of its own.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The character classes, by number.
@@ -299,43 +300,43 @@ pub struct Written {
     pub root: u32,
 }
 
-/// A grammar with its rules as sequences.
+/// A grammar whose rules are sequences.
 #[derive(Debug, Default)]
 pub struct Rules {
     /// The character classes, by number.
     pub classes: Vec<Class>,
     /// The sequences, by number; the first is the empty one, whose content is unused.
     pub sequences: Vec<Sequence>,
-    /// The alternatives of each rule: numbers of sequences.
+    /// The alternatives of each rule, as numbers of sequences.
     pub alternatives: Lists,
     /// The counted repetitions, whose items are sequences.
     pub repeats: Vec<Repeat<u32>>,
     /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
-    /// For each rule, true if it only repeats something without bound.
+    /// For each rule, true if it is nothing but an unbounded repetition.
     is_loop: Vec<bool>,
     /// The start rule.
     pub root: u32,
-    /// True if only texts in UTF-8 follow it. Otherwise bytes are read as in llama.cpp.
+    /// True if the grammar accepts only UTF-8. Otherwise bytes are read as in llama.cpp.
     pub is_strict: bool,
-    /// Tokens that are matched by number alone, ascending: they are never read as characters.
+    /// The tokens that are matched only by number, never as characters, ascending.
     pub by_number: Box<[Token]>,
-    /// Properties of the grammar's text.
+    /// Properties of the grammar's source.
     pub about: About,
 }
 
-/// Properties of a grammar's text in which builds of llama.cpp differ.
+/// Properties of a grammar's source that matter because builds of llama.cpp differ in them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
-    /// True if llama.cpp's own constructor, of any build, is certain to return from it.
+    /// True if llama.cpp's own constructor is certain to return, in any build.
     pub host_comes_back: bool,
-    /// The largest number of repetitions in it.
+    /// The largest number in a repetition.
     pub most_repetitions: u64,
-    /// True if it has elements `<text>` or `<[7]>`.
+    /// True if it contains elements such as `<text>` or `<[7]>`.
     pub names_tokens: bool,
-    /// True if it has the escape `\-`.
+    /// True if it contains the escape `\-`.
     pub escapes_dash: bool,
-    /// True if its root is a rule made from a group or a repetition.
+    /// True if its root is a rule that was generated for a group or a repetition.
     pub root_is_made: bool,
 }
 
@@ -344,10 +345,11 @@ pub struct About {
 pub struct Classes {
     /// The classes, by number.
     pub all: Vec<Class>,
-    /// Their numbers, by hash. Of two with the same hash only the first is in it.
+    /// The number of each class, by its hash. Of two classes with the same hash, only the first is
+    /// here.
     numbers: Map<u64, u32>,
     hash: Keys,
-    /// The numbers of the classes of one ASCII character.
+    /// For each ASCII character, the number of the class that has only this character.
     ascii: Vec<Option<u32>>,
 }
 
@@ -358,7 +360,7 @@ impl Classes {
         self.numbers.reserve(n);
     }
 
-    /// Returns the number of `class`; `None` if there are too many.
+    /// Returns the number of `class`, a new one if necessary; `None` if there are too many classes.
     pub fn number(&mut self, class: Class) -> Option<u32> {
         let Class {
             negated,
@@ -371,8 +373,8 @@ impl Classes {
         }
     }
 
-    /// Returns the number of the class of these ranges, which ascend and do not overlap; `None` if
-    /// there are too many.
+    /// Returns the number of the class with these ranges, which ascend and do not overlap; `None`
+    /// if there are too many classes.
     pub fn number_of(&mut self, ranges: &[(u32, u32)]) -> Option<u32> {
         match self.known((false, false, ranges)) {
             Ok(number) => Some(number),
@@ -387,8 +389,8 @@ impl Classes {
         }
     }
 
-    /// Returns the number of the class with these fields: negated, any, ranges. If it has none yet,
-    /// the error is their hash.
+    /// Returns the number of the class with the fields `(negated, any, ranges)`. If it has none
+    /// yet, the error is the hash of the fields.
     fn known(&self, class: (bool, bool, &[(u32, u32)])) -> Result<u32, u64> {
         let hash = self.hash.hash_one(class);
         let is_same = |other: &Class| (other.negated, other.any, &*other.ranges) == class;
@@ -396,7 +398,7 @@ impl Classes {
         if self.all.get(number as usize).is_some_and(is_same) {
             return Ok(number);
         }
-        // Another class of the same hash: a chance in 2^64.
+        // Two classes have the same hash with a chance of 2^-64.
         let same = self.all.iter().position(is_same);
         same.map(|number| number as u32).ok_or(hash)
     }
@@ -411,7 +413,8 @@ impl Classes {
         Some(number)
     }
 
-    /// Returns the number of the class of this character; `None` if there are too many.
+    /// Returns the number of the class that has only this character; `None` if there are too many
+    /// classes.
     pub fn number_of_one(&mut self, code_point: u32) -> Option<u32> {
         const N: usize = 128;
         if code_point as usize >= N {
@@ -432,7 +435,7 @@ const MOST_RESERVED: usize = 1 << 12;
 /// The most elements of a rule whose alternatives are searched one by one.
 const FEW_ELEMENTS: usize = 64;
 
-/// An error: there are more sequences than [`MAX_SEQUENCES`].
+/// The error of a grammar with more sequences than [`MAX_SEQUENCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySequences;
 
@@ -453,7 +456,8 @@ impl Numbers {
         }
     }
 
-    /// Returns the slot of a sequence's number, which is [`EMPTY`] if it has none yet.
+    /// Returns the slot that holds the number of a sequence, or, if it has none yet, the slot for
+    /// it, which holds [`EMPTY`].
     fn place_of(&mut self, sequence: Sequence, sequences: &[Sequence]) -> Option<&mut u32> {
         let last = self.places.len() - 1;
         let mut place = self.keys.hash_one(sequence) as usize & last;
@@ -468,7 +472,7 @@ impl Numbers {
 }
 
 impl Rules {
-    /// Links rules whose references all exist, and none of which begins with itself.
+    /// Links the rules. All references must exist, and no rule may begin with itself.
     pub fn link(written: Written) -> Result<Self, TooManySequences> {
         let mut written = written;
         written.replace_names();
@@ -513,7 +517,7 @@ impl Rules {
         Ok(linked)
     }
 
-    /// Finds the rules that are written as `rule ::= item rule |`.
+    /// Finds the rules of the form `rule ::= item rule |`.
     fn find_loops(&mut self) {
         let is_loop = |(rule, heads): (u32, &[u32])| {
             let (&[head, EMPTY] | &[EMPTY, head]) = heads else {
@@ -526,8 +530,8 @@ impl Rules {
         self.is_loop = (0..).zip(self.alternatives.iter()).map(is_loop).collect();
     }
 
-    /// True if a sequence only repeats something without bound. Two of the same in a row are
-    /// equivalent to one.
+    /// True if a sequence is nothing but an unbounded repetition. Two of the same in a row match
+    /// the same texts as one.
     pub fn is_loop(&self, sequence: u32) -> bool {
         match self.first(sequence) {
             Some(Sequence {
@@ -538,14 +542,14 @@ impl Rules {
         }
     }
 
-    /// Finds the sequences that match the empty text, beginning with the empty one, and propagates
-    /// to the sequences and rules that depend on them.
+    /// Finds the sequences that match the empty text: first the empty sequence, then those that
+    /// match because of sequences and rules already found.
     fn find_empty(&mut self) {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
         self.may_be_empty = vec![false; n];
-        // Only sequences of references: all others have a character or token. The rest after the
-        // first element has a smaller number.
+        // Only sequences of references matter, since all others have a character or token. The rest
+        // after the first element has a smaller number.
         let mut may_wait = vec![false; n];
         let mut references = Vec::new();
         for (number, sequence) in self.sequences.iter().enumerate() {
@@ -559,7 +563,7 @@ impl Rules {
                 references.push((number as u32, *sequence));
             }
         }
-        // A node is a sequence, or, after these, a rule.
+        // The nodes are the sequences, followed by the rules.
         let waiting = Lists::of(n + n_rules, || {
             let for_item = references.iter().filter_map(|&(number, sequence)| {
                 let item = match sequence.item {
@@ -647,7 +651,7 @@ impl Rules {
         self.sequences.get(sequence as usize).copied()
     }
 
-    /// True if a token is matched by number alone.
+    /// True if a token is matched only by its number.
     pub fn is_by_number(&self, token: Token) -> bool {
         self.by_number.binary_search(&token).is_ok()
     }
@@ -666,13 +670,13 @@ impl Rules {
     }
 }
 
-/// Returns a rule that may begin with itself by the host's check. That check looks past rules with
-/// an alternative that is *written* empty, but not past those that are empty because of their
-/// references.
+/// Returns a rule that may begin with itself, as the host checks it; `None` if there is none. The
+/// host looks past a rule only if one of its alternatives is *written* as empty, not if it can
+/// become empty through references.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
-    // For a repetition, the first rule that its item may begin with.
+    // If it is a repetition, the first rule that its item may begin with.
     let n_rules = written.rules.len();
     match (found as usize).checked_sub(n_rules) {
         None => Some(found),
@@ -680,12 +684,12 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
     }
 }
 
-/// True if the host's check for left recursion ends within `most` visits of rules. It visits a rule
-/// again on each path, so that each rule that begins with two others doubles the work.
+/// True if the host's check for left recursion ends after at most `most` visits of rules. It visits
+/// a rule again on each path to it, so each rule that begins with two others doubles the work.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
     let n = beginnings.len();
-    // Computed once for each: the texts of all rules together are read once.
+    // Computed once for each node, so that every rule is read once.
     let mut known: Vec<Option<Rc<[u32]>>> = vec![None; n];
     let mut next = |node: usize| -> Rc<[u32]> {
         let find = || beginnings.of_node(node).into();
@@ -705,7 +709,7 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
         if is_done.get(start) == Some(&true) {
             continue;
         }
-        // The host has a rule for each optional round.
+        // The host makes a rule of each optional round.
         let rounds = beginnings.rounds_of(start);
         let mut path = vec![(start, next(start), 0)];
         mark(&mut is_open, start, true);
@@ -732,9 +736,9 @@ pub fn host_check_ends(written: &Written, most: usize) -> bool {
     true
 }
 
-/// Finds the beginnings of rules by the host's check. A counted repetition is a node of its own
-/// after those of the rules: the host expands it to the required rounds of the item, and a rule for
-/// the optional ones, which has an empty alternative.
+/// Finds the rules that a rule can begin with, as the host's check sees them. The nodes are the
+/// rules, followed by the counted repetitions. The host expands a repetition to the required rounds
+/// of its item and a rule for the optional ones, which has an empty alternative.
 struct Beginnings<'a> {
     written: &'a Written,
     may_be_empty: Vec<bool>,
@@ -761,7 +765,7 @@ impl<'a> Beginnings<'a> {
         self.written.repeats.get(repeat)
     }
 
-    /// Returns the number of the host's rules that a node represents.
+    /// Returns the number of the host's rules that one node represents.
     fn rounds_of(&self, node: usize) -> usize {
         match self.repeat(node) {
             Some(repeat) if repeat.max != ENDLESS => (repeat.max - repeat.min).max(1) as usize,
@@ -769,11 +773,12 @@ impl<'a> Beginnings<'a> {
         }
     }
 
-    /// Returns the nodes that this one can begin with, in order, with repetitions.
+    /// Returns the nodes that a node can begin with, in order and with duplicates.
     fn of_node(&self, node: usize) -> Vec<u32> {
         let mut found = Vec::new();
         if let Some(repeat) = self.repeat(node) {
-            // After an item that may be empty, the next round; of endless ones the same rule.
+            // After an item that may be empty the next round begins. An unbounded repetition is one
+            // rule, so it then begins with itself.
             if self.add(&repeat.item, &mut found) && repeat.max == ENDLESS {
                 found.push(node as u32);
             }
@@ -786,10 +791,10 @@ impl<'a> Beginnings<'a> {
         found
     }
 
-    /// Adds the rules and repetitions that elements can begin with. Returns true if the check looks
-    /// past all of them.
+    /// Adds the rules and repetitions that `elements` can begin with. Returns true if the check
+    /// looks past all elements.
     fn add(&self, elements: &[Element], found: &mut Vec<u32>) -> bool {
-        // Items of repetitions within items, the innermost last.
+        // Elements still to be looked at: those of nested items, the innermost last.
         let mut pending = vec![elements];
         while let Some(elements) = pending.pop() {
             let Some((first, rest)) = elements.split_first() else {
@@ -808,7 +813,8 @@ impl<'a> Beginnings<'a> {
                     let Some(repeat) = self.written.repeats.get(number as usize) else {
                         return false;
                     };
-                    // Also where the item comes first: the optional rounds begin with nothing else.
+                    // Also if required rounds come first, since the optional ones begin with the
+                    // same item.
                     if repeat.max > repeat.min {
                         found.push(node as u32);
                     }
@@ -827,8 +833,7 @@ fn is_end(element: &Element) -> bool {
     *element == Element::Alternative
 }
 
-/// Returns a node on a cycle, if there is one, of the graph in which `next` returns a node's
-/// successors.
+/// Returns a node on a cycle of the graph whose edges `next` returns; `None` if there is no cycle.
 fn first_cycle(n_nodes: usize, next: impl Fn(usize) -> Vec<u32>) -> Option<u32> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {

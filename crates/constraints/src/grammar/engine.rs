@@ -1,4 +1,4 @@
-//! A compiled grammar with the masks found so far, shared by its samplers.
+//! A compiled grammar with the masks that were found so far, shared by all samplers of the grammar.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +18,13 @@ pub struct Engine {
     masks: Masks,
     idle: Mutex<Vec<Bench>>,
     budget: Budget,
-    /// Bytes of `compiled`.
+    /// The bytes that `compiled` occupies.
     fixed_bytes: usize,
     bytes_of_idle: AtomicUsize,
 }
 
 impl Engine {
-    /// Makes an engine without masks.
+    /// Returns an engine that has no masks yet.
     pub fn new(compiled: Compiled) -> Self {
         Self {
             fixed_bytes: compiled.bytes(),
@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Returns the engine with another budget for each call, for tests, since the limits are large.
+    /// Returns the engine with another budget per call, for tests, since the real limits are large.
     pub fn within(self, budget: Budget) -> Self {
         Self { budget, ..self }
     }
@@ -56,12 +56,12 @@ impl Engine {
         &self.masks
     }
 
-    /// Returns its size in bytes, without the vocabulary and the benches in use.
+    /// Returns the bytes that the engine occupies, without the vocabulary and the benches in use.
     pub fn bytes(&self) -> usize {
         self.fixed_bytes + self.masks.bytes() + self.bytes_of_idle.load(Ordering::Relaxed)
     }
 
-    /// Returns a bench that a sampler has left, or a new one.
+    /// Returns a bench that an earlier sampler has left behind, or a new one.
     pub fn bench(&self) -> Bench {
         let mut idle = self.idle.lock();
         let bench = idle.pop();

@@ -13,7 +13,7 @@ pub fn gbnf(written: &Written) -> Option<String> {
     Some(text.0)
 }
 
-/// A text of [`MAX_TEXT`] bytes at most.
+/// A string of at most [`MAX_TEXT`] bytes.
 struct Bounded(String);
 
 impl Write for Bounded {
@@ -55,7 +55,7 @@ impl Gbnf<'_> {
         self.0.classes.get(number as usize)
     }
 
-    /// Returns the character of an element that is exactly one.
+    /// Returns the character of an element that matches exactly one.
     fn character(&self, element: Element) -> Option<u32> {
         let Element::Class(number) = element else {
             return None;
@@ -70,7 +70,7 @@ impl Gbnf<'_> {
         }
     }
 
-    /// Writes elements in order; adjacent characters as one text.
+    /// Writes elements in order, adjacent characters as one string.
     fn sequence(&self, f: &mut Bounded, elements: &[Element]) -> fmt::Result {
         if elements.is_empty() {
             return f.write_str("\"\"");
@@ -142,7 +142,7 @@ fn set(f: &mut Bounded, class: &Class) -> fmt::Result {
     f.write_char(']')
 }
 
-/// Writes a character, unescaped if that means the same in every build of llama.cpp.
+/// Writes a character, unescaped if every build of llama.cpp then reads it in the same way.
 fn escaped(f: &mut Bounded, code_point: u32, in_text: bool) -> fmt::Result {
     match u8::try_from(code_point) {
         Ok(byte) if byte.is_ascii_alphanumeric() => f.write_char(byte.into()),

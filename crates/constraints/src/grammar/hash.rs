@@ -1,15 +1,15 @@
-//! A fast hash for numbers that this crate has assigned itself.
+//! A fast hash for numbers that this crate assigns, such as those of states.
 //!
-//! The numbers depend on a client's text, so the keys are drawn at random once per process:
-//! collisions cannot be predicted. A folded multiplication mixes as in `wyhash`, in a tenth of the
-//! time of the standard library's hash.
+//! A client's text determines the numbers, so the keys of the hash are drawn at random, once per
+//! process: a client cannot predict collisions. Bits are mixed by a folded multiplication, as in
+//! `wyhash`, in a tenth of the time of the standard library's hash.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};
 
 use llama_sieve_kernels::random::{mix, process_key};
 
-/// A map by such numbers.
+/// A map whose keys are such numbers.
 pub type Map<K, V> = HashMap<K, V, Keys>;
 /// A set of such numbers.
 pub type Set<K> = HashSet<K, Keys>;
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Folded {
     }
 }
 
-/// Returns the two halves of the product of 128 bits, combined.
+/// Returns the exclusive or of the two halves of the 128-bit product.
 fn folded(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -73,7 +73,7 @@ impl Hasher for Folded {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        // An odd factor, so that none is zero.
+        // The factor is odd, so that it is not zero.
         self.state = folded(self.state ^ number, self.key | 1);
     }
 
@@ -103,19 +103,19 @@ impl Hasher for Folded {
     }
 }
 
-/// Identifies a set in any table, by two hashes of 64 bits with different keys. The chance that two
-/// of 10^9 sets collide is one in 10^20.
+/// Identifies a set of stacks in any table, by two hashes of 64 bits with different keys. The
+/// chance that any two of 10^9 sets collide is one in 10^20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity([u64; 2]);
 
 impl Identity {
-    /// Returns the identity of a set without members, perhaps with an end.
+    /// Returns the identity of a set without members. `may_end` is true if the text may end there.
     pub fn of_end(may_end: bool) -> Self {
         Self([u64::from(may_end), 0])
     }
 
-    /// Returns the identity of a set with these members, in any order, and perhaps an end. A member
-    /// is a sequence, two counts, and the set below it.
+    /// Returns the identity of a set with these members, whose order does not matter. A member is a
+    /// sequence, two counts, and the set below it. `may_end` is true if the text may end there.
     pub fn of(may_end: bool, members: impl Iterator<Item = (u32, (u32, u32), Self)>) -> Self {
         let Keys([state, key]) = Keys::default();
         let mixed = mix(key);

@@ -1,20 +1,20 @@
-//! Bounds the work of llama.cpp's own grammar constructor for a text, before it is called.
+//! Predicts, before llama.cpp's own grammar constructor is called, if it will return in good time.
 //!
-//! It expands counted repetitions, checks for left recursion recursively and again on every path,
-//! and stores each initial stack separately. On some texts that this library reads at once it hangs
-//! or overflows the thread's stack. Builds before 0.6.0 also do so if a repetition repeats
-//! something that may be empty.
+//! The constructor expands counted repetitions, checks for left recursion by recursion and again on
+//! every path, and stores each initial stack separately. On some texts that this library reads at
+//! once, it hangs or overflows the thread's stack. Builds before 0.6.0 also do so if a repetition
+//! repeats something that may be empty.
 
 use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_ends};
 
-/// A depth of recursion at which llama.cpp is far from the end of a thread's stack.
+/// A depth of recursion that leaves llama.cpp far from the end of a thread's stack.
 pub const DEEP: usize = 1000;
-/// The most rules that llama.cpp's check for left recursion may visit; this many take no noticeable
+/// The most rules that llama.cpp's check for left recursion may visit. That many take no noticeable
 /// time.
 pub const MOST_CHECKED: usize = 1 << 20;
-/// The most elements that llama.cpp may store, 8 bytes each, in three copies.
+/// The most elements that llama.cpp may store. Each takes 8 bytes, in three copies.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// The most initial stacks, all of which are compared with each other.
+/// The most initial stacks. Each is compared with all others.
 const MOST_STACKS: u32 = 1 << 12;
 /// The most passes over the rules that determine which may be empty.
 const PASSES: usize = 32;
@@ -34,8 +34,8 @@ pub fn host_comes_back(written: &Written, nested: usize) -> bool {
         && host_check_ends(written, MOST_CHECKED)
 }
 
-/// Returns the number of elements after expanding repetitions: the required rounds of the item, and
-/// a rule for each optional one.
+/// Returns the number of elements after repetitions are expanded to the required rounds of the item
+/// and a rule for each optional round.
 fn n_elements(written: &Written) -> usize {
     let mut of_repeats: Vec<usize> = Vec::with_capacity(written.repeats.len());
     let mut of_rounds: usize = 0;
@@ -46,7 +46,7 @@ fn n_elements(written: &Written) -> usize {
         });
         each.fold(0, usize::saturating_add)
     };
-    // The contents of an item were counted before it.
+    // A repetition within an item has a smaller number, so it has been counted already.
     for repeat in &written.repeats {
         let item = count(&of_repeats, &repeat.item);
         let rounds = match repeat.max {
@@ -68,7 +68,7 @@ struct Empty {
 }
 
 impl Empty {
-    /// Finds them; `None` if that takes too long.
+    /// Finds the rules and repetitions that may be empty; `None` if that takes too long.
     fn of(written: &Written) -> Option<Self> {
         let mut empty = Self {
             rules: vec![false; written.rules.len()],
@@ -105,7 +105,7 @@ impl Empty {
     }
 }
 
-/// Sets a mark if `value`. Returns true if it was not set before.
+/// Sets a mark if `value` is true. Returns true if it was not set before.
 fn mark(marks: &mut [bool], number: usize, value: bool) -> bool {
     let changed = marks.get_mut(number).filter(|mark| value && !**mark);
     changed.is_some_and(|mark| {
@@ -123,19 +123,19 @@ fn alternatives(rule: &[Element]) -> impl Iterator<Item = &[Element]> {
 struct Behind {
     /// The length of the longest path, in rules.
     depth: usize,
-    /// The number of paths, those that end without a character included.
+    /// The number of paths, including those that end without a character.
     n_stacks: u32,
 }
 
 /// The rules and repetitions that a rule or a counted repetition can begin with.
 struct Beginning {
-    /// Rules, and after their numbers those of counted repetitions, as often as they are found.
+    /// The numbers of rules and, counted on from these, of counted repetitions, with duplicates.
     nodes: Vec<usize>,
-    /// The number of paths that end here.
+    /// The number of paths that reach a character, or the end, without another rule or repetition.
     n_ends: u32,
 }
 
-/// The search for the paths from rules and counted repetitions to the characters that they begin
+/// Searches for the paths from rules and counted repetitions to the characters that they begin
 /// with.
 struct Ways<'a> {
     written: &'a Written,
@@ -143,8 +143,8 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Returns the depth and the number of paths from the root; `None` if a path of the grammar is
-    /// a cycle or too deep.
+    /// Returns the depth and the number of the paths from the root; `None` if a path in the grammar
+    /// is a cycle or too deep.
     fn behind_root(&self) -> Option<Behind> {
         let n = self.written.rules.len() + self.written.repeats.len();
         let mut known: Vec<Option<Behind>> = vec![None; n];

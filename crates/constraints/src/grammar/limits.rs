@@ -1,39 +1,40 @@
-//! Limits on the size of a grammar and on its work. Its text comes from a client in most servers,
-//! so every size is bounded. Beyond a limit it is refused or dead, with a message that names the
-//! limit.
+//! Limits on the size of a grammar and on the work that it causes. In most servers a grammar comes
+//! from a client, so every size is bounded. A grammar that exceeds a limit is refused or dead, with
+//! a message that names the limit.
 
 /// The most bytes of a grammar's text.
 pub const MAX_TEXT: usize = 8 << 20;
-/// The most repetitions of one `{m,n}`, and the largest product of nested repetitions, in a text
-/// that is read as in llama.cpp, which has this limit.
+/// The most repetitions of one `{m,n}`, and the largest product of nested ones, in a text that is
+/// read as in llama.cpp. This is llama.cpp's own limit.
 pub const MAX_HOST_REPETITIONS: u64 = 2000;
-/// The most repetitions of one `{m,n}` in a text that llama.cpp refuses for their number.
+/// The most repetitions of one `{m,n}` in a text that llama.cpp refuses because of their number.
 pub const MAX_REPETITIONS: u64 = 1_000_000;
 /// The most elements of all rules. The item of a counted repetition counts once.
 pub const MAX_ELEMENTS: usize = 1 << 22;
-/// The most rules, those that groups and repetitions make included.
+/// The most rules, including those that groups and repetitions become.
 pub const MAX_RULES: usize = 1 << 20;
 /// The most different character classes.
 pub const MAX_CLASSES: usize = 1 << 20;
 /// The most different sequences of elements.
 pub const MAX_SEQUENCES: usize = 1 << 22;
-/// The most bytes of `<text>`, the brackets included.
+/// The most bytes of an element `<text>`, including the brackets.
 pub const MAX_TOKEN_TEXT: usize = 1024;
-/// The most stacks that are visited for one character, those that references lead to included.
+/// The most stacks that are visited for one character, including those that references lead to.
 pub const MAX_STEP: usize = 1 << 18;
-/// The most steps, mainly visits of stacks, that one call may take: a token, an array, a mask.
+/// The most steps, mainly visits of stacks, that one call may take. A call accepts a token, filters
+/// an array, or makes a mask.
 pub const MAX_WORK: usize = 1 << 23;
-/// The most bytes that one call may keep.
+/// The most bytes that one call may add to the tables.
 pub const MAX_CALL_BYTES: usize = 64 << 20;
-/// The most bytes of the masks of one grammar, beyond which they are dropped.
+/// The most bytes of the masks of one grammar. Beyond that, all of them are dropped.
 pub const MAX_MASK_BYTES: usize = 48 << 20;
-/// The most elements below the tops of all stacks at one place, shared ones counted once.
+/// The most elements below the tops of all stacks at one position, shared elements counted once.
 pub const MAX_STACK: usize = 1 << 15;
-/// The most bytes of the states of one kind that a sampler remembers: those for following its text,
-/// and, with counted repetitions, those for each band of the vocabulary. When all together reach
-/// this, or twice the size of the text's place, they are rebuilt.
+/// The most bytes of the states that a sampler remembers: those for following its text, and, with
+/// counted repetitions, those for each band of the vocabulary. When all together reach this limit,
+/// or twice the size of the text's place, the tables are rebuilt.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
-/// The most bytes of the states that are kept for the next samplers of one grammar.
+/// The most bytes of idle states that are kept for later samplers of the same grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;
 /// The most bytes that all grammars of the cache occupy together.
 pub const MAX_CACHE_BYTES: usize = 128 << 20;
@@ -46,17 +47,17 @@ pub const MAX_CACHED: usize = 256;
 pub const MAX_ROLLBACK: usize = 1 << 10;
 /// The most bytes of states that are kept for rollback when tables are rebuilt.
 pub const MAX_KEPT_BYTES: usize = MAX_STATE_BYTES / 2;
-/// The most bytes that are reported of a forced text.
+/// The most bytes of a forced text that are returned.
 pub const MAX_FORCED: usize = 1 << 16;
 
 /// The most bytes of a regular expression.
 pub const MAX_PATTERN_TEXT: usize = 1 << 15;
 /// The deepest nesting of a regular expression.
 pub const MAX_PATTERN_DEPTH: u32 = 128;
-/// The most classes of characters that a regular expression may name, ranges in brackets included.
+/// The most classes of characters in a regular expression, including the ranges in brackets.
 pub const MAX_PATTERN_CLASSES: usize = 1 << 12;
 
-/// The most texts that a choice has.
+/// The most texts of a choice.
 pub const MAX_CHOICES: usize = 1 << 20;
 
 /// The most tags of a description.
@@ -66,7 +67,7 @@ pub const MAX_TAG_TEXT: usize = 1 << 10;
 /// The most bytes of all begin and end tags.
 pub const MAX_TAG_TEXTS: usize = 1 << 17;
 
-/// The most bytes of all trigger patterns, or words.
+/// The most bytes of all trigger patterns, or of all trigger words.
 pub const MAX_TRIGGER_TEXT: usize = 1 << 20;
 /// The most instructions of all trigger patterns, repetitions written out.
 pub const MAX_TRIGGER_STATES: usize = 1 << 18;
@@ -76,13 +77,13 @@ pub const MAX_TRIGGER_DEPTH: usize = 100;
 pub const MAX_TRIGGER_STEPS: usize = 1 << 22;
 /// The most pending backtracking points in the search for a trigger.
 pub const MAX_TRIGGER_WAYS: usize = 1 << 20;
-/// The bytes that the states of one grammar's patterns may always take while texts are read.
+/// The bytes that the states of one grammar's trigger patterns may take in any case.
 pub const MIN_TRIGGER_TABLES: usize = 64 << 10;
-/// The bytes that they may take in addition for each state of the patterns.
+/// The additional bytes that these states may take for each instruction of the patterns.
 pub const TRIGGER_TABLES_PER_STATE: usize = 256;
-/// The most bytes that the states of one grammar's patterns may take.
+/// The most bytes that the states of one grammar's trigger patterns may take.
 pub const MAX_TRIGGER_TABLES: usize = 4 << 20;
-/// The most bytes of cached patterns, with the states that may be added to them.
+/// The most bytes of cached trigger patterns, including the states that may be added to them.
 pub const MAX_TRIGGER_CACHE: usize = 32 << 20;
 /// The most sets of patterns that are cached.
 pub const MAX_TRIGGERS_CACHED: usize = 64;
@@ -95,16 +96,17 @@ pub const MAX_SCHEMA_TEXT: usize = 8 << 20;
 pub const MAX_SCHEMA_DEPTH: usize = 128;
 /// The most JSON values in a JSON Schema.
 pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
-/// The longest chain of references in a JSON Schema, and of schemas that apply to one value.
+/// The longest chain of references in a JSON Schema, and the most nested schemas that apply to one
+/// value.
 pub const MAX_SCHEMA_CHAIN: usize = 100;
 /// The most different combinations of a JSON Schema's subschemas.
 pub const MAX_SCHEMA_COMBINATIONS: usize = 1 << 16;
-/// The most alternatives for one value of a JSON Schema: the product of its `anyOf`.
+/// The most alternatives for one value of a JSON Schema: the product of the sizes of its `anyOf`.
 pub const MAX_SCHEMA_WAYS: usize = 1 << 10;
 /// The most elements of the grammar that a JSON Schema becomes.
 pub const MAX_SCHEMA_ELEMENTS: usize = 1 << 20;
-/// The most steps that compiling a JSON Schema to a grammar may take: combining its keywords, and
-/// building the automata of its patterns, names and numbers.
+/// The most steps that compiling a JSON Schema to a grammar may take. Steps are counted while its
+/// keywords are combined, and while the automata of its patterns, names and numbers are built.
 pub const MAX_SCHEMA_STEPS: usize = 1 << 25;
 /// The most characters of white space in a row.
 pub const MAX_SCHEMA_SPACE: u32 = 64;

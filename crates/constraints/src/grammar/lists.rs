@@ -1,6 +1,6 @@
 //! Many lists of numbers in two arrays.
 
-/// Lists of numbers, themselves numbered from 0.
+/// Lists of numbers. The lists are numbered from 0.
 #[derive(Debug)]
 pub struct Lists {
     /// The end of each list in `all`, after a zero.
@@ -29,13 +29,14 @@ impl Lists {
         }
     }
 
-    /// Returns the `n` lists of these pairs of a list and a number in it. The pairs are read twice;
-    /// those of other lists are ignored.
+    /// Returns `n` lists, made from pairs of a list and a number in it. The pairs are read twice,
+    /// and those of other lists are ignored.
     pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
-        // Each list counts its numbers two entries after its own; then it begins one entry after.
+        // The numbers of list `i` are counted at `i + 2`. After the running sum, list `i` begins at
+        // `ends[i + 1]`.
         let mut ends = vec![0_u32; n + 2];
         let mut n_all = 0;
-        // By `for_each`, which is faster for chained and flattened iterators.
+        // `for_each` is faster than a loop for chained and flattened iterators.
         pairs().for_each(|(list, _)| {
             if let Some(count) = ends.get_mut(list as usize + 2) {
                 *count += 1;
@@ -65,7 +66,7 @@ impl Lists {
         self.ends.len() - 1
     }
 
-    /// True if there is none.
+    /// True if there are no lists.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -96,12 +97,12 @@ impl Lists {
         self.all.push(number);
     }
 
-    /// Ends the list; the next one begins.
+    /// Ends the open list, and opens the next one.
     pub fn end(&mut self) {
         self.ends.push(self.all.len() as u32);
     }
 
-    /// Returns the bytes that they occupy.
+    /// Returns the bytes that the lists occupy.
     pub fn bytes(&self) -> usize {
         (self.ends.len() + self.all.len()) * size_of::<u32>()
     }

@@ -1,4 +1,5 @@
-//! The tokens that a state allows: a bit per token, found by a walk through the vocabulary's trees.
+//! Masks: a bit per token, set if a state allows it. They are found by a walk through the trees of
+//! the vocabulary.
 
 // In bounds: ranks and tokens are numbers of the tree that the words were made for.
 
@@ -13,7 +14,7 @@ use crate::grammar::vocabulary_tree::{Band, Kind, VocabularyTree};
 use crate::kernels::bitmap::{count_bits, has, mask_tokens};
 use crate::token::{Token, TokenData};
 
-/// A bit per token.
+/// The allowed tokens, as one bit per token.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mask {
     words: Box<[u64]>,
@@ -34,12 +35,12 @@ impl Mask {
         has(&self.words, token)
     }
 
-    /// Returns the bits, the lowest of the first word for token 0.
+    /// Returns the words of the mask. The lowest bit of the first word is for token 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Writes the bits to words of 32, as many as fit; those past the last are 0.
+    /// Copies the bits to 32-bit words, as many as fit. Bits after the last token are 0.
     pub fn copy_to(&self, words: &mut [u32]) {
         let (pairs, odd) = words.as_chunks_mut();
         for (pair, &word) in pairs.iter_mut().zip(&self.words) {
@@ -52,7 +53,7 @@ impl Mask {
         }
     }
 
-    /// Returns the bytes that it occupies.
+    /// Returns the bytes that the mask occupies.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words) + size_of::<Self>()
     }
@@ -71,7 +72,7 @@ impl Mask {
         Self::of(words)
     }
 
-    /// Sets the logits of candidates that are not allowed to minus infinity.
+    /// Sets the logit of each candidate that is not allowed to minus infinity.
     pub fn apply(&self, candidates: &mut [TokenData]) {
         mask_tokens(candidates, &self.words);
     }
@@ -92,12 +93,12 @@ fn set(words: &mut [u64], token: Token) {
     words[token as usize / 64] |= 1 << (token % 64);
 }
 
-/// The allowed tokens of a band: bits by rank.
+/// The allowed tokens of a band, as one bit per rank.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ranks(Vec<u64>);
 
 impl Ranks {
-    /// Returns the bytes that it occupies.
+    /// Returns the bytes that the bits occupy.
     pub fn bytes(&self) -> usize {
         8 * self.0.capacity()
     }
@@ -120,10 +121,10 @@ impl Ranks {
     }
 }
 
-/// Returns true if `token` is allowed in `state`, when the text so far ends with `partial`.
+/// True if `token` is allowed in `state` when the text so far ends with `partial`.
 ///
-/// A token that meets a token element is decided by its number, whatever follows; one with a
-/// character of code point 0 is read only up to that.
+/// Where the grammar has a token element, the number of the token decides, whatever the text. A
+/// text is read up to its first NUL.
 pub fn allows(
     states: &mut States,
     grammar: &Compiled,
@@ -158,8 +159,8 @@ pub fn allows(
     may_stop(states, grammar, state, end)
 }
 
-/// True if a token that is matched by number alone is allowed in `state`, when the text so far ends
-/// with `partial`.
+/// True if a token that is matched only by its number is allowed in `state` when the text so far
+/// ends with `partial`.
 pub fn takes_by_number(
     states: &States,
     grammar: &Compiled,
@@ -178,7 +179,7 @@ fn any_takes(states: &States, grammar: &Compiled, state: StateId, token: Token) 
     items.into_iter().any(|first| takes(first.item, token))
 }
 
-/// Returns true if a token may end in a state, with or without a part of a character at its end.
+/// True if a token may end in a state, perhaps within a character.
 pub fn may_stop(
     states: &mut States,
     grammar: &Compiled,
@@ -203,8 +204,8 @@ pub fn may_stop(
     }
 }
 
-/// Returns the tokens of the band of this number that `state` allows, when the text so far ends
-/// with whole characters.
+/// Returns the tokens of a band that `state` allows. The text so far must not end within a
+/// character.
 pub fn of_band(
     states: &mut States,
     grammar: &Compiled,
@@ -231,15 +232,15 @@ pub fn of_band(
     Ok(ranks)
 }
 
-/// Gathers a mask.
+/// Builds a mask.
 pub struct MaskWriter<'a> {
     tree: &'a VocabularyTree,
     words: Vec<u64>,
 }
 
 impl<'a> MaskWriter<'a> {
-    /// Returns a writer whose mask has the tokens that end the generation if `may_end`, and no
-    /// others.
+    /// Returns a writer of a mask that so far allows no tokens, except, if `may_end`, those that
+    /// end the generation.
     pub fn new(tree: &'a VocabularyTree, may_end: bool) -> Self {
         let ending: &[Token] = match may_end {
             true => tree.end_of_generation(),
@@ -249,13 +250,13 @@ impl<'a> MaskWriter<'a> {
         Self { tree, words }
     }
 
-    /// Adds the allowed tokens of the band of this number.
+    /// Adds the allowed tokens of a band.
     pub fn add_band(&mut self, band: usize, ranks: &Ranks) {
         add_ranked(&mut self.words, &self.tree.bands()[band], ranks);
     }
 
-    /// Adds the tokens in no band: if the text so far ends within a character, those that begin
-    /// within one.
+    /// Adds the allowed tokens that are in no band. If the text so far ends within a character,
+    /// these are the tokens that begin within one.
     pub fn add_others(
         &mut self,
         states: &mut States,
@@ -293,14 +294,14 @@ impl<'a> MaskWriter<'a> {
     }
 }
 
-/// Sets the bits of tokens by their ranks. If most of a tree are set, it sets all and clears the
-/// others.
+/// Sets the bits of tokens that are given by rank. If most of a tree's tokens are allowed, all of
+/// its bits are set, and the others are then cleared.
 fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     for (nodes, has) in band.trees.iter().zip(&band.has) {
         let Range { start, end } = nodes.ranks();
         let held_by = start / 64..end.div_ceil(64);
         let of_tree = &ranks.0[held_by.clone()];
-        // Nearly: a few of its neighbours are in the first and last words.
+        // An estimate: the first and last words include a few neighbours of the tree.
         let most = count_bits(of_tree) > (end - start) / 2;
         if most {
             for (word, all) in words.iter_mut().zip(has) {
@@ -336,15 +337,15 @@ struct TreeWalk<'a> {
 /// A node on the path to the current one.
 #[derive(Clone)]
 struct Above {
-    /// The children that are still to be visited.
+    /// The children of the node that are still to be visited.
     children: Range<usize>,
-    /// The first rank that is not below it.
+    /// The first rank after those at the node and below it.
     end: usize,
     state: StateId,
     /// The start of the state's transitions.
     row: usize,
     cover: CharSet,
-    /// The number of characters on the path to it.
+    /// The number of characters on the path to the node.
     depth: usize,
 }
 
@@ -372,8 +373,8 @@ impl TreeWalk<'_> {
                     let depth = above.depth + 1;
                     self.character(child, end, next, depth)?
                 }
-                // The texts below continue with characters that are not ASCII. If all of these are
-                // taken, so is a part of one.
+                // The texts below continue with characters that are not ASCII. If the state accepts
+                // all of these, it also accepts part of one.
                 Step::Within(_)
                     if !nodes.at(child).children().is_empty()
                         && self.whole(child, end, above.state)? =>
@@ -395,13 +396,13 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes the tokens that are short enough, if only lengths decide. In a string with a few
-    /// characters left, each number of them is a state of its own.
+    /// Allows the tokens that are short enough, if nothing but the length matters. Returns false
+    /// otherwise. In a string with a limit, every number of remaining characters is another state.
     fn by_length(&mut self, state: StateId) -> Result<bool, TooMuch> {
         let (nodes, ranks) = (self.nodes, self.nodes.ranks());
         let texts = nodes.summary(ROOT);
         let longest = self.states.longest_taken(self.grammar, state, texts)?;
-        // The length of longer ones is not known.
+        // The exact length of longer tokens is not known.
         let longest = longest.and_then(|longest| u8::try_from(longest).ok());
         let Some(longest) = longest.filter(|&longest| longest < u8::MAX) else {
             return Ok(false);
@@ -417,7 +418,8 @@ impl TreeWalk<'_> {
         Ok(true)
     }
 
-    /// Takes the tokens at a node that leads to a state. Returns the work below it.
+    /// Allows the tokens that end at a node, whose character leads to a state. Returns the node if
+    /// those below must be visited.
     #[inline]
     fn character(
         &mut self,
@@ -445,8 +447,8 @@ impl TreeWalk<'_> {
         self.enter(at, end, state, depth).map(Some)
     }
 
-    /// Takes the tokens along a chain of nodes of one repeated character, as far as the states go.
-    /// Vocabularies have runs of a hundred spaces or dashes.
+    /// Allows the tokens along a chain of nodes with one repeated character, as far as the states
+    /// permit. Vocabularies have runs of a hundred spaces or dashes.
     #[inline]
     fn down_a_chain(
         &mut self,
@@ -471,7 +473,7 @@ impl TreeWalk<'_> {
         Ok((last, state, depth + n))
     }
 
-    /// Takes the tokens that end with a part of a character, if they may.
+    /// Allows the tokens that end at a node within a character, if that may be the end of a token.
     fn part_of_character(
         &mut self,
         node: &Node,
@@ -486,8 +488,8 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes all tokens at `node` and below, up to the rank `end`, or none of them. Returns false
-    /// if that cannot be decided at once.
+    /// Allows all tokens at `node` and below, up to the rank `end`, or none of them. Returns false,
+    /// and allows none, if that is not known without visiting them.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
         /// The fewest tokens for which new facts are computed.
@@ -530,7 +532,7 @@ impl TreeWalk<'_> {
         })
     }
 
-    /// Takes the tokens strictly below `node` that a token element matches.
+    /// Allows the tokens strictly below `node` that a token element matches.
     fn token_elements(
         &mut self,
         node: &Node,
@@ -561,7 +563,7 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Takes the tokens strictly below `node`.
+    /// Allows the tokens strictly below `node`, except the one of this rank.
     fn all_below_but(
         &mut self,
         node: &Node,

@@ -1,4 +1,4 @@
-//! The masks of a grammar found so far, for all of its samplers.
+//! The masks that were found so far, shared by all samplers of a grammar.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,17 +11,17 @@ use crate::grammar::mask::{Mask, Ranks};
 use crate::grammar::states::TooMuch;
 use crate::grammar::utf8::Partial;
 
-/// A state, and the unfinished character at the end of the text: these determine a mask.
+/// The key of a mask: the state, and the unfinished character at the end of the text.
 pub type MaskKey = (Identity, Partial);
-/// The number of a band and a state: these determine the band's allowed tokens.
+/// The key of a band's allowed tokens: the number of the band, and the state.
 pub type PartKey = (usize, Identity);
 
 /// The allowed tokens of a band, and the cost of finding them.
 #[derive(Debug)]
 pub struct Part {
-    /// The tokens.
+    /// The allowed tokens.
     pub ranks: Ranks,
-    /// A bound on the steps with empty tables.
+    /// An upper bound on the steps of finding them with empty tables.
     pub cost: u64,
 }
 
@@ -32,34 +32,36 @@ struct Known {
     bytes: usize,
 }
 
-/// Known masks. The lock is held for a look-up and for an insertion, never while a mask is made.
+/// The known masks of a grammar. The lock is held during a look-up or an insertion, never while a
+/// mask is made.
 #[derive(Debug, Default)]
 pub struct Masks {
     known: Mutex<Known>,
     bytes: AtomicUsize,
 }
 
-/// The bytes by which all grammars have grown since the last count.
+/// The bytes by which all grammars together have grown since they were last counted.
 static GROWN: AtomicUsize = AtomicUsize::new(0);
 
-/// True, once, if all grammars together have grown enough to be counted.
+/// True if all grammars together have grown enough to be counted again. The growth is then reset.
 pub fn have_grown() -> bool {
     const MUCH: usize = 1 << 20;
     GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH
 }
 
-/// Adds to the growth.
+/// Adds bytes to the growth.
 pub fn note_growth(bytes: usize) {
     GROWN.fetch_add(bytes, Ordering::Relaxed);
 }
 
 impl Masks {
-    /// Returns the bytes that they occupy.
+    /// Returns the bytes that the masks occupy.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the mask, or the error that it takes too much; `None` if neither is known.
+    /// Returns the mask of a key, or the error that making it takes too much work; `None` if
+    /// neither is known.
     pub fn whole(&self, key: MaskKey) -> Option<Result<Arc<Mask>, TooMuch>> {
         self.known.lock().whole.get(&key).cloned()
     }
@@ -94,17 +96,17 @@ impl Masks {
         self.bytes.store(masks.bytes, Ordering::Relaxed);
         drop(masks);
         note_growth(bytes);
-        // Freed without the lock.
+        // Freed after the lock was released.
         drop(forgotten);
     }
 
-    /// Drops all of them.
+    /// Drops all masks.
     pub fn forget(&self) {
         let mut known = self.known.lock();
         let forgotten = std::mem::take(&mut *known);
         self.bytes.store(0, Ordering::Relaxed);
         drop(known);
-        // Freed without the lock.
+        // Freed after the lock was released.
         drop(forgotten);
     }
 }

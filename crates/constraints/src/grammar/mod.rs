@@ -1,18 +1,19 @@
-//! Grammars in GBNF, llama.cpp's notation, and regular expressions: finds the tokens that may
-//! follow a text.
+//! Finds the tokens that may follow a text by a grammar, given in GBNF, llama.cpp's notation, as a
+//! regular expression, or as a JSON Schema.
 //!
-//! - [`parser`][]: a text becomes rules of [`elements`]; [`pattern`][]: a regular expression, and
-//!   [`choice`][]: one of several texts, [`tags`][]: spans in free text, by the [`builder`].
-//! - [`schema`][]: a JSON Schema becomes rules, too.
-//! - [`vocabulary_tree`][]: the texts of a vocabulary, once per vocabulary, in [`nodes`];
-//!   [`utf8`][]: their characters.
+//! - [`parser`][]: turns GBNF into rules made of [`elements`]. [`pattern`][] does so for a regular
+//!   expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text, all by
+//!   the [`builder`].
+//! - [`schema`][]: turns a JSON Schema into rules.
+//! - [`vocabulary_tree`][]: the texts of a vocabulary, as trees of [`nodes`]; [`utf8`][]: decodes
+//!   their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: the tokens that a state allows.
-//! - [`tracker`][]: the position of a text; [`bench`](mod@bench): the tables for it.
+//! - [`tracker`][]: follows a text through a grammar; [`bench`](mod@bench): the tables for that.
 //! - [`engine`][]: the data that all texts of a grammar share, mainly its [`masks`].
 //! - [`triggers`][]: the triggers of a lazy grammar.
-//! - [`limits`][]: the limits of a grammar, [`host_work`][]: its cost in llama.cpp; [`hash`][]:
-//!   hashes of numbers; [`lists`][]: many lists of them.
+//! - [`limits`][]: limits on the size of a grammar; [`host_work`][]: its cost in llama.cpp;
+//!   [`hash`][]: hashes of numbers; [`lists`][]: many lists of numbers.
 //!
 //! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 

@@ -1,10 +1,11 @@
 //! The texts of a vocabulary as a tree of bytes.
 //!
 //! The tokens below a node have consecutive *ranks*, their numbers in the order of their texts. A
-//! node that completes a character stores it; one within a character stores its bits so far. The
-//! children of a node are neighbours, followed by their descendants, child by child: a walk that
-//! skips most children reads little, and reads nearby. Each node records, roughly, which characters
-//! occur below, so that a state which takes them all takes the whole range.
+//! node whose byte completes a character stores that character; a node within a character stores
+//! the bits so far. The children of a node are neighbours, followed by their descendants, child by
+//! child. A walk that skips most children therefore reads little memory, and in order. Each node
+//! records, roughly, which characters occur below it: if a state accepts them all, it accepts the
+//! whole range of tokens below.
 
 // In bounds: the numbers of nodes and summaries are positions in arrays that never change.
 
@@ -18,12 +19,13 @@ pub type CharSet = u128;
 /// The control characters.
 pub const CONTROLS: CharSet = 0xFFFF_FFFE;
 
-/// Returns the bit of a code point. (NUL is in no tree.)
+/// Returns the bit of a code point. Bit 0 is free for characters beyond ASCII, since no tree
+/// contains NUL.
 pub fn char_bit(code_point: u32) -> CharSet {
     1 << label(code_point)
 }
 
-/// Returns the number of that bit.
+/// Returns the number of a code point's bit.
 fn label(code_point: u32) -> u8 {
     if code_point < 0x80 {
         code_point as u8
@@ -32,10 +34,10 @@ fn label(code_point: u32) -> u8 {
     }
 }
 
-/// The number of the root, which has no byte.
+/// The number of the root node, which has no byte.
 pub const ROOT: usize = 0;
 
-/// The character, or part of one, that a node's byte ends.
+/// The character, or part of one, that a node's byte completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A complete character.
@@ -44,8 +46,8 @@ pub enum Step {
     Within(Partial),
 }
 
-/// Characters that are mostly taken together, or not at all: a set of these *kinds* suffices to
-/// describe the texts below a node. Characters beyond ASCII are the first kind.
+/// The *kinds* of characters. Most states accept all characters of a kind or none, so a set of
+/// kinds is enough to describe the texts below a node. Characters beyond ASCII are the first kind.
 const KINDS: [&[u8]; 29] = [
     b"",
     b"abcdef",
@@ -83,7 +85,7 @@ const CONTROL: &[u8] = &[
     30, 31, 127,
 ];
 
-/// The kind of each ASCII character; index 0 stands for all others.
+/// The kind of each ASCII character; index 0 is for all other characters.
 const KIND_OF: [u8; 128] = {
     let mut kinds = [0; 128];
     let mut kind = 1;
@@ -126,7 +128,7 @@ impl Kinds {
         Self(kinds)
     }
 
-    /// True if there is none.
+    /// True if the set has no kinds.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -138,7 +140,7 @@ impl Kinds {
         sets.fold(0, |all, (_, set)| all | set)
     }
 
-    /// True if every kind is in `other`.
+    /// True if every kind of this set is in `other`.
     #[inline]
     pub fn is_within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
@@ -148,24 +150,24 @@ impl Kinds {
 /// A summary of texts.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
-    /// The kinds of their characters.
+    /// The kinds of the characters in the texts.
     pub kinds: Kinds,
-    /// The most characters of one; `None` if more than 254.
+    /// The number of characters of the longest text; `None` if more than 254.
     pub height: Option<u32>,
 }
 
-/// The value for an unknown height.
+/// Marks an unknown height.
 const HIGH: u8 = u8::MAX;
 
 /// A node of the tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Node {
-    /// From the lowest bit: the character, or its bits so far (22); how many of its bytes are to
-    /// come (2); how many children there are (8).
+    /// From the lowest bit: the character, or its bits so far (22 bits); the number of its bytes
+    /// still to come (2); the number of children (8).
     packed: u32,
     first_child: u32,
     first_rank: u32,
-    /// The kinds of the characters below it.
+    /// The kinds of the characters below the node.
     kinds: Kinds,
 }
 
@@ -173,7 +175,7 @@ const VALUE_BITS: u32 = 22;
 const MISSING_BITS: u32 = 2;
 
 impl Node {
-    /// Returns the character, or part of one, that the node's byte ends.
+    /// Returns the character, or part of one, that the node's byte completes.
     #[inline]
     pub fn step(&self) -> Step {
         let value = self.packed & ((1 << VALUE_BITS) - 1);
@@ -186,14 +188,14 @@ impl Node {
         }
     }
 
-    /// Returns the range of its children.
+    /// Returns the numbers of the node's children.
     #[inline]
     pub fn children(&self) -> Range<usize> {
         let first = self.first_child as usize;
         first..first + (self.packed >> (VALUE_BITS + MISSING_BITS)) as usize
     }
 
-    /// Returns the first rank at it or below.
+    /// Returns the first rank at the node or below it.
     #[inline]
     pub fn first_rank(&self) -> usize {
         self.first_rank as usize
@@ -204,15 +206,16 @@ impl Node {
 #[derive(Debug, Default)]
 pub struct Nodes {
     all: Vec<Node>,
-    /// The number of each node's [`char_bit`]; also 0 for parts of characters.
+    /// For each node, the number of its [`char_bit`]; 0 also for parts of characters.
     labels: Vec<u8>,
-    /// The most characters that follow each node, or [`HIGH`].
+    /// For each node, the most characters that follow it, or [`HIGH`].
     heights: Vec<u8>,
-    /// The length of the chain below each node: only children, all of one ASCII character, with
-    /// consecutive numbers.
+    /// For each node, the length of the chain below it: nodes that are only children, all with the
+    /// same ASCII character, and with consecutive numbers.
     chains: Vec<u8>,
-    /// If each text has a control character: the kinds of the characters below each node that
-    /// precede the first of them; all kinds after it. Otherwise empty.
+    /// If each text has a control character: for each node, the kinds of the characters below it
+    /// that precede the first control character, or all kinds if the node comes after it. Otherwise
+    /// empty.
     before_controls: Vec<Kinds>,
     first_rank: usize,
     end: usize,
@@ -222,11 +225,11 @@ pub struct Nodes {
 pub struct Sorted<'a> {
     /// The bytes of all texts, one after the other.
     pub bytes: &'a [u8],
-    /// The offset of each text, and the end of the last.
+    /// The offset of each text, and the end of the last one.
     pub offsets: &'a [u32],
-    /// The rank of the first.
+    /// The rank of the first text.
     pub first_rank: usize,
-    /// True if each has a control character.
+    /// True if each text has a control character.
     pub have_controls: bool,
 }
 
@@ -261,7 +264,7 @@ impl Nodes {
 
     fn link(&mut self, texts: &Sorted<'_>) {
         self.add(Step::Complete(0), 0);
-        // Nodes, their depths in bytes, and the ranks at them and below.
+        // Nodes, each with its depth in bytes and the ranks at it and below.
         let mut pending = vec![(ROOT, 0, 0..texts.len())];
         while let Some((node, depth, mut ranks)) = pending.pop() {
             while !ranks.is_empty() && texts.byte(ranks.start, depth).is_none() {
@@ -298,8 +301,8 @@ impl Nodes {
         self.all.len() - 1
     }
 
-    /// Computes heights, kinds and chains, from the last node to the first: children come after
-    /// their parents.
+    /// Computes heights, kinds and chains, from the last node to the first, since children come
+    /// after their parents.
     fn summarise(&mut self) {
         self.heights = vec![0; self.all.len()];
         self.chains = vec![0; self.all.len()];
@@ -355,8 +358,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the length of the chain below a node, and the kind of its character. The first is
-    /// the node's child, and their numbers are consecutive.
+    /// Returns the kind of the character in the chain below a node, and the length of the chain.
+    /// The nodes of the chain have consecutive numbers, beginning with the node's child.
     #[inline]
     pub fn chain(&self, node: usize) -> (Kinds, usize) {
         let n = self.chains[node];
@@ -377,8 +380,8 @@ impl Nodes {
         }
     }
 
-    /// Returns a summary of the characters below a node before the first control character of each
-    /// text; `None` unless each text has one.
+    /// Returns a summary of the texts below a node, each up to its first control character; `None`
+    /// unless each text of the tree has one.
     #[inline]
     pub fn before_controls(&self, node: usize) -> Option<Summary> {
         let kinds = *self.before_controls.get(node)?;
@@ -413,8 +416,8 @@ impl Nodes {
         found.map(|place| start + place)
     }
 
-    /// Returns the first rank after `child` and all below it; `children` are its siblings, itself
-    /// included, and `end` is the first rank past the last of them and all below it.
+    /// Returns the first rank after those at `child` and below it. `children` are `child` and its
+    /// siblings, and `end` is the first rank after all of these.
     #[inline]
     pub fn end_of(&self, child: usize, children: &Range<usize>, end: usize) -> usize {
         match child + 1 < children.end {
@@ -423,8 +426,8 @@ impl Nodes {
         }
     }
 
-    /// Returns the first rank after those at a node itself; `end` is the one after those below,
-    /// too.
+    /// Returns the first rank after those at the node itself. `end` is the first rank after those
+    /// at the node and below it.
     #[inline]
     pub fn end_of_own(&self, node: &Node, end: usize) -> usize {
         let children = node.children();
@@ -444,8 +447,8 @@ impl Nodes {
     }
 }
 
-/// Decodes `byte` after the byte of a node. After a complete character, and at the root, another
-/// begins.
+/// Returns the step to a child with `byte` from its parent's step. After a complete character, and
+/// at the root, a new character begins.
 fn behind(parent: Step, byte: u8) -> Step {
     let (bits, missing) = match parent {
         Step::Within(partial) => (

@@ -1,8 +1,8 @@
-//! Regular expressions as the elements of rules.
+//! Turns regular expressions into the elements of rules.
 //!
-//! The crate `regex-syntax` parses a pattern, whose parts become elements directly: classes of
-//! characters as classes, counts as counts. Only the language matters, so that greedy and lazy are
-//! the same, and groups are ignored.
+//! The crate `regex-syntax` parses a pattern. Its classes of characters become classes, and its
+//! counts become counts. Only the language matters, so greedy and lazy repetitions are the same,
+//! and groups are ignored.
 //!
 //! ```text
 //! elements(hir, before, after):       before, after: what stands at the ends of the text
@@ -13,8 +13,8 @@
 //!                                     are always empty, on to the next
 //! ```
 //!
-//! A part that matches no text, such as `[a&&b]`, is removed with all that requires it, so that no
-//! text leads to a dead end.
+//! A part that matches no text, such as `[a&&b]`, is removed together with everything that requires
+//! it, so that no text leads to a dead end.
 
 use std::fmt;
 
@@ -51,14 +51,14 @@ fn refused<T>(what: impl Into<String>) -> Result<T, Refused> {
 pub enum Extent {
     /// The pattern matches the whole text.
     Whole,
-    /// The pattern is found in the text, wherever its anchors allow it.
+    /// The pattern matches somewhere in the text, where its anchors allow it.
     Anywhere,
 }
 
-/// Makes elements from characters.
+/// Makes the elements for the characters of a pattern.
 pub trait Letters {
-    /// Returns the elements of one character of these ranges of code points, which are ascending,
-    /// not empty, and without NUL and surrogates.
+    /// Returns the elements that match one character of these ranges of code points. There is at
+    /// least one range; they ascend, and contain neither NUL nor surrogates.
     fn one_of(
         &mut self,
         builder: &mut Builder,
@@ -66,7 +66,7 @@ pub trait Letters {
     ) -> Result<Vec<Element>, TooLarge>;
 }
 
-/// Characters that stand for themselves.
+/// Characters written as they are, without escapes.
 #[derive(Clone, Copy, Debug)]
 pub struct Plain;
 
@@ -100,8 +100,8 @@ pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refu
     parse_with(pattern, classes_left, false)
 }
 
-/// Reads one of several patterns as [`parse_within`] does. `ignores_case`: as if it began with
-/// `(?i)`.
+/// Reads one of several patterns as [`parse_within`] does. `ignores_case` treats it as if it began
+/// with `(?i)`.
 pub fn parse_with(
     pattern: &str,
     classes_left: &mut usize,
@@ -134,7 +134,7 @@ pub fn parse_with(
     translated.map_err(|error| at(pattern, error.span(), error.kind()))
 }
 
-/// Returns a fault at a position of a pattern.
+/// Returns the refusal of a pattern because of a fault at a position.
 fn at(pattern: &str, span: &ast::Span, what: &dyn fmt::Display) -> Refused {
     let (start, end) = (span.start.offset, span.end.offset);
     let part = pattern.get(start..end).unwrap_or_default();
@@ -150,7 +150,7 @@ fn too_deep() -> Refused {
     ))
 }
 
-/// Counts the classes, whose ranges may be many however short their names are.
+/// Counts classes, since a short name may stand for many ranges.
 #[derive(Default)]
 struct Classes(usize);
 
@@ -177,8 +177,8 @@ impl ast::Visitor for Classes {
     }
 }
 
-/// Returns the elements of a pattern; `None` if no text matches it. Texts have no NUL, as tokens'
-/// texts have none.
+/// Returns the elements that match a pattern; `None` if no text does. Texts do not contain NUL,
+/// since tokens do not.
 pub fn elements(
     builder: &mut Builder,
     letters: &mut dyn Letters,
@@ -193,13 +193,13 @@ pub fn elements(
     lowering.elements(hir, (end, end), 0)
 }
 
-/// The kind of text at an end of a part.
+/// The text that may precede or follow a part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The end of the whole text.
+    /// Nothing: the part is at the end of the whole text.
     Here,
-    /// Any text up to the end of the whole. The part itself adds it, unless one of its anchors
-    /// forbids it.
+    /// Any text up to the end of the whole text. The part itself adds the elements for it, unless
+    /// one of its anchors forbids that.
     Open,
     /// Other parts, perhaps empty.
     Inside,
@@ -212,7 +212,7 @@ struct Lowering<'a> {
 
 type Lowered = Result<Option<Vec<Element>>, Refused>;
 
-/// All code points that texts are made of.
+/// All code points that a text can contain.
 const ALL: [(u32, u32); 2] = [(1, 0xD7FF), (0xE000, 0x10_FFFF)];
 
 impl Lowering<'_> {
@@ -237,7 +237,7 @@ impl Lowering<'_> {
         let Some(part) = self.kind(hir, inner, depth)? else {
             return Ok(None);
         };
-        // Any text twice is any text.
+        // One "any text" is enough if the part between two of them is empty.
         let is_empty = part.is_empty();
         elements.extend(part);
         if is_followed && !(is_led && is_empty) {
@@ -318,7 +318,7 @@ impl Lowering<'_> {
         let (mut min, mut max) = (min, max);
         let properties = sub.properties();
         if properties.maximum_len() == Some(0) {
-            // Repeated any number of times, it stays at one position.
+            // It matches only the empty text, so once is as good as any number of times.
             (min, max) = (min.min(1), Some(max.map_or(1, |max| max.min(1))));
         }
         if max == Some(0) {
@@ -333,7 +333,7 @@ impl Lowering<'_> {
             alternatives.extend(once);
             return Ok(Some(self.builder.alternatives(alternatives)?));
         }
-        // A repeated part adjoins itself.
+        // A repeated part is next to itself.
         let item = self.elements(sub, (End::Inside, End::Inside), depth)?;
         let Some(item) = item else {
             return if min == 0 {
@@ -342,7 +342,8 @@ impl Lowering<'_> {
                 Ok(None)
             };
         };
-        // None of its anchors is left that could forbid text beside it.
+        // An anchor in the item would have been refused, so nothing forbids text before or after
+        // it.
         let (before, after) = ends;
         let mut elements = Vec::new();
         if before == End::Open {
@@ -357,7 +358,7 @@ impl Lowering<'_> {
         Ok(Some(elements))
     }
 
-    /// Returns an empty text at these ends.
+    /// Returns the elements for a part that is always empty, with any text where an end is open.
     fn nothing(&mut self, (before, after): (End, End)) -> Lowered {
         if before != End::Open && after != End::Open {
             return Ok(Some(Vec::new()));
@@ -370,7 +371,7 @@ impl Lowering<'_> {
         let (mut afters, is_followed) = ends_of(parts.iter().rev(), after, Look::End);
         afters.reverse();
         if is_led || is_followed {
-            // All parts are always empty.
+            // Every part is always empty.
             return self.nothing((before, after));
         }
         let mut elements = Vec::new();
@@ -384,8 +385,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns the ends of parts on one side, seen from that side, and true if none of them adds the
-/// text before an open end. `anchor` is that side's.
+/// Returns, for one side, the end of each part, given the parts from that side on. Also returns
+/// true if no part adds the text for an open end. `anchor` is the anchor of that side.
 fn ends_of<'a>(
     parts: impl Iterator<Item = &'a Hir>,
     mut end: End,
@@ -434,7 +435,7 @@ fn ranges(class: &Class) -> Result<Vec<(u32, u32)>, Refused> {
     }
 }
 
-/// Returns the empty text if an anchor is at the end of the whole text.
+/// Returns no elements for an anchor that is at the end of the whole text; refuses any other.
 fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
     let name = match look {
         Look::Start if before != End::Inside => return Ok(Some(Vec::new())),

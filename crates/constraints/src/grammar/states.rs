@@ -1,20 +1,21 @@
-//! The states of a grammar: sets of stacks, each numbered once.
+//! The states of a grammar. A state is a set of stacks, and equal sets are one state.
 //!
-//! A stack holds the elements still to come, its top first. All stacks of a state are kept together
-//! as a tree that begins at the tops: an *edge* is a sequence and the number of the state that
-//! holds the stacks below it. Equal sets thus have equal numbers, whatever led to them; a grammar
-//! with a thousand derivations of one text has one state for it, not a thousand stacks.
+//! A stack holds the elements still to come, its top first. All stacks of a state are stored
+//! together, as a tree that begins at the tops: an *edge* is a sequence, and the number of the
+//! state with the stacks below it. Equal sets of stacks thus have one number, whatever text led to
+//! them. If a grammar derives a text in a thousand ways, it has one state for it, not a thousand
+//! stacks.
 //!
 //! A state is *open* if a top is a reference to a rule or a counted repetition, and *closed* if all
-//! tops are characters or tokens. Texts are matched in closed states; the states below a top are
+//! tops are characters or tokens. Texts are matched in closed states. The states below a top are
 //! open.
 //!
 //! - `closure`: turns an open state into a closed one.
-//! - `unions`: the stacks of two states together.
-//! - `counts`: the remaining rounds of a repetition.
+//! - `unions`: makes the state with the stacks of two others.
+//! - `counts`: numbers repetitions by their remaining rounds.
 //! - `facts`: cached facts about a state besides its stacks.
-//! - `import`: copies a state of other tables.
-//! - `budget`: the work that a call may do, whatever is cached.
+//! - `import`: copies a state from other tables.
+//! - `budget`: limits the work of a call, whatever is cached.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -42,19 +43,19 @@ pub use budget::TooMuch;
 /// The number of a state.
 pub type StateId = u32;
 
-/// No stack at all: nothing more is allowed.
+/// The state without stacks: nothing more is allowed.
 pub const NONE: StateId = 0;
 
-/// The state of a single, empty stack: the text may only end here.
+/// The state with only the empty stack: the text can only end here.
 const DONE: StateId = 1;
 
 /// A sequence on top, and the stacks below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Edge {
-    /// The sequence on top: one of the grammar, or, past the last of these, one whose repetition
-    /// has begun.
+    /// The number of the sequence on top. Numbers after the grammar's own are sequences that begin
+    /// with a repetition in progress.
     pub sequence: u32,
-    /// The stacks below it.
+    /// The state with the stacks below the sequence.
     pub below: StateId,
 }
 
@@ -63,7 +64,7 @@ pub struct Edge {
 struct State {
     /// True if the empty stack is among them.
     may_end: bool,
-    /// The others, by their tops, ascending.
+    /// The other stacks, by their tops, ascending.
     edges: Arc<[Edge]>,
 }
 
@@ -71,49 +72,51 @@ struct State {
 #[derive(Clone, Copy, Debug)]
 struct Found {
     state: StateId,
-    /// A bound on the steps to find it with empty tables.
+    /// An upper bound on the steps to find the state with empty tables.
     cost: u64,
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// The most groups for which rows are used: longer rows would stay mostly unknown.
+/// The most groups of characters for which rows are used: most of a longer row would stay unknown.
 const MOST_IN_ROW: usize = 1 << 10;
-/// The most edges that are searched one by one; more are sorted by the groups that they begin with.
+/// The most edges that are searched one by one. More are sorted by the groups that they begin with.
 const FEW_EDGES: usize = 32;
-/// The number of states for which new tables have memory: most first masks need no more.
+/// The number of states for which new tables have memory. Most first masks need no more.
 const FEW_STATES: usize = 14;
-/// Marks sequences that begin with several groups; sorts after all groups.
+/// Marks sequences that begin with characters of several groups. Sorts after all groups.
 const SEVERAL: u32 = u32::MAX;
 
 /// The states of a grammar found so far.
 #[derive(Debug)]
 pub struct States {
     all: Vec<State>,
-    /// The identities of the states in other tables.
+    /// The identity of each state, which is the same in all tables.
     identities: Vec<Identity>,
-    /// The edges of all of them.
+    /// The number of edges of all states.
     n_edges: usize,
     facts: Vec<Facts>,
     numbers: Map<Identity, StateId>,
     counted: Counted,
-    /// The most rounds that are counted: more equal unbounded ones for the texts here.
+    /// The most rounds that are counted. For the texts of these tables, more rounds are as good as
+    /// unbounded.
     most_rounds: u32,
     unions: Map<(StateId, StateId), Found>,
-    /// The closed states of open ones.
+    /// The closed state of each open state.
     closed: Map<StateId, Found>,
-    /// The states of other tables that were imported.
+    /// The states that were imported from other tables, by their numbers there.
     imported: Map<StateId, Found>,
-    /// One row per state, by group of characters; none if there are too many groups.
+    /// For each state a row of next states, by group of characters. Empty if there are too many
+    /// groups.
     transitions: Vec<u32>,
-    /// Used instead if there are no rows: by state and group.
+    /// The next states by state and group, used if there are no rows.
     single: Map<(StateId, u32), StateId>,
-    /// The edges of states that have many, by their groups.
+    /// The edges of states that have many, sorted by their groups.
     sorted: Map<StateId, Vec<(u32, Edge)>>,
     /// The approximate bytes that the tables occupy.
     bytes: usize,
-    /// The work of this call.
+    /// The work of the current call.
     pub budget: Budget,
-    /// The number of the walk: a query to a state is charged once in each.
+    /// The number of the current walk. In each walk a query to a state is charged once.
     walk: u32,
     closures: Closures,
 }
@@ -173,8 +176,8 @@ impl States {
         self.begin_walk();
     }
 
-    /// Begins one walk through a vocabulary. Its result depends only on its start, not on the
-    /// results of earlier ones.
+    /// Begins a walk through a vocabulary. Its result depends only on its start, not on earlier
+    /// walks.
     pub fn begin_walk(&mut self) {
         self.walk = self.walk.wrapping_add(1);
     }
@@ -185,13 +188,13 @@ impl States {
         self.budget.spend(n as u64)
     }
 
-    /// Counts bytes that are kept.
+    /// Counts bytes that are added to the tables.
     fn grow(&mut self, bytes: usize) {
         self.bytes += bytes;
         self.budget.keep(bytes);
     }
 
-    /// Returns the number of a set of stacks, whose edges ascend.
+    /// Returns the number of a set of stacks. The edges must ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
         let members = edges.iter().map(|edge| {
             let (sequence, min, max) = self.told_of(grammar, edge.sequence);
@@ -245,7 +248,8 @@ impl States {
         &self.all[state as usize].edges
     }
 
-    /// True if more than `most` elements are below the tops of a state, shared ones counted once.
+    /// True if there are more than `most` elements below the tops of a state. Shared elements count
+    /// once.
     pub fn is_deeper_than(&self, most: usize, state: StateId) -> bool {
         if self.n_edges <= most {
             return false;
@@ -267,7 +271,7 @@ impl States {
         false
     }
 
-    /// Returns an identity of a state that holds in all tables of its grammar.
+    /// Returns the identity of a state, which is the same in all tables of its grammar.
     pub fn identity(&self, state: StateId) -> Identity {
         self.identities[state as usize]
     }
@@ -299,7 +303,7 @@ impl States {
         self.on_account(state, |states| states.new_step(grammar, state, group))
     }
 
-    /// Returns the state that [`step`](Self::step) has returned before, by the state's row.
+    /// Returns the state that [`step`](Self::step) has returned before, looked up in a row.
     #[inline]
     pub fn known_step(&self, row: usize, group: u32) -> Option<StateId> {
         if self.transitions.is_empty() {
@@ -309,7 +313,7 @@ impl States {
         (next != UNKNOWN).then_some(next)
     }
 
-    /// Returns the start of the transitions of a state.
+    /// Returns the offset of a state's row.
     pub fn row(&mut self, grammar: &Compiled, state: StateId) -> Result<usize, TooMuch> {
         self.touch(grammar, state)?;
         let row = self.facts[state as usize].row;
@@ -361,7 +365,7 @@ impl States {
         Ok(next)
     }
 
-    /// Returns the edges of a state that may take a character of a group: often few of many.
+    /// Returns the edges of a state that may accept a character of a group, often few of many.
     fn edges_for(
         &mut self,
         grammar: &Compiled,
@@ -393,8 +397,8 @@ impl States {
         Ok(found)
     }
 
-    /// Returns the closed state after `token`, whose characters are `chars`: tops that are tokens
-    /// take the token whole, the others its characters.
+    /// Returns the closed state after `token`, whose characters are `chars`. Tops that are token
+    /// elements match the token as a whole, the others its characters.
     pub fn accept(
         &mut self,
         grammar: &Compiled,
@@ -448,7 +452,7 @@ impl States {
         if grammar.rules.is_by_number(token) {
             return Ok(by_token);
         }
-        // A text without characters leaves those unchanged.
+        // A token without characters leaves these edges unchanged.
         let by_characters = self.numbered(grammar, false, &characters);
         let by_characters = self.accept_characters(grammar, by_characters, chars)?;
         self.union(grammar, by_token, by_characters)
@@ -464,7 +468,7 @@ fn size_of_state(n_edges: usize) -> usize {
         + n_edges * size_of::<Edge>()
 }
 
-/// True if an item that is a token element takes `token`.
+/// True if an item is a token element that matches `token`.
 pub fn takes(item: Element, token: Token) -> bool {
     match item {
         Element::Token(number) => number == token as u32,

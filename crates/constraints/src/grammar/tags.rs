@@ -1,7 +1,7 @@
-//! Free text in which tags open constrained spans, as the elements of rules.
+//! Turns a description of tags into rules: free text, in which tags open constrained spans.
 //!
-//! The description is JSON; `docs/grammar.md` has its keys. Free text is an automaton over all
-//! begin tags (Aho and Corasick's), each of whose states is a rule:
+//! The description is JSON, with the keys that `docs/grammar.md` lists. Free text is described by
+//! the Aho-Corasick automaton of all begin tags. Each of its states becomes a rule:
 //!
 //! ```text
 //! free(state):    a character after which a tag has begun thus far     free(that state)
@@ -11,8 +11,8 @@
 //!                 nothing, where the text may end
 //! ```
 //!
-//! So a begin tag is never free text, whichever tokens spell it. A tag that is a token is matched
-//! by its number: that token is never read as characters.
+//! So a begin tag is never part of free text, whichever tokens spell it. A tag that is a single
+//! token is matched by its number, and that token is never read as characters.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -37,14 +37,14 @@ use crate::token::Token;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with \"tags\"")]
 pub struct Tags {
-    /// Its text.
+    /// The text of the description.
     #[serde(skip)]
     json: Box<[u8]>,
     tags: Vec<Tag>,
-    /// True if a span is required.
+    /// True if at least one span is required.
     #[serde(default)]
     required: bool,
-    /// True if the text ends with the first span.
+    /// True if the text ends after the first span.
     #[serde(default)]
     once: bool,
 }
@@ -87,7 +87,7 @@ impl Tag {
         std::iter::once(&self.begin).chain(&self.end)
     }
 
-    /// Returns the bytes of its begin and end texts.
+    /// Returns the length of the begin and end texts in bytes.
     fn text_bytes(&self) -> usize {
         let bytes = self.marks().map(|mark| match mark {
             Mark::Text(text) => text.len(),
@@ -96,7 +96,7 @@ impl Tag {
         bytes.sum()
     }
 
-    /// Returns the texts of its begin and end tokens.
+    /// Returns the texts of the begin and end tokens.
     fn token_names(&self) -> impl Iterator<Item = &str> {
         self.marks().filter_map(|mark| match mark {
             Mark::Token(OneToken {
@@ -158,8 +158,8 @@ impl Tags {
         texts
     }
 
-    /// Returns the rules of the texts with these tags. `token` returns the token, special or not,
-    /// of a text.
+    /// Returns the rules for texts with these tags. `token` returns the token, special or not, that
+    /// has a text.
     pub fn rules(
         &self,
         tree: &VocabularyTree,
@@ -173,7 +173,7 @@ impl Tags {
             tree,
             of_text: token,
         };
-        // The rules for the next span or the end: after a span, and at the beginning.
+        // The rule for what follows a span: more free text, or the end.
         let after = if self.once {
             None
         } else {
@@ -188,7 +188,7 @@ impl Tags {
                 span.extend(making.mark(end).map_err(of_tag)?);
             }
             span.extend(after.map(Element::Rule));
-            // One element, however often it is used.
+            // A rule, so that the span is one element however often it is used.
             let rule = making.builder.declare().map_err(told)?;
             making.builder.define(rule, span).map_err(told)?;
             let span = vec![Element::Rule(rule)];
@@ -225,7 +225,7 @@ impl Tags {
     }
 }
 
-/// The name of the rule that a span's content follows.
+/// The name of the start rule of a span's grammar.
 const ROOT: &[u8] = b"root";
 
 fn told(error: TooLarge) -> String {
@@ -235,7 +235,7 @@ fn told(error: TooLarge) -> String {
 struct Making<'a> {
     builder: Builder,
     by_number: Vec<Token>,
-    /// The steps that are left for all schemas together, and the classes for all patterns.
+    /// The steps left for all schemas together, and the classes left for all patterns together.
     work: Rc<Work>,
     classes_left: usize,
     tree: &'a VocabularyTree,
@@ -259,8 +259,8 @@ impl Making<'_> {
                 let items = written.repeats.iter().map(|repeat| &*repeat.item);
                 let is_not = |element: &Element| matches!(element, Element::TokenNot(_));
                 if written.rules.iter().chain(items).flatten().any(is_not) {
-                    // A mask would allow it within a token, where it is then not accepted, as in
-                    // llama.cpp's own grammars.
+                    // A mask would allow a token that has `!<...>` in its midst, which is then not
+                    // accepted. llama.cpp's own grammars have this defect, too.
                     return Err(
                         "\"grammar\": !<...> is not supported in a tag: say what may \
                                 come instead"
@@ -309,7 +309,7 @@ impl Making<'_> {
         Ok(Element::Token(token as u32))
     }
 
-    /// Writes the rules of free text, and returns the number of the start rule.
+    /// Writes the rules of free text. Returns the number of the start rule.
     fn free(
         &mut self,
         automaton: &Automaton,
@@ -357,7 +357,7 @@ impl Making<'_> {
     }
 }
 
-/// Returns an error for a text that no tokens can spell.
+/// Fails for a text that no tokens can spell.
 fn check(text: &str) -> Result<(), String> {
     if text.len() > MAX_TAG_TEXT {
         return Err(format!(
@@ -387,7 +387,7 @@ fn take_out(ranges: &mut Vec<(u32, u32)>, code_point: u32) {
     ranges.splice(at..at, parts);
 }
 
-/// Begin tags, as a tree of characters.
+/// The begin tags, as a tree of characters.
 #[derive(Default)]
 struct Trie {
     nodes: Vec<Node>,
@@ -396,17 +396,18 @@ struct Trie {
 #[derive(Default)]
 struct Node {
     next: BTreeMap<char, usize>,
-    /// The first tag that ends here, and the spans of all.
+    /// The first tag that ends here, and the spans of all tags that do.
     tag: Option<usize>,
     spans: Vec<Vec<Element>>,
 }
 
-/// The states of free text; in the first no tag has begun.
+/// The states of free text. In the first state no tag has begun.
 struct Automaton {
     states: Vec<State>,
 }
 
-/// The states after characters that may begin a tag; other characters lead to the first.
+/// A state: the states after characters that continue or begin a tag. Other characters lead to the
+/// first state.
 struct State {
     next: BTreeMap<char, Next>,
 }
@@ -447,13 +448,13 @@ impl Trie {
         Ok(())
     }
 
-    /// Returns the automaton, unless one tag contains another, which would be ambiguous.
+    /// Returns the automaton. Fails if one tag contains another, which would be ambiguous.
     fn automaton(mut self, tags: &[Tag]) -> Result<Automaton, String> {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
         let n = self.nodes.len();
-        // The longest proper suffix of a node's text that is a node: its fallback.
+        // For each node its fallback: the node of the longest proper suffix of its text.
         let mut shorter = vec![0; n];
         let mut states: Vec<Option<State>> = (0..n).map(|_| None).collect();
         let mut number_of = vec![0; n];
@@ -526,7 +527,7 @@ impl Trie {
         })
     }
 
-    /// Returns a tag that ends below a node.
+    /// Returns a tag that ends at a node below this one.
     fn below(&self, at: usize) -> Option<usize> {
         let mut at = *self.nodes.get(at)?.next.values().next()?;
         loop {

@@ -1,4 +1,4 @@
-//! Grammars that were made to do harm.
+//! Tests with grammars that are made to do harm.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn compiled(text: &str) -> Compiled {
     Compiled::new(rules(text), tree([]))
 }
 
-/// True if the token is allowed.
+/// Accepts a token. Returns true if it was allowed.
 fn accept(tracker: &mut Tracker, token: Token, text: &[u8]) -> Result<bool, TooMuch> {
     let refused = tracker.accept(std::iter::once((token, text)))?;
     Ok(refused.is_none())
@@ -36,7 +36,7 @@ fn tops_that_are_characters_count_before_they_take_room() {
     let tails = alternatives(60, |i| format!("b \"{i}\""));
     let many = compiled(&format!("root ::= {tails}\nb ::= {heads}\n"));
     assert_eq!(States::default().initial(&many), Err(TooMuch));
-    // Ways to the same stacks do not multiply them.
+    // Reaching the same stacks in several ways does not multiply them.
     let below = alternatives(5000, |i| format!("\"a{i}\""));
     let empty = alternatives(60, |i| format!("e{i}"));
     let rules: String = (0..60).map(|i| format!("e{i} ::= \"\"\n")).collect();
@@ -63,7 +63,7 @@ fn the_steps_of_one_mask_are_limited() {
     let letters: Vec<char> = ('A'..='Z').chain('a'..='z').collect();
     let tree = tree(letters.iter().map(|letter| format!("{letter}0")));
     let mut text = String::from("root ::= [A-Za-z] c0\n");
-    // Each letter is a class of its own, and each leads through the chain.
+    // Every letter is a separate class, and every one leads through the whole chain of rules.
     for (i, letter) in letters.iter().enumerate() {
         text += &format!("x{i} ::= \"{letter}\"\n");
     }
@@ -112,7 +112,7 @@ fn many_alternatives_that_begin_alike_are_united_in_pairs() {
     assert_eq!(states.edges(behind).len(), 9000);
 }
 
-/// Into any room: less than there is, an odd number of words, and more.
+/// Copies to buffers of any size: shorter than the mask, of an odd number of words, and longer.
 #[test]
 fn a_mask_is_copied_word_by_word() {
     const N: usize = 130;
@@ -129,7 +129,7 @@ fn a_mask_is_copied_word_by_word() {
     }
 }
 
-/// An optional end after a recursion: the text so far may have opened any number of them.
+/// With an optional end after a recursion, the text so far may have opened any number of ends.
 #[test]
 fn optional_ends_do_not_multiply() {
     let tree = tree(["a".into(), "ab".into(), " ".into(), "b ".into(), "x".into()]);
@@ -162,7 +162,7 @@ fn compiled_for(text: &str, tree: &Arc<VocabularyTree>) -> Compiled {
     Compiled::new(rules(text), Arc::clone(tree))
 }
 
-/// While one sampler is in the midst of a call, another one of the same grammar does all it may.
+/// While one sampler is in the midst of a call, another of the same grammar can make every call.
 #[test]
 fn no_sampler_waits_for_another_one_of_its_grammar() {
     let tree = tree(["a".into(), "ab".into()]);
@@ -183,7 +183,7 @@ fn no_sampler_waits_for_another_one_of_its_grammar() {
     }
 }
 
-/// With whatever limit: also where it is met after a band that was done.
+/// Tried with every limit, so that the call also fails after some bands were done.
 #[test]
 fn of_a_mask_that_takes_too_much_nothing_is_kept() {
     let tree = tree((1..30).map(|length| "ab".repeat(length)));
@@ -201,13 +201,13 @@ fn of_a_mask_that_takes_too_much_nothing_is_kept() {
             break;
         }
         n_failed += 1;
-        // That it takes too much is noted.
+        // Only the note that the mask takes too much work is stored.
         assert!(engine.bytes() <= before + 64, "{steps} steps");
     }
     assert!(n_failed > 100, "{n_failed}");
 }
 
-/// Questions on the way do not change the tokens that are allowed after it.
+/// Queries along the way do not change the tokens that are allowed in the end.
 #[test]
 fn a_deep_place_has_one_answer_however_it_was_reached() {
     let tree = tree(["a".into(), "aaaaaaaaaaaa".into(), "b".into()]);
@@ -251,7 +251,8 @@ fn a_deep_place_has_one_answer_however_it_was_reached() {
     );
 }
 
-/// Not by what the tables hold, but by the place: so it does not matter what was asked on the way.
+/// The limit applies to the stacks of the current position, not to the tables, so earlier queries
+/// do not matter.
 #[test]
 fn a_stack_has_a_limit() {
     let open = "(".repeat(64);
@@ -264,7 +265,7 @@ fn a_stack_has_a_limit() {
     let beginnings = alternatives(wide, |i| format!("s{i}"));
     for (text, elements) in [
         ("root ::= \"(\" root \")\" | \"x\"".to_owned(), 64),
-        // Many stacks that are not deep.
+        // Many stacks, none of them deep.
         (format!("root ::= {beginnings}\n{side_by_side}"), 64 * wide),
         ("root ::= \"(\" root \")\"{1,9} | \"x\"".to_owned(), 64),
         (
@@ -286,7 +287,8 @@ fn a_stack_has_a_limit() {
             assert!(asked.mask().expect("within the limits").allows(1));
             n_accepted += 1;
         }
-        // Where what is below the tops has grown beyond it, up to what one character adds.
+        // It stops when the elements below the tops exceed the limit, within the number that one
+        // token adds.
         let most = MAX_STACK + 2 * elements;
         assert!(
             (MAX_STACK - 2 * elements..most).contains(&(n_accepted * elements)),
@@ -298,7 +300,7 @@ fn a_stack_has_a_limit() {
     }
 }
 
-/// As after a trigger, where a text goes through the grammar that was waited in.
+/// After a trigger, the text since its beginning is accepted in one call.
 #[test]
 fn tokens_of_one_call_have_one_limit() {
     let tree = tree(["a".into()]);
@@ -313,7 +315,7 @@ fn tokens_of_one_call_have_one_limit() {
     let mut together = new().expect("few steps");
     assert_eq!(together.accept(tokens(10)), Ok(None));
     assert_eq!(together.accept(tokens(1000)), Err(TooMuch));
-    // Nor does it help that somebody has been there.
+    // It does not help that another sampler has followed the same text before.
     drop(one_by_one);
     let mut again = new().expect("few steps");
     assert_eq!(again.accept(tokens(1000)), Err(TooMuch));

@@ -1,11 +1,11 @@
-//! A vocabulary for the tests of grammars, and texts of them.
+//! A vocabulary and grammar texts for the tests.
 
 use std::sync::Arc;
 
 use crate::grammar::{TokenTexts, VocabularyTree};
 use crate::token::Token;
 
-/// Tokens with these texts; the first ends a generation.
+/// A vocabulary with these texts. The first token ends a generation.
 struct Texts(Vec<Vec<u8>>);
 
 impl TokenTexts for Texts {
@@ -32,7 +32,7 @@ pub fn tree_of_bytes(texts: impl IntoIterator<Item = Vec<u8>>) -> Arc<Vocabulary
     Arc::new(VocabularyTree::new(&Texts(texts)))
 }
 
-/// `each` of 0, 1, and so on as alternatives.
+/// Returns `each(0)` to `each(n - 1)` as alternatives in GBNF.
 pub fn alternatives(n: usize, each: impl Fn(usize) -> String) -> String {
     let all: Vec<String> = (0..n).map(each).collect();
     all.join(" | ")

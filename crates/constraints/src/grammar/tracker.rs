@@ -1,7 +1,8 @@
-//! Follows one text through a grammar: its position, and the tokens that may come next.
+//! Follows one text through a grammar: keeps its position, and finds the tokens that may come next.
 //!
-//! The tables belong to one text at a time, so that no text waits for another; afterwards, the next
-//! text of the grammar reuses them. Masks are kept in the [engine](Engine), for all.
+//! The tables belong to one text at a time, so that no text waits for another. Afterwards the next
+//! text of the grammar reuses them. Masks are shared by all texts, and kept in the
+//! [engine](Engine).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,7 +24,7 @@ use crate::token::Token;
 #[derive(Debug)]
 pub struct Tracker {
     engine: Arc<Engine>,
-    /// `None` only during the drop.
+    /// `None` only while the tracker is dropped.
     bench: Option<Bench>,
     place: Place,
     /// Places for rollback, the oldest first.
@@ -67,7 +68,7 @@ impl Clone for Tracker {
 }
 
 impl Tracker {
-    /// Makes a tracker at the beginning of a text. `None` if no text can follow the grammar.
+    /// Returns a tracker at the beginning of a text; `None` if the grammar matches no text.
     pub fn new(engine: Arc<Engine>) -> Result<Option<Self>, TooMuch> {
         let bench = Some(engine.bench());
         let place = Place {
@@ -89,13 +90,13 @@ impl Tracker {
         &self.engine
     }
 
-    /// Returns the bytes that its own tables occupy.
+    /// Returns the bytes that the tracker's tables occupy.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bench.as_ref().map_or(0, Bench::bytes)
     }
 
-    /// Runs a call on the tables. Its limit does not depend on their contents.
+    /// Runs a call on the tables, within a limit that does not depend on what they contain.
     pub(super) fn call<T>(
         &mut self,
         body: impl Fn(&mut Bench, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
@@ -110,7 +111,7 @@ impl Tracker {
         bench.is_changing = false;
         let mut moved = None;
         if is_undecided {
-            // With empty tables the budget may suffice, and their result counts.
+            // With empty tables the budget may suffice, and then that result counts.
             let mut fresh = Bench::new(grammar);
             fresh.states.begin_with(self.engine.budget().fresh());
             let state = fresh
@@ -131,13 +132,13 @@ impl Tracker {
             take_over(&mut self.kept, &mut fresh, bench, &self.engine);
             (*bench, self.place) = (fresh, place);
         } else if result.is_err() {
-            // The memory that a failed call has added is freed.
+            // Frees the memory that the failed call has added.
             self.begin_anew();
         }
         result
     }
 
-    /// Switches to tables that have only the place and the places for rollback.
+    /// Switches to new tables that contain only the current place and the places for rollback.
     fn begin_anew(&mut self) {
         let Some(bench) = &mut self.bench else {
             return;
@@ -173,8 +174,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Accepts tokens in one call, with the limit of one token. Returns the first that the grammar
-    /// does not allow, if there is one; the place is then that before it.
+    /// Accepts tokens in one call, within the limit for one token. If one is not allowed, returns
+    /// it, and stays at the place before it.
     pub fn accept<'t>(
         &mut self,
         tokens: impl Iterator<Item = Text<'t>> + Clone,
@@ -186,7 +187,8 @@ impl Tracker {
         Ok(refused)
     }
 
-    /// Keeps the place for rollback. Returns false if the oldest one was dropped for it.
+    /// Keeps the current place for rollback. Returns false if the oldest kept place was dropped to
+    /// make room.
     pub fn keep(&mut self) -> bool {
         let is_full = self.kept.len() >= MAX_ROLLBACK;
         if is_full {
@@ -203,7 +205,7 @@ impl Tracker {
         self.kept.len()
     }
 
-    /// Returns to the `n`th last kept place; it and those after it are no longer kept.
+    /// Returns to the `n`th last kept place, and forgets it and those after it.
     pub fn back(&mut self, n: usize) {
         let Some(at) = self.kept.len().checked_sub(n) else {
             return;
@@ -214,14 +216,14 @@ impl Tracker {
         self.kept.truncate(at);
     }
 
-    /// Returns true if a token may follow the text.
+    /// True if a token may follow the text.
     pub fn allows(&mut self, token: Token) -> Result<bool, TooMuch> {
         self.call(|bench, grammar, place, _| bench.allows(grammar, place, token))
     }
 
     /// Returns the result of `look`, and restores the place.
     pub fn ahead<T>(&mut self, look: impl FnOnce(&mut Self) -> T) -> T {
-        // The place is appended to the kept ones, which stay valid when tables change.
+        // The current place is added to the kept ones, which stay valid when the tables change.
         self.kept.push_back(self.place);
         let found = look(self);
         self.back(1);
@@ -229,10 +231,10 @@ impl Tracker {
     }
 
     /// Returns how many tokens of a draft are allowed, one after the other, within the limit of one
-    /// call; the place stays.
+    /// call. The current place does not change.
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);
-        // A token that takes too much ends the draft.
+        // A token that needs too much work ends the draft.
         let _ = self.call(|bench, grammar, mut place, _| {
             n.set(0);
             for &token in tokens {
@@ -359,7 +361,8 @@ impl Tracker {
     }
 }
 
-/// Moves places to other tables, the newest first, as far as their states fit. Older ones are lost.
+/// Moves kept places to other tables, the newest first, as long as their states fit. The older ones
+/// are dropped.
 fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &Engine) {
     let before = to.states.bytes();
     let mut n_moved = 0;
@@ -371,7 +374,7 @@ fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &
         let Ok(state) = moved else {
             break;
         };
-        // The newest is always moved: a look-ahead returns to it.
+        // The newest is always moved, since a look-ahead returns to it.
         if n_moved > 0 && to.states.bytes() - before > MAX_KEPT_BYTES {
             break;
         }
@@ -414,7 +417,7 @@ fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<c
     char::from_u32(only?)
 }
 
-/// The last number that four bytes can be decoded to.
+/// The largest number that four bytes can be decoded to.
 const LAST: u32 = 0x1F_FFFF;
 
 /// The most alternatives that a message lists.

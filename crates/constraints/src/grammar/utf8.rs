@@ -1,15 +1,15 @@
-//! Decodes bytes to code points, with unfinished characters carried from one token to the next.
+//! Decodes bytes to code points. A character may be spread over several tokens.
 //!
-//! It reads UTF-8 as llama.cpp does, which trusts the first byte: the following bytes within one
-//! token count as the rest of the character, whatever they are. Only bytes after a *part* that an
-//! earlier token left must be continuation bytes.
+//! UTF-8 is read as in llama.cpp, which trusts the first byte: within one token, the following
+//! bytes count as the rest of the character, whatever they are. Only the rest of a character that
+//! an earlier token began must consist of continuation bytes.
 
-/// An unfinished character, or a fault.
+/// The decoder's state between tokens: an unfinished character, or invalid bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Partial {
-    /// The code point's bits so far; 0 if no byte is missing.
+    /// The bits of the code point so far; 0 if no byte is missing.
     pub bits: u32,
-    /// The number of missing bytes; -1 after bytes that were not UTF-8.
+    /// The number of missing bytes; -1 after invalid bytes.
     pub missing: i8,
 }
 
@@ -25,7 +25,7 @@ impl Partial {
         self.missing > 0
     }
 
-    /// Appends the bits of `rest`, which has at most the missing bytes.
+    /// Appends the bits of `rest`, which must not be longer than the number of missing bytes.
     fn with(self, rest: &[u8]) -> Self {
         let push = |bits: u32, byte: &u8| (bits << 6) + u32::from(byte & 0x3F);
         Self {
@@ -40,8 +40,8 @@ pub fn counted(piece: &[u8]) -> &[u8] {
     piece.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Writes the code points of `piece` after `start` to `chars`, none if it is not UTF-8. Returns the
-/// unfinished character at its end.
+/// Decodes `piece`, which continues at `start`, and writes its code points to `chars`; none if it
+/// is invalid. Returns the unfinished character at its end.
 pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     chars.clear();
     let mut bytes = counted(piece);
@@ -75,15 +75,15 @@ pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     last
 }
 
-/// Decodes as [`decode`] does, but returns [`INVALID`](Partial::INVALID) for anything that is not
-/// valid UTF-8 throughout, wherever it is cut: `start` is the end of a text that was read in this
-/// way.
+/// Decodes as [`decode`] does, but returns [`INVALID`](Partial::INVALID) unless `piece`, after
+/// `start`, is valid UTF-8 up to an unfinished character at its end. `start` must come from this
+/// function, too.
 pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     let bytes = counted(piece);
     let (rest, behind) = split(bytes, start.missing);
     let first = rest.first().copied();
     let is_ill = match (start.missing, start.bits, first) {
-        // Overlong, a surrogate, or past the last code point.
+        // An overlong form, a surrogate, or a number past the last code point.
         (2, 0, Some(..0xA0)) | (2, 0xD, Some(0xA0..)) => true,
         (3, 0, Some(..0x90)) | (3, 4, Some(0x90..)) | (3, 5.., _) => true,
         _ => !begins_a_text(behind),
@@ -95,7 +95,7 @@ pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Pa
     decode(piece, start, chars)
 }
 
-/// True if bytes are UTF-8, or a prefix of UTF-8.
+/// True if bytes are valid UTF-8, or the beginning of valid UTF-8.
 pub fn begins_a_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
@@ -105,8 +105,8 @@ fn split(bytes: &[u8], n: i8) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.len().min(usize::try_from(n).unwrap_or(0)))
 }
 
-/// Returns the code point's bits in a first byte, and the number of bytes that follow it; `None`
-/// for a byte that cannot be first.
+/// Returns the mask of the code point's bits in a first byte, and the number of bytes that follow
+/// it; `None` for a byte that cannot be first.
 pub fn lead(byte: u8) -> Option<(u8, i8)> {
     match byte {
         0..0x80 => Some((0x7F, 0)),

@@ -1,10 +1,10 @@
-//! A vocabulary's texts, classified once per vocabulary.
+//! Classifies and sorts the texts of a vocabulary, once per vocabulary.
 //!
-//! Tokens whose text is well-formed up to its end are in [trees](Nodes), one for each band of
-//! lengths: a repetition that has more rounds left than any token of a band can take counts as
-//! unbounded for that band. The few others are in two lists and tested one by one: those that begin
-//! within a character, and odd ones (overlong forms, surrogates, bytes that count as the rest of a
-//! character without being continuation bytes).
+//! Tokens with a well-formed text, which may end within a character, are in [trees](Nodes) for each
+//! band of lengths. For a band, a repetition counts as unbounded if it has more rounds left than
+//! the longest token has characters. The few other tokens are in two lists, and are tested one by
+//! one: tokens that begin within a character, and odd ones (overlong forms, surrogates, and bytes
+//! that are read as the rest of a character but are not continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
 
@@ -13,7 +13,7 @@ use crate::grammar::utf8::{Partial, begins_a_text, counted, decode};
 use crate::memory::{exhausted, reserve_exact, with_room};
 use crate::token::Token;
 
-/// The tokens of a vocabulary, as a grammar reads them.
+/// The texts of a vocabulary's tokens, as a grammar reads them.
 pub trait TokenTexts {
     /// Returns the number of tokens; they are numbered from 0.
     fn n_tokens(&self) -> usize;
@@ -21,24 +21,24 @@ pub trait TokenTexts {
     /// True if `token` ends a generation.
     fn is_eog(&self, token: Token) -> bool;
 
-    /// Writes the bytes of `token` to `piece`; for a control token, its name.
+    /// Writes the text of `token` to `piece`; for a control token, its name.
     fn written_out(&self, token: Token, piece: &mut Vec<u8>);
 }
 
 /// The kind of a token's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It ends a generation, whatever its text.
+    /// The token ends a generation, whatever its text.
     EndOfGeneration,
-    /// Its text is empty or begins with NUL: never allowed.
+    /// The text is empty or begins with NUL. Such a token is never allowed.
     Blank,
-    /// It is in the tree of a band.
+    /// The token is in a tree of its band.
     Ranked,
-    /// It begins within a character.
+    /// The text begins within a character.
     Continues,
-    /// It can be decoded, but is not well-formed.
+    /// The text can be decoded, but is not well-formed.
     Odd,
-    /// It is not UTF-8 at any position.
+    /// The text is not UTF-8 after any other text.
     Invalid,
 }
 
@@ -47,9 +47,9 @@ pub enum Kind {
 pub struct VocabularyTree {
     n_tokens: usize,
     texts: Vec<u8>,
-    /// The offset of each token's text, and the end of the last.
+    /// The offset of each token's text, and the end of the last one.
     offsets: Vec<u32>,
-    /// The whole texts of tokens that contain NUL, by token.
+    /// The tokens whose texts contain NUL, each with its whole text.
     with_nul: Vec<(Token, Box<[u8]>)>,
     kinds: Vec<Kind>,
     end_of_generation: Vec<Token>,
@@ -63,27 +63,27 @@ pub struct VocabularyTree {
     most_chars: usize,
 }
 
-/// The longest tokens of each band in characters; one more band has all that are longer.
+/// The most characters of a token in each band. One more band has all longer tokens.
 const ENDS: [usize; 3] = [8, 16, 48];
 
-/// The tokens of some lengths.
+/// A band: the tokens with lengths in some range.
 #[derive(Debug, Default)]
 pub struct Band {
-    /// The most characters of one of them, an unfinished one included.
+    /// The most characters of a token, including an unfinished one.
     pub most_chars: usize,
-    /// The tokens by rank, in the order of `Marks` and then of their texts.
+    /// The tokens by rank: in the order of `Marks`, and then of their texts.
     pub ranked: Vec<u32>,
-    /// By rank, the number of characters, an unfinished one included; 255 if there are more than
-    /// 254.
+    /// The number of characters of each token, by rank, including an unfinished one; 255 if there
+    /// are more than 254.
     pub n_chars: Vec<u8>,
-    /// The trees of their texts, one for each of the `Marks` that occur.
+    /// The trees of the texts, one for each of the `Marks` that occur.
     pub trees: Vec<Nodes>,
-    /// For each tree, a bit per token: set if the token is in it.
+    /// For each tree a bitmap of the tokens in it.
     pub has: Vec<Vec<u64>>,
 }
 
-/// Kinds of texts, by the first character that ends a JSON string or cannot be in one. Most states
-/// take all or none of the texts without such a character, and none of those in which a control
+/// Groups texts by the first character that ends a JSON string or cannot be in one. Most states
+/// accept all or none of the texts without such a character, and none of those in which a control
 /// character comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Marks {
@@ -157,8 +157,8 @@ impl VocabularyTree {
         self.texts.shrink_to_fit();
     }
 
-    /// Sorts the tokens by marks and text, and divides them into bands. No text contains NUL, so
-    /// that shorter ones may be padded with it for comparison.
+    /// Sorts the tokens by marks and text, and divides them into bands. Texts are padded with NUL
+    /// for comparison, since none contains it.
     fn rank(&mut self) {
         let mut keyed: Vec<(u64, u32)> = with_room(self.n_tokens).unwrap_or_else(exhausted);
         for token in 0..self.n_tokens as u32 {
@@ -192,14 +192,14 @@ impl VocabularyTree {
             band.ranked.push(token);
             band.n_chars.push(u8::try_from(n_chars).unwrap_or(u8::MAX));
         }
-        // Tokens in no tree have at most as many characters as bytes.
+        // For tokens in no tree, the number of bytes is an upper bound on that of characters.
         let others = self.continues.iter().chain(&self.odd);
         let in_others = others.map(|&token| self.text(token).len());
         let in_bands = self.bands.iter().map(|band| band.most_chars);
         self.most_chars = in_others.chain(in_bands).max().unwrap_or(0);
     }
 
-    /// Makes the nodes from texts in the order of their ranks.
+    /// Builds the trees from the texts in the order of their ranks.
     fn link(&mut self) {
         let mut bands = std::mem::take(&mut self.bands);
         let text = |token: u32| self.text(token as Token);
@@ -281,14 +281,14 @@ impl VocabularyTree {
         &self.bands
     }
 
-    /// Returns the rank of a token in the band of this number, if it is in that band.
+    /// Returns the rank of a token in a band, if it is in that band.
     pub fn rank_in(&self, band: usize, token: u32) -> Option<usize> {
         let rank = *self.rank_of.get(token as usize)?;
         let is_in = rank != u32::MAX && usize::from(self.band_of[token as usize]) == band;
         is_in.then_some(rank as usize)
     }
 
-    /// Returns the most characters of a token, an unfinished one included.
+    /// Returns the most characters of a token, including an unfinished one.
     pub fn most_chars(&self) -> usize {
         self.most_chars
     }

@@ -7,7 +7,8 @@ fn nothing_of_a_text_reaches_a_terminal_as_a_command() {
         (b"\x1b[31mred\x07", "\\u{1b}[31mred\\u{7}"),
         (b"a\nb\tc\\", "a\\nb\\tc\\\\"),
         ("größe “x” 漢".as_bytes(), "größe “x” 漢"),
-        // A mark of order, one that turns the direction of text, a control of the second set.
+        // A byte order mark, a character that changes the direction of text, and a C1 control
+        // character.
         (
             "\u{feff}\u{202e}\u{9b}".as_bytes(),
             "\\u{feff}\\u{202e}\\u{9b}",
@@ -21,7 +22,7 @@ fn nothing_of_a_text_reaches_a_terminal_as_a_command() {
     assert_eq!(quoted(&[b'a'; 61]).to_string(), "a".repeat(60) + "...");
     assert_eq!(escaped(&[b'a'; 61]).to_string(), "a".repeat(61));
     assert_eq!(quoted(&[0xFF; 61]).to_string(), "\\xFF".repeat(60) + "...");
-    // Every character that is no letter to look at.
+    // No character is displayed as a control character.
     for character in (0..=0x10_FFFF).filter_map(char::from_u32) {
         let shown = quoted(character.encode_utf8(&mut [0; 4])).to_string();
         assert!(!shown.chars().any(char::is_control), "{character:?}");

@@ -1,12 +1,12 @@
-//! The immutable trie: three flat arrays, no pointers.
+//! The immutable trie, in three flat arrays without pointers.
 //!
-//! Nodes are numbered breadth first, the roots of the descriptors first. The children of a node are
-//! then neighbours, sorted by token, and the children of node n end where those of node n + 1
-//! begin. Per node: its token, the number of its first child, and the number of its name (if a
-//! value ends there): 12 bytes. One step is a binary search among neighbours.
+//! Nodes are numbered breadth first, beginning with the roots of the descriptors. The children of a
+//! node are then neighbours, sorted by token, and end where those of the next node begin. A node
+//! takes 12 bytes: its token, the number of its first child, and, if a value ends there, the number
+//! of the value's name. One step is a binary search among neighbours.
 //!
-//! There is no hash per node: at 200 children, a search takes 8 probes in 800 contiguous bytes,
-//! which a hash would not improve.
+//! A hash table per node would not be faster: among 200 children, a search takes 8 probes in 800
+//! contiguous bytes.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ pub type NodeId = u32;
 
 const NO_NAME: u32 = u32::MAX;
 
-/// All sequences of a payload.
+/// The trie of all sequences of a payload.
 #[derive(Debug)]
 pub struct Trie {
     /// The token that leads to each node; -1 for roots.
     tokens: Vec<Token>,
-    /// The first child of each node, and one entry past the last.
+    /// The first child of each node, and one more entry for the end of the last node's children.
     first_child: Vec<NodeId>,
     /// The name of the value that ends at each node.
     names_of: Vec<u32>,
@@ -36,15 +36,15 @@ pub struct Trie {
     max_token: Token,
 }
 
-/// A node to be built: the leaves that pass through it agree in their first `depth` tokens.
+/// A node to be built. The leaves below it agree in their first `depth` tokens.
 struct Pending {
     leaves: Range<usize>,
     depth: usize,
 }
 
 impl Trie {
-    /// Returns the trie of a payload. Descriptors without tokens get no root; equal sequences
-    /// collapse and keep the smaller name.
+    /// Returns the trie of a payload. Descriptors without tokens get no root. Equal sequences
+    /// become one, with the smallest of their names.
     pub fn new(payload: &Payload) -> Self {
         let mut sorted: Vec<&Leaf> = Vec::new();
         let mut pending: Vec<Pending> = Vec::new();
@@ -85,7 +85,7 @@ impl Trie {
             let Pending { leaves, depth } = &pending[next];
             let (depth, mut leaves) = (*depth, leaves.clone());
             push(&mut self.first_child, pending.len() as NodeId);
-            // The shortest sequence sorts first.
+            // The shortest sequence is sorted first.
             let name = (sorted[leaves.start].tokens.len() == depth).then(|| {
                 push(&mut self.names, boxed(&sorted[leaves.start].name));
                 leaves.start += 1;
@@ -108,7 +108,7 @@ impl Trie {
             next += 1;
         }
         push(&mut self.first_child, pending.len() as NodeId);
-        // Not shrunk in place, which would end the process on failure.
+        // Copied, since shrinking in place aborts the process if memory runs out.
         self.tokens = copied(&self.tokens);
         self.first_child = copied(&self.first_child);
         self.names_of = copied(&self.names_of);
@@ -119,7 +119,7 @@ impl Trie {
         0
     }
 
-    /// Returns the root of the descriptor with this path, the first of equals.
+    /// Returns the root of the first descriptor with this path.
     pub fn root(&self, path: &str) -> Option<NodeId> {
         let index = self.paths.iter().position(|known| &**known == path)?;
         Some(index as NodeId)
@@ -130,7 +130,7 @@ impl Trie {
         self.paths.iter().map(|path| &**path)
     }
 
-    /// Returns the tokens that may follow a value of the descriptor of this root, ascending.
+    /// Returns the tokens that may follow a value of a root's descriptor, ascending.
     pub fn terminators(&self, root: NodeId) -> &[Token] {
         self.terminators
             .get(root as usize)
@@ -144,13 +144,13 @@ impl Trie {
         self.first_child[node] as usize..self.first_child[node + 1] as usize
     }
 
-    /// Returns the tokens that may follow, ascending.
+    /// Returns the tokens that may follow at `node`, ascending.
     // In bounds: the children of a node are nodes.
     pub fn children(&self, node: NodeId) -> &[Token] {
         &self.tokens[self.child_range(node)]
     }
 
-    /// Returns the child of a node that `token` leads to.
+    /// Returns the child of `node` that `token` leads to.
     // In bounds: the children of a node are nodes.
     pub fn child(&self, node: NodeId, token: Token) -> Option<NodeId> {
         let range = self.child_range(node);
@@ -181,7 +181,7 @@ impl Trie {
         self.tokens.len()
     }
 
-    /// Returns its size in bytes, including the names.
+    /// Returns the bytes that the trie occupies, including the names.
     pub fn bytes(&self) -> usize {
         let arrays =
             4 * (self.tokens.capacity() + self.first_child.capacity() + self.names_of.capacity());
@@ -204,11 +204,11 @@ pub fn ascending(tokens: &[Token]) -> Vec<Token> {
 }
 
 fn boxed(text: &str) -> Box<str> {
-    // It has no spare capacity.
+    // The string has no spare capacity, so this does not reallocate.
     memory::text(text).into_boxed_str()
 }
 
-/// Returns the leaves that have tokens, sorted, each sequence once with its smallest name.
+/// Returns the leaves that have tokens, sorted, with each sequence once, under its smallest name.
 pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> =
         memory::with_room(descriptor.leaves.len()).unwrap_or_else(exhausted);
@@ -218,7 +218,8 @@ pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
             .iter()
             .filter(|leaf| !leaf.tokens.is_empty()),
     );
-    // Unstable: a stable sort allocates, and the order of equals does not matter.
+    // An unstable sort, since a stable one allocates, and the order of equal leaves does not
+    // matter.
     leaves.sort_unstable_by(|a, b| (&a.tokens, &a.name).cmp(&(&b.tokens, &b.name)));
     leaves.dedup_by(|later, kept| later.tokens == kept.tokens);
     leaves

@@ -1,11 +1,12 @@
-//! A position in a trie: the state machine of a constrained span.
+//! The state machine of a constrained span: a position in a trie.
 //!
-//! A span begins at the root of a descriptor and is active until a value is complete or a token
-//! leaves the trie. While it is active, the tokens that may follow are the children of the node; at
-//! a node where one value ends and others continue, the host's choice decides.
+//! A span begins at the root of a descriptor. It is active until a value is complete or a token is
+//! accepted that may not follow. While it is active, the tokens that may follow are the children of
+//! the current node. Where one value ends and others continue, the token that the host accepts next
+//! decides.
 //!
-//! For a trie built without a payload's checks, the span is closed after as many tokens as a value
-//! may have.
+//! A span ends at the latest after as many tokens as a value may have. Only a trie that was built
+//! without the checks of a payload can have longer values.
 
 use std::sync::Arc;
 
@@ -13,12 +14,12 @@ use crate::token::Token;
 use crate::trie::arena::{NodeId, Trie};
 use crate::trie::descriptor::SPAN_LIMIT;
 
-/// An outcome of accepting a token that is worth a warning.
+/// A reason to warn after a token was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The token may not follow, so the constraint becomes idle.
     LeftTrie(Token),
-    /// The span was closed by its length.
+    /// The span was ended, since it reached the limit on its length.
     TooLong,
 }
 
@@ -27,9 +28,9 @@ pub enum Notice {
 pub struct Cursor {
     trie: Arc<Trie>,
     root: NodeId,
-    /// The node; `None` while idle.
+    /// The current node; `None` while the cursor is idle.
     node: Option<NodeId>,
-    /// The node of the value that the span completed.
+    /// The node of the value that the last span completed.
     completed: Option<NodeId>,
     accepted: usize,
 }
@@ -47,7 +48,8 @@ impl Cursor {
         }
     }
 
-    /// Begins the span of the descriptor with this path. Returns false if there is none.
+    /// Begins a span of the descriptor with this path. Returns false if there is no such
+    /// descriptor.
     pub fn activate(&mut self, path: &str) -> bool {
         let Some(root) = self.trie.root(path) else {
             return false;
@@ -57,7 +59,7 @@ impl Cursor {
         true
     }
 
-    /// Restarts the span.
+    /// Restarts the span from its root.
     pub fn restart(&mut self) {
         self.node = Some(self.root);
         self.completed = None;
@@ -69,7 +71,7 @@ impl Cursor {
         &self.trie
     }
 
-    /// Returns the node, while the span is active.
+    /// Returns the current node, while the span is active.
     pub fn node(&self) -> Option<NodeId> {
         self.node
     }
@@ -79,7 +81,7 @@ impl Cursor {
         self.node.is_some()
     }
 
-    /// Returns the name of the value that the span completed.
+    /// Returns the name of the value that the last span completed.
     pub fn leaf(&self) -> Option<&str> {
         self.trie.name(self.completed?)
     }
@@ -96,8 +98,8 @@ impl Cursor {
         self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
     }
 
-    /// Returns the tokens that may follow, ascending: the children and, where a value ends, the
-    /// terminators, which are then merged in `merged`. Empty while idle.
+    /// Returns the tokens that may follow, ascending: the children, and, where a value ends, the
+    /// terminators. Both are then merged in `merged`. Empty while the cursor is idle.
     pub fn allowed<'a>(&'a self, merged: &'a mut Vec<Token>) -> &'a [Token] {
         let Some(node) = self.node else {
             return &[];
@@ -115,7 +117,7 @@ impl Cursor {
         merged
     }
 
-    /// Ends the span with the value that ends here.
+    /// Ends the span with the value at the current node.
     pub fn complete(&mut self) {
         self.completed = self.node.take();
     }
@@ -144,8 +146,8 @@ impl Cursor {
         None
     }
 
-    /// Returns the tokens that are each the only one that may follow, up to the next choice, the
-    /// end of the value, or the span's limit.
+    /// Returns the tokens that must follow, one after the other, up to the next choice, the end of
+    /// a value, or the limit of the span.
     pub fn forced(&self) -> Forced<'_> {
         Forced {
             trie: &self.trie,
@@ -160,7 +162,7 @@ impl Cursor {
 pub struct Forced<'a> {
     trie: &'a Trie,
     node: Option<NodeId>,
-    /// The number of tokens left in the span's limit.
+    /// The number of tokens that the span may still have.
     left: usize,
 }
 
@@ -170,7 +172,7 @@ impl Iterator for Forced<'_> {
     fn next(&mut self) -> Option<Token> {
         let node = self.node.take()?;
         self.left = self.left.checked_sub(1)?;
-        // Where a value ends, ending is a choice.
+        // Where a value ends, to end the span is a choice.
         if self.trie.is_terminal(node) {
             return None;
         }

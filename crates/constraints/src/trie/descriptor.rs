@@ -1,4 +1,4 @@
-//! The payload that describes a constraint: JSON, as hosts send it
+//! The JSON payload that describes a constraint, as hosts send it
 //! (`docs/token-tree-payload.schema.json`).
 //!
 //! ```json
@@ -6,8 +6,8 @@
 //!     {"name": "THINK", "tokens": [100, 101]}]}]}
 //! ```
 //!
-//! Unknown fields are ignored, `modelId` may be missing. Errors name line and column, or the path
-//! of the element, as in `descriptors[0].leaves[2].tokens[1]`.
+//! Unknown fields are ignored, and `modelId` may be missing. Errors name the line and column, or
+//! the path of the element, as in `descriptors[0].leaves[2].tokens[1]`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,17 +19,17 @@ use crate::memory;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// The most tokens of a value, and of a span.
+/// The most tokens that a value, and a span, can have.
 pub const SPAN_LIMIT: usize = 500;
 
-/// The example in messages about other input, such as a list of strings.
+/// The example that messages show when the input is something else, such as a list of strings.
 const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;
 
 /// A parsed payload.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Payload {
-    /// The model to which the tokens belong; it is ignored.
+    /// The model that the tokens belong to. It is ignored.
     #[serde(rename = "modelId", default, deserialize_with = "text")]
     pub model_id: String,
     /// The spans that can be constrained.
@@ -37,17 +37,18 @@ pub struct Payload {
     pub descriptors: Vec<Descriptor>,
 }
 
-/// The allowed values of one span.
+/// A kind of span, with its allowed values.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Descriptor {
-    /// The name by which the span is activated.
+    /// The name by which a span is activated.
     #[serde(deserialize_with = "text")]
     pub path: String,
     /// The values.
     #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
-    /// The tokens that may follow where a value ends and another continues; if empty, any may.
+    /// The tokens that may follow where a value ends and another continues. If there are none, any
+    /// token may.
     #[serde(default, deserialize_with = "tokens")]
     pub terminators: Vec<Token>,
 }
@@ -56,7 +57,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// The name of the value, without NUL, at which C would end it.
+    /// The name of the value. It has no NUL, since that would end it in C.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// The tokens of the value, in order, at most [`SPAN_LIMIT`]. A value without tokens is
@@ -65,14 +66,15 @@ pub struct Leaf {
     pub tokens: Vec<Token>,
 }
 
-/// Returns an error for a text where another type is expected. serde would quote the whole text.
+/// Returns the error for a text where another type is expected. serde's own error would quote the
+/// whole text.
 fn no_text<E: Error, V>(text: &str, expected: &dyn serde::de::Expected) -> Result<V, E> {
     let text = format!("string \"{}\"", quoted(text));
     Err(E::invalid_type(Unexpected::Other(&text), expected))
 }
 
-/// Reads a `T` from an object. serde's derived code would also accept an array of the fields in
-/// order, which the schema does not have.
+/// Reads a `T` from an object only. serde's derived code would also accept an array of the fields,
+/// which the schema does not allow.
 struct Object<T>(PhantomData<T>);
 
 macro_rules! from_object {
@@ -103,17 +105,17 @@ macro_rules! from_object {
 
 from_object!(Payload Descriptor Leaf);
 
-/// Reads an array of any length, in memory that is reserved fallibly.
+/// Reads an array of any length. Fails if there is not enough memory.
 fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_any(Elements(|element: T| element))
 }
 
-/// Reads an array of tokens, in memory that is reserved fallibly.
+/// Reads an array of tokens. Fails if there is not enough memory.
 fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Token>, D::Error> {
     from.deserialize_any(Elements(|Number(token)| token))
 }
 
-/// Reads each element as an `R`, and keeps a `T` of it.
+/// Reads an array whose elements are an `R` each, and stores each as a `T`.
 struct Elements<R, T>(fn(R) -> T);
 
 impl<'de, R: Deserialize<'de>, T> Visitor<'de> for Elements<R, T> {
@@ -169,7 +171,7 @@ impl Visitor<'_> for ANumber {
     }
 }
 
-/// Reads a text of any length, in memory that is reserved fallibly.
+/// Reads a text of any length. Fails if there is not enough memory.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     struct Text;
 
@@ -189,8 +191,9 @@ fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
 }
 
 impl Payload {
-    /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is known, below it;
-    /// some value must have tokens, and none more than [`SPAN_LIMIT`]; no name may contain NUL.
+    /// Parses and checks `json`. Tokens must be at least 0 and, if `n_vocab` is given, below it. At
+    /// least one value must have tokens, and none may have more than [`SPAN_LIMIT`]. No name may
+    /// contain NUL.
     pub fn parse(json: &[u8], n_vocab: Option<usize>) -> Result<Self, String> {
         let payload: Self = serde_json::from_slice(json)
             .map_err(|error| format!("the payload is not valid: {error}; a small one: {SMALL}"))?;
@@ -198,7 +201,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Checks a payload that was not parsed, as [`parse`](Self::parse) does.
+    /// Checks a payload that was not parsed from text, as [`parse`](Self::parse) does.
     pub fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {

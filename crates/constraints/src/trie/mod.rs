@@ -1,9 +1,9 @@
-//! Allowed sequences: a set of values, each a sequence of tokens, of which a model must produce
-//! exactly one.
+//! Constrains a model to produce exactly one of a set of values, each of which is a sequence of
+//! tokens.
 //!
-//! - [`descriptor`]: the JSON payload that names the values, with errors that say where.
-//! - [`arena`]: the immutable trie, three flat arrays.
-//! - [`cursor`]: a position in it: the state machine of a constrained span.
+//! - [`descriptor`]: the JSON payload that lists the values; its errors name the position.
+//! - [`arena`]: the immutable trie, in three flat arrays.
+//! - [`cursor`]: the state machine of a constrained span: a position in the trie.
 
 pub mod arena;
 pub mod cursor;

@@ -1,4 +1,5 @@
-//! Which tokens are banned after random texts, against a search of all that was written.
+//! Compares the tokens that are banned after random texts with those that a search of the whole
+//! text finds.
 
 use std::sync::Arc;
 
@@ -11,12 +12,12 @@ use crate::bans::order::Order;
 use crate::bans::tests::{Random, Vocabulary};
 use crate::token::Token;
 
-/// Characters with and without cases, of one to four bytes; some fold to others of fewer.
+/// Characters of one to four bytes, with and without case; some fold to characters of fewer bytes.
 const CHARACTERS: [&str; 12] = [
     "a", "A", "b", "k", "K", "\u{212A}", "é", "É", "s", "ſ", "😀", "ß",
 ];
 
-/// A text of the first few characters.
+/// Returns a random text of the first `few` characters, at most `most` of them.
 fn text(random: &mut Random, few: usize, most: usize) -> Vec<u8> {
     let n = 1 + random.below(most);
     let characters = (0..n).flat_map(|_| CHARACTERS[random.below(few)].bytes());
@@ -33,14 +34,14 @@ fn vocabulary(random: &mut Random, few: usize) -> Vocabulary {
     }
     while texts.len() < 80 {
         let whole = text(random, few, 4);
-        // Pieces, as tokens are that were learnt from bytes.
+        // Pieces that may end within a character, as tokens of a byte-level vocabulary do.
         let (from, to) = (random.below(whole.len()), 1 + random.below(whole.len()));
         texts.push(whole[from.min(to - 1)..to].to_vec());
     }
     Vocabulary(texts)
 }
 
-/// Searches as somebody would who has the text.
+/// Searches for banned texts in the whole text.
 enum Search {
     Bytes(Vec<Vec<u8>>),
     Folded(Vec<Regex>),
@@ -60,7 +61,7 @@ impl Search {
         Self::Folded(texts.iter().map(of).collect())
     }
 
-    /// The places of `text` at which one begins that ends after `end`.
+    /// Returns the offsets in `text` at which banned texts begin that end after `end`.
     fn begins(&self, text: &[u8], end: usize) -> Vec<usize> {
         let mut begins = Vec::new();
         match self {
@@ -88,9 +89,9 @@ impl Search {
     }
 }
 
-/// Returns how many places were compared at which a text had begun.
+/// Compares one random run. Returns the number of positions at which a banned text had begun.
 fn compare(random: &mut Random, folds: bool) -> usize {
-    // Of two characters a text's begins are ends of others, again and again.
+    // With only two different characters, the end of a text is often the beginning of another.
     let few = [2, 3, 5, 12][random.below(4)];
     let vocabulary = vocabulary(random, few);
     let n = vocabulary.0.len() as Token;
@@ -130,7 +131,7 @@ fn compare(random: &mut Random, folds: bool) -> usize {
         }
         assert_eq!(cursor.rewind(&bans), longest, "{banned:x?} {written:x?}");
         begun += usize::from(longest > 0);
-        // Sometimes one that is banned: a host may know better.
+        // Now and then a banned token: a host may accept one in spite of the ban.
         let next = match random.below(20) {
             0 => random.below(n as usize) as Token,
             _ if allowed.is_empty() => break,

@@ -20,13 +20,13 @@ fn characters_of_one_case_folding_are_equal() {
     }
     assert_ne!(folded('ß'), folded('s'));
     assert_eq!(folded('ß'), folded('ẞ'));
-    // In no language's own way.
+    // Not as Turkish does.
     assert_eq!(folded('İ'), 'İ');
     assert_eq!(folded('ı'), 'ı');
 }
 
-/// A character that std lowers to a single one is of its class: a second oracle, whose tables are
-/// not those of `regex-syntax`.
+/// If std's lower case of a character is a single character, both are in one class: a second
+/// oracle, whose tables are not those of `regex-syntax`.
 #[test]
 fn folding_agrees_with_the_cases_of_std() {
     let mut differ = 0;
@@ -37,7 +37,7 @@ fn folding_agrees_with_the_cases_of_std() {
         };
         differ += usize::from(folded(lower) != folded(character));
     }
-    // Either may have a newer Unicode, with some more letters.
+    // One of the two may have a newer version of Unicode, with a few more letters.
     assert!(differ <= 64, "{differ}");
 }
 

@@ -1,9 +1,7 @@
-//! The deterministic automaton of a program: what a text ends with is one of a bounded number of
-//! states.
+//! The deterministic automaton of a program, with a bounded number of states.
 //!
-//! A pattern may begin anywhere. A state therefore has only the instructions beyond the beginnings
-//! of the patterns, which are added to those of every state: so a state is small, however many
-//! patterns there are.
+//! A pattern may begin anywhere, so the first instructions of all patterns belong to every state.
+//! They are therefore not stored in the states, which stay small however many patterns there are.
 
 // In bounds: states, classes and addresses are positions in lists that only grow.
 
@@ -20,7 +18,7 @@ pub(super) const START: State = 0;
 /// The most steps that making the states may take.
 const MAX_STEPS: usize = 1 << 26;
 
-/// The context before a position.
+/// The kind of what precedes a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Before {
     Nothing,
@@ -30,7 +28,8 @@ enum Before {
 
 const BEFORES: [Before; 3] = [Before::Nothing, Before::EndOfLine, Before::Other];
 
-/// The instructions of a state beyond the beginnings of patterns.
+/// The instructions of a state, without the first ones of the patterns, which belong to every
+/// state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
     before: Before,
@@ -42,11 +41,11 @@ struct Place {
 pub(super) struct Automaton {
     class_of: [u8; 256],
     n_classes: usize,
-    /// For each state the state after a byte of each class.
+    /// For each state and each class of bytes, the next state.
     edges: Vec<State>,
-    /// For each state, whether a match ends there.
+    /// For each state, true if a match ends there.
     matches: Vec<bool>,
-    /// The state of a text that matters no more.
+    /// The state within a line in which no pattern has begun.
     idle: State,
 }
 
@@ -54,7 +53,7 @@ impl Automaton {
     /// Returns the automaton of a program.
     ///
     /// # Errors
-    /// With a text for the caller: it has too many states, or takes too long to make.
+    /// If there are too many states, or making them takes too many steps: a message for the caller.
     pub(super) fn new(program: &Program) -> Result<Self, String> {
         let (class_of, n_classes) = classes(program);
         let mut making = Making::new(program, class_of, n_classes)?;
@@ -94,8 +93,7 @@ impl Automaton {
         self.matches.len()
     }
 
-    /// Returns the state of a text in which no pattern has begun and that goes on somewhere within
-    /// a line.
+    /// Returns the state within a line in which no pattern has begun.
     pub(super) fn idle(&self) -> State {
         self.idle
     }
@@ -151,21 +149,21 @@ fn classes(program: &Program) -> ([u8; 256], usize) {
     (class_of, usize::from(class) + 1)
 }
 
-/// The input from which the states are made.
+/// The states while they are made, and the input for them.
 struct Making<'a> {
     program: &'a Program,
     class_of: [u8; 256],
     n_classes: usize,
-    /// The class of the end of a line, if a pattern asks for the beginning of one.
+    /// The class of the line feed, if a pattern has an anchor for the beginning of a line.
     line: Option<u8>,
-    /// The beginnings of the patterns after each of [`BEFORES`], ascending.
+    /// For each of [`BEFORES`], the instructions with which patterns can begin there, ascending.
     entries: [Vec<Address>; 3],
-    /// For each of these and each class, what the beginnings go on to.
+    /// For each of [`BEFORES`] and each class, the instructions after those of `entries`.
     after_entries: [Vec<Vec<Address>>; 3],
     places: Vec<Place>,
     numbers: Map<Place, State>,
     steps: usize,
-    /// For each instruction the number of the closure that has reached it.
+    /// For each instruction, the number of the last closure that has reached it.
     seen: Vec<u32>,
     closure: u32,
     open: Vec<Address>,
@@ -218,7 +216,7 @@ impl<'a> Making<'a> {
         Ok(making)
     }
 
-    /// Returns what stands before the position after a byte of this class.
+    /// Returns the kind of what precedes a position after a byte of this class.
     fn before(&self, class: u8) -> Before {
         match self.line == Some(class) {
             true => Before::EndOfLine,
@@ -234,7 +232,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Returns for each class the instructions after those of `items` that take it.
+    /// Returns, for each class, the instructions that follow the `items` which take a byte of it.
     fn targets(&mut self, items: &[Address]) -> Result<Vec<Vec<Address>>, String> {
         let mut by_class = with_room(self.n_classes).unwrap_or_else(exhausted);
         by_class.resize_with(self.n_classes, Vec::new);
@@ -254,7 +252,8 @@ impl<'a> Making<'a> {
         Ok(by_class)
     }
 
-    /// Adds what is reached from an instruction without a byte, unless this closure has.
+    /// Adds the instructions that are reachable from this one without a byte, except those that the
+    /// current closure has already reached.
     fn close(
         &mut self,
         from: Address,
@@ -290,7 +289,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Adds the edges of a place.
+    /// Adds the edges that leave a place, one for each class.
     fn leave(&mut self, place: &Place, edges: &mut Vec<State>) -> Result<(), String> {
         let by_class = self.targets(&place.items)?;
         let n = BEFORES.iter().position(|&before| before == place.before);
@@ -315,7 +314,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Returns the number of a place, which is assigned if it has none.
+    /// Returns the number of a place; assigns one if it has none.
     fn number(&mut self, place: Place) -> Result<State, String> {
         if let Some(&known) = self.numbers.get(&place) {
             return Ok(known);

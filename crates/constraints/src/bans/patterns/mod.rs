@@ -1,12 +1,12 @@
-//! Regular expressions that must not match anywhere in a text: finds the tokens with which one
-//! would.
+//! Finds the tokens that would complete a match of a banned regular expression: one that must not
+//! match anywhere in a text.
 //!
 //! - `program`: the patterns as instructions over bytes;
 //! - `automaton`: their deterministic automaton, of a bounded number of states, made once.
 //!
 //! The tokens that complete a match in a state are found by a walk through the vocabulary in the
-//! order of its bytes, in which tokens share the steps of a common beginning: once per state that a
-//! text comes to, within a bound of bytes.
+//! order of its bytes, so that tokens share the steps of a common beginning. The result is kept for
+//! each state that a text has reached, up to a limit in bytes.
 
 // In bounds: tokens, ranks and states are positions in arrays that never change.
 
@@ -30,10 +30,11 @@ use crate::kernels::bitmap::has;
 use crate::memory::{copied, exhausted, push, with_room};
 use crate::token::Token;
 
-/// The most bytes of the tokens that are kept for all states, beyond which they are found anew.
+/// The most bytes of the tokens that are kept for all states. Beyond this limit they are found
+/// again each time.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
-/// The most of the newest tokens that are remembered, for [`Cursor::rewind`].
+/// The number of newest tokens that are remembered for [`Cursor::rewind`].
 pub const MAX_BACK: usize = 1024;
 
 /// Banned patterns for a vocabulary.
@@ -45,21 +46,22 @@ pub struct Patterns {
     whole: Vec<Token>,
     /// The bitmap of all other tokens of the vocabulary.
     others: Vec<u64>,
-    /// For each rank the bytes that its text has in common with the one before.
+    /// For each rank, the length of the beginning that its text shares with the text before it.
     common: Vec<u16>,
-    /// For each state the ranks of the other tokens that complete a match, once they are known.
+    /// For each state, the ranks of the tokens in `others` that complete a match, once they are
+    /// known.
     kept: Vec<OnceLock<Box<[Range<u32>]>>>,
     kept_bytes: AtomicUsize,
     digest: [u8; 8],
 }
 
 impl Patterns {
-    /// Returns the bans of these patterns, in the syntax of the crate `regex`, for tokens in this
-    /// order, which is not folded. `ignores_case`: as if each began with `(?i)`.
+    /// Returns the bans of these patterns, in the syntax of the crate `regex`, for the vocabulary
+    /// of `order`, which is not folded. `ignores_case` treats each as if it began with `(?i)`.
     ///
     /// # Errors
-    /// With a text for the caller: one cannot be read or asks for what cannot be banned, or they
-    /// are too large.
+    /// If a pattern is malformed or has something that cannot be banned, or the patterns are too
+    /// large: a message for the caller.
     pub fn new(texts: &[&[u8]], ignores_case: bool, order: &Arc<Order>) -> Result<Self, String> {
         let automaton = Automaton::new(&Program::new(texts, ignores_case)?)?;
         let mut keys = with_room(texts.len()).unwrap_or_else(exhausted);
@@ -93,14 +95,14 @@ impl Patterns {
         &self.whole
     }
 
-    /// Returns the bitmap of the tokens that contain none.
+    /// Returns the bitmap of the tokens that contain no match.
     pub fn others(&self) -> &[u64] {
         &self.others
     }
 
-    /// Calls `each` with the tokens that complete a match in a state, and their ranks, ascending.
+    /// Calls `each` with the tokens that complete a match from a state, and their ranks, ascending.
     fn walk(&self, state: State, mut each: impl FnMut(Token, u32)) {
-        // After each byte of the text at hand, up to the end of a match.
+        // The states after each byte of the current text, up to the end of a match.
         let mut states = with_room(self.order.longest() + 1).unwrap_or_else(exhausted);
         states.push(state);
         let mut matched = None;
@@ -126,8 +128,8 @@ impl Patterns {
         }
     }
 
-    /// Returns the ranks of the tokens that complete a match in a state, without those that contain
-    /// one.
+    /// Returns the ranks of the tokens that complete a match from a state, without those that
+    /// contain a whole match.
     fn ranges(&self, state: State) -> Cow<'_, [Range<u32>]> {
         let kept = &self.kept[state as usize];
         if let Some(known) = kept.get() {
@@ -152,7 +154,8 @@ impl Patterns {
     }
 }
 
-/// Returns for each rank the bytes that its text has in common with the one before.
+/// Returns, for each rank, the length of the beginning that its text shares with the text before
+/// it.
 fn common(order: &Order) -> Vec<u16> {
     let tokens = order.tokens(0..order.n_ranks());
     let mut common = with_room(tokens.len()).unwrap_or_else(exhausted);
@@ -166,13 +169,13 @@ fn common(order: &Order) -> Vec<u16> {
     common
 }
 
-/// The matches that a text has begun.
+/// Tracks the matches that have begun in a growing text.
 #[derive(Debug)]
 pub struct Cursor {
     state: State,
     /// The newest tokens.
     newest: VecDeque<Token>,
-    /// True if there are older ones.
+    /// True if there were tokens before `newest`.
     has_older: bool,
 }
 
@@ -238,8 +241,8 @@ impl Cursor {
         }
     }
 
-    /// Restores a state that was saved with the same patterns. `None` if it was saved with others,
-    /// or is invalid; the state is then undefined.
+    /// Restores a state that was saved with the same patterns. Returns `None` if it was saved with
+    /// others or is invalid; the cursor's state is then unspecified.
     pub fn load(&mut self, patterns: &Patterns, bytes: &[u8]) -> Option<()> {
         let rest = bytes.strip_prefix(&patterns.digest)?;
         let (state, rest) = rest.split_first_chunk()?;
@@ -264,8 +267,8 @@ impl Cursor {
         Some(())
     }
 
-    /// Returns how many of the newest tokens the matches that have begun reach back, at most
-    /// [`MAX_BACK`]; 0 if no token but those that contain a match would complete one.
+    /// Returns how many tokens ago the earliest of the begun matches started, at most [`MAX_BACK`];
+    /// 0 if only tokens that contain a whole match would complete one.
     pub fn rewind(&self, patterns: &Patterns) -> usize {
         if patterns.ranges(self.state).is_empty() {
             return 0;
@@ -277,7 +280,7 @@ impl Cursor {
             let texts = known.map(|&token| patterns.order.key(token));
             texts.fold(automaton.idle(), |state, text| automaton.run(state, text)) == self.state
         };
-        // A longer text has begun the same matches, and more.
+        // The more tokens are read, the more matches have begun.
         (0..self.newest.len())
             .find(|&n| is_after(n))
             .unwrap_or(self.newest.len())
@@ -298,7 +301,8 @@ impl Cursor {
         ranges.iter().map(|range| range.len()).sum()
     }
 
-    /// Calls `ban` with the tokens that would complete a match, but those that contain one.
+    /// Calls `ban` with the tokens that would complete a match, except those that contain a whole
+    /// one.
     pub fn each(&self, patterns: &Patterns, mut ban: impl FnMut(Token)) {
         for range in patterns.ranges(self.state).iter() {
             let tokens = patterns.order.tokens(range.clone());

@@ -1,6 +1,7 @@
 //! Regular expressions as the instructions of an automaton over bytes.
 //!
-//! Each part is made from its end: an instruction names those that follow, which are there already.
+//! Each part is written from its end, since an instruction contains the addresses of those that
+//! follow it.
 
 // In bounds: addresses are positions in a list that only grows.
 
@@ -19,20 +20,20 @@ pub(super) type Address = u32;
 /// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inst {
-    /// Takes a byte of this range.
+    /// Matches a byte of this range.
     Byte { range: (u8, u8), next: Address },
     /// Continues at both.
     Split { first: Address, second: Address },
-    /// Continues at the beginning of the text; with `of_line` of a line.
+    /// Matches at the beginning of the text, or, with `of_line`, of a line.
     Begin { of_line: bool, next: Address },
     /// A match ends here.
     Match,
-    /// Goes on nowhere.
+    /// Matches nothing.
     Fail,
 }
 
-/// The most instructions of all patterns, repetitions written out, and a quarter of the steps that
-/// making them may take.
+/// The most instructions of all patterns, with repetitions written out. Making them may take four
+/// times as many steps.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 
 /// Patterns that are searched for together.
@@ -43,7 +44,8 @@ pub(super) struct Program {
     /// The first instruction of each pattern.
     pub(super) entries: Vec<Address>,
     steps: usize,
-    /// Instructions that take a byte, for classes whose characters end alike.
+    /// Instructions that match a byte, by its range and the next instruction: classes whose
+    /// characters end alike share them.
     shared: Map<((u8, u8), Address), Address>,
 }
 
@@ -51,11 +53,11 @@ const MATCH: Address = 0;
 const FAIL: Address = 1;
 
 impl Program {
-    /// Returns the program of these patterns, in the syntax of the crate `regex`. `ignores_case`:
-    /// as if each began with `(?i)`.
+    /// Returns the program of these patterns, in the syntax of the crate `regex`. `ignores_case`
+    /// treats each as if it began with `(?i)`.
     ///
     /// # Errors
-    /// With a text for the caller, which names the pattern.
+    /// If a pattern cannot be banned: a message for the caller, which names the pattern.
     pub(super) fn new(texts: &[&[u8]], ignores_case: bool) -> Result<Self, String> {
         let mut program = Self {
             code: vec![Inst::Match, Inst::Fail],
@@ -97,7 +99,7 @@ impl Program {
         Ok(self.code.len() as Address - 1)
     }
 
-    /// Returns the address of a part that `next` follows.
+    /// Writes a part that continues at `next`. Returns its address.
     fn part(&mut self, hir: &Hir, next: Address) -> Result<Address, String> {
         self.steps += 1;
         if self.steps > 4 * MAX_INSTRUCTIONS {
@@ -159,18 +161,18 @@ impl Program {
         next: Address,
     ) -> Result<Address, String> {
         if sub.properties().maximum_len() == Some(0) {
-            // Repeated any number of times, it stays at one position.
+            // It matches only the empty text, so once is as good as any number of times.
             (min, max) = (min.min(1), Some(max.map_or(1, |max| max.min(1))));
         }
         let mut first = next;
         match max {
             None => {
-                // The loop comes before what it repeats.
+                // The loop's instruction is written first, since its body leads back to it.
                 let second = next;
                 let all = self.push(Inst::Split { first, second })?;
                 let first = self.part(sub, all)?;
                 self.code[all as usize] = Inst::Split { first, second };
-                // Once is the loop's own.
+                // The loop itself contains one round.
                 if min > 0 {
                     return (1..min).try_fold(first, |first, _| self.part(sub, first));
                 }
@@ -213,7 +215,8 @@ impl Program {
         Ok(all)
     }
 
-    /// Returns the instruction that takes a byte of this range, made once.
+    /// Returns the instruction that matches a byte of this range and continues at `next`. Equal
+    /// ones are made once.
     fn byte(&mut self, range: (u8, u8), next: Address) -> Result<Address, String> {
         if let Some(&known) = self.shared.get(&(range, next)) {
             return Ok(known);
@@ -225,8 +228,8 @@ impl Program {
     }
 }
 
-/// True if the expression matches the empty text where all its conditions hold. Its least length is
-/// unknown to the parser where a part can match nothing at all, as `[a&&b]`.
+/// True if the expression matches the empty text wherever its anchors hold. The parser does not
+/// know the least length of an expression with a part that cannot match, such as `[a&&b]`.
 fn matches_empty(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => true,

@@ -1,4 +1,5 @@
-//! Which tokens are banned after random texts, against the crate `regex` on all that was written.
+//! Compares the tokens that are banned after random texts with those that the crate `regex` finds
+//! in the whole text.
 
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ fn pattern(random: &mut Random, depth: usize) -> String {
     text
 }
 
-/// The tokens that a cursor bans, one by one, and as it names them.
+/// Returns the tokens that a cursor bans. Checks that it gives the same answer for each token as
+/// for all.
 fn banned(cursor: &Cursor, patterns: &Patterns, n: usize) -> Vec<bool> {
     let mut named = vec![false; n];
     let mut name = |token: Token| named[token as usize] = true;
@@ -132,7 +134,7 @@ fn tokens_with_which_a_pattern_matches_are_banned() {
             let is_begun = banned.iter().filter(|&&banned| banned).count() > patterns.whole().len();
             assert_eq!(back > 0, is_begun && !accepted.is_empty(), "{texts:?}");
             if back > 0 && back < accepted.len() {
-                // Those before have begun nothing: they may be any.
+                // No match began in the tokens before these, so any others may take their place.
                 let mut other = Cursor::new();
                 other.accept(&patterns, 1);
                 other.accept(&patterns, 1);
@@ -182,7 +184,7 @@ fn made(texts: &[&str]) -> Result<(Vocabulary, Patterns), String> {
     Ok((vocabulary, Patterns::new(&texts, false, &order)?))
 }
 
-/// The newest tokens that hold what has begun are counted, up to those that are remembered.
+/// `rewind` returns the number of tokens since a match began, up to the number that is remembered.
 #[test]
 fn the_beginning_of_a_match_is_found_again() {
     let (_, patterns) = made(&["de ?lve", "^b+a"]).expect("they can be banned");
@@ -194,7 +196,7 @@ fn the_beginning_of_a_match_is_found_again() {
         cursor.rewind(&patterns)
     };
     assert_eq!([back(&[]), back(&[1]), back(&[1])], [0, 1, 2]);
-    // No line begins there any more; a token outside the vocabulary has no text.
+    // `^` no longer matches here; a token outside the vocabulary has no text.
     assert_eq!(
         [back(&[4]), back(&[2]), back(&[6]), back(&[99])],
         [0, 1, 2, 3]
@@ -233,12 +235,12 @@ fn what_cannot_be_banned_is_refused_by_name() {
     empty += &"){1000000}".repeat(40);
     let deep = made(&[&(empty + "a")]);
     assert!(deep.is_ok(), "{:?}", deep.err());
-    // Refused or not, it takes no long time.
+    // Whether or not it is refused, it does not take long.
     drop(made(&["([a&&b]{1000000}){1000000}c"]));
-    // What has no match bans nothing.
+    // A pattern without a match bans nothing.
     let (_, patterns) = made(&["[a&&b]"]).expect("it can be banned");
     assert!(patterns.whole().is_empty());
-    // As many states as may be, nearly.
+    // Almost as many states as are allowed.
     let (_, patterns) = made(&["a.{10}b"]).expect("it can be banned");
     assert!((1000..MAX_STATES).contains(&patterns.automaton.n_states()));
     let texts: Vec<String> = (0..500).map(|i| format!("w{i}o{}rd", i * 7)).collect();

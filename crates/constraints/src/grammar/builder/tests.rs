@@ -11,7 +11,7 @@ fn alternatives(texts: &[&str]) -> Rules {
 #[test]
 fn what_alternatives_begin_with_is_written_once() {
     let rules = alternatives(&["abcd", "abce", "abd", "ab", "abcd"]);
-    // The root, after "ab", and after "abc".
+    // The root, the rest after "ab", and the rest after "abc".
     assert_eq!(rules.alternatives.len(), 3);
     let few = rules.sequences.len();
     assert!(few <= 9, "{few}");

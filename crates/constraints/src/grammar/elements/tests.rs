@@ -15,7 +15,7 @@ fn a_class_has_what_is_listed() {
     let negated = Class::of(true, vec![(0x61, 0x7A)]);
     assert!(!negated.has(0x62) && negated.has(0x41) && negated.has(0x3F_FFFF));
     assert!(Class::any().has(0));
-    // A range that ends before it begins has nothing.
+    // A range that ends before it begins has no characters.
     assert!(!Class::of(false, vec![(0x7A, 0x61)]).has(0x70));
     assert!(Class::of(true, vec![(0x7A, 0x61)]).has(0x70));
 }
@@ -28,7 +28,7 @@ fn ranges_that_overlap_are_all_found() {
     for code_point in 0..120 {
         assert_eq!(class.has(code_point), listed(code_point), "{code_point}");
     }
-    // From E3 may come U+3000 to U+3FFF; a range that ends before it begins overlaps that.
+    // The byte E3 begins U+3000 to U+3FFF, which a range that ends before it begins overlaps.
     assert!(Class::of(false, vec![(0x3100, 0x3050)]).may_have(3, 2));
     assert!(!Class::of(false, vec![(0x4100, 0x3050)]).may_have(3, 2));
     assert!(!Class::of(false, vec![(0x3100, 0x2050)]).may_have(3, 2));
@@ -47,7 +47,7 @@ fn equal_alternatives_are_one() {
 
 #[test]
 fn part_of_a_character_is_judged_by_what_it_may_become() {
-    // The first byte of U+3042, E3, says 3.
+    // The first byte of U+3042, E3, has the bits 3.
     let hiragana = Class::of(false, vec![(0x3041, 0x3096)]);
     assert!(hiragana.may_have(3, 2));
     assert!(!hiragana.may_have(4, 2));
@@ -56,7 +56,7 @@ fn part_of_a_character_is_judged_by_what_it_may_become() {
     // Overlong.
     assert!(!Class::any().may_have(1, 1));
     assert!(Class::any().may_have(2, 1));
-    // E0: from U+0800 on, though its bits say from 0 on.
+    // E0 begins U+0800 and later characters, although its bits are 0.
     assert!(!Class::one(0x7FF).may_have(0, 2));
     assert!(Class::one(0x800).may_have(0, 2));
     assert!(!Class::one(0xFFFF).may_have(0, 3));
@@ -70,7 +70,7 @@ fn equal_rests_are_one_sequence() {
     let rules = Rules::link(written(&[rule])).expect("not recursive");
     let heads = rules.alternatives.get(0);
     assert_eq!(heads.len(), 3);
-    // b; a b; b b; and the empty one.
+    // The sequences "b", "a b", "b b" and the empty one.
     assert_eq!(rules.sequences.len(), 4);
     assert_eq!(rules.first(heads[0]).expect("not empty").rest, heads[1]);
 }
@@ -83,10 +83,10 @@ fn left_recursion_is_found_as_far_as_the_host_finds_it() {
     assert!(link(&[vec![rule(0)]]).is_some());
     assert!(link(&[vec![class, rule(0)]]).is_none());
     assert!(link(&[vec![rule(1)], vec![class, end, rule(0)]]).is_some());
-    // After one that is written empty.
+    // The check looks past a rule that is written as empty.
     assert!(link(&[vec![rule(1), rule(0)], vec![class, end]]).is_some());
     assert!(link(&[vec![rule(1), rule(0)], vec![class]]).is_none());
-    // Not after one that is empty by another.
+    // It does not look past a rule that is empty only through another rule.
     assert!(link(&[vec![rule(1), rule(0)], vec![rule(2)], vec![class, end]]).is_none());
 }
 
@@ -104,7 +104,7 @@ fn rules_that_begin_with_two_others_double_the_hosts_check() {
     assert!(host_check_ends(&written(&chain(10, class())), 5000));
     assert!(!host_check_ends(&written(&chain(60, class())), 1 << 20));
     assert!(left_recursive(&written(&chain(60, class()))).is_none());
-    // It ends with the first rule that begins with itself, if it gets there.
+    // The check ends at the first rule that begins with itself, if it reaches one.
     let circle = vec![Element::Rule(0)];
     assert!(host_check_ends(&written(&chain(60, circle.clone())), 1000));
     let mut late = chain(60, class());
@@ -132,7 +132,7 @@ fn a_repetition_begins_with_its_item_and_ends_the_check_where_the_host_ends_it()
         0,
         3
     ));
-    // After rounds of which there may be none.
+    // After a repetition that may have no rounds.
     assert!(begins_with_itself(
         &[vec![repeat(0), rule(0)]],
         vec![class],
@@ -145,7 +145,7 @@ fn a_repetition_begins_with_its_item_and_ends_the_check_where_the_host_ends_it()
         1,
         3
     ));
-    // Endless rounds of what is written empty.
+    // An unbounded repetition of a rule that is written as empty.
     let rules = [vec![repeat(0)], vec![class, end]];
     assert!(begins_with_itself(&rules, vec![rule(1)], 2, ENDLESS));
     assert!(!begins_with_itself(&rules, vec![rule(1)], 2, 9));

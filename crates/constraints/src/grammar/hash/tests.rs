@@ -9,7 +9,7 @@ fn numbers_in_a_row_are_spread() {
         buckets[(hash >> 54) as usize] += 1;
         buckets[(hash % 1024) as usize] += 1;
     }
-    // 128 each on average, with a deviation of 11.
+    // On average 128 in each, with a standard deviation of 11.
     assert!(buckets.iter().all(|&n| (40..260).contains(&n)));
 }
 

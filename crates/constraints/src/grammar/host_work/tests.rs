@@ -1,4 +1,4 @@
-//! Tests for which texts llama.cpp's constructor is called, and for which not.
+//! Tests for which texts llama.cpp's constructor is called.
 
 use crate::grammar::parser::{Repetitions, parse};
 
@@ -51,11 +51,11 @@ fn what_the_host_may_not_come_back_from_is_not() {
         format!("root ::= {}\"x\"{}", "(".repeat(1001), ")".repeat(1001)),
         chain(1000),
         twice(13),
-        // What may be empty, repeated: older builds begin it for ever.
+        // A repetition of something that may be empty: older builds never return.
         "root ::= (\"a\"?)*".to_owned(),
         "root ::= (\"a\"?){2,3}".to_owned(),
         "root ::= a+\na ::= b c\nb ::= \"x\"?\nc ::= | \"y\"".to_owned(),
-        // Memory without end.
+        // Needs memory without bound.
         format!("root ::= \"{}\"{{2000}}", "a".repeat(1000)),
         format!("root ::= \"{}\"{{0,2000}}", "a".repeat(600)),
         format!(

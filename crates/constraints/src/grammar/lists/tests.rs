@@ -1,6 +1,6 @@
 use super::Lists;
 
-/// Numbers that follow each other in no order that can be seen.
+/// Returns `n` numbers in a scrambled order.
 fn numbers(n: u32) -> impl Iterator<Item = u32> {
     (0..n).scan(1_u32, |state, _| {
         *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -11,7 +11,7 @@ fn numbers(n: u32) -> impl Iterator<Item = u32> {
 #[test]
 fn pairs_become_lists_in_their_order() {
     for (n_lists, n_pairs) in [(0, 0), (0, 9), (1, 0), (1, 5), (7, 3), (50, 400)] {
-        // One list in ten is not there.
+        // One pair in ten has a list that does not exist.
         let pairs: Vec<(u32, u32)> = numbers(n_pairs)
             .map(|number| (number % (n_lists + n_lists / 10 + 1), number % 97))
             .collect();

@@ -19,7 +19,7 @@ fn tree_with(texts: &[&str], have_controls: bool) -> Nodes {
     })
 }
 
-/// The texts of all ranks, gathered from the tree.
+/// Returns the texts of all ranks, gathered from the tree.
 fn texts(nodes: &Nodes) -> Vec<String> {
     let mut texts = vec![String::new(); nodes.end()];
     let mut pending = vec![(ROOT, String::new(), nodes.end())];
@@ -81,7 +81,7 @@ fn a_summary_says_what_is_below() {
     }
 }
 
-/// After the first control character nothing is said, whatever comes there.
+/// The summary does not depend on what follows the first control character.
 #[test]
 fn a_summary_ends_before_the_first_control_character() {
     let nodes = tree_with(&["\n9\n", "a\tb", "ab\n", "ac\u{1}{"], true);

@@ -1,18 +1,18 @@
-//! Descriptions of unexpected characters in messages, for those whose appearance does not explain
-//! the fault.
+//! Describes unexpected characters in messages, unless their appearance explains the fault.
 
 use super::{Fault, ParseError, Parsed, Parser, fault, is_word, place};
 use crate::quoted::quoted;
 
 impl Parser<'_> {
-    /// Returns a fault at the current position, where `what` was expected.
+    /// Returns the fault that `what` was expected at the current position.
     pub(super) fn expected<T>(&self, what: &str) -> Parsed<T> {
         let found = told(self.text, self.at);
         fault(self.at, format!("expected {what}{found}"))
     }
 
-    /// Returns the fault with its position. A byte that is not UTF-8 takes later ones into its
-    /// character, in a string perhaps the final quotation mark: the message then says so.
+    /// Returns the error for a fault, with its line and column. In a string, a byte that is not
+    /// UTF-8 is read as the beginning of a character, which may swallow the closing quotation mark.
+    /// The message then mentions that byte.
     pub(super) fn placed(&self, fault: Fault) -> ParseError {
         let garbled = self.garbled.filter(|_| fault.at.is_some());
         let mut error = place(self.text, fault);

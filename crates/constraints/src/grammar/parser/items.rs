@@ -46,7 +46,7 @@ impl Parser<'_> {
             ranges.push((first, last));
         }
         self.at += 1;
-        // An empty class matches the empty text, also if it is negated.
+        // An empty class matches the empty text, even if it is negated.
         if !ranges.is_empty() {
             let class = self.number(Class::of(negated, ranges))?;
             frame.elements.push(Element::Class(class));
@@ -82,8 +82,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads an unescaped character. The first byte determines how many follow, whatever they are;
-    /// one that cannot be first counts as itself minus 128.
+    /// Reads an unescaped character. The first byte determines how many bytes follow, whatever they
+    /// are. A byte that cannot begin a character is read as the code point of its value minus 128.
     fn plain_character(&mut self, first: u8) -> u32 {
         let (mask, n_more) = match first {
             0xF0.. => (0x0F, 3),

@@ -1,7 +1,8 @@
-//! GBNF, llama.cpp's notation for grammars: a text becomes rules.
+//! Parses GBNF, llama.cpp's notation for grammars, into rules.
 //!
-//! Accepted texts, refused texts, and the expansion of repetitions are llama.cpp's (see the table
-//! in `docs/grammar.md`). Groups are kept on an explicit stack, so that only memory limits nesting.
+//! It accepts and refuses the same texts as llama.cpp, and numbers the rules of repetitions as
+//! llama.cpp does (see the table in `docs/grammar.md`). Open groups are on an explicit stack, so
+//! that only memory limits the nesting.
 
 mod found;
 mod items;
@@ -25,18 +26,18 @@ use crate::grammar::utf8::counted;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// The reason why a text is not a grammar, and its position.
+/// An error: why a text is not a grammar, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// Line, from 1; 0 if there is no position.
+    /// The line, counted from 1; 0 if the error has no position.
     pub line: usize,
-    /// Character in that line, from 1.
+    /// The character in that line, counted from 1.
     pub column: usize,
     /// A description of the fault, or of what was expected.
     pub what: String,
     /// True if llama.cpp's own parser hangs on this text, or reads out of bounds.
     pub is_trap: bool,
-    /// True if there are more repetitions than are accepted.
+    /// True if the reason is that there are too many repetitions.
     pub is_of_number: bool,
 }
 
@@ -45,8 +46,9 @@ pub struct ParseError {
 pub enum Repetitions {
     /// llama.cpp's own limit.
     AsLlamaCpp,
-    /// If llama.cpp accepts the text, its meaning there; otherwise up to
-    /// [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) each, whatever their product.
+    /// A text that llama.cpp accepts is read as there. In any other text each repetition may have
+    /// up to [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) rounds, whatever their
+    /// product.
     Many,
 }
 
@@ -73,9 +75,9 @@ impl From<ParseError> for String {
 struct Fault {
     at: Option<usize>,
     what: String,
-    /// As [`ParseError::is_trap`].
+    /// See [`ParseError::is_trap`].
     is_trap: bool,
-    /// As [`ParseError::is_of_number`].
+    /// See [`ParseError::is_of_number`].
     is_of_number: bool,
 }
 
@@ -100,8 +102,8 @@ fn fault<T>(at: usize, what: impl Into<String>) -> Parsed<T> {
     })
 }
 
-/// Reads the rules of `text`, with the start rule `root`. `token` returns the token of a text,
-/// given with its angle brackets, if there is exactly one.
+/// Reads the rules of `text`, with the start rule `root`. `token` returns the token for the text of
+/// an element such as `<text>`, given with its brackets, if exactly one token has that text.
 pub fn parse(
     text: &[u8],
     root: &[u8],
@@ -111,7 +113,8 @@ pub fn parse(
     read(text, repetitions, &token, |parser| parser.rules(root))
 }
 
-/// Reads the rules of `text` as [`parse`] does, before they are linked, to be part of others.
+/// Reads the rules of `text` as [`parse`] does, but does not link them, so that they can become
+/// part of another grammar.
 pub fn unlinked(
     text: &[u8],
     root: &[u8],
@@ -127,7 +130,8 @@ pub fn unlinked(
     })
 }
 
-/// Reads a text by `what`, with llama.cpp's repetitions or else with more.
+/// Reads a text with `what`: first with llama.cpp's limit on repetitions, then, if that limit is
+/// the reason for a refusal and more are allowed, without it.
 fn read<T>(
     text: &[u8],
     repetitions: Repetitions,
@@ -150,14 +154,15 @@ fn read<T>(
 }
 
 /// Returns the first character of a text, read as in a string or class of a grammar, and its length
-/// in bytes; `None` if that is not valid in a grammar.
+/// in bytes; `None` if it is not valid there.
 pub fn character_of(text: &[u8]) -> Option<(u32, usize)> {
     let mut parser = Parser::new(text, &|_| None);
     let character = parser.character().ok()?;
     Some((character, parser.at))
 }
 
-/// Returns the class of a text in brackets; `None` if it is empty, which matches the empty text.
+/// Returns the class that a text in brackets describes; `None` for an empty one, which matches the
+/// empty text.
 pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
     let mut parser = Parser::new(text, &|_| None);
     let mut frame = Frame::new(0, false, 0, 0);
@@ -167,8 +172,8 @@ pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
     Ok(parser.classes.all.pop())
 }
 
-/// Returns the rules of `text` before they are linked and checked for left recursion: for tests
-/// that must predict the work of llama.cpp's own parser.
+/// Returns the rules of `text` before they are linked and checked for left recursion, for tests
+/// that predict the work of llama.cpp's own parser.
 #[doc(hidden)]
 pub fn written(
     text: &[u8],
@@ -180,15 +185,15 @@ pub fn written(
     parser.written(root).map_err(|fault| parser.placed(fault))
 }
 
-/// Returns the texts of the elements `<text>`, brackets included, up to the first fault of another
-/// kind: those that [`parse`] will look up, each once, in the order of the first look-up. It stops
-/// at the first that is not a token.
+/// Returns the texts, with their brackets, of the elements `<text>` that [`parse`] will look up:
+/// each once, in the order of the first look-up, up to the first syntax error. [`parse`] itself
+/// stops at the first text that is not a token.
 pub fn token_texts(text: &[u8], root: &[u8], repetitions: Repetitions) -> Vec<Vec<u8>> {
     if !text.contains(&b'<') {
         return Vec::new();
     }
     let texts = RefCell::new(HashMap::default());
-    // Faults of the text are reported when it is parsed.
+    // Errors are reported later, when the text is parsed.
     let _ = parse(text, root, repetitions, |text| {
         let mut texts = texts.borrow_mut();
         let n = texts.len();
@@ -225,18 +230,18 @@ fn place(text: &[u8], fault: Fault) -> ParseError {
     }
 }
 
-/// A list of alternatives being read: a rule's, or a group's.
+/// The alternatives of a rule or a group while they are read.
 struct Frame {
-    /// Rule that the alternatives belong to.
+    /// The rule that the alternatives belong to.
     rule: u32,
-    /// True if this is a group, in which lines may end.
+    /// True for a group, within which line breaks are allowed.
     is_group: bool,
     elements: Vec<Element>,
     /// The index of the item that a repetition would apply to.
     item_start: usize,
-    /// The number of rules that the item represents.
+    /// The number of rules that llama.cpp would make of the item.
     item_rules: u64,
-    /// The number of rules that llama.cpp would have made before the group.
+    /// The number of rules that llama.cpp would have numbered before the group.
     numbers_before: u64,
     /// The offset at which the group was opened.
     opened_at: usize,
@@ -244,21 +249,21 @@ struct Frame {
 
 /// The name of a rule.
 struct Symbol {
-    /// The rule that has the name; for a rule made from a group or repetition, the one that
+    /// The rule of that name; for a rule made from a group or a repetition, the named rule that
     /// contains it.
     named: u32,
     /// The number that llama.cpp gives to the rule, which is part of the names of generated rules.
     number: u64,
-    /// The offset of its first mention.
+    /// The offset at which the name first occurs.
     at: usize,
 }
 
-/// The numbers of rules that llama.cpp makes from a counted repetition: the first for one optional
-/// round, each other one for one more round; or one rule of unbounded rounds.
+/// The numbers of the rules that llama.cpp makes from a counted repetition: one for each optional
+/// round, each containing the one before, or a single rule if the rounds are unbounded.
 struct Skipped {
     numbers: Range<u64>,
     repeat: u32,
-    /// The rule that has the name.
+    /// The named rule that contains the repetition.
     named: u32,
 }
 
@@ -268,23 +273,24 @@ struct Parser<'a> {
     token: &'a dyn Fn(&[u8]) -> Option<Token>,
     repetitions: Repetitions,
     classes: Classes,
-    /// Names that the text gives.
+    /// The rules that the text names.
     names: HashMap<&'a [u8], u32>,
     symbols: Vec<Symbol>,
-    /// The number of rules that llama.cpp would have numbered so far.
+    /// The number of rules that llama.cpp would have made so far.
     n_numbers: u64,
-    /// The number past the last that it would have defined: below it, a missing rule is an error.
+    /// One more than the largest number of a rule that llama.cpp would have defined so far. A rule
+    /// with a smaller number that remains undefined is an error.
     defined_before: u64,
-    /// The numbers of the rules that it makes of counted repetitions.
+    /// The numbers of the rules that llama.cpp makes from counted repetitions.
     skipped: Vec<Skipped>,
-    /// `None` while a rule is not defined.
+    /// The elements of each rule; `None` until it is defined.
     rules: Vec<Option<Vec<Element>>>,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
-    /// The depth of nested parentheses.
+    /// The deepest nesting of parentheses so far.
     nested: usize,
     about: About,
-    /// The first offset in a string or class that is not UTF-8.
+    /// The offset of the first byte in a string or class that is not UTF-8.
     garbled: Option<usize>,
 }
 
@@ -315,7 +321,7 @@ impl<'a> Parser<'a> {
         if let Some(rule) = left_recursive(&written) {
             return Err(self.left_recursion(rule, &written));
         }
-        // A text that llama.cpp refuses is not passed to it.
+        // llama.cpp never sees a text that it would refuse because of its repetitions.
         let is_shown = self.repetitions == Repetitions::AsLlamaCpp;
         self.about.host_comes_back = is_shown && host_comes_back(&written, self.nested);
         let mut rules = Rules::link(written)
@@ -381,7 +387,8 @@ impl<'a> Parser<'a> {
         Fault {
             at: self.symbols.get(rule as usize).map(|symbol| symbol.at),
             what: format!("rule '{name}' may begin with itself (left recursion)"),
-            // llama.cpp searches for it by recursion from rule to rule, anew on every path.
+            // llama.cpp searches for left recursion by recursion from rule to rule, and visits a
+            // rule again on every path to it.
             is_trap: self.n_numbers > DEEP as u64 || !host_check_ends(written, MOST_CHECKED),
             is_of_number: false,
         }
@@ -398,8 +405,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Returns the rule named `root`. Rules made from groups and repetitions have names, too: that
-    /// of the containing rule, an underscore, and a number.
+    /// Returns the rule named `root`. Rules made from groups and repetitions have names, too: the
+    /// name of the containing rule, an underscore, and a number.
     fn root(&mut self, root: &[u8]) -> Parsed<u32> {
         let found = match self.names.get(root) {
             Some(&rule) => Some(rule),
@@ -410,7 +417,7 @@ impl<'a> Parser<'a> {
         };
         let defined = found.filter(|&rule| matches!(self.rules.get(rule as usize), Some(Some(_))));
         defined.ok_or_else(|| Fault {
-            // llama.cpp looks the rule up wherever the name is mentioned.
+            // llama.cpp uses the rule as soon as its name is mentioned, even if it is undefined.
             is_trap: found.is_some(),
             ..Fault::nowhere(format!("there is no rule '{}'", quoted(root)))
         })
@@ -461,7 +468,7 @@ impl<'a> Parser<'a> {
         self.text.get(self.at + n).copied()
     }
 
-    /// Skips blanks and comments, and, if `lines`, ends of lines.
+    /// Skips blanks and comments, and, if `lines`, line breaks.
     fn space(&mut self, lines: bool) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -497,7 +504,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// Returns a new symbol, with a name of its own or generated within a rule.
+    /// Returns a new rule: one with a name, or one that is generated within another rule.
     fn new_symbol(&mut self, within: Option<u32>, at: usize) -> Parsed<u32> {
         if self.symbols.len() >= MAX_RULES {
             return fault(at, format!("the grammar has more than {MAX_RULES} rules"));
@@ -512,13 +519,13 @@ impl<'a> Parser<'a> {
         Ok(rule)
     }
 
-    /// Returns the rule that has the name.
+    /// Returns the named rule that contains a rule: itself, unless it was generated.
     fn named(&self, rule: u32) -> u32 {
         let symbol = self.symbols.get(rule as usize);
         symbol.map_or(rule, |symbol| symbol.named)
     }
 
-    /// Skips the numbers of the rules that llama.cpp makes from a repetition in `rule`.
+    /// Skips `n` numbers, for the rules that llama.cpp makes from a repetition in `rule`.
     fn skip(&mut self, rule: u32, repeat: u32, n: u64) {
         let numbers = self.n_numbers..self.n_numbers + n;
         self.n_numbers = numbers.end;
@@ -590,7 +597,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads all alternatives of a rule, groups included.
+    /// Reads all alternatives of a rule, including its groups.
     fn alternatives(&mut self, rule: u32) -> Parsed<()> {
         let mut frames = Vec::new();
         let mut frame = Frame::new(rule, false, 0, self.at);
@@ -665,7 +672,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads one item or repetition. Returns false if there is none.
+    /// Reads one item or repetition. Returns false if none follows.
     fn item(&mut self, frame: &mut Frame, rule: u32) -> Parsed<bool> {
         let Some(byte) = self.peek() else {
             return Ok(false);

@@ -1,11 +1,12 @@
-//! Repetitions: `*`, `+`, `?` and `{m,n}` after an item.
+//! Reads the repetitions `*`, `+`, `?` and `{m,n}` after an item.
 //!
-//! llama.cpp expands them: the item as often as it must come, and a rule for each optional round.
-//! `*`, `+` and `?` become such rules here, too. All others stay numbers, [`Element::Repeat`], and
-//! only their rules' numbers are skipped, since these are part of names.
+//! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
+//! optional round. `*`, `+` and `?` become such rules here, too. All others are stored as numbers,
+//! [`Element::Repeat`]. The numbers of llama.cpp's rules are skipped, since the names of later
+//! rules contain them.
 //!
-//! It limits this expansion. As numbers, larger counts cost nothing, so a text that is refused for
-//! the limit may be read again, with larger numbers and any products of them. Names of rules that
+//! llama.cpp limits the expansion. Stored as numbers, larger counts cost nothing, so a text that
+//! exceeds llama.cpp's limit may be read again with a larger one. The names of the rules that
 //! llama.cpp would have generated are then unknown.
 
 use super::{Fault, Frame, Parsed, Parser, Repetitions, fault};
@@ -56,11 +57,11 @@ impl Parser<'_> {
         if min > most {
             return too_many(at, format!("more than {most} repetitions"));
         }
-        // As in the built-in, too large a number means no bound.
+        // As in llama.cpp, a maximum that is too large means no maximum.
         Ok((min, max.filter(|&max| max <= most)))
     }
 
-    /// Repeats the last item `min` to `max` times.
+    /// Repeats the last item `min` to `max` times, or without bound.
     pub(super) fn repeat(
         &mut self,
         frame: &mut Frame,
@@ -79,7 +80,7 @@ impl Parser<'_> {
             return too_many(at, format!("{what} {MAX_HOST_REPETITIONS} rules"));
         }
         if max.is_some_and(|max| max < min) {
-            // The built-in would write rules until memory runs out.
+            // llama.cpp would make rules until memory runs out.
             return Err(Fault {
                 at: Some(at),
                 is_trap: true,
@@ -88,7 +89,7 @@ impl Parser<'_> {
         }
         frame.item_rules = n_rules;
         if (min, max) == (1, Some(1)) {
-            // The item itself: an uncounted copy is not needed.
+            // Repeated exactly once, the item stays as it is.
             return Ok(());
         }
         let mut item = frame.elements.split_off(frame.item_start);
@@ -109,7 +110,8 @@ impl Parser<'_> {
             }
             _ => {
                 let number = self.repeats.len() as u32;
-                // One rule, or one for each optional round.
+                // llama.cpp makes one rule of unbounded rounds, and otherwise one for each optional
+                // round.
                 self.skip(
                     rule,
                     number,

@@ -8,7 +8,7 @@ fn told(text: &[u8]) -> String {
         .to_string()
 }
 
-/// Messages end up in a log, or on a terminal.
+/// Messages are escaped, since they may be shown in a log or on a terminal.
 #[test]
 fn messages_hold_no_control_characters_of_the_text() {
     for (text, root) in [
@@ -123,7 +123,7 @@ fn what_looks_like_a_grammar_elsewhere_is_named() {
             b"root ::= \xc3",
             ["line 1, column 10: ", "found the byte 0xC3, which"],
         ),
-        // The quotation mark is taken for a part of the character.
+        // The quotation mark is read as part of the character.
         (
             b"root ::= \"caf\xe9\"",
             [
@@ -151,14 +151,14 @@ fn what_looks_like_a_grammar_elsewhere_is_named() {
             assert!(error.contains(place), "{error:?} without {place:?}");
         }
     }
-    // Nothing is said of what is right, or of what can be seen.
+    // No note is added for valid bytes, or for a character whose appearance explains the fault.
     for text in [&b"# \xe9\nroot ::= \"\xc3\xa9\" ]"[..], b"root ::= \"a\" ]"] {
         let error = told(text);
         assert!(error.ends_with("or the end of the line"), "{error}");
     }
 }
 
-/// As by llama.cpp, which takes any bytes in strings.
+/// Like llama.cpp, the parser accepts any bytes in strings.
 #[test]
 fn bytes_that_are_no_utf_8_are_no_fault_in_strings() {
     for text in [

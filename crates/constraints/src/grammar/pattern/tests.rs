@@ -14,8 +14,8 @@ fn compiled(pattern: &str, extent: Extent) -> Result<Option<Compiled>, Refused> 
     Ok(Some(Compiled::new(builder.rules(whole)?, tree([]))))
 }
 
-/// True if a text follows the grammar, and an error where its begin leads to where nothing may
-/// follow, in characters of `alphabet`.
+/// True if a text follows the grammar. Fails if a beginning of it is a dead end, given the
+/// characters of `alphabet`.
 fn follows(
     states: &mut States,
     compiled: &Compiled,
@@ -190,7 +190,7 @@ fn patterns_have_the_language_of_the_crate_regex() {
     }
 }
 
-/// A pattern of at most that many levels, over the letters of the tests.
+/// Returns a random pattern of at most `levels` levels, over the letters of the tests.
 fn random(lcg: &mut Lcg, levels: u32) -> String {
     let mut below = |n: u32| (lcg.bits() >> 16) % n;
     let leaf = below(3) == 0 || levels == 0;

@@ -1,4 +1,4 @@
-//! Deterministic automata over characters: patterns, lengths, names, and the digits of numbers.
+//! Deterministic automata over characters, for patterns, lengths, names, and the digits of numbers.
 //!
 //! Each is built by [`explore`], from a first state and a function for the edges of a state.
 //! Intersections and differences are built likewise, over pairs of states.
@@ -13,13 +13,13 @@ use crate::grammar::limits::MAX_AUTOMATON_STATES;
 use crate::grammar::lists::Lists;
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// First and last code point.
+/// The first and last code point of a range.
 pub type Span = (u32, u32);
 
-/// Every character that a string may have.
+/// Every character that a string can contain.
 pub const ALL: [Span; 2] = [(0, 0xD7FF), (0xE000, 0x10_FFFF)];
 
-/// First and last code point of characters, and the state after them.
+/// An edge: the first and last of its characters, and the state that they lead to.
 pub type Edge = (u32, u32, u32);
 
 /// A state.
@@ -27,11 +27,12 @@ pub type Edge = (u32, u32, u32);
 pub struct State {
     /// True if a text may end here.
     pub accepts: bool,
-    /// Ascending and disjoint; no text continues with other characters.
+    /// The edges, ascending and disjoint. No text continues with any other character.
     pub edges: Vec<Edge>,
 }
 
-/// Adds an edge after the others, joined with the last one if they touch and lead to one state.
+/// Appends an edge. It is joined with the last one if their ranges touch and they lead to the same
+/// state.
 fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
     match edges.last_mut() {
         Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
@@ -40,7 +41,8 @@ fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
 }
 
 impl State {
-    /// Returns the edges with mapped targets; adjacent ones with one target are joined.
+    /// Returns the edges with their targets mapped by `target`. Adjacent edges with the same target
+    /// are joined.
     fn edges_to(&self, target: impl Fn(u32) -> u32) -> Vec<Edge> {
         let mut edges: Vec<Edge> = Vec::with_capacity(self.edges.len());
         for &(first, last, to) in &self.edges {
@@ -56,14 +58,15 @@ impl State {
     }
 }
 
-/// An automaton; texts begin in its first state.
+/// An automaton. Its first state is the start.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dfa {
     /// The states.
     pub states: Vec<State>,
 }
 
-/// Builds all states reachable from `start`. `edges` returns the ascending edges of one.
+/// Builds the automaton of all states that are reachable from `start`. `edges` returns the edges of
+/// a state, ascending.
 pub fn explore<S: Clone + Eq + Hash>(
     work: &Work,
     start: S,
@@ -108,26 +111,26 @@ pub fn explore<S: Clone + Eq + Hash>(
     Ok(Dfa { states })
 }
 
-/// The state in a pair that means "nowhere".
+/// In a pair of states, marks the one whose automaton accepts no more.
 const NOWHERE: u32 = u32::MAX;
-/// The state there.
+/// The state of that automaton.
 static NO_STATE: State = State {
     accepts: false,
     edges: Vec::new(),
 };
 
-/// A state of the tree of some texts.
+/// A node of a tree of texts.
 #[derive(Default)]
 struct Branch {
     is_text: bool,
-    /// The characters that continue, ascending, and the states after them.
+    /// The characters that may follow, ascending, and the nodes that they lead to.
     edges: Vec<(u32, u32)>,
 }
 
-/// Returns the tree of these texts, whose ends are one state, except for texts that others begin
-/// with.
+/// Returns the tree of these texts. All ends share one node, except those of texts that are the
+/// beginning of others.
 fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>, TooLarge> {
-    // In the order of their characters, so that the last edge of a state is the current one.
+    // Sorted by characters, so that the last edge of a node is the current one.
     let mut texts: Vec<&str> = texts.into_iter().collect();
     texts.sort_unstable();
     let mut tree = vec![Branch::default()];
@@ -250,7 +253,7 @@ impl Dfa {
     ) -> Result<Self, TooLarge> {
         let state = |dfa: &'a Self, at: u32| dfa.states.get(at as usize).unwrap_or(&NO_STATE);
         let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
-        // If one of the two is nowhere, it stays so.
+        // An automaton that accepts no more never accepts again.
         let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
         let mut starts: Vec<u32> = Vec::new();
         explore(
@@ -287,22 +290,22 @@ impl Dfa {
         .map(Self::trimmed)
     }
 
-    /// Returns the intersection of both.
+    /// Returns the automaton of the texts that both accept.
     pub fn and(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a && b)
     }
 
-    /// Returns the texts of this one that are not in the other.
+    /// Returns the automaton of the texts that this one accepts and the other does not.
     pub fn minus(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a && !b)
     }
 
-    /// Returns the union of both.
+    /// Returns the automaton of the texts that at least one of the two accepts.
     pub fn or(&self, other: &Self, work: &Work) -> Result<Self, TooLarge> {
         self.pairs(other, work, |a, b| a || b)
     }
 
-    /// Returns the automaton of texts with a length from `min` to `max` characters.
+    /// Returns the automaton of the texts of this one that have `min` to `max` characters.
     pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(
@@ -321,14 +324,14 @@ impl Dfa {
         .map(Self::trimmed)
     }
 
-    /// True if there is no text.
+    /// True if the automaton accepts no text.
     pub fn is_empty(&self) -> bool {
         self.states.iter().all(|state| !state.accepts)
     }
 
     /// Returns the length of the longest text in characters; `None` if unbounded.
     pub fn longest(&self) -> Option<u64> {
-        // In a trimmed automaton every cycle can be repeated.
+        // In a trimmed automaton every cycle can be repeated without bound.
         let n = self.states.len();
         let mut n_before = vec![0_usize; n];
         let edges = self.states.iter().flat_map(|state| &state.edges);
@@ -391,7 +394,7 @@ impl Dfa {
         let mut numbers = vec![NOWHERE; n];
         let mut n_kept = 0;
         for at in 0..n {
-            // The first stays, so that there is one.
+            // The first state is kept, since there must be a start.
             if ends[at] || at == 0 {
                 numbers[at] = n_kept;
                 n_kept += 1;
@@ -412,7 +415,8 @@ impl Dfa {
         Self { states }
     }
 
-    /// Returns the smallest automaton of the same texts, if it is found quickly.
+    /// Returns the smallest automaton that accepts the same texts, or this one if finding it would
+    /// take too long.
     pub fn minimized(self, work: &Work) -> Self {
         const FEW: usize = 1 << 11;
         const MOST_ROUNDS: usize = 64;
@@ -447,7 +451,8 @@ impl Dfa {
         dfa
     }
 
-    /// Returns the states, each after all others that it leads to; `None` if there is a cycle.
+    /// Returns the states in an order in which each comes after all that it leads to; `None` if
+    /// there is a cycle. Edges of a state to itself do not count.
     fn ends_first(&self) -> Option<Vec<u32>> {
         let (mut order, mut is_done) = (Vec::new(), vec![false; self.states.len()]);
         let mut is_open = is_done.clone();
@@ -471,7 +476,7 @@ impl Dfa {
         Some(order)
     }
 
-    /// Returns the smallest automaton, given the states, each after all that it leads to.
+    /// Returns the smallest automaton. `order` has the states, each after all that it leads to.
     fn minimized_in(&self, order: &[u32]) -> Self {
         const ITSELF: u32 = u32::MAX;
         let mut class = vec![0; self.states.len()];
@@ -487,7 +492,8 @@ impl Dfa {
             class[at as usize] = match numbers.get(&key) {
                 Some(&known) => known,
                 None => {
-                    // A state that leads here where this one leads to itself is equal to it.
+                    // A state that leads to this one wherever this one leads to itself is equal to
+                    // it.
                     let itself = |(first, last, to)| match to {
                         ITSELF => (first, last, n_classes),
                         _ => (first, last, to),
@@ -500,7 +506,7 @@ impl Dfa {
                 }
             };
         }
-        // In the order in which they come.
+        // Numbered in the order of their first occurrence.
         let mut new = vec![u32::MAX; n_classes as usize];
         let mut n = 0;
         for class in &mut class {
@@ -526,7 +532,7 @@ impl Dfa {
                 edges: state.edges_to(|to| class[to as usize]),
             });
         }
-        // The first state is in the class that was numbered first.
+        // The class of the first state was numbered first.
         Self {
             states: states.into_iter().flatten().collect(),
         }

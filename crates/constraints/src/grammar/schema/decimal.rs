@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// The largest exponent, positive or negative, of a number in a schema.
+/// The largest absolute value of the exponent of a number in a schema.
 const MOST_EXPONENT: i64 = 1000;
 
 /// A decimal number: its digits, times a power of ten.
@@ -61,17 +61,17 @@ impl Decimal {
         Some(Self::of(negative, digits, exponent - fraction.len() as i64))
     }
 
-    /// True if it is below zero.
+    /// True if the number is below zero.
     pub fn is_negative(&self) -> bool {
         self.negative
     }
 
-    /// True if it has no fraction.
+    /// True if the number is an integer.
     pub fn is_integer(&self) -> bool {
         self.scale >= 0
     }
 
-    /// Returns its value if that is a whole number that fits.
+    /// Returns the value as a `u64`, if it is one.
     pub fn to_u64(&self) -> Option<u64> {
         if self.negative || self.scale < 0 {
             return None;
@@ -82,7 +82,7 @@ impl Decimal {
         })
     }
 
-    /// Returns the number with the other sign.
+    /// Returns the number with the opposite sign.
     pub fn negated(&self) -> Self {
         Self {
             negative: !self.negative && !self.digits.is_empty(),
@@ -113,7 +113,7 @@ impl Decimal {
         (&self.digits, self.scale)
     }
 
-    /// Returns its text without an exponent.
+    /// Returns the number written without an exponent.
     pub fn plain(&self) -> String {
         let (whole, fraction) = self.parts();
         let mut text = String::new();

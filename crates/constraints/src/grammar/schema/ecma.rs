@@ -1,8 +1,8 @@
-//! Compiles patterns of ECMA-262, as in JSON Schema, to automata.
+//! Compiles the patterns of JSON Schema, which are regular expressions of ECMA-262, to automata.
 //!
-//! The grammar is that of ECMA-262 with its Annex B. `regex-syntax`, whose notation differs,
-//! provides the characters of `\p{...}`. Look-around, back references and word boundaries, which an
-//! automaton lacks, are refused by name.
+//! The syntax is that of ECMA-262 with its Annex B. Only the characters of `\p{...}` come from
+//! `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries cannot be
+//! expressed by such an automaton, and are refused by name.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -13,25 +13,25 @@ use crate::grammar::limits::{MAX_SCHEMA_GROUPS, MAX_SCHEMA_PATTERN};
 use crate::grammar::schema::automaton::{ALL, Dfa, Span, explore};
 use crate::grammar::schema::work::Work;
 
-/// A pattern's parts.
+/// A part of a pattern.
 #[derive(Clone, Debug)]
 enum Part {
-    /// A character of these.
+    /// One of these characters.
     Class(Vec<Span>),
     /// The beginning of the text.
     Start,
-    /// Its end.
+    /// The end of the text.
     End,
     /// A sequence.
     All(Vec<Part>),
     /// Alternatives.
     Any(Vec<Part>),
-    /// A repetition; unbounded if there is no maximum.
+    /// A part, repeated at least and at most this many times; unbounded if there is no maximum.
     Times(Box<Part>, u32, Option<u32>),
 }
 
-/// Returns the automaton of the texts that contain a match of a pattern, or the reason why there is
-/// none.
+/// Returns the automaton of the texts that contain a match of a pattern, or the reason why it
+/// cannot be made.
 pub fn found_in(pattern: &str, work: &Work) -> Result<Dfa, String> {
     let characters: Vec<char> = pattern.chars().collect();
     let mut reader = Reader {
@@ -77,7 +77,7 @@ const DIGITS: [Span; 1] = [(0x30, 0x39)];
 const WORDS: [Span; 4] = [(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 const LINE_ENDS: [Span; 3] = [(10, 10), (13, 13), (0x2028, 0x2029)];
 
-/// Returns ascending spans that do not touch, without surrogates.
+/// Returns the same characters as ascending spans that do not touch, without surrogates.
 pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut tidy: Vec<Span> = Vec::new();
@@ -90,7 +90,7 @@ pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     common(&tidy, &ALL)
 }
 
-/// Returns the characters in both.
+/// Returns the characters that are in both.
 pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     let mut both = Vec::with_capacity(a.len() + b.len());
     let (mut i, mut j) = (0, 0);
@@ -107,7 +107,7 @@ pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     both
 }
 
-/// Returns all other characters.
+/// Returns the characters that are not in `spans`.
 pub fn others(spans: &[Span]) -> Vec<Span> {
     let mut others = Vec::new();
     let mut next = 0;
@@ -195,7 +195,7 @@ impl Reader<'_> {
         Ok(Some(times))
     }
 
-    /// Reads numbers in braces; `None` if the braces are ordinary characters.
+    /// Reads the numbers of a repetition in braces; `None` if the braces are ordinary characters.
     fn counts(&mut self) -> Result<Option<(u32, Option<u32>)>, String> {
         let from = self.at;
         self.at += 1;
@@ -446,20 +446,20 @@ fn one(character: char) -> Part {
 /// A node of the nondeterministic automaton.
 #[derive(Debug, Default)]
 struct Node {
-    /// The nodes that follow without a character.
+    /// The nodes that follow without reading a character.
     free: Vec<u32>,
-    /// Those that follow at the beginning of the text.
+    /// The nodes that follow at the beginning of the text.
     at_start: Vec<u32>,
-    /// Those that follow at its end.
+    /// The nodes that follow at the end of the text.
     at_end: Vec<u32>,
-    /// The node that follows after a character of these.
+    /// A set of characters, and the node that follows one of these.
     class: Option<(Vec<Span>, u32)>,
 }
 
 #[derive(Debug, Default)]
 struct Nodes {
     all: Vec<Node>,
-    /// Scratch: false for each of the nodes.
+    /// Scratch: one mark per node, all false between calls.
     seen: RefCell<Vec<bool>>,
 }
 
@@ -476,7 +476,7 @@ impl Nodes {
         Ok(self.all.len() as u32 - 1)
     }
 
-    /// Adds a part after the node `from`. Returns the node after it.
+    /// Adds a part after the node `from`. Returns the node at the end of the part.
     fn put(&mut self, part: &Part, from: u32) -> Result<u32, String> {
         match part {
             Part::Class(spans) => {
@@ -533,7 +533,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the nodes that are reached without a character, ascending.
+    /// Returns the nodes that are reachable without reading a character, ascending.
     fn reached(&self, from: &[u32], at_start: bool, at_end: bool) -> Vec<u32> {
         let mut seen = self.seen.take();
         seen.resize(self.all.len(), false);
@@ -562,7 +562,7 @@ impl Nodes {
     }
 
     fn automaton(&self, start: u32, end: u32, work: &Work) -> Result<Dfa, ()> {
-        // Only nodes with successors count, and the end state, which accepts any rest.
+        // Only nodes with successors matter, and the end, which accepts any rest.
         let settled = |from: &[u32], at_start: bool| {
             let mut reached = self.reached(from, at_start, false);
             if reached.contains(&end) {

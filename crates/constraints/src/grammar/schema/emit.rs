@@ -1,7 +1,7 @@
-//! Turns values into rules: one for each expression, made at its first reference, so that a
-//! recursive schema terminates.
+//! Turns values into rules. Each expression gets one rule, made at its first reference, so that
+//! recursive schemas terminate.
 
-// In bounds: indices of members and elements are below their numbers.
+// In bounds: indices of members and elements are smaller than the number of these.
 
 use std::rc::Rc;
 
@@ -19,9 +19,10 @@ use crate::grammar::schema::shape::{
     ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
 };
 
-/// The most properties in any order: each set of those already present is a state.
+/// The most properties of an object whose properties may come in any order: each set of properties
+/// already present is a state.
 const MOST_IN_ANY_ORDER: usize = 10;
-/// The most different elements of an array of which no two are equal.
+/// The most different values for the elements of an array that must be unique.
 const MOST_UNIQUE: usize = 10;
 /// The most unnamed members that one object may require.
 const MOST_WITNESSES: usize = 3;
@@ -51,34 +52,36 @@ struct Member {
 /// The members that an object may have.
 struct Members {
     named: Vec<Member>,
-    /// Any other member, if allowed.
+    /// The elements of any other member, if one is allowed.
     other: Option<Sequence>,
-    /// The elements of other members, by two sets of witnesses: the member is a witness of the
-    /// second set, after those of the first. A repeated name keeps the values of its witness.
+    /// The elements of other members, by two sets of witnesses, those that came before and those
+    /// that the member is now. A repeated name keeps the values of its witness.
     others: HashMap<(u64, u64), Sequence>,
-    /// Required members: the names, and the value.
+    /// The witnesses: required members that may have any of several names, given by these names and
+    /// the value.
     witnesses: Vec<(Shared, ExprId)>,
     min: u64,
     max: Option<u64>,
 }
 
-/// Members so far.
+/// The members of an object so far.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SoFar {
-    /// The named members: a set, or the number already passed.
+    /// The named members: the set of those present if they come in any order, or else the number of
+    /// those already passed.
     used: u64,
-    /// The numbers of named and of other members, as far as they matter.
+    /// The numbers of named and of other members, counted only as far as they matter.
     n: (u64, u64),
-    /// The witnesses among the named ones, and among the others.
+    /// The witnesses found among the named members, and among the others.
     witnesses: (u64, u64),
 }
 
 /// The rest of an object after some of its members.
 #[derive(Clone, Default)]
 struct Behind {
-    /// Another member, without the comma before it, and the rest.
+    /// The next member, without a comma before it, and everything after it.
     more: Option<Sequence>,
-    /// True if the object may end.
+    /// True if the object may end here.
     may_end: bool,
 }
 
@@ -90,7 +93,7 @@ impl Behind {
 }
 
 impl Emitter {
-    /// Returns the rules for a whole text.
+    /// Returns the rules of the schema, and the keywords that were left out.
     pub fn rules_of(compiler: Compiler) -> Answer<(Written, Vec<Refusal>)> {
         let mut emitter = Self {
             compiler,
@@ -246,7 +249,7 @@ impl Emitter {
         let signs = self.output.class(&[(0x2B, 0x2B), (0x2D, 0x2D)])?;
         let signs = self.output.rule(vec![vec![signs], Vec::new()])?;
         let e = self.output.class(&[(0x45, 0x45), (0x65, 0x65)])?;
-        // Most programs cannot read more digits.
+        // Most programs cannot read an exponent of more digits.
         let few = self.output.times(vec![digit], 1, Some(2))?;
         let exponent = [&[e, signs], &*few].concat();
         let exponent = self.output.rule(vec![exponent, Vec::new()])?;
@@ -300,7 +303,7 @@ impl Emitter {
             ..strings.clone()
         };
         let dfa = self.compiler.automaton_of_strings(&free).map_err(|_| ())?;
-        // Any number of characters of one kind: counted, not written out.
+        // Strings of one set of characters are counted, not written out.
         let only = dfa
             .states
             .first()
@@ -413,7 +416,7 @@ impl Emitter {
             Some(most) => n_first.min(usize::try_from(most).unwrap_or(usize::MAX)),
             None => n_first,
         };
-        // After the first ones.
+        // The elements after the first ones.
         let (min, max) = (
             arrays.min.saturating_sub(n as u64),
             most.map(|most| most.saturating_sub(n as u64)),
@@ -453,11 +456,11 @@ impl Emitter {
         Ok(behind)
     }
 
-    /// Returns an array's elements of which a given number are of some kind; `None` if there are
-    /// too many states.
+    /// Returns the elements of an array that must contain given numbers of elements of some kinds;
+    /// `None` if that needs too many states.
     fn containing(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         let first = arrays.prefix.len() as u64;
-        // The first element, without a comma before it, is distinguished from all others.
+        // At least one, since the first element differs from the others: it has no comma before it.
         let last = arrays.max.unwrap_or(0).max(arrays.min).max(first).max(1);
         let counted: Vec<u64> = arrays
             .contains
@@ -492,8 +495,8 @@ impl Emitter {
                 Some(&element) => element,
                 None => arrays.rest,
             };
-            // For each kind, whether the element is of it: if that does not matter, or only that it
-            // is, the others need not be distinguished.
+            // A bit for each kind, set if the element is of that kind. Where that makes no
+            // difference, the two cases are not distinguished.
             let ways = if may_go_on { 1_u32 << counts.len() } else { 0 };
             'ways: for way in 0..ways {
                 let mut exprs = vec![element];
@@ -535,7 +538,7 @@ impl Emitter {
         Ok(Some(vec![Element::Rule(rule)]))
     }
 
-    /// Returns all values of an expression, if they are few and none is an array or object.
+    /// Returns all values of an expression, if there are few and none is an array or an object.
     fn finite(&mut self, expr: ExprId) -> Answer<Option<Vec<Scalar>>> {
         let shape = self.compiler.shape(expr)?;
         if !shape.arrays.is_empty() || !shape.objects.is_empty() {
@@ -569,8 +572,8 @@ impl Emitter {
         Ok((seen.len() <= MOST_UNIQUE).then_some(seen))
     }
 
-    /// Returns an array's elements if no two may be equal; `None` if it is not known how to ensure
-    /// that.
+    /// Returns the elements of an array in which no two may be equal; `None` if a grammar cannot
+    /// ensure that.
     fn unique(&mut self, arrays: &Arrays) -> Answer<Option<Sequence>> {
         if !arrays.contains.is_empty() {
             return Ok(None);
@@ -661,7 +664,7 @@ impl Emitter {
         let mut all = Vec::new();
         let content = self.in_order(&members, at)?;
         all.push(self.enclosed(["{", "}"], content)?);
-        // Or first the required ones, in the order of the schema's list.
+        // Alternatively, the required properties come first, in the order of the schema's list.
         let required = objects.required.iter().enumerate();
         let places: HashMap<&Rc<str>, usize> = required.map(|(at, name)| (name, at)).collect();
         let place = |member: &Member| places.get(&member.name).copied();
@@ -762,7 +765,7 @@ impl Emitter {
             }
         }
         if !is_told_apart {
-            // After one, its name may come again with the other's value.
+            // Otherwise the name of a witness could occur again with the value of another.
             let refusal = self.compiler.refusal(
                 at,
                 "not",
@@ -887,7 +890,7 @@ impl Emitter {
         })
     }
 
-    /// Returns a member with this content of its name, and white space after it.
+    /// Returns a member whose name has this content, with white space after it.
     fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
         let name = self.output.quoted(name)?;
         let colon = self.output.raw(":")?;
@@ -896,7 +899,7 @@ impl Emitter {
         Ok([&*name, space, &*colon, space, &[value], space].concat())
     }
 
-    /// Returns unnamed members, after `n` others.
+    /// Returns the rest of an object with only unnamed members, after `n` members.
     fn others(&mut self, members: &Members, at: JsonId, n: u64) -> Answer<Behind> {
         let min = members.min.saturating_sub(n);
         let max = members.max.map(|max| max.saturating_sub(n));
@@ -922,7 +925,8 @@ impl Emitter {
         })
     }
 
-    /// Returns the elements of the rest, with `before` inserted before more members.
+    /// Returns the elements of the rest of an object. `before` comes first if there are more
+    /// members.
     fn written(&mut self, behind: &Behind, before: &[Element]) -> Answer<Sequence> {
         let more = behind.more.as_ref().map(|more| [before, more].concat());
         match (more, behind.may_end) {
@@ -956,7 +960,7 @@ impl Emitter {
             return self.by_states(members, at, false);
         }
         let n = members.named.len();
-        // The members so far, counted as far as it matters.
+        // True if the number of members so far must be known.
         let counts = members.min > 0 || members.max.is_some();
         if counts && (n as u64).saturating_mul(n as u64) > MOST_STATES {
             let keyword = if members.max.is_some() {
@@ -972,7 +976,9 @@ impl Emitter {
             let name = self.output.content(&member.name)?;
             written.push(self.member(name, member.value)?);
         }
-        // The rest, by the number of members so far, or by whether there is one: from the last on.
+        // The rest of the object after the last named member, then after the one before, and so on.
+        // It is indexed by the number of members so far, or, if that does not matter, by 1 if there
+        // is any and 0 if not.
         let n_states = if counts { n + 1 } else { 2 };
         let mut behind: Vec<Behind> = vec![Behind::default(); n_states];
         for (so_far, place) in behind.iter_mut().enumerate() {
@@ -1012,7 +1018,8 @@ impl Emitter {
         self.written(&behind[0], &[])
     }
 
-    /// Returns the members by the state of those so far, in the order of the schema or in any.
+    /// Returns the members of an object, in the order of the schema or in any order, with a rule
+    /// for each state of the members so far.
     fn by_states(&mut self, members: &Members, at: JsonId, any_order: bool) -> Answer<Sequence> {
         let n = members.named.len();
         if any_order && n > MOST_IN_ANY_ORDER {
@@ -1127,7 +1134,7 @@ impl Emitter {
             let lacks = |(k, member): (usize, &Member)| {
                 any_order && member.is_required && used >> k & 1 == 0
             };
-            // The same name twice is one member.
+            // Other members that have the same name count as one.
             if !members.named.iter().enumerate().any(lacks)
                 && n_named + n_others.min(1) >= members.min
                 && named | others == all_witnesses

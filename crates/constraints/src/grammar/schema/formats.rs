@@ -1,5 +1,5 @@
-//! The formats that are enforced, as patterns. Each text is valid in the format; a pattern leaves
-//! out texts of the format that are hard to recognize.
+//! The formats that are enforced, as patterns. Every text of a pattern is valid in its format. Some
+//! valid texts that are hard to recognize are left out.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ pub const ENFORCED: [&str; 16] = [
     "regex",
 ];
 
-/// Returns the automaton of a format, made once per process; `None` for an annotation.
+/// Returns the automaton of a format, which is made once per process; `None` for a format that is
+/// not enforced.
 pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
     static KNOWN: [OnceLock<Result<Shared, String>>; ENFORCED.len()] =
         [const { OnceLock::new() }; ENFORCED.len()];
@@ -51,7 +52,7 @@ pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
     Some(KNOWN.get(at)?.get_or_init(make).clone())
 }
 
-/// Returns the pattern of a format, and the most characters.
+/// Returns the pattern of a format, and the most characters that it may have.
 fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
     let (pattern, most) = match format {
         "date" => (date(), None),

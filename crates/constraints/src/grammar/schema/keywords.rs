@@ -1,4 +1,4 @@
-//! The values that each keyword allows.
+//! Determines the values that each keyword allows.
 
 use std::mem;
 use std::rc::Rc;
@@ -19,7 +19,8 @@ use crate::grammar::schema::shape::{
 };
 use crate::quoted::quoted;
 
-/// The members and elements that a schema, with its in-place subschemas, has evaluated.
+/// The members and elements that a schema and its in-place subschemas have evaluated, in the sense
+/// of `unevaluatedProperties` and `unevaluatedItems`.
 #[derive(Debug, Default)]
 struct Evaluated {
     names: Vec<Rc<str>>,
@@ -27,7 +28,7 @@ struct Evaluated {
     all_members: bool,
     n_elements: usize,
     all_elements: bool,
-    /// True if the value decides which elements are evaluated.
+    /// True if the set of evaluated elements depends on the value.
     some_elements: bool,
 }
 
@@ -80,7 +81,7 @@ impl Compiler {
         ))
     }
 
-    /// Returns the shape of the value at this position of the text.
+    /// Returns the shape that has only the value at this position of the text.
     pub(super) fn shape_of_value(&mut self, id: JsonId) -> Shape {
         match self.document.get(id).clone() {
             Json::Null => shape_of_scalar(&Scalar::Null),
@@ -121,7 +122,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the value of a keyword that the draft has.
+    /// Returns the value of a keyword; `None` if it is absent, or the draft does not have it.
     fn member(&self, at: JsonId, keyword: &str) -> Option<JsonId> {
         self.references.keyword(&self.document, at, keyword)
     }
@@ -137,14 +138,14 @@ impl Compiler {
         self.refusal(at, keyword, format!("expected {what}"))
     }
 
-    /// Returns a keyword's value that is a count.
+    /// Returns the value of a keyword that must be a count.
     fn count(&self, at: JsonId, keyword: &str) -> Answer<Option<u64>> {
         let Some(id) = self.member(at, keyword) else {
             return Ok(None);
         };
         match self.document.get(id) {
             Json::Number(number, _) if number.is_integer() && !number.is_negative() => {
-                // More than in any text.
+                // More than any text has.
                 Ok(Some(number.to_u64().unwrap_or(u64::MAX / 4)))
             }
             _ => Err(self.expected(at, keyword, "a whole number of at least 0")),
@@ -188,7 +189,7 @@ impl Compiler {
         self.checked(at, keyword, id).map(Some)
     }
 
-    /// Returns the schema at this position, if it is one.
+    /// Returns the schema at this position; refuses any other value.
     fn checked(&mut self, at: JsonId, keyword: &str, id: JsonId) -> Answer<ExprId> {
         match self.document.get(id) {
             Json::Bool(_) | Json::Object(_) => Ok(self.schema(id)),
@@ -200,7 +201,8 @@ impl Compiler {
         self.references.are_before(draft)
     }
 
-    /// Returns the value of "const" if a schema allows it alone.
+    /// Returns the value of "const", the only one that the schema can allow; `None` if it has no
+    /// "const", or has "$ref".
     fn constant(&self, id: ExprId) -> Option<&Json> {
         let Expr::Schema(at) = *self.expr(id) else {
             return None;
@@ -212,8 +214,8 @@ impl Compiler {
         Some(self.document.get(value))
     }
 
-    /// True if two schemas have no common value, since each allows one scalar, and these differ:
-    /// the usual form of alternatives.
+    /// True if each of two schemas allows at most one scalar, and these differ, as is common in
+    /// alternatives.
     pub(super) fn are_different_constants(&self, a: ExprId, b: ExprId) -> bool {
         match (self.constant(a), self.constant(b)) {
             (None, _) | (_, None) => false,
@@ -224,7 +226,8 @@ impl Compiler {
         }
     }
 
-    /// True if a schema allows only one scalar, and `others` all values but a different one.
+    /// True if a schema allows at most one scalar, and `others` allows all values except a
+    /// different scalar.
     pub(super) fn is_another_constant(&self, id: ExprId, others: ExprId) -> bool {
         match *self.expr(others) {
             Expr::Minus(ANY, without) => self.are_different_constants(id, without),
@@ -288,7 +291,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the values by the keywords of single types, and by `type`, `enum` and `const`.
+    /// Returns the values that `type`, `enum`, `const` and the keywords for single types allow.
     fn by_types(&mut self, at: JsonId) -> Answer<Shape> {
         let numbers = self.numbers(at);
         let numbers = self.lenient(numbers, Numbers::default())?;
@@ -306,7 +309,7 @@ impl Compiler {
             arrays: vec![arrays],
             objects: vec![objects],
         };
-        // Also without a type: except those whose bounds contradict each other.
+        // Done even without a type: `and` drops the types whose bounds contradict each other.
         let types = self.types(at)?.unwrap_or_else(Shape::any);
         let mut shape = self.and(&shape, &types)?;
         if let Some(values) = self.list(at, "enum")? {
@@ -594,7 +597,8 @@ impl Compiler {
         })
     }
 
-    /// Returns the parts that a schema evaluates for any value; `None` if they depend on it.
+    /// Returns the members and elements that a schema evaluates whatever the value is; `None` if
+    /// they depend on the value.
     fn evaluated(&self, at: JsonId, depth: usize) -> Option<Evaluated> {
         const DEEPEST: usize = 20;
         if depth > DEEPEST {
@@ -625,7 +629,7 @@ impl Compiler {
         all.all_elements = (items.is_some() && !is_list)
             || (is_list && has("additionalItems"))
             || (depth > 0 && has("unevaluatedItems"));
-        // In 2019-09 it checks elements, but does not evaluate them.
+        // In 2019-09 `contains` checks elements, but they do not count as evaluated.
         all.some_elements = has("contains") && !self.is_before(Draft::Of2020);
         let mut in_place = list("allOf");
         let text = |keyword: &str| self.member(at, keyword).and_then(|id| self.text(id));
@@ -673,8 +677,8 @@ impl Compiler {
         Some(all)
     }
 
-    /// Returns the values of both, with members in the order of the keyword and `properties` in the
-    /// text.
+    /// Returns the values that are in both shapes. The members are in the order in which the
+    /// keyword and `properties` occur in the text.
     fn narrowed(&mut self, at: JsonId, keyword: &str, shape: &Shape, by: &Shape) -> Answer<Shape> {
         let members = self.document.members(at);
         let first = members
@@ -829,8 +833,8 @@ impl Compiler {
             .map(Some)
     }
 
-    /// Returns the values of `shape` that are in `condition` and the first, or not in it and in the
-    /// second.
+    /// Returns the values of `shape` that are in `condition` and in the first alternative, or in
+    /// the second but not in `condition`.
     fn either(
         &mut self,
         at: JsonId,
@@ -857,7 +861,7 @@ impl Compiler {
         Ok(all)
     }
 
-    /// Returns the values of `shape` that have no member `name`, or are also in `then`.
+    /// Returns the values of `shape` that have no member `name` or are in `then`.
     fn dependent(&mut self, shape: &Shape, name: &Rc<str>, then: &Shape) -> Answer<Shape> {
         let without = Shape {
             objects: vec![Objects {

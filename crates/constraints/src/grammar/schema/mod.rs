@@ -1,13 +1,13 @@
-//! Compiles JSON Schemas to the elements of a grammar.
+//! Compiles JSON Schemas to the rules of a grammar.
 //!
-//! - [`reader`][]: the text, with [`decimal`] numbers of any size; [`references`][]: the targets of
-//!   references.
-//! - `keywords`: the values that each keyword allows; [`shape`][]: the values that all of them
-//!   allow, by types, with intersections and differences.
-//! - [`ecma`][], [`formats`][], `numbers`: languages as an [`automaton`].
+//! - [`reader`][]: parses the text, with [`decimal`] numbers of any size; [`references`][]:
+//!   resolves references.
+//! - `keywords`: the values that each keyword allows; [`shape`][]: sets of values by types, with
+//!   intersections and differences.
+//! - [`ecma`][], [`formats`][], `numbers`: build each an [`automaton`] of texts.
 //! - [`emit`][]: turns values into rules, by way of [`output`]; [`productive`][]: removes rules
 //!   that no text follows.
-//! - `llama_cpp`: another reading of the same text, that of llama.cpp's own converter.
+//! - `llama_cpp`: compiles the same text as llama.cpp's own converter does.
 //!
 //! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
 
@@ -43,14 +43,14 @@ use crate::grammar::schema::refusal::Answer;
 use crate::grammar::schema::shape::Compiler;
 use crate::grammar::schema::work::Work;
 
-/// Returns the rules of a schema's texts before linking, and the keywords that the options let it
-/// leave out.
+/// Returns the rules of a schema, not yet linked, and the keywords that were left out, as the
+/// options permit.
 pub fn written(schema: &[u8], options: Options) -> Answer<(Written, Vec<Refusal>)> {
     written_within(schema, options, Rc::default())
 }
 
-/// Returns the rules of a schema's texts before linking, within the remaining work, and the
-/// keywords that were left out.
+/// Returns the rules of a schema, not yet linked, and the keywords that were left out. Its steps
+/// are subtracted from `work`.
 pub fn written_within(
     schema: &[u8],
     options: Options,
@@ -70,7 +70,7 @@ pub fn written_within(
     Emitter::rules_of(Compiler::new(document, references, options, work))
 }
 
-/// Returns the rules of a schema's texts, and the keywords that were left out. Texts are UTF-8,
+/// Returns the rules of a schema, and the keywords that were left out. They accept only UTF-8,
 /// except in llama.cpp's language.
 pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;
@@ -80,7 +80,7 @@ pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)>
     Ok((rules, left_out))
 }
 
-/// Returns a grammar of a schema's texts in GBNF, with the rule `root`, and the keywords that were
+/// Returns a schema as a grammar in GBNF, with the start rule `root`, and the keywords that were
 /// left out.
 pub fn to_gbnf(schema: &[u8], options: Options) -> Answer<(String, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;

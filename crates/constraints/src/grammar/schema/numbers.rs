@@ -1,4 +1,4 @@
-//! The texts of numbers between bounds and of multiples, digit by digit.
+//! Builds automata of the texts of numbers, between bounds or with given divisors, digit by digit.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::shape::{Bound, Compiler, Numbers};
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// A bound on a number without its sign.
+/// A bound on the absolute value of a number.
 struct Limit {
     whole: Vec<u8>,
     fraction: Vec<u8>,
     is_outside: bool,
 }
 
-/// A number whose multiples are required or excluded.
+/// A divisor whose multiples are required or excluded.
 struct Multiple {
-    /// The number in units.
+    /// The divisor as a whole number of units.
     units: u64,
-    /// The digits of a unit after the point.
+    /// The number of digits after the point in a unit.
     places: usize,
     is_wanted: bool,
 }
 
-/// The remainder of a number that cannot become a multiple.
+/// Marks the remainder of a number that cannot become a multiple.
 const NO_MULTIPLE: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,15 +41,15 @@ enum Phase {
 struct Place {
     phase: Phase,
     negative: bool,
-    /// Digits of the phase, as far as they matter.
+    /// The number of digits in the current phase, counted only as far as it matters.
     n: usize,
-    /// The comparisons of the digits with the lower and the upper limit.
+    /// How the digits so far compare with those of the lower and the upper limit.
     lower: Ordering,
     upper: Ordering,
     remainders: Vec<u64>,
 }
 
-/// The limits of one sign; `None` if no number has it.
+/// The lower and upper limit of the numbers of one sign; `None` if there are no such numbers.
 type Limits = Option<(Option<Limit>, Option<Limit>)>;
 
 fn limit(bound: (Decimal, bool)) -> Limit {
@@ -70,7 +70,7 @@ fn positive(min: &Bound, max: &Bound) -> Limits {
     Some((lower.map(limit), upper.map(limit)))
 }
 
-/// Returns the limits of negative numbers, without zero, which has no sign.
+/// Returns the limits of the negative numbers, which exclude zero, since it has no sign.
 fn negative(min: &Bound, max: &Bound) -> Limits {
     let upper = min.clone();
     if upper.as_ref().is_some_and(|(min, _)| !min.is_negative()) {
@@ -85,12 +85,12 @@ fn negative(min: &Bound, max: &Bound) -> Limits {
 }
 
 impl Limit {
-    /// Returns the comparison of a whole number after `n` digits.
+    /// Compares a whole number of `n` digits with the limit. `so_far` compares the digits.
     fn of_whole(&self, n: usize, so_far: Ordering) -> Ordering {
         n.cmp(&self.whole.len()).then(so_far)
     }
 
-    /// Returns the comparison of a number that ends here.
+    /// Compares a number that ends here with the limit.
     fn at_end(&self, place: &Place, so_far: Ordering) -> Ordering {
         match place.phase {
             Phase::Fraction => {
@@ -327,7 +327,7 @@ pub(super) fn integers_between(min: u64, max: u64, work: &Work) -> Result<Dfa, T
 }
 
 impl Compiler {
-    /// Returns the automaton of the texts of numbers, without exponents.
+    /// Returns the automaton of the texts, without exponents, of some numbers.
     pub fn automaton_of_numbers(&mut self, numbers: &Numbers) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.number_automata.get(numbers) {
             return Ok(Arc::clone(dfa));
@@ -357,7 +357,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// Returns the texts of listed numbers.
+    /// Returns the texts of the numbers that are listed one by one.
     pub fn texts_of_numbers(&mut self, numbers: &Numbers) -> Result<Vec<String>, TooLarge> {
         let all = Numbers {
             only: None,

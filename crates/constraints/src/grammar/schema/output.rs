@@ -1,5 +1,5 @@
-//! Builds the grammar's elements: characters with all their spellings in JSON, texts, repetitions,
-//! automata.
+//! Builds the elements of the grammar for texts, repetitions, automata, and characters in all their
+//! JSON spellings.
 
 // In bounds: numbers of rules are positions in a list that only grows.
 
@@ -23,24 +23,24 @@ pub struct Output {
     pub written: Written,
     classes: Classes,
     n_elements: usize,
-    /// The elements of one rule, scratch.
+    /// A scratch buffer for the elements of one rule.
     elements: Sequence,
-    /// The letters of some escapes, by a bit for each.
+    /// The element for one of some escape letters, by a set with a bit for each.
     letters: Map<u8, Element>,
-    /// One hexadecimal digit, by a bit for each of its values.
+    /// The element for one hexadecimal digit, by a set with a bit for each value.
     digits: Map<u16, Element>,
-    /// Hexadecimal digits, by their number and the values.
+    /// The elements for several hexadecimal digits, by their number and the allowed values.
     hexadecimal: Map<(u32, Vec<Span>), Sequence>,
-    /// The elements after `\u` of characters from [`HIGH`] on, by these.
+    /// The element after `\u` for characters from [`HIGH`] on, by these characters.
     high: Map<Vec<Span>, Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
-    /// Automata that were written, of strings (true) and of numbers, kept so that no other gets
-    /// their address.
+    /// The rules of automata, by the address of the automaton and true for strings. The automata
+    /// are kept alive, so that no other gets the same address.
     automata: Map<(usize, bool), (Element, Shared)>,
 }
 
-/// The spellings in a string of one of some characters.
+/// The ways to write one of some characters in a string.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spellings {
     /// The unescaped spelling.
@@ -60,8 +60,8 @@ impl Spellings {
     }
 }
 
-/// Characters that a string may contain unescaped: all but control characters and those with a
-/// meaning in JSON.
+/// The characters that a string may contain unescaped: all except control characters and those that
+/// JSON requires to be escaped.
 const RAW: [Span; 4] = [
     (0x20, 0x21),
     (0x23, 0x5B),
@@ -70,7 +70,7 @@ const RAW: [Span; 4] = [
 ];
 /// The first character whose four hexadecimal digits do not begin with two zeros.
 const HIGH: u32 = 0x100;
-/// Escapes of one letter, ascending, and the characters that they represent.
+/// The escapes of one letter, ascending, and the characters that they represent.
 const LETTERS: [(char, u32); 8] = [
     ('"', 0x22),
     ('/', 0x2F),
@@ -81,10 +81,10 @@ const LETTERS: [(char, u32); 8] = [
     ('r', 13),
     ('t', 9),
 ];
-/// Runs of hexadecimal digits, ascending: the first, its value, and how many there are.
+/// Ranges of hexadecimal digits, ascending: the first digit, its value, and the number of digits.
 const DIGITS: [(char, u32, u32); 3] = [('0', 0, 10), ('A', 10, 6), ('a', 10, 6)];
 
-/// Returns the letters of the escapes whose bits are set.
+/// Returns the escape letters whose bits are set.
 fn letters(escapes: u8) -> Vec<Span> {
     let letters = LETTERS.iter().enumerate();
     let letters = letters.filter(|(place, _)| escapes >> place & 1 == 1);
@@ -92,7 +92,7 @@ fn letters(escapes: u8) -> Vec<Span> {
     merged(letters.map(|letter| (letter, letter)).collect())
 }
 
-/// Returns the hexadecimal digits with a value whose bit is set.
+/// Returns the hexadecimal digits whose values have their bit set.
 fn digits(values: u16) -> Vec<Span> {
     let mut spans = Vec::with_capacity(8);
     for (first, value, n) in DIGITS {
@@ -113,7 +113,7 @@ fn only(character: char) -> Vec<Span> {
     vec![(u32::from(character), u32::from(character))]
 }
 
-/// Ends the alternatives before this one, if there are any.
+/// Separates the next alternative from those before it, if there are any.
 fn begin_alternative(elements: &mut Sequence) {
     if !elements.is_empty() {
         elements.push(Element::Alternative);
@@ -127,7 +127,7 @@ fn is_in(spans: &[Span], code_point: u32) -> bool {
 }
 
 impl Output {
-    /// Returns an empty grammar, with capacity for most schemas.
+    /// Returns an empty grammar, with memory for most schemas.
     pub fn new() -> Self {
         const MOST: usize = 112;
         let mut new = Self::default();
@@ -155,12 +155,12 @@ impl Output {
         }
     }
 
-    /// Returns the classes, once everything is written.
+    /// Takes the classes out, after everything has been written.
     pub fn take_classes(&mut self) -> Vec<Class> {
         std::mem::take(&mut self.classes.all)
     }
 
-    /// Returns an element for one of these characters, unescaped.
+    /// Returns an element that matches one of these characters, unescaped.
     pub fn class(&mut self, spans: &[Span]) -> Answer<Element> {
         let number = match *spans {
             [(one, same)] if one == same => self.classes.number_of_one(one),
@@ -169,7 +169,7 @@ impl Output {
         numbered(number)
     }
 
-    /// Returns an element for a character of a class, unescaped.
+    /// Returns an element that matches one character of a class, unescaped.
     pub fn set(&mut self, class: Class) -> Answer<Element> {
         numbered(self.classes.number(class))
     }
@@ -209,7 +209,7 @@ impl Output {
         Ok(())
     }
 
-    /// Returns a rule of alternatives.
+    /// Returns a rule with these alternatives.
     pub fn rule(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         let rule = self.reserve();
         self.define(rule, alternatives)?;
@@ -237,7 +237,7 @@ impl Output {
             self.elements = rounds;
             return Ok(vec![Element::Rule(rule)]);
         }
-        // No text has that many characters.
+        // No text has more characters.
         const MOST: u64 = u32::MAX as u64 - 1;
         let max = match max {
             Some(max) if max <= MOST => max as u32,
@@ -250,12 +250,12 @@ impl Output {
         Ok(vec![Element::Repeat(number)])
     }
 
-    /// Returns a character, unescaped.
+    /// Returns the element for a character, unescaped.
     fn one(&mut self, character: char) -> Answer<Element> {
         numbered(self.classes.number_of_one(u32::from(character)))
     }
 
-    /// Returns characters, unescaped.
+    /// Returns the elements for a text, unescaped.
     pub fn raw(&mut self, text: &str) -> Answer<Sequence> {
         let mut raw = Vec::with_capacity(text.len());
         for character in text.chars() {
@@ -264,7 +264,8 @@ impl Output {
         Ok(raw)
     }
 
-    /// Returns the content of a string, each character in its common spellings.
+    /// Returns the elements for a text within a string, with each character in its common
+    /// spellings.
     pub fn content(&mut self, text: &str) -> Answer<Sequence> {
         let mut content = Vec::with_capacity(text.len());
         for character in text.chars() {
@@ -277,7 +278,7 @@ impl Output {
         Ok(content)
     }
 
-    /// Returns a string with this content, in quotation marks.
+    /// Returns the elements for a string with this content, including the quotation marks.
     pub fn quoted(&mut self, content: Sequence) -> Answer<Sequence> {
         let mark = self.one('"')?;
         let mut quoted = Vec::with_capacity(content.len() + 2);
@@ -287,7 +288,7 @@ impl Output {
         Ok(quoted)
     }
 
-    /// Returns a character of these in a string, unescaped or escaped.
+    /// Returns an element that matches one of these characters in a string, unescaped or escaped.
     pub fn character(&mut self, spans: Vec<Span>) -> Answer<Element> {
         if let Some(&known) = self.characters.get(&spans) {
             return Ok(known);
@@ -314,7 +315,7 @@ impl Output {
         Ok(spellings)
     }
 
-    /// Returns the element of these characters after a backslash.
+    /// Returns the element after a backslash that matches one of these characters.
     fn escape(&mut self, spans: &[Span]) -> Answer<Element> {
         let unit = self.one('u')?;
         let zero = self.one('0')?;
@@ -347,10 +348,10 @@ impl Output {
         Ok(Element::Rule(rule))
     }
 
-    /// Returns the last two hexadecimal digits of the characters below [`HIGH`], as at most two
-    /// elements; none if there is no such character.
+    /// Returns at most two elements for the last two hexadecimal digits of those characters that
+    /// are below [`HIGH`]; none if there are no such characters.
     fn low(&mut self, spans: &[Span]) -> Answer<[Option<Element>; 2]> {
-        // The last digits, as bits, by the one before.
+        // For each second-to-last digit, the set of last digits.
         let mut last = [0_u16; 16];
         for &(from, to) in spans.iter().take_while(|span| span.0 < HIGH) {
             let to = to.min(HIGH - 1);
@@ -359,7 +360,7 @@ impl Output {
                 last[row as usize] |= u16::MAX >> (15 - (to - from)) << (from % 16);
             }
         }
-        // And those before, by the last ones.
+        // Digits that allow the same last digits become one alternative.
         let mut elements = std::mem::take(&mut self.elements);
         elements.clear();
         let mut done = 0_u16;
@@ -385,7 +386,7 @@ impl Output {
         Ok(low)
     }
 
-    /// Returns the element after `\u` of characters from [`HIGH`] on.
+    /// Returns the element after `\u` for characters from [`HIGH`] on.
     fn high(&mut self, spans: Vec<Span>) -> Answer<Element> {
         if let Some(&known) = self.high.get(&spans) {
             return Ok(known);
@@ -406,7 +407,7 @@ impl Output {
         Ok(element)
     }
 
-    /// Returns the letter of one of the escapes whose bits are set.
+    /// Returns an element that matches one of the escape letters whose bits are set.
     fn letter(&mut self, escapes: u8) -> Answer<Element> {
         if let Some(&known) = self.letters.get(&escapes) {
             return Ok(known);
@@ -416,7 +417,7 @@ impl Output {
         Ok(element)
     }
 
-    /// Returns a hexadecimal digit with a value whose bit is set.
+    /// Returns an element that matches a hexadecimal digit whose value has its bit set.
     fn digit(&mut self, values: u16) -> Answer<Element> {
         if let Some(&known) = self.digits.get(&values) {
             return Ok(known);
@@ -426,7 +427,7 @@ impl Output {
         Ok(element)
     }
 
-    /// Returns `n` hexadecimal digits whose value is one of these.
+    /// Returns the elements for `n` hexadecimal digits with one of these values.
     fn hexadecimal(&mut self, n: u32, values: Vec<Span>) -> Answer<Sequence> {
         if *values == [(0, (1 << (4 * n)) - 1)] {
             return Ok(vec![self.digit(u16::MAX)?; n as usize]);
@@ -436,7 +437,7 @@ impl Output {
             return Ok(known.clone());
         }
         let bits = 4 * (n - 1);
-        // The first digits, as bits, by what may follow.
+        // The sets of first digits, by the values that may follow them.
         let mut digits: Vec<(Vec<Span>, u16)> = Vec::new();
         let mut values = &*key.1;
         for digit in 0..16_u32 {
@@ -468,7 +469,7 @@ impl Output {
         Ok(sequence)
     }
 
-    /// Returns a choice of these alternatives; no elements if there are none.
+    /// Returns the elements for one of these alternatives; none if there are no alternatives.
     fn either(&mut self, mut alternatives: Vec<Sequence>) -> Answer<Sequence> {
         Ok(match alternatives.len() {
             0 | 1 => alternatives.pop().unwrap_or_default(),
@@ -476,7 +477,7 @@ impl Output {
         })
     }
 
-    /// Returns the texts of an automaton, as the content of a string or unescaped.
+    /// Returns the element for the texts of an automaton, as the content of a string or unescaped.
     pub fn automaton(&mut self, dfa: &Shared, in_string: bool) -> Answer<Element> {
         let key = (Arc::as_ptr(dfa).addr(), in_string);
         if let Some((known, _)) = self.automata.get(&key) {
@@ -522,7 +523,7 @@ impl Output {
         Ok(element)
     }
 
-    /// Returns the content of strings of any characters.
+    /// Returns the elements for the content of any string with `min` to `max` characters.
     pub fn any_content(&mut self, min: u64, max: Option<u64>) -> Answer<Sequence> {
         let character = self.character(ALL.to_vec())?;
         self.times(vec![character], min, max)
@@ -539,8 +540,8 @@ fn is_last(dfa: &Dfa, state: u32) -> bool {
     state.is_some_and(|state| state.accepts && state.edges.is_empty())
 }
 
-/// Returns the surrogates of characters beyond the first 65,536: the low ones, and the high ones
-/// before these.
+/// Returns the surrogate pairs of the characters from U+10000 on: for each range of low surrogates,
+/// the high surrogates that may precede them.
 fn pairs(spans: &[Span]) -> BTreeMap<Span, Vec<Span>> {
     let mut pairs: BTreeMap<Span, Vec<Span>> = BTreeMap::new();
     let mut add = |high: Span, low: Span| {
@@ -574,7 +575,7 @@ fn pairs(spans: &[Span]) -> BTreeMap<Span, Vec<Span>> {
         .collect()
 }
 
-/// Returns ascending spans that do not touch, surrogates included.
+/// Returns the same characters as ascending spans that do not touch, with surrogates.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut merged: Vec<Span> = Vec::new();

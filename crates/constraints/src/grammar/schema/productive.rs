@@ -1,23 +1,23 @@
-//! Removes rules that no text can follow, so that no mask leads to a dead end.
+//! Removes rules that match no text, so that no mask leads to a dead end.
 
 // In bounds: numbers of rules and repetitions are positions in the lists of them.
 
 use crate::grammar::elements::{Class, Element, Written, WrittenRules};
 use crate::grammar::lists::Lists;
 
-/// True if a text follows the root.
+/// True if the root matches a text.
 pub fn has_text(written: &Written) -> bool {
     Productive::of(written).rules[written.root as usize]
 }
 
-/// The rules and repetitions that a text follows.
+/// The rules and repetitions that are known to match a text.
 struct Productive {
     rules: Vec<bool>,
     repeats: Vec<bool>,
 }
 
 impl Productive {
-    /// True if a text follows an element.
+    /// True if an element is known to match a text.
     fn leads_on(&self, element: &Element, classes: &[Class]) -> bool {
         match *element {
             Element::Rule(rule) => self.rules[rule as usize],
@@ -31,14 +31,15 @@ impl Productive {
     }
 
     fn of(written: &Written) -> Self {
-        /// The number of rounds over all rules, after which the others wait for their dependencies.
+        /// The number of rounds over all rules. After these, each remaining rule waits for its
+        /// dependencies.
         const ROUNDS: usize = 4;
         let n_rules = written.rules.len();
         let mut found = Self {
             rules: vec![false; n_rules],
             repeats: vec![false; written.repeats.len()],
         };
-        // Most refer to later rules, and most of the others to earlier ones.
+        // Most rules refer to later ones, and most of the others to earlier ones.
         let mut to_do: Vec<usize> = (0..n_rules + written.repeats.len()).collect();
         for _ in 0..ROUNDS {
             to_do.reverse();
@@ -50,7 +51,7 @@ impl Productive {
         found
     }
 
-    /// Finds the rest, each when its dependencies are found.
+    /// Finds the remaining rules, each when its dependencies have been found.
     fn find_waiting(&mut self, written: &Written, mut to_do: Vec<usize>) {
         let n_rules = written.rules.len();
         let node = |element: &Element| match *element {
@@ -58,7 +59,7 @@ impl Productive {
             Element::Repeat(repeat) => Some(n_rules as u32 + repeat),
             _ => None,
         };
-        // The rules that wait for a rule, or, after these, for a repetition's item.
+        // The rules that wait for each rule and, after these, for the item of each repetition.
         let waiting = Lists::of(n_rules + written.repeats.len(), || {
             let items = written.repeats.iter().map(|repeat| &*repeat.item);
             let all = (0..).zip(written.rules.iter().chain(items));
@@ -81,7 +82,7 @@ impl Productive {
         }
     }
 
-    /// True if a text follows each rule and repetition.
+    /// True if every rule and every repetition matches a text.
     fn has_all(&self) -> bool {
         self.rules
             .iter()
@@ -89,7 +90,7 @@ impl Productive {
             .all(|&is_found| is_found)
     }
 
-    /// True if a text follows one of a rule's alternatives.
+    /// True if an alternative of a rule is known to match a text.
     fn has_alternative(&self, rule: &[Element], classes: &[Class]) -> bool {
         let mut leads_on = true;
         for element in rule {
@@ -105,8 +106,8 @@ impl Productive {
         leads_on
     }
 
-    /// Marks the rule or repetition of this number, and returns true, if a text follows it by the
-    /// marks so far.
+    /// Marks the rule or repetition `at`, and returns true, if it matches a text by the marks so
+    /// far.
     fn find(&mut self, written: &Written, at: usize) -> bool {
         let lead_on = |elements: &[Element]| {
             let mut elements = elements.iter();
@@ -133,8 +134,8 @@ fn is_end(element: &Element) -> bool {
     *element == Element::Alternative
 }
 
-/// Removes the alternatives that no text follows. Returns false, with nothing changed, if no text
-/// follows the root.
+/// Removes the alternatives that match no text. Returns false, and changes nothing, if the root
+/// matches no text.
 pub fn prune(written: &mut Written) -> bool {
     let productive = Productive::of(written);
     if !productive.rules[written.root as usize] {
@@ -146,7 +147,7 @@ pub fn prune(written: &mut Written) -> bool {
     if productive.has_all() && classes_alone.all(|class| leads_on(&class)) {
         return true;
     }
-    // Repetitions of an item that no text follows match only the empty text.
+    // A repetition whose item matches no text matches only the empty text.
     let is_void: Vec<bool> = written
         .repeats
         .iter()

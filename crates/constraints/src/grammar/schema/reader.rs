@@ -1,8 +1,8 @@
-//! Reads JSON: keeps the order of members, detects repeated names, and allows numbers of any
+//! Parses JSON. It keeps the order of members, detects repeated names, and reads numbers of any
 //! length.
 //!
-//! `serde_json` returns numbers of 64 bits unless a feature changes it for the whole process, and
-//! does not report repeated names.
+//! `serde_json` does not report repeated names, and reads numbers as 64 bits, unless a feature
+//! changes that for the whole program.
 
 // In bounds: numbers of values are positions in a list that only grows.
 
@@ -18,10 +18,10 @@ use crate::quoted::quoted;
 /// The number of a value.
 pub type JsonId = u32;
 
-/// Names and values, as written.
+/// The names and values of an object, in the order of the text.
 pub type Members = Rc<[(Rc<str>, JsonId)]>;
 
-/// A value of JSON.
+/// A JSON value.
 #[derive(Clone, Debug)]
 pub enum Json {
     /// `null`.
@@ -34,11 +34,11 @@ pub enum Json {
     String(Rc<str>),
     /// The elements.
     Array(Rc<[JsonId]>),
-    /// The members, as written.
+    /// The members, in the order of the text.
     Object(Members),
 }
 
-/// The values of a text.
+/// All values of a JSON text.
 #[derive(Debug, Default)]
 pub struct Document {
     values: Vec<Json>,
@@ -49,7 +49,7 @@ pub struct Document {
 }
 
 impl Document {
-    /// Returns no values, with memory for as many as most texts of this length have.
+    /// Returns an empty document, with memory for as many values as most texts of this length have.
     fn with_room_for(text: &str) -> Self {
         const BYTES_PER_VALUE: usize = 16;
         let n = (text.len() / BYTES_PER_VALUE).min(MAX_SCHEMA_VALUES);
@@ -71,7 +71,7 @@ impl Document {
         Some((*parent, step))
     }
 
-    /// Returns a member of an object.
+    /// Returns the value of an object's member.
     pub fn member(&self, id: JsonId, name: &str) -> Option<JsonId> {
         match self.get(id) {
             Json::Object(members) => members
@@ -150,7 +150,7 @@ impl Document {
 pub enum Repeated {
     /// The text is refused.
     Refused,
-    /// The first position and the last value count.
+    /// The member has the position of the first occurrence, and the value of the last.
     LastCounts,
 }
 
@@ -185,7 +185,7 @@ pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     Ok(reader.document)
 }
 
-/// The most members of an object that are searched one by one.
+/// The most members of an object that are compared one by one to find a repeated name.
 const FEW_MEMBERS: usize = 16;
 
 struct Reader<'a> {
@@ -380,8 +380,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the characters up to the next that ends a string, begins an escape or is not allowed
-    /// in one.
+    /// Returns the characters up to the next one that ends the string, begins an escape, or is not
+    /// allowed in a string.
     fn plain(&mut self) -> &'a str {
         let rest: &'a str = self.text.get(self.at..).unwrap_or_default();
         let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | 0..0x20);

@@ -1,4 +1,4 @@
-//! Resolves references: identifiers, anchors and pointers within one text. Nothing is fetched.
+//! Resolves references by identifiers, anchors and pointers within one text. Nothing is fetched.
 
 use llama_sieve_kernels::random::HashMap;
 
@@ -7,7 +7,7 @@ use crate::grammar::schema::reader::{Document, Json, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::quoted::quoted;
 
-/// A version of JSON Schema, in order of publication.
+/// The drafts of JSON Schema, in order of publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Draft {
     /// Draft 4.
@@ -25,17 +25,17 @@ pub enum Draft {
 /// The targets of references in a text.
 #[derive(Debug)]
 pub struct References {
-    /// The version that the text declares, or the default.
+    /// The draft that the text declares, or the default.
     pub draft: Draft,
-    /// True if the text declares it.
+    /// True if the text declares a draft.
     pub is_said: bool,
-    /// The base of each schema that was seen.
+    /// The base URI of each schema that was seen.
     bases: Map<JsonId, String>,
-    /// Schemas by their identifiers; `None` if several share one.
+    /// The schema of each identifier; `None` if several schemas have the same one.
     resources: HashMap<String, Option<JsonId>>,
-    /// Schemas by base and anchor.
+    /// The schema of each anchor, by base URI and name.
     anchors: HashMap<(String, String), JsonId>,
-    /// Those of the anchors that are dynamic.
+    /// The schemas of each dynamic anchor.
     dynamic: HashMap<String, Vec<JsonId>>,
     has_recursive_anchor: bool,
 }
@@ -67,7 +67,7 @@ const MAPS: [&str; 6] = [
     "dependencies",
 ];
 
-/// Returns the first and the last draft that have a keyword.
+/// Returns the first and the last draft with a keyword.
 fn drafts_of(keyword: &str) -> (Draft, Draft) {
     match keyword {
         "id" => (Draft::Four, Draft::Four),
@@ -89,7 +89,7 @@ fn drafts_of(keyword: &str) -> (Draft, Draft) {
 }
 
 impl References {
-    /// True if the draft has a keyword; if the text declares no draft, then always.
+    /// True if the draft has a keyword, or the text declares no draft.
     pub fn has(&self, keyword: &str) -> bool {
         let (first, last) = drafts_of(keyword);
         !self.is_said || (first..=last).contains(&self.draft)
@@ -100,8 +100,8 @@ impl References {
         self.is_said && self.draft < draft
     }
 
-    /// Returns the value of a keyword of a schema; `None` where the draft takes no notice of it:
-    /// it does not have the keyword, or "$ref" replaces what stands beside it.
+    /// Returns the value of a keyword; `None` if the schema does not have it, or the draft ignores
+    /// it: either the draft does not have the keyword, or its "$ref" overrides all other keywords.
     pub fn keyword(&self, document: &Document, at: JsonId, keyword: &str) -> Option<JsonId> {
         let is_replaced = self.are_before(Draft::Of2019)
             && keyword != "$ref"
@@ -112,7 +112,7 @@ impl References {
         document.member(at, keyword)
     }
 
-    /// Finds the targets in a text.
+    /// Finds the targets of references in a text.
     pub fn of(document: &Document) -> Answer<Self> {
         let (draft, is_said) = draft_of(document)?;
         let mut references = Self {
@@ -135,7 +135,8 @@ impl References {
             let base = references.see(document, id, base)?;
             for (name, value) in document.members(id).iter() {
                 let name = &**name;
-                // Definitions are found in every draft, under both names, and beside "$ref".
+                // Definitions are found in every draft, under both names, even in a schema with
+                // "$ref".
                 let is_definition = matches!(name, "$defs" | "definitions");
                 if !is_definition && references.keyword(document, id, name).is_none() {
                     continue;
@@ -155,7 +156,7 @@ impl References {
         Ok(references)
     }
 
-    /// Records a schema's identifier and anchors. Returns its base.
+    /// Records a schema's identifier and anchors. Returns its base URI.
     fn see(&mut self, document: &Document, id: JsonId, base: String) -> Answer<String> {
         let text = |name: &str| {
             let value = self.keyword(document, id, name);
@@ -266,7 +267,7 @@ impl References {
         }
     }
 
-    /// Returns the target of `$recursiveRef`, likewise.
+    /// Returns the target of `$recursiveRef`, if it does not depend on the path to it.
     pub fn recursive_target(&self, document: &Document, from: JsonId) -> Result<JsonId, String> {
         match self.has_recursive_anchor {
             false => self.target(document, from, "#"),
@@ -313,7 +314,7 @@ fn draft_of(document: &Document) -> Answer<(Draft, bool)> {
     }
 }
 
-/// Splits a reference into the part before the fragment, and the fragment.
+/// Splits a reference into the fragment and the part before it.
 fn split(reference: &str) -> (&str, Option<&str>) {
     match reference.split_once('#') {
         Some((uri, fragment)) => (uri, Some(fragment)),
@@ -367,7 +368,7 @@ fn parts(uri: &str) -> (Option<&str>, Option<&str>, &str, Option<&str>) {
     }
 }
 
-/// Resolves a reference without fragment by RFC 3986.
+/// Resolves a reference without a fragment against a base, by RFC 3986.
 fn joined(base: &str, reference: &str) -> String {
     if reference.is_empty() {
         return base.into();

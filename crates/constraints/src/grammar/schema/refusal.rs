@@ -1,22 +1,22 @@
-//! Refusals of schemas, and a caller's options.
+//! The refusal of a schema, and the options for compiling one.
 
 use std::fmt;
 
 use crate::quoted::quoted;
 
-/// A refused schema: the location and the reason.
+/// The reason why a schema is refused, and the location of its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A JSON pointer to the schema that has the keyword; empty for the whole schema.
     pub pointer: String,
-    /// The keyword; empty if none is the cause.
+    /// The keyword that is the cause; empty if none is.
     pub keyword: String,
     /// A description of the fault and of the remedy.
     pub why: String,
 }
 
 impl Refusal {
-    /// Returns a refusal of a text as a whole.
+    /// Returns a refusal of a schema as a whole.
     pub fn whole(why: impl Into<String>) -> Self {
         Self {
             pointer: String::new(),
@@ -44,23 +44,24 @@ impl fmt::Display for Refusal {
 /// The result of functions that may refuse a schema.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// A caller's options.
+/// The options for compiling a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// True for no white space.
+    /// True to allow no white space.
     pub compact: bool,
-    /// True if objects that name properties have no others, unless the schema mentions these.
+    /// True if objects that name properties may have no others, unless the schema mentions
+    /// additional ones.
     pub closed: bool,
     /// True if properties may come in any order.
     pub any_order: bool,
     /// True if keywords that cannot be enforced are ignored.
     pub lenient: bool,
-    /// True for the language of llama.cpp's own converter, which excludes the other options.
+    /// True for the language of llama.cpp's own converter. It excludes all other options.
     pub llama_cpp: bool,
 }
 
 impl Options {
-    /// Returns the options as a number, for the key of a cache.
+    /// Returns the options as a number, for the key in a cache.
     pub fn bits(self) -> u32 {
         let all = [
             self.compact,

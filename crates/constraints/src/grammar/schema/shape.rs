@@ -1,8 +1,8 @@
 //! The values that a schema allows, by their types.
 //!
-//! A [`Shape`] is a union for each of the types: of numbers between bounds, of strings in
-//! languages, of arrays and objects whose members are [`Expr`]s again. So `allOf` is an
-//! intersection, `not` a difference, and a recursive reference is the number of an expression.
+//! A [`Shape`] has a union for each type: of numbers between bounds, of strings in languages, and
+//! of arrays and objects, whose elements and members are in turn [`Expr`]s. `allOf` is then an
+//! intersection, `not` a difference, and a recursive reference the number of an expression.
 
 use std::hash::Hash;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// The most alternatives that a new one is compared with, to be dropped if one contains it.
+/// The most alternatives that a new one is compared with. It is dropped if one of them contains it.
 const MOST_COMPARED: usize = 48;
 
 /// The number of an expression.
@@ -34,7 +34,7 @@ pub enum Expr {
     Never,
     /// The values that the schema at this position of the text allows.
     Schema(JsonId),
-    /// The value at this position of the text.
+    /// Only the value at this position of the text.
     Value(JsonId),
     /// One value that is neither an array nor an object.
     Only(Scalar),
@@ -44,9 +44,9 @@ pub enum Expr {
     Minus(ExprId, ExprId),
 }
 
-/// [`Expr::Any`].
+/// The number of [`Expr::Any`].
 pub const ANY: ExprId = 0;
-/// [`Expr::Never`].
+/// The number of [`Expr::Never`].
 pub const NEVER: ExprId = 1;
 
 /// A value that is neither an array nor an object.
@@ -62,32 +62,32 @@ pub enum Scalar {
     String(Rc<str>),
 }
 
-/// The number of a language.
+/// The number of a language, a set of strings.
 pub type LangId = u32;
 
-/// Values, by their types.
+/// A set of values, by their types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// True if `null` is one.
+    /// True if `null` is in the set.
     pub null: bool,
-    /// True if `false` is one.
+    /// True if `false` is in the set.
     pub no: bool,
-    /// True if `true` is one.
+    /// True if `true` is in the set.
     pub yes: bool,
-    /// The numbers.
+    /// The numbers, as a union.
     pub numbers: Vec<Numbers>,
-    /// The strings.
+    /// The strings, as a union.
     pub strings: Vec<Strings>,
-    /// The arrays.
+    /// The arrays, as a union.
     pub arrays: Vec<Arrays>,
-    /// The objects.
+    /// The objects, as a union.
     pub objects: Vec<Objects>,
 }
 
 /// A bound, and true if it is exclusive.
 pub type Bound = Option<(Decimal, bool)>;
 
-/// Numbers.
+/// A set of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Numbers {
     /// True for only integers, false for only numbers with a fraction.
@@ -100,14 +100,14 @@ pub struct Numbers {
     pub multiples: Vec<Decimal>,
     /// The numbers are multiples of none of these.
     pub no_multiples: Vec<Decimal>,
-    /// If present, the only numbers allowed.
+    /// The only numbers allowed, if they are listed.
     pub only: Option<Vec<Decimal>>,
     /// Numbers that are excluded.
     pub except: Vec<Decimal>,
 }
 
-/// Returns the steps for combining lists of these lengths: each is copied, and searched for all
-/// elements of the other.
+/// Returns the steps of combining two lists of these lengths: each is copied, and searched for
+/// every element of the other.
 fn cost(a: usize, b: usize) -> usize {
     4 + 2 * (a + b) + a * b / 2
 }
@@ -126,16 +126,16 @@ impl Numbers {
     }
 }
 
-/// Strings.
+/// A set of strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strings {
     /// The least number of characters.
     pub min: u64,
     /// The largest number of characters.
     pub max: Option<u64>,
-    /// The languages that contain them (true) or do not.
+    /// Languages, each with true if it must contain the strings, and false if it must not.
     pub langs: Vec<(LangId, bool)>,
-    /// If present, the only strings allowed.
+    /// The only strings allowed, if they are listed.
     pub only: Option<Vec<Rc<str>>>,
     /// Strings that are excluded.
     pub except: Vec<Rc<str>>,
@@ -151,10 +151,10 @@ impl Strings {
     }
 }
 
-/// Required elements of some kind in an array.
+/// Bounds on the number of elements of some kind in an array.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Contains {
-    /// The kind.
+    /// The schema of such elements.
     pub what: ExprId,
     /// The least number of such elements.
     pub min: u64,
@@ -162,18 +162,18 @@ pub struct Contains {
     pub max: Option<u64>,
 }
 
-/// Arrays.
+/// A set of arrays.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Arrays {
     /// The schemas of the first elements.
     pub prefix: Vec<ExprId>,
-    /// The schema of all elements after these.
+    /// The schema of all elements after `prefix`.
     pub rest: ExprId,
     /// The least number of elements.
     pub min: u64,
     /// The largest number of elements.
     pub max: Option<u64>,
-    /// The required elements of some kind.
+    /// The elements that must be contained.
     pub contains: Vec<Contains>,
     /// The schema that requires unique elements, if one does.
     pub unique: Option<JsonId>,
@@ -204,37 +204,37 @@ impl Default for Arrays {
 pub struct Rest {
     /// The schemas of members whose names are in a language.
     pub patterns: Vec<(LangId, ExprId)>,
-    /// The schema of all others.
+    /// The schema of all other unnamed members.
     pub others: ExprId,
 }
 
 /// A required member with one of several names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Witness {
-    /// Its name is one of these.
+    /// The names, of which the member has one.
     pub names: Strings,
-    /// Its value.
+    /// The schema of its value.
     pub value: ExprId,
 }
 
-/// Objects.
+/// A set of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Objects {
-    /// Members by name, in the order of the text.
+    /// The named members, in the order of the text.
     pub named: Vec<(Rc<str>, ExprId)>,
     /// The required names.
     pub required: Vec<Rc<str>>,
-    /// Every unnamed member follows all of these.
+    /// Constraints on the unnamed members, all of which apply.
     pub rests: Vec<Rest>,
-    /// Every name is in all of these.
+    /// Schemas for the names of members, all of which apply.
     pub names: Vec<ExprId>,
-    /// Each of these has a member.
+    /// Required members with one of several names.
     pub witnesses: Vec<Witness>,
     /// The least number of members.
     pub min: u64,
     /// The largest number of members.
     pub max: Option<u64>,
-    /// A schema that constrains the object.
+    /// The position of a schema that constrains the object.
     pub at: Option<JsonId>,
 }
 
@@ -275,7 +275,7 @@ impl Shape {
         self.no |= other.no;
         self.yes |= other.yes;
         extend(&mut self.numbers, other.numbers);
-        // Lists of strings become one.
+        // Lists of strings are merged into one.
         for one in other.strings {
             let is_list = |of: &Strings| {
                 of.only.is_some()
@@ -308,7 +308,7 @@ impl Shape {
 pub struct Compiler {
     /// The text.
     pub document: Document,
-    /// The targets of its references.
+    /// The targets of the text's references.
     pub references: References,
     /// The caller's options.
     pub options: Options,
@@ -321,18 +321,19 @@ pub struct Compiler {
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
-    /// The expressions that are known to have no value (`None`), or the number of levels with which
-    /// that was not found.
+    /// For each expression that was examined, `None` if it has no value, or else the number of
+    /// levels up to which none of its values was ruled out.
     empty: Map<ExprId, Option<usize>>,
-    /// The automata of strings so far.
+    /// The automata of strings that were built so far.
     pub string_automata: HashMap<Strings, Shared>,
-    /// The automata of numbers so far.
+    /// The automata of numbers that were built so far.
     pub number_automata: HashMap<Numbers, Shared>,
     /// The steps that are left.
     pub work: Rc<Work>,
 }
 
-/// Returns the tighter of two bounds; `is_beyond` compares their numbers.
+/// Returns the tighter of two bounds. `is_beyond` returns true if its first argument is the tighter
+/// one.
 fn tighter(a: &Bound, b: &Bound, is_beyond: impl Fn(&Decimal, &Decimal) -> bool) -> Bound {
     match (a, b) {
         (None, bound) | (bound, None) => bound.clone(),
@@ -351,7 +352,7 @@ fn least(a: Option<u64>, b: Option<u64>) -> Option<u64> {
 /// The largest length of a list that is searched linearly.
 const FEW: usize = 16;
 
-/// Returns the union of the lists, each element once, provided that the first list has each once.
+/// Returns the union of two lists, each element once. The first list must have no duplicates.
 fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     let mut all = a.to_vec();
     if a.len() + b.len() <= FEW {
@@ -367,7 +368,7 @@ fn both<T: Clone + Eq + Hash>(a: &[T], b: &[T]) -> Vec<T> {
     all
 }
 
-/// Returns the intersection of two lists; one list if the other is `None`.
+/// Returns the intersection of two lists. `None` is the list of everything.
 fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option<Vec<T>> {
     let (Some(a), Some(b)) = (a, b) else {
         return a.as_ref().or(b.as_ref()).cloned();
@@ -385,7 +386,7 @@ fn lists<T: Clone + Eq + Hash>(a: &Option<Vec<T>>, b: &Option<Vec<T>>) -> Option
 }
 
 impl Compiler {
-    /// Returns a compiler of a text.
+    /// Returns a compiler for a text.
     pub fn new(
         document: Document,
         references: References,
@@ -417,7 +418,7 @@ impl Compiler {
         if let Some(&number) = self.numbers.get(&expr) {
             return number;
         }
-        // If none are left, the next request is refused.
+        // If no steps are left, the next check refuses the schema.
         let _ = self.work.spend(64);
         let number = self.exprs.len() as ExprId;
         self.exprs.push(expr.clone());
@@ -425,7 +426,7 @@ impl Compiler {
         number
     }
 
-    /// Returns an expression.
+    /// Returns the expression with this number.
     pub fn expr(&self, id: ExprId) -> &Expr {
         self.exprs.get(id as usize).unwrap_or(&Expr::Any)
     }
@@ -450,12 +451,12 @@ impl Compiler {
         self.number(Expr::Value(id))
     }
 
-    /// Returns the expression of one value.
+    /// Returns the expression of a scalar.
     pub fn only(&mut self, scalar: Scalar) -> ExprId {
         self.number(Expr::Only(scalar))
     }
 
-    /// Returns the intersection of all of these.
+    /// Returns the intersection of all these expressions.
     pub fn all_of(&mut self, exprs: impl IntoIterator<Item = ExprId>) -> ExprId {
         let mut all = Vec::new();
         for expr in exprs {
@@ -489,7 +490,7 @@ impl Compiler {
         self.number(Expr::Minus(expr, without))
     }
 
-    /// Returns the number of a language, by name.
+    /// Returns the number of the language with this name, which `make` builds the first time.
     pub fn lang(
         &mut self,
         name: String,
@@ -510,10 +511,10 @@ impl Compiler {
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
-    /// Returns the language of these strings as names.
+    /// Returns the number of the language of some strings, which are names.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
-        // The automaton keeps its address.
+        // The automaton is kept, so its address identifies it.
         let address = Arc::as_ptr(&dfa).addr();
         let lang = self.lang(format!("names {address}"), |_| Ok(dfa));
         lang.map_err(|_| TooLarge)
@@ -555,7 +556,7 @@ impl Compiler {
         })
     }
 
-    /// Returns the schema of an expression, for messages.
+    /// Returns the position of an expression's schema, for messages.
     pub fn place_of(&self, id: ExprId) -> JsonId {
         match self.expr(id) {
             Expr::Schema(at) | Expr::Value(at) => *at,
@@ -582,7 +583,7 @@ impl Compiler {
         }
     }
 
-    /// Takes steps from the work that is left, or refuses the schema.
+    /// Subtracts steps from the remaining work, or refuses the schema.
     pub fn spend(&self, n: usize) -> Answer<()> {
         self.work.spend(n).map_err(|_| {
             Refusal::whole(format!(
@@ -593,12 +594,12 @@ impl Compiler {
         })
     }
 
-    /// Refuses if no steps are left.
+    /// Refuses the schema if no steps are left.
     pub fn check_work(&self) -> Answer<()> {
         self.spend(usize::from(self.work.is_spent()))
     }
 
-    /// Returns the intersection of both.
+    /// Returns the intersection of two shapes.
     pub fn and(&mut self, a: &Shape, b: &Shape) -> Answer<Shape> {
         let mut shape = Shape {
             null: a.null && b.null,
@@ -682,7 +683,7 @@ impl Compiler {
         }
     }
 
-    /// Returns the values of an unnamed member.
+    /// Returns the values of an unnamed member with this name.
     pub fn unnamed(&mut self, objects: &Objects, name: &str) -> ExprId {
         let mut all = Vec::new();
         for rest in &objects.rests {
@@ -699,7 +700,7 @@ impl Compiler {
         self.all_of(all)
     }
 
-    /// Returns the values of an object's member.
+    /// Returns the values of the member with this name, whether or not the object names it.
     pub fn of_name(&mut self, objects: &Objects, name: &str) -> ExprId {
         match objects.named(name) {
             Some(expr) => expr,
@@ -796,7 +797,7 @@ impl Compiler {
                         && !one.lacks_required()
                         && !shape.objects.contains(&one)
                     {
-                        // For many it would take too long.
+                        // Comparing with more would take too long.
                         let mut few = shape.objects.iter().take(MOST_COMPARED);
                         if few.any(|all| self.are_within(&one, all)) {
                             continue;
@@ -814,7 +815,7 @@ impl Compiler {
         Ok(shape)
     }
 
-    /// Returns the expressions whose intersection an expression is.
+    /// Returns expressions whose intersection is `expr`.
     fn parts<'a>(&'a self, expr: &'a ExprId) -> &'a [ExprId] {
         match self.expr(*expr) {
             Expr::Any => &[],
@@ -823,7 +824,8 @@ impl Compiler {
         }
     }
 
-    /// True only if all objects of `a` are in `b`, judged by their fields.
+    /// True only if all objects of `a` are in `b`. The fields are compared without looking into
+    /// expressions, so that false may be wrong.
     fn are_within(&self, a: &Objects, b: &Objects) -> bool {
         let is_within = |a: &ExprId, b: &ExprId| {
             let a_parts = self.parts(a);
@@ -857,7 +859,7 @@ impl Compiler {
         )
     }
 
-    /// Returns arrays that together are those of `x` that are not in `y`.
+    /// Returns the arrays of `x` that are not in `y`, as a union.
     fn minus_arrays(&mut self, x: &Arrays, y: &Arrays) -> Answer<Vec<Arrays>> {
         /// The most indices of an array that are handled one by one.
         const MOST: u64 = 32;
@@ -935,7 +937,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// Returns objects that together are those of `x` that are not in `y`.
+    /// Returns the objects of `x` that are not in `y`, as a union.
     fn minus_objects(&mut self, x: &Objects, y: &Objects) -> Answer<Vec<Objects>> {
         let (mut pieces, mut witnesses) = (Vec::new(), Vec::new());
         let mut add = |piece: Objects| pieces.push(Objects { at: y.at, ..piece });
@@ -961,7 +963,8 @@ impl Compiler {
         let says_something =
             |rest: &Rest| rest.others != ANY || rest.patterns.iter().any(|&(_, e)| e != ANY);
         if y.rests.iter().any(says_something) {
-            // One of the others violates it: enumerated by name, if there are few enough.
+            // An unnamed member violates the constraint. The cases are enumerated by name if `x`
+            // has few names.
             let is_closed = x
                 .rests
                 .iter()
@@ -1035,7 +1038,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// True only if an expression has no value.
+    /// True only if an expression has no value; false may be wrong.
     pub fn is_empty(&mut self, id: ExprId) -> bool {
         self.is_empty_within(id, 6)
     }
@@ -1043,7 +1046,7 @@ impl Compiler {
     fn is_empty_within(&mut self, id: ExprId, levels: usize) -> bool {
         match self.empty.get(&id) {
             Some(None) => return true,
-            // Fewer levels find no more.
+            // Fewer levels cannot find out more.
             Some(&Some(looked_at)) if levels <= looked_at => return false,
             _ => {}
         }
@@ -1051,7 +1054,7 @@ impl Compiler {
         let Some(levels) = levels.checked_sub(1) else {
             return false;
         };
-        // A keyword that cannot be enforced is reported where it is used.
+        // A keyword that cannot be enforced is reported elsewhere, where its schema is used.
         let n_left_out = self.left_out.len();
         let shape = self.shape(id);
         if shape.is_err() {
@@ -1062,7 +1065,7 @@ impl Compiler {
         is_empty
     }
 
-    /// True only if there is no value.
+    /// True only if a shape has no value; false may be wrong.
     pub fn has_none(&mut self, shape: &Shape, levels: usize) -> bool {
         self.work.spend(1 + shape.n_ways()).is_ok()
             && !shape.null
@@ -1112,7 +1115,7 @@ impl Compiler {
             return true;
         }
         let at = |i: usize| arrays.prefix.get(i).copied().unwrap_or(arrays.rest);
-        // All after the first elements are of one kind.
+        // All elements after `prefix` have the same schema.
         let n = arrays.min.min(arrays.prefix.len() as u64 + 1) as usize;
         (0..n).any(|i| self.is_empty_within(at(i), levels))
     }
@@ -1144,7 +1147,7 @@ impl Compiler {
         let Ok(names) = self.automaton_of_strings(&witness.names) else {
             return false;
         };
-        // Members with other names, where their values are known.
+        // Members with other names, as far as their values do not depend on the name.
         let others = objects.rests.iter().filter(|rest| rest.patterns.is_empty());
         let others = others.map(|rest| rest.others);
         let others = self.all_of(others.chain([witness.value]));
@@ -1157,7 +1160,7 @@ impl Compiler {
             .all(|value| self.is_empty_within(value, levels))
     }
 
-    /// Returns the automaton of strings.
+    /// Returns the automaton of a set of strings.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.string_automata.get(strings) {
             return Ok(Arc::clone(dfa));
@@ -1206,7 +1209,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// Returns the automaton of strings that are in one of these sets.
+    /// Returns the automaton of the union of sets of strings.
     pub fn automaton_of_any(&mut self, all: &[Strings]) -> Result<Dfa, TooLarge> {
         let mut any = Dfa::of_texts([])?;
         for strings in all {
@@ -1216,7 +1219,7 @@ impl Compiler {
         Ok(any.minimized(&self.work))
     }
 
-    /// Returns a refusal of a keyword.
+    /// Returns the refusal of a keyword.
     pub fn refusal(&self, at: JsonId, keyword: &str, why: impl Into<String>) -> Refusal {
         Refusal {
             pointer: self.document.pointer(at),
@@ -1238,20 +1241,20 @@ impl Compiler {
 }
 
 impl Objects {
-    /// True if a required member can have no value.
+    /// True if no value is possible for a required member.
     fn lacks_required(&self) -> bool {
         let mut never = self.named.iter().filter(|&&(_, expr)| expr == NEVER);
         never.any(|(name, _)| self.required.contains(name))
     }
 
-    /// Returns the values of a named member.
+    /// Returns the values of a named member; `None` if the object does not name it.
     pub fn named(&self, name: &str) -> Option<ExprId> {
         let named = self.named.iter().find(|(other, _)| **other == *name);
         named.map(|&(_, expr)| expr)
     }
 }
 
-/// Returns the shape of one value.
+/// Returns the shape that has only this scalar.
 pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
     let mut shape = Shape::default();
     match scalar {
@@ -1270,7 +1273,7 @@ pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
     shape
 }
 
-/// True only if the set is empty.
+/// True only if a set of numbers is empty.
 fn are_none(numbers: &Numbers) -> bool {
     let is_in = |list: &[Decimal], all: &[Decimal]| all.iter().all(|one| list.contains(one));
     if matches!(&numbers.only, Some(only) if is_in(&numbers.except, only)) {
@@ -1291,7 +1294,7 @@ fn are_none(numbers: &Numbers) -> bool {
     }
 }
 
-/// True only if the set is empty.
+/// True only if a set of strings is empty.
 fn are_no_strings(strings: &Strings) -> bool {
     let is_contrary = |&(lang, is_in): &(LangId, bool)| strings.langs.contains(&(lang, !is_in));
     strings
@@ -1326,7 +1329,7 @@ fn and_strings(a: &Strings, b: &Strings) -> Strings {
     }
 }
 
-/// Returns numbers that together are all that are not in these.
+/// Returns all numbers that are not in a set, as a union.
 fn minus_numbers(numbers: &Numbers) -> Vec<Numbers> {
     let mut pieces = Vec::new();
     let mut add = |piece| pieces.push(piece);
@@ -1375,7 +1378,7 @@ fn minus_numbers(numbers: &Numbers) -> Vec<Numbers> {
     pieces
 }
 
-/// Returns strings that together are all that are not in these.
+/// Returns all strings that are not in a set, as a union.
 fn minus_strings(strings: &Strings) -> Vec<Strings> {
     let mut pieces = Vec::new();
     let mut add = |piece| pieces.push(piece);

@@ -1,4 +1,4 @@
-//! Schemas, and texts that follow them or do not.
+//! Tests schemas with texts that follow them and texts that do not.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ fn accepts(grammar: &Compiled, text: &str) -> bool {
     states.may_end(at)
 }
 
-/// Texts in lines: those with a `+` follow the schema, those with a `-` do not.
+/// Checks texts, one per line, against a schema: those after a `+` must be accepted, and those
+/// after a `-` refused.
 fn check_with(options: Options, schema: &str, texts: &str) {
     let grammar = compiled(schema, options).expect(schema);
     for line in texts.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -84,7 +85,7 @@ fn members_and_elements() {
         r#"{"properties":{"a":{"type":"integer"},"b":{}},"required":["b"],"additionalProperties":false}"#,
         "+ {\"a\":1,\"b\":2}\n+ {\"b\":[]}\n- {\"a\":1}\n+ {\"b\":1,\"a\":1}\n- {\"b\":1,\"c\":1}\n+ 7",
     );
-    // A name is what it stands for, however it is spelled.
+    // A name is the same however it is escaped.
     check(
         r#"{"type":"object","properties":{"ab":{"type":"null"}}}"#,
         "+ {\"ab\":null}\n- {\"ab\":1}\n- {\"\\u0061b\":1}\n- {\"a\\u0062\":1}\n+ {\"abc\":1}\n+ {\"a\":1}\n+ {\"\":1}",
@@ -132,7 +133,7 @@ fn members_come_as_the_schema_writes_them_or_the_required_ones_first() {
         + {\"c\":1,\"b\":1}\n- {\"b\":1,\"a\":1,\"c\":1}\n- {\"c\":1,\"a\":1,\"b\":1}\n- {\"a\":1,\"c\":1,\"b\":1}
         - {\"c\":1,\"a\":1}\n- {\"d\":1,\"c\":1,\"b\":1}",
     );
-    // Of keywords that hold members, the one that the text has first comes first.
+    // Members come in the order in which the text has the keywords that contain them.
     const D: &str = r#"[{"properties":{"d":{},"b":{}}}]"#;
     for keyword in ["allOf", "anyOf", "oneOf"] {
         let texts = "{\"d\":1,\"b\":1,\"a\":1}\n? {\"a\":1,\"b\":1,\"d\":1}";
@@ -195,7 +196,7 @@ fn lengths_count_characters_and_escapes_once() {
     );
 }
 
-/// The examples are those of RFC 6570 and RFC 3987, and patterns of real schemas.
+/// The examples are from RFC 6570, RFC 3987, and the patterns of real schemas.
 #[test]
 fn formats_are_known_by_their_texts() {
     for (format, texts) in [
@@ -251,7 +252,7 @@ fn formats_are_known_by_their_texts() {
     }
 }
 
-/// Every spelling of a character is that character, by what UTF-16 says of it.
+/// Every escape of a character is accepted where the character is, by its UTF-16 code units.
 #[test]
 fn escapes_stand_for_their_characters() {
     let class = r"^[ab\u0009\u001f-\u0022\/\u00ff-\u0100\ud7ff\ue000-\uffff\u{10000}\u{103ff}-\u{10400}\u{10bff}-\u{20001}\u{10ffff}]$";
@@ -380,7 +381,7 @@ fn references_lead_to_schemas_of_the_text() {
         r##"{"properties":{"a/b%~":{"const":1},"c":{"$ref":"#/properties/a~1b%25~0"}}}"##,
         "+ {\"c\":1}\n- {\"c\":2}",
     );
-    // An identifier that several have is none that a reference leads to.
+    // A reference to an identifier that several schemas have is refused.
     let twice = r##"{"properties":{"x":{"$id":"a","const":1},"y":{"$id":"a","const":2},"z":REF}}"##;
     check(
         &twice.replace("REF", "{}"),
@@ -391,7 +392,7 @@ fn references_lead_to_schemas_of_the_text() {
         "/properties/z",
         "$ref",
     );
-    // Beside "$ref" other keywords count since 2019-09.
+    // Since 2019-09 other keywords in a schema with "$ref" count, too.
     let schema = r##"{"$schema":"DRAFT","definitions":{"a":{"type":"integer"}},"properties":{"x":{"$ref":"#/definitions/a","minimum":5}}}"##;
     check(
         &schema.replace("DRAFT", "http://json-schema.org/draft-07/schema#"),
@@ -419,7 +420,7 @@ const DRAFTS: [&str; 5] = [
     "https://json-schema.org/draft/2020-12/schema",
 ];
 
-/// Keywords, with the drafts that have them, by their places in `DRAFTS`.
+/// Keywords, each with the index in `DRAFTS` of the first and the last draft that has it.
 const KEYWORDS: [(&str, usize, usize); 40] = [
     (r#""prefixItems":[{}]"#, 4, 4),
     (
@@ -549,8 +550,8 @@ const INSTANCES: [&str; 21] = [
     "{\"a\":2,\"b\":2}",
 ];
 
-/// Compares a schema with the validator on every instance. Returns the number of those that differ,
-/// or `None` where the schema is no schema of the draft or is refused.
+/// Compares a schema with the validator on every instance, and adds those that differ to `differ`.
+/// Returns `None` if the schema is refused, or is not valid in its draft.
 fn compared(schema: &str, has_keyword: bool, differ: &mut Vec<String>) -> Option<()> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     let value = serde_json::from_str(schema).expect(schema);
@@ -559,7 +560,7 @@ fn compared(schema: &str, has_keyword: bool, differ: &mut Vec<String>) -> Option
     let grammar = match compiled(schema, Options::default()) {
         Ok(grammar) => grammar,
         Err(why) => {
-            // Nothing is refused for a keyword that the draft does not have.
+            // A keyword that the draft does not have must not cause a refusal.
             if !has_keyword {
                 differ.push(format!("{schema}: {why}"));
             }
@@ -582,7 +583,7 @@ fn keywords_that_a_draft_does_not_have_are_without_effect() {
     for (place, draft) in DRAFTS.iter().enumerate() {
         for (keyword, first, last) in KEYWORDS {
             let has_keyword = (first..=last).contains(&place);
-            // The validator enforces these also in later drafts.
+            // The validator enforces these keywords in later drafts, too.
             if place > last && (keyword.contains("dependencies") || keyword.contains("recursive")) {
                 continue;
             }
@@ -591,7 +592,7 @@ fn keywords_that_a_draft_does_not_have_are_without_effect() {
                     format!(r#"{{"$schema":"{draft}",{keyword}{beside}}}"#),
                     format!(r#"{{"$schema":"{draft}","allOf":[{{{keyword}}}]{beside}}}"#),
                 ];
-                // A reference of the second leads nowhere.
+                // In the second schema a reference would not find its target.
                 let n_schemas = if keyword.contains("#/") { 1 } else { 2 };
                 for schema in &schemas[..n_schemas] {
                     n += usize::from(compared(schema, has_keyword, &mut differ).is_some());
@@ -756,7 +757,7 @@ fn work_on_a_schema_is_bounded() {
         .expect_err("wide")
         .to_string();
     assert!(said.contains("LLAMA_SIEVE_JSON_MAX_WAYS"), "{said}");
-    // Complements multiply, too.
+    // Complements multiply the alternatives, too.
     let one: Vec<String> = (2..40)
         .map(|n| format!(r#"{{"multipleOf":{n},"minimum":{n},"pattern":"{n}"}}"#))
         .collect();
@@ -766,7 +767,7 @@ fn work_on_a_schema_is_bounded() {
         said.to_string().contains("LLAMA_SIEVE_JSON_MAX_WAYS"),
         "{said}"
     );
-    // Names are found by their hashes: by comparing each with all this would take minutes.
+    // Names are found by their hashes. Comparing each with all others would take minutes.
     let names: Vec<String> = (0..500_000).map(|n| format!("\"r{n}\"")).collect();
     let names = names.join(",");
     for schema in [
@@ -782,7 +783,7 @@ fn work_on_a_schema_is_bounded() {
         .expect_err("long")
         .to_string();
     assert!(said.contains("\"maxLength\""), "{said}");
-    // Counted, not written out.
+    // A long repetition is counted, not written out.
     let long = r#"{"type":"string","pattern":"^[a-z]+$","maxLength":1000000}"#;
     assert!(compile(long.as_bytes(), Options::default()).is_ok());
     let many =
@@ -790,13 +791,13 @@ fn work_on_a_schema_is_bounded() {
     assert!(compile(many.as_bytes(), Options::default()).is_ok());
 }
 
-/// Numbers of a few digits, by the values that integers of Rust have.
+/// Compares numbers of a few digits with Rust's integers.
 #[test]
 fn numbers_are_within_their_bounds() {
     let mut rng = Lcg(7);
     let mut below = |n: u64| (u64::from(rng.bits()) * n) >> 32;
     for _ in 0..60 {
-        // Hundredths.
+        // The bounds, in hundredths.
         let a = below(4000) as i64 - 2000;
         let b = a + below(3000) as i64;
         let shown = |n: i64| {
@@ -867,7 +868,7 @@ fn decimals_compare_as_numbers_do() {
     }
 }
 
-/// The value as `serde_json` would have it.
+/// Converts a value to one of `serde_json`.
 fn as_serde(document: &Document, id: JsonId) -> serde_json::Value {
     match document.get(id) {
         Json::Null => serde_json::Value::Null,
@@ -884,8 +885,7 @@ fn as_serde(document: &Document, id: JsonId) -> serde_json::Value {
     }
 }
 
-/// Damaged texts are read as `serde_json` reads them, but for names that come twice and half
-/// surrogates.
+/// Damaged texts are read as `serde_json` reads them, except for repeated names.
 #[test]
 fn texts_are_read_as_serde_json_reads_them() {
     let text = r#" {"a": [1, -2.5e+3, 0, true, false, null, "x\n\u00e9\uD83D\uDE00\\\/\""], "b": {} , "":[]} "#;
@@ -909,7 +909,7 @@ fn texts_are_read_as_serde_json_reads_them() {
             Ok(document) => {
                 n_read += 1;
                 let shown = String::from_utf8_lossy(&bytes);
-                // Numbers too large for it are numbers all the same.
+                // `serde_json` refuses numbers that are too large for it.
                 match theirs {
                     Ok(theirs) => assert_eq!(as_serde(&document, document.root), theirs, "{shown}"),
                     Err(error) => assert!(error.to_string().contains("out of range"), "{shown}"),
@@ -959,7 +959,7 @@ fn automata_are_closed_under_what_is_done_with_them() {
     }
 }
 
-/// Schemas of which a few hundred bytes make minutes of work, or gigabytes, without an end to it.
+/// Schemas of a few hundred bytes that would otherwise take minutes, or gigabytes of memory.
 #[test]
 fn what_takes_too_many_steps_is_refused() {
     let letters = "abcdefghijklmnopqrstuvwxyzABCDEF";
@@ -975,7 +975,7 @@ fn what_takes_too_many_steps_is_refused() {
     };
     let tagged =
         |i: usize| format!("{{\"properties\":{{\"k\":{{\"const\":{i}}}}},\"required\":[\"k\"]}}");
-    // Each definition asks a hundred times for the next one.
+    // Each definition refers to the next one a hundred times.
     let levels = of_each(8, &|level| {
         let next = of_each(100, &|i| {
             format!("\"p{i}\":{{\"$ref\":\"#/$defs/{}\"}}", level + 1)
@@ -1022,8 +1022,8 @@ fn what_takes_too_many_steps_is_refused() {
     }
 }
 
-/// Of what nests and follows as deep as it may, with the stack that the header names. A sanitizer's
-/// functions take several times as much.
+/// Schemas that nest, or refer to each other, as deep as the limits allow, on a stack of the size
+/// that the header names. With a sanitizer, functions need several times as much.
 #[test]
 fn deep_schemas_take_a_bounded_stack() {
     let nested =
@@ -1042,7 +1042,7 @@ fn deep_schemas_take_a_bounded_stack() {
     for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
         schemas.push(nested(DEPTH / 2, &format!("{{\"{keyword}\":["), "]}"));
     }
-    // These take most.
+    // These need the most stack.
     let then = ",\"then\":{\"type\":\"null\"}}";
     schemas.push(nested(
         DEPTH / 2,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use crate::grammar::limits::MAX_SCHEMA_STEPS;
 
-/// An automaton has too many states, or no steps are left.
+/// The error of an automaton with too many states, or of a schema with no steps left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -19,14 +19,14 @@ impl Default for Work {
 }
 
 impl Work {
-    /// Takes steps. Fails, and leaves none, if there are fewer.
+    /// Subtracts steps. If there are not enough, sets the rest to 0 and fails.
     pub fn spend(&self, n: usize) -> Result<(), TooLarge> {
         let left = self.0.get().checked_sub(n);
         self.0.set(left.unwrap_or(0));
         left.map(|_| ()).ok_or(TooLarge)
     }
 
-    /// True if none is left: later results may be wrong.
+    /// True if no steps are left, so that later results may be wrong.
     pub fn is_spent(&self) -> bool {
         self.0.get() == 0
     }

@@ -1,29 +1,30 @@
 //! Limits the work of one call.
 //!
-//! A result must not depend on earlier queries, though cached results make work cheaper. So two
-//! sums are kept: the steps that this call has taken, and a bound on those with empty tables. While
-//! the bound is within the limit, so is a call with empty tables. Otherwise the call is repeated
-//! with empty tables, and the steps that it takes there decide.
+//! Cached results make work cheaper, but whether a call exceeds the limit must not depend on
+//! earlier queries. So two sums are kept: the steps that the call has taken, and an upper bound on
+//! those it would take with empty tables. While the bound is within the limit, a call with empty
+//! tables would be, too. Otherwise the call is repeated with empty tables, and the steps that it
+//! takes there decide.
 //!
-//! Bytes count, too: [`BYTES_OF_A_STEP`] are one step.
+//! Memory counts, too: [`BYTES_OF_A_STEP`] bytes are one step.
 
 use crate::grammar::limits::{MAX_CALL_BYTES, MAX_WORK};
 
-/// The grammar needs more work than one call may take.
+/// The error of a call that needs more work than is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooMuch;
 
-/// The number of kept bytes that count as a step.
+/// The number of bytes that count as one step.
 pub const BYTES_OF_A_STEP: usize = MAX_CALL_BYTES / MAX_WORK;
 
 /// The work of a call so far.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// The number of steps that are allowed.
+    /// The number of steps that the call may take.
     limit: u64,
-    /// Steps that were taken.
+    /// The steps that were taken.
     taken: u64,
-    /// A bound on the steps that would have been taken with empty tables.
+    /// An upper bound on the steps that would have been taken with empty tables.
     bound: u64,
     /// True if the tables were empty when the call began.
     is_fresh: bool,
@@ -62,24 +63,24 @@ impl Budget {
         self.check()
     }
 
-    /// Counts the cost of cached results.
+    /// Counts the cost of a cached result.
     #[inline]
     pub fn charge(&mut self, steps: u64) {
         self.bound = self.bound.saturating_add(steps);
     }
 
-    /// Counts bytes that are kept from now on.
+    /// Counts bytes that the call adds to the tables.
     pub fn keep(&mut self, bytes: usize) {
         self.taken += (bytes / BYTES_OF_A_STEP) as u64;
         self.would_keep(bytes);
     }
 
-    /// Counts bytes that were kept already.
+    /// Counts bytes that the call would have added to empty tables.
     pub fn would_keep(&mut self, bytes: usize) {
         self.charge((bytes / BYTES_OF_A_STEP) as u64);
     }
 
-    /// Returns an error unless the call is known to be within the limit.
+    /// Fails unless the call is known to be within the limit.
     #[inline]
     pub fn check(&self) -> Result<(), TooMuch> {
         let steps = if self.is_fresh {
@@ -93,8 +94,8 @@ impl Budget {
         }
     }
 
-    /// True if a call with empty tables might be within the limit: false if the steps taken exceed
-    /// it.
+    /// True if a call with empty tables might be within the limit, since the steps taken so far
+    /// are.
     pub fn may_be_enough(&self) -> bool {
         self.taken <= self.limit
     }
@@ -105,7 +106,7 @@ impl Budget {
         self.taken
     }
 
-    /// Returns the bound on the work done so far.
+    /// Returns the upper bound on the steps so far with empty tables.
     pub fn bound(&self) -> u64 {
         self.bound
     }

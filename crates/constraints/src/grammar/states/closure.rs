@@ -1,4 +1,4 @@
-//! Turns an open state into a closed one: references are followed until all tops are characters or
+//! Turns an open state into a closed one: follows references until all tops are characters or
 //! tokens.
 //!
 //! ```text
@@ -10,11 +10,11 @@
 //!     nothing left                    found += closed(below)      # a *pop*
 //! ```
 //!
-//! The result of a pop depends on the state below alone, so it is computed once, by a closure of
-//! its own. A text that closes a thousand levels with one character thus takes one step, if the
-//! preceding text has closed all except the last of them. The exception is a state below that this
-//! closure itself has pushed: an empty text led there, possibly in a cycle, and its edges are
-//! followed here.
+//! The result of a pop depends only on the state below, so it is computed once, by a separate
+//! closure. A character that closes a thousand levels thus takes one step, if the text before it
+//! has closed all except the last of them. The exception is a state below that the current closure
+//! itself has pushed: it was reached by an empty text, possibly in a cycle, so its edges are
+//! followed by the current closure.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -26,16 +26,17 @@ use crate::grammar::limits::MAX_STEP;
 
 /// Marks, in the set of visited edges, a state that this closure has pushed.
 const PUSHED: u32 = u32::MAX;
-/// Marks, likewise, a state to which a path by the empty text adds nothing.
+/// Marks, likewise, a state to which an empty round adds nothing.
 const NEXT_ROUND: u32 = u32::MAX - 1;
-/// Marks, likewise, a state whose closure this one has waited for.
+/// Marks, likewise, a state for whose closure the current one has waited.
 const WAITED_FOR: u32 = u32::MAX - 2;
-/// Steps of a pop, in addition to those of the closure that it waits for.
+/// The steps of a pop, in addition to those of the closure that it waits for.
 const POP: u64 = 4;
-/// The most closures whose scratch is kept.
+/// The most closures whose buffers are kept.
 const MOST_KEPT: usize = 32;
 
-/// Closures that wait for each other, the innermost last, and scratch of others.
+/// The closures that wait for each other, up to the innermost at `top`, and, after it, reusable
+/// buffers.
 #[derive(Debug, Default)]
 pub(super) struct Closures {
     all: Vec<Closure>,
@@ -47,13 +48,13 @@ pub(super) struct Closures {
 struct Closure {
     /// The open state that is being closed.
     of: StateId,
-    /// The budget's bound when it began.
+    /// The bound of the budget when the closure began.
     bound: u64,
     to_do: Vec<Edge>,
     seen: Set<Edge>,
     found: Vec<Edge>,
     may_end: bool,
-    /// The number of edges that were met.
+    /// The number of edges so far.
     n_edges: usize,
 }
 
@@ -78,14 +79,14 @@ impl Closures {
 }
 
 impl States {
-    /// Begins a closure, before edges are entered.
+    /// Begins a closure. Edges are then added by [`enter`](Self::enter).
     pub(super) fn begin_closure(&mut self) {
         self.closures.top = 0;
         self.closures.all.truncate(MOST_KEPT);
         self.closures.begin(super::NONE, 0);
     }
 
-    /// Follows a sequence with the stacks below it.
+    /// Adds an edge to the closure: a sequence with the stacks below it.
     pub(super) fn enter(&mut self, sequence: u32, below: StateId) -> Result<(), TooMuch> {
         self.count_edges(1)?;
         let closure = self.closures.innermost();
@@ -136,7 +137,7 @@ impl States {
         }
     }
 
-    /// Returns the state below an alternative: the rest after it, and then `below`.
+    /// Returns the state below an alternative: `rest` on top of `below`.
     fn push(&mut self, grammar: &Compiled, rest: u32, below: StateId) -> Result<StateId, TooMuch> {
         if rest == EMPTY {
             return Ok(below);
@@ -152,7 +153,7 @@ impl States {
         closure.seen.insert(Edge { sequence, below })
     }
 
-    /// Follows the options of a counted repetition: to end, or to begin another round.
+    /// Follows both options of a counted repetition: it ends, or begins another round.
     fn rounds(
         &mut self,
         grammar: &Compiled,
@@ -166,7 +167,7 @@ impl States {
         let (sequence, mut min, max) = self.told_of(grammar, edge.sequence);
         let may_be_empty = grammar.rules.may_be_empty(repeat.item);
         if may_be_empty {
-            // The required rounds may all be empty.
+            // The required rounds can all be empty.
             min = 0;
         }
         if min == 0 {
@@ -192,7 +193,7 @@ impl States {
         self.enter(repeat.item, next)
     }
 
-    /// Adds the edges of the closed state below.
+    /// Adds the edges of the closed form of the state below.
     fn pop(&mut self, edge: Edge) -> Result<(), TooMuch> {
         let below = edge.below;
         if !self.see(edge.sequence, below) {
@@ -222,7 +223,7 @@ impl States {
             closure.found.extend_from_slice(&edges);
             return Ok(());
         }
-        // First the closure of the state below, then this again.
+        // Closes the state below first, and then tries this edge again.
         closure.seen.remove(&edge);
         closure.to_do.push(edge);
         self.see(WAITED_FOR, below);
@@ -235,7 +236,7 @@ impl States {
         Ok(())
     }
 
-    /// Stores the result of the innermost closure, and returns to the one that waits for it.
+    /// Stores the result of the innermost closure, and continues the one that waits for it.
     fn keep_closed(&mut self, state: StateId) {
         let closure = self.closures.innermost();
         let (of, bound) = (closure.of, closure.bound);
@@ -245,7 +246,7 @@ impl States {
         self.closed.insert(of, Found { state, cost });
     }
 
-    /// Returns the state of all tops that were found.
+    /// Returns the state with all tops that the closure has found.
     fn gathered(&mut self, grammar: &Compiled) -> Result<StateId, TooMuch> {
         let closure = self.closures.innermost();
         let may_end = closure.may_end;

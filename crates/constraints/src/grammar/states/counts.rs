@@ -1,10 +1,10 @@
-//! Counts of the rounds that a repetition has left.
+//! Numbers sequences that begin with a repetition in progress, by the rounds that it has left.
 //!
-//! A repetition that has begun is a sequence of the grammar with two numbers: the number of rounds
-//! that must still follow, and of those that may. Such pairs get numbers of their own, after those
-//! of the grammar's sequences. For a text of n characters, more than n rounds equal unbounded ones,
-//! since a round that takes no character may be omitted. So tables for texts of at most n
-//! characters store no larger number, and the states of all counts above n are one.
+//! A repetition in progress is a sequence of the grammar with two counts: the rounds that must
+//! still follow, and those that may. Each such combination gets a number, after the numbers of the
+//! grammar's sequences. For a text of n characters, more than n rounds are as good as unbounded,
+//! since a round that matches no character can be left out. So tables for texts of at most n
+//! characters store no larger count, and states that differ only in counts above n are one.
 
 // In bounds: numbers of counted sequences are positions in a table that only grows.
 
@@ -13,11 +13,11 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{ENDLESS, Element, Sequence};
 use crate::grammar::hash::Map;
 
-/// A sequence of the grammar that begins with a repetition, the rounds that must come, and those
-/// that may.
+/// A sequence of the grammar that begins with a repetition, with the rounds that must still follow
+/// and those that may.
 type Counts = (u32, u32, u32);
 
-/// Repetitions that have begun.
+/// The sequences with repetitions in progress.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     all: Vec<Counts>,
@@ -25,8 +25,8 @@ pub(super) struct Counted {
 }
 
 impl States {
-    /// Returns the number of a sequence that begins with a repetition with these numbers of rounds
-    /// left.
+    /// Returns the number of a sequence whose repetition has at least `min` and at most `max`
+    /// rounds left.
     pub(super) fn counted(&mut self, grammar: &Compiled, sequence: u32, min: u32, max: u32) -> u32 {
         let (min, max) = self.limited(min, max);
         let first = grammar.rules.sequences.len() as u32;
@@ -48,8 +48,8 @@ impl States {
         (min.min(most), max)
     }
 
-    /// Returns the sequence of the grammar, and the least and most remaining rounds of the
-    /// repetition that it begins with. Zeros if it begins with none.
+    /// Returns the grammar's sequence for a number, and the least and most remaining rounds of the
+    /// repetition that it begins with; zeros if it does not begin with one.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
@@ -66,7 +66,7 @@ impl States {
         }
     }
 
-    /// Returns the first item of a sequence, and the rest; `None` for the empty one.
+    /// Returns the first item of a sequence, and the rest; `None` for the empty sequence.
     pub(super) fn first(&self, grammar: &Compiled, sequence: u32) -> Option<Sequence> {
         let n = grammar.rules.sequences.len();
         match (sequence as usize).checked_sub(n) {
@@ -93,7 +93,7 @@ impl States {
         (min == 0 || item) && grammar.rules.may_be_empty(first.rest)
     }
 
-    /// Merges edges that differ only in the remaining rounds, if these ranges leave no gap.
+    /// Merges edges that differ only in the remaining rounds, if the ranges of these leave no gap.
     pub(super) fn merge_counts(&mut self, grammar: &Compiled, edges: &mut Vec<Edge>) {
         let n = grammar.rules.sequences.len() as u32;
         let is_counted = |edge: &Edge| edge.sequence >= n;

@@ -1,5 +1,5 @@
-//! Facts about a state besides its edges: the characters that it takes, whether it takes tokens,
-//! and the texts that it takes by their kinds alone.
+//! Computes and caches facts about a state: the characters that it accepts, whether it has token
+//! elements, and the texts that it accepts because all their characters are of certain kinds.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -10,61 +10,60 @@ use crate::grammar::compiled::{Compiled, MOST_BEYOND};
 use crate::grammar::elements::{EMPTY, Element, Sequence};
 use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
-/// The fewest characters leading to one state for which that is stored: fewer are not worth the
-/// search.
+/// The fewest characters that lead to one state for which this fact is stored. Fewer are not worth
+/// the search.
 const FEWEST_UNIFORM: u32 = 8;
 /// Marks a state without a row.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
-/// Facts about a state besides its stacks.
+/// Cached facts about a state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts {
-    /// The start of its row of transitions.
+    /// The offset of the state's row of transitions.
     pub(super) row: u32,
-    /// The last walk that was charged for it.
+    /// The last walk that was charged for the facts.
     walk: u32,
-    /// The characters of its classes.
+    /// The characters that the classes on top accept.
     cover: CharSet,
-    /// Kinds of characters that all lead to one state, and that state; `None` before the first
-    /// query.
+    /// Kinds whose characters all lead to one state, and that state; `None` before the first query.
     uniform: Option<(Kinds, StateId)>,
-    /// The last walk that was charged for those kinds.
+    /// The last walk that was charged for `uniform`.
     uniform_walk: u32,
-    /// The number of steps by such characters, and the state after them.
+    /// The known steps by characters of `uniform`'s kinds.
     pub(super) run: Run,
-    /// The repetition of a class that a top is within.
+    /// The repetition of a class that one of the tops is part of.
     rounds: Option<Rounds>,
     /// True if a top is a token.
     has_tokens: bool,
-    /// True if cover and tokens are known.
+    /// True if `cover` and `has_tokens` are known.
     is_known: bool,
-    /// A bound on the steps for all stored facts, transitions included.
+    /// An upper bound on the steps of finding all stored facts, including transitions.
     cost: u64,
 }
 
-/// The counted repetition of a class, perhaps among alternatives, that a state is within.
+/// The counted repetition that a state is in the midst of. Its item is a class, or has a class
+/// among its alternatives.
 #[derive(Clone, Copy, Debug)]
 struct Rounds {
     /// The sequence that begins with the class.
     class: u32,
-    /// The sequence of the grammar that begins with the repetition, and the stacks below it.
+    /// The grammar's sequence that begins with the repetition, and the stacks below it.
     repetition: Edge,
-    /// The kinds whose characters are all in the class.
+    /// The kinds that lie wholly in the class.
     kinds: Kinds,
     /// The number of rounds left, including the current one; `u32::MAX` if unbounded.
     left: u32,
-    /// True if no round is required, and no other top takes any of its characters.
+    /// True if no round is required, and no other top accepts any of its characters.
     is_alone: bool,
 }
 
-/// A number of steps, each by a character of the same kinds, and the state that they lead to. A
-/// long text queries this for each of its states: without it the time would be quadratic in the
-/// length.
+/// A number of steps by characters of the same kinds, and the state that they lead to. It is stored
+/// for each state along the way. Without it, long texts would take time quadratic in their length.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub(super) steps: u32,
     end: StateId,
-    /// The walk that was charged for all states on the path; only it may use this.
+    /// The walk that was charged for all states along the way. Only that walk may use the run.
     walk: u32,
 }
 
@@ -86,7 +85,8 @@ impl Default for Facts {
 }
 
 impl States {
-    /// Charges for the stored facts of a state, once per walk, before they are used.
+    /// Charges for the stored facts of a state, once per walk. It must be called before they are
+    /// used.
     #[inline]
     pub(super) fn touch(&mut self, grammar: &Compiled, state: StateId) -> Result<(), TooMuch> {
         let facts = &mut self.facts[state as usize];
@@ -102,7 +102,7 @@ impl States {
         self.budget.check()
     }
 
-    /// Runs work whose cost is stored with a state.
+    /// Runs `body`, and adds its cost to that of the state's facts.
     pub(super) fn on_account<T>(
         &mut self,
         state: StateId,
@@ -139,10 +139,10 @@ impl States {
         Ok(())
     }
 
-    /// Returns the repetition that a top is within, if its item, or an alternative of that, is the
-    /// class on top.
+    /// Returns the repetition that a top is part of, if its item, or an alternative of its item, is
+    /// the class on top.
     fn rounds_of(&self, grammar: &Compiled, edge: Edge) -> Option<Rounds> {
-        /// The most alternatives among which the class is searched.
+        /// The most alternatives that are searched for the class.
         const FEW: usize = 16;
         let first = grammar.first(edge.sequence)?;
         let kinds = grammar.kinds(first.item);
@@ -174,21 +174,21 @@ impl States {
         })
     }
 
-    /// Returns the characters that any top takes; bit 0 if another character, or part of one, may
-    /// be taken.
+    /// Returns the characters that any top accepts. Bit 0 is set if a character beyond ASCII, or
+    /// part of one, may be accepted.
     pub fn cover(&mut self, grammar: &Compiled, state: StateId) -> Result<CharSet, TooMuch> {
         self.touch(grammar, state)?;
         Ok(self.facts[state as usize].cover)
     }
 
-    /// Returns true if a top is a token.
+    /// True if a top is a token element.
     pub fn has_tokens(&mut self, grammar: &Compiled, state: StateId) -> Result<bool, TooMuch> {
         self.touch(grammar, state)?;
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// Returns true if every text with the summary `texts` is taken. It may return false although
-    /// the answer is true, and does so more often without `finds_out`.
+    /// True only if every text with the summary `texts` is accepted. False may be wrong, more often
+    /// if not `finds_out`.
     #[inline]
     pub fn takes_all(
         &mut self,
@@ -198,7 +198,7 @@ impl States {
         finds_out: bool,
     ) -> Result<bool, TooMuch> {
         let mut taken = 0;
-        // The start of the current run, the steps before it, and its kinds.
+        // The state at the start of the current run, the steps before it, and its kinds.
         let mut began = (state, taken, None);
         let all = loop {
             self.touch(grammar, state)?;
@@ -208,7 +208,7 @@ impl States {
             {
                 break true;
             }
-            // A result of an earlier walk counts as unknown.
+            // A result that only an earlier walk was charged for counts as unknown.
             if self.facts[state as usize].uniform_walk != self.walk && !finds_out {
                 break false;
             }
@@ -239,8 +239,8 @@ impl States {
         Ok(all)
     }
 
-    /// Returns true if no control character is taken after any text with the summary `texts`. It
-    /// may return false although the answer is true, and does so more often without `finds_out`.
+    /// True only if no control character is accepted after any text with the summary `texts`. False
+    /// may be wrong, more often if not `finds_out`.
     pub fn leads_to_no_control(
         &mut self,
         grammar: &Compiled,
@@ -273,8 +273,8 @@ impl States {
         }
     }
 
-    /// Returns the length up to which texts with the summary `texts` are taken, and no longer ones.
-    /// `None` if there is no such length, or finding it would take long.
+    /// Returns the greatest length up to which all texts with the summary `texts` are accepted, if
+    /// no longer ones are. `None` if there is no such length, or finding it would take long.
     pub fn longest_taken(
         &mut self,
         grammar: &Compiled,
@@ -297,8 +297,8 @@ impl States {
         Ok(is_end.then_some(1 + n))
     }
 
-    /// Returns how many characters of these kinds are taken, at most `most`, and the state after
-    /// them: one that does not take all of the kinds, or takes tokens.
+    /// Returns how many characters of these kinds in a row are accepted, at most `most`, and the
+    /// state after them.
     pub fn run(
         &mut self,
         grammar: &Compiled,
@@ -326,9 +326,9 @@ impl States {
         Ok((n, state))
     }
 
-    /// Returns the state that each character of these kinds leads to, if all of them, now and after
-    /// each round, only begin another round of one repetition. Each round then leaves the same
-    /// tops; the last, those without a further round.
+    /// Returns the state that every character of these kinds leads to, if such characters only
+    /// begin another round of one repetition, now and in each later round. The tops then stay the
+    /// same from round to round, until no further round is left.
     fn next_round(
         &mut self,
         grammar: &Compiled,
@@ -352,8 +352,8 @@ impl States {
         Ok((goes_on && !facts.has_tokens).then_some(next))
     }
 
-    /// Takes rounds, at most `most`, from a state that [`next_round`](Self::next_round) returned.
-    /// Returns how many, and the state after them.
+    /// Makes at most `most` rounds from a state that [`next_round`](Self::next_round) returned.
+    /// Returns their number, and the state after them.
     fn go_on(
         &mut self,
         grammar: &Compiled,
@@ -376,8 +376,8 @@ impl States {
         Ok((n as usize, self.close(grammar)?))
     }
 
-    /// Stores the run to `end` for all states from `state` to before `end`, which is this number of
-    /// steps away.
+    /// Stores the run to `end`, which is `steps` steps away, for `state` and all states before
+    /// `end`.
     fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
         while steps > 1 {
             let facts = &mut self.facts[state as usize];
@@ -391,7 +391,7 @@ impl States {
                 (false, None) => return,
             };
             if known.steps >= steps {
-                // This also ends a cycle, which reaches a run that was just stored.
+                // This also ends a cycle, when it reaches a run that was just stored.
                 return;
             }
             let walk = self.walk;
@@ -401,7 +401,7 @@ impl States {
         }
     }
 
-    /// Returns the largest set of characters that lead to one state, as kinds, and that state.
+    /// Returns the largest set of kinds whose characters all lead to one state, and that state.
     #[inline]
     fn uniform(&mut self, grammar: &Compiled, state: StateId) -> Result<(Kinds, StateId), TooMuch> {
         let facts = &mut self.facts[state as usize];
@@ -412,7 +412,7 @@ impl States {
         self.on_account(state, |states| states.find_uniform(grammar, state))
     }
 
-    /// Finds and stores the result of `uniform`.
+    /// Computes and stores the result of [`uniform`](Self::uniform).
     #[cold]
     fn find_uniform(
         &mut self,
@@ -439,8 +439,8 @@ impl States {
         Ok(best)
     }
 
-    /// Steps by each group of ASCII characters that may be taken, and adds the states that they
-    /// lead to, with the characters.
+    /// Makes a step by each group of ASCII characters that may be accepted. Adds the states that
+    /// they lead to, each with its characters.
     fn step_all(
         &mut self,
         grammar: &Compiled,
@@ -451,7 +451,8 @@ impl States {
         let items = edges.iter().map(|edge| grammar.first(edge.sequence));
         let covers = items.map(|first| first.map_or(0, |first| grammar.cover(first.item)));
         let covers: Vec<CharSet> = covers.collect();
-        // The tops that take the characters, the states they lead to, and the cost of finding them.
+        // The sets of tops that accept some characters, each with the state that they lead to and
+        // the cost of finding it.
         let mut known: Vec<(CharSet, StateId, u64)> = Vec::new();
         for (group, set) in grammar.ascii_groups() {
             if set & self.facts[state as usize].cover == 0 {
@@ -463,7 +464,7 @@ impl States {
             let same = known.iter().find(|known| Some(known.0) == tops);
             let next = match same {
                 Some(&(_, next, cost)) if !self.transitions.is_empty() => {
-                    // The cost as if it had been found alone.
+                    // Charged as if it had not been known.
                     self.budget.charge(cost);
                     let row = self.row(grammar, state)?;
                     self.transitions[row + group as usize] = next;
@@ -484,8 +485,8 @@ impl States {
         self.budget.check()
     }
 
-    /// Returns the state that all characters beyond ASCII lead to; `None` if there is none, or they
-    /// are in many groups.
+    /// Returns the state that all characters beyond ASCII lead to; `None` if they lead to several,
+    /// or are in many groups.
     fn beyond_ascii(
         &mut self,
         grammar: &Compiled,

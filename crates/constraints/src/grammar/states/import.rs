@@ -1,7 +1,7 @@
-//! Copies a state of other tables.
+//! Copies a state from other tables.
 //!
-//! Copies are not charged: the originals were. Unions during the copy are charged for the whole
-//! state, however much of it was imported before.
+//! Copying is not charged, since finding the originals was. Unions during the copy are charged for
+//! the whole state, however much of it was imported before.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -10,9 +10,9 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::hash::Map;
 
 impl States {
-    /// Returns the state of these tables with the stacks of `state` of `other`, equal for texts up
-    /// to these tables' length. `other` must stay the same until
-    /// [`forget_imports`](Self::forget_imports).
+    /// Returns the state of these tables with the stacks that `state` has in `other`. For texts up
+    /// to the length that these tables are for, both are equal. `other` must be the same tables
+    /// until [`forget_imports`](Self::forget_imports) is called.
     pub fn import(
         &mut self,
         grammar: &Compiled,
@@ -51,7 +51,7 @@ impl States {
             moved.sort_unstable();
             self.budget = budget;
             if self.most_rounds != other.most_rounds {
-                // Counts that differed may now be unbounded.
+                // Counts that differ in the other tables may both be unbounded in these.
                 let bound = self.budget.bound();
                 moved = self.united(grammar, moved)?;
                 cost = cost.saturating_add(self.budget.bound() - bound);
@@ -69,7 +69,7 @@ impl States {
         Ok(state)
     }
 
-    /// Returns ascending edges, one for each sequence.
+    /// Returns the edges in order, with those of equal sequences united.
     fn united(&mut self, grammar: &Compiled, edges: Vec<Edge>) -> Result<Vec<Edge>, TooMuch> {
         let mut united = Vec::with_capacity(edges.len());
         for same in edges.chunk_by(|a, b| a.sequence == b.sequence) {
@@ -80,7 +80,7 @@ impl States {
         Ok(united)
     }
 
-    /// Forgets the imported states; to be called before other tables are imported.
+    /// Forgets the imported states. Must be called before states are imported from other tables.
     pub fn forget_imports(&mut self) {
         self.imported = Map::default();
     }

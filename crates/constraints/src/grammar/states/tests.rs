@@ -9,7 +9,7 @@ use crate::grammar::parser::{Repetitions::AsLlamaCpp, parse};
 use crate::grammar::tests_texts::{tree, tree_of_bytes};
 use crate::grammar::utf8::Partial;
 
-/// Numbers that follow from a seed.
+/// A generator of pseudorandom numbers.
 struct Random(u64);
 
 impl Random {
@@ -37,7 +37,8 @@ const TEXTS: [&str; 8] = [
     "abcabc",
 ];
 
-/// Alternatives of a rule that may begin with each of `names`, and go on with any.
+/// Returns random alternatives for a rule. They may begin with any of `names`, and continue with
+/// any rule.
 fn alternatives(random: &mut Random, names: &[&str], depth: usize) -> String {
     let mut text = String::new();
     for i in 0..1 + random.below(3) {
@@ -58,8 +59,8 @@ fn alternatives(random: &mut Random, names: &[&str], depth: usize) -> String {
     text
 }
 
-/// Rules that nest, with many ends that may be left out, after two beginnings: different states
-/// ask for the same unions.
+/// Returns random nested rules with two beginnings and many optional ends, so that different states
+/// need the same unions.
 fn ends(random: &mut Random) -> String {
     let optional = random.pick(&["?", "?", "*", ""]);
     let all = (0..20 + random.below(500)).map(|i| format!("x \"c{i}\"{optional}"));
@@ -71,7 +72,7 @@ fn ends(random: &mut Random) -> String {
     )
 }
 
-/// A random grammar for a vocabulary of [`TEXTS`], if it is one that a text can follow.
+/// Returns a random grammar for a vocabulary of [`TEXTS`], if it is valid.
 fn grammar(random: &mut Random) -> Option<Compiled> {
     let names = ["root", "x", "y", "z"];
     let mut text = String::new();
@@ -87,8 +88,8 @@ fn grammar(random: &mut Random) -> Option<Compiled> {
     Some(Compiled::new(rules, tree(TEXTS.map(String::from))))
 }
 
-/// Runs a call on tables that know something; returns its result, and true if it took fewer steps
-/// than with empty tables. Checks that empty tables take no more steps than the bound says.
+/// Runs a call on warm tables. Returns its result, and true if it took fewer steps than with empty
+/// tables. Checks that the steps with empty tables do not exceed the bound.
 fn bounded<T>(
     grammar: &Compiled,
     warm: &mut States,
@@ -111,7 +112,8 @@ fn bounded<T>(
     Some((result, taken < alone))
 }
 
-/// While the bound is within the limit, so is what empty tables take: it must be a bound.
+/// The budget relies on this: while the bound is within the limit, a call with empty tables is,
+/// too.
 #[test]
 fn empty_tables_take_no_more_than_the_bound_of_full_ones() {
     let mut random = Random(7);
@@ -121,7 +123,7 @@ fn empty_tables_take_no_more_than_the_bound_of_full_ones() {
             continue;
         };
         let mut warm = States::default();
-        // The second text meets what the first has left.
+        // The second text uses the results of the first.
         for _ in 0..2 {
             let Ok(mut state) = warm.initial(&grammar) else {
                 break;
@@ -149,7 +151,7 @@ fn empty_tables_take_no_more_than_the_bound_of_full_ones() {
     assert!(compared > 500 && gained > 300, "{compared}, {gained}");
 }
 
-/// By their identities: they are of different tables.
+/// The states are compared by their identities, since they are in different tables.
 #[test]
 fn a_state_that_is_imported_has_the_stacks_that_it_had() {
     let mut random = Random(11);
@@ -168,13 +170,13 @@ fn a_state_that_is_imported_has_the_stacks_that_it_had() {
             other.begin_call();
             let imported = other.import(&grammar, &states, state).expect("few steps");
             assert_eq!(other.identity(imported), states.identity(state));
-            // Back again it is itself, not an equal one.
+            // Imported back, it is the same state, not a copy.
             let back = states
                 .import(&grammar, &other, imported)
                 .expect("few steps");
             states.forget_imports();
             assert_eq!(back, state);
-            // Some of these grammars have too many ways to read a text.
+            // Some of these grammars read a text in too many ways.
             let Ok(next) = states.accept(&grammar, back, 0, &[0x61]) else {
                 break;
             };
@@ -188,7 +190,7 @@ fn a_state_that_is_imported_has_the_stacks_that_it_had() {
     assert!(compared > 200, "{compared}");
 }
 
-/// Two states that lead to each other: the way comes again to what it has just remembered.
+/// Two states lead to each other, so that the run reaches a state where it was just stored.
 #[test]
 fn a_run_in_a_circle_is_no_longer_than_a_text() {
     let rules =
@@ -205,7 +207,7 @@ fn a_run_in_a_circle_is_no_longer_than_a_text() {
     }
 }
 
-/// Surrogates are in no text: a class without them has all of what is beyond ASCII.
+/// No text contains surrogates, so a class without them can have all characters beyond ASCII.
 #[test]
 fn characters_beyond_ascii_are_taken_together() {
     let texts = ["a", "\u{e9}", "\u{65e5}\u{672c}", "\u{1f600}"].map(String::from);
@@ -226,8 +228,8 @@ fn characters_beyond_ascii_are_taken_together() {
     }
 }
 
-/// Grammars with counted classes, alone, among alternatives, and beside what takes their
-/// characters, too.
+/// Grammars with counted classes: alone, among alternatives, and next to others that accept the
+/// same characters.
 const COUNTED: [&str; 13] = [
     "root ::= [ \\t]{0,64} \"a\"",
     "root ::= [ \\t]{3,64} \"a\"",
@@ -268,7 +270,7 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
             assert_eq!(state, end, "{text}, {n} of {most}");
         }
     }
-    // Without a state for each round.
+    // The rounds do not make a state each.
     let (grammar, mut states, first) = counted(COUNTED[0]);
     let n_before = states.all.len();
     let (n, _) = states.run(&grammar, first, space, 60).expect("few steps");
@@ -276,7 +278,8 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
     assert!(states.all.len() < n_before + 8, "{}", states.all.len());
 }
 
-/// Of texts of spaces, and of those with a line feed after them, each is as it is said.
+/// Checks what `takes_all` and the like return, for texts of spaces, with and without a line feed
+/// after them.
 #[test]
 fn rounds_say_which_texts_are_taken_and_what_is_not() {
     let kinds = Kinds::within(char_bit(0x20));
@@ -353,7 +356,7 @@ fn texts_of_a_length_are_taken_and_longer_ones_are_not() {
     assert!(found.len() > 12, "{found:?}");
 }
 
-/// By the masks of a string's places, one token at a time.
+/// Compares the mask at each position of a string with the tokens tested one at a time.
 #[test]
 fn a_band_has_the_tokens_that_a_string_has_room_for() {
     let accents = (1..40).map(|n| "\u{e9}".repeat(n));
@@ -396,7 +399,7 @@ fn a_band_has_the_tokens_that_a_string_has_room_for() {
     assert_eq!(state, NONE);
 }
 
-/// Rounds beyond the length of a text are endless for it, and below it they are not.
+/// Counts up to the length of the longest text are exact, and larger ones are unbounded.
 #[test]
 fn counts_are_numbers_up_to_the_longest_text() {
     let text = b"root ::= [a]{2,1000} \"b\"";
@@ -416,7 +419,7 @@ fn counts_are_numbers_up_to_the_longest_text() {
             .expect("few steps");
         assert_ne!(state, NONE);
     }
-    // The first two rounds must come; the last twenty are counted.
+    // Two states for the required rounds, one for all large counts, and twenty for the last rounds.
     identities.dedup();
     assert_eq!(identities.len(), 2 + 1 + 20);
 }

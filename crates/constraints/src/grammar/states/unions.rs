@@ -1,4 +1,4 @@
-//! The stacks of two states together.
+//! Makes the union of states: the state with the stacks of all of them.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -6,13 +6,14 @@ use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
-/// The most levels that are searched for a state that another can become without taking a
+/// The most levels that are searched to find if one state can become another without accepting a
 /// character.
 const MOST_LEVELS: usize = 16;
 
 impl States {
-    /// Returns the state with the stacks below all these edges, united in pairs, and the pairs in
-    /// pairs: united one after the other, each stack would be copied once for every later edge.
+    /// Returns the state with the stacks below all these edges. States are united in pairs, and the
+    /// pairs in pairs. If they were united one after the other, each stack would be copied for
+    /// every later edge.
     pub(super) fn union_of(
         &mut self,
         grammar: &Compiled,
@@ -23,8 +24,8 @@ impl States {
         }
         let mut states: Vec<StateId> = edges.iter().map(|edge| edge.below).collect();
         if states.len() > 2 {
-            // Their numbers depend on earlier queries, and the pairing may decide the amount of
-            // work.
+            // Sorted by identity, since the pairing may affect the amount of work, and the numbers
+            // of states depend on earlier queries.
             states.sort_unstable_by_key(|&state| self.identity(state));
         }
         while states.len() > 1 {
@@ -40,7 +41,7 @@ impl States {
         Ok(states.first().copied().unwrap_or(NONE))
     }
 
-    /// Returns the state with the stacks of both. It is not recursive, since stacks may be deep.
+    /// Returns the state with the stacks of both. Not recursive, since stacks may be deep.
     pub(super) fn union(
         &mut self,
         grammar: &Compiled,
@@ -51,7 +52,7 @@ impl States {
             self.budget.charge(found.cost);
             return Ok(found.state);
         }
-        // Pairs, and true if the unions that they wait for have begun.
+        // Pairs to unite, each with true if the unions that it waits for have begun.
         let mut pending = vec![(a, b, false)];
         while let Some(&(a, b, has_waited)) = pending.last() {
             if self.known_union(a, b).is_some() {
@@ -89,7 +90,7 @@ impl States {
                 }
             }
             if !has_waited {
-                // A union that was waited for was counted then.
+                // After waiting, the known unions have been charged already.
                 self.budget.charge(cost_of_known);
             }
             if pending.len() > n_pending {
@@ -101,7 +102,7 @@ impl States {
             let bound = self.budget.bound();
             self.merge_counts(grammar, &mut merged);
             let state = self.numbered(grammar, left.may_end || right.may_end, &merged);
-            // A pair that waits is visited twice.
+            // A pair that waits is looked at twice.
             let own = self.budget.bound() - bound + 2 * cost_of_a_look;
             self.keep_union(a, b, state, own.saturating_add(cost_of_known))?;
             pending.pop();
@@ -111,7 +112,7 @@ impl States {
             .ok_or(TooMuch)
     }
 
-    /// Stores a union and its cost, without the memory that it takes here.
+    /// Stores a union with its cost, to which the memory of the entry is added.
     fn keep_union(
         &mut self,
         a: StateId,
@@ -138,8 +139,8 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// Returns the one of two states that can become the other without taking a character, so that
-    /// its stacks suffice. Without this a text that opens a thousand optional ends would have a
+    /// If one of two states can become the other without accepting a character, returns it, since
+    /// its stacks suffice. Otherwise a text that opens a thousand optional ends would have a
     /// thousand stacks, one for each number of omitted ends.
     fn wider_of(
         &mut self,

@@ -1,15 +1,16 @@
-//! Runs all patterns at the same time over a growing text, and finds those that may have matched.
+//! Runs all patterns at the same time over a growing text, to find those that may have matched.
 //!
-//! It is a deterministic automaton over bytes, built state by state as texts need it and shared by
-//! all samplers with the same patterns. A sampler keeps its state between tokens, so that a token
-//! costs one step per byte. The tables are bounded: beyond the bound all states are dropped, and
-//! each sampler adds its own again.
+//! The patterns form a deterministic automaton over bytes, which all samplers with the same
+//! patterns share. Its states are made when a text needs them. A sampler keeps its state between
+//! tokens, so that a token costs one step per byte. The tables are bounded: when they are full, all
+//! states are dropped, and each sampler adds its own again.
 //!
-//! A state is made without a lock, so that other threads continue in known states. Each transition
-//! counts the steps of making it, even if it is known, so that earlier queries do not matter.
+//! A state is made without holding a lock, so that other threads can go on with known states. Each
+//! transition counts as many steps as making it took, even if it is known, so that earlier queries
+//! do not matter.
 //!
-//! It is exact except for look-aheads, which it treats as fulfilled, and back references, which it
-//! treats as any text: there its result is *maybe*.
+//! The automaton treats look-aheads as fulfilled, and back references as any text. For patterns
+//! with these its result is *maybe*; for all others it is exact.
 
 // In bounds: numbers of states and addresses are positions in the tables that gave them.
 
@@ -24,13 +25,13 @@ use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::byte_set::is_word;
 use crate::grammar::triggers::program::{Address, Inst, Program};
 
-/// An unknown transition.
+/// Marks an unknown transition.
 const UNKNOWN: u32 = u32::MAX;
-/// The most bytes of a text that are read before other threads may.
+/// The most bytes of a text that are read before the lock is released for other threads.
 const AT_ONCE: usize = 1 << 12;
 /// The number of instructions that count as one step.
 const PER_STEP: usize = 2;
-/// The overhead of an allocation in bytes.
+/// The assumed overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
 /// The kind of the byte before a position.
@@ -40,7 +41,7 @@ enum Left {
     Begin,
     /// A byte that is part of a word.
     Word,
-    /// Another byte, or one that does not matter.
+    /// Another byte, or any if words do not matter.
     Other,
 }
 
@@ -57,17 +58,17 @@ enum Right {
     Other,
 }
 
-/// The identity of a state: equal shapes are one state.
+/// The content of a state. Equal contents are one state.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     /// The hash of the other fields.
     hash: u64,
     left: Left,
-    /// True if some of `items` wait for the next byte.
+    /// True if some of `items` depend on the next byte.
     waits: bool,
-    /// Instructions that take a byte, and those that wait for the next; ascending.
+    /// The instructions that match a byte, and those that depend on the next byte, ascending.
     items: Box<[Address]>,
-    /// Patterns that match up to here, or did up to the byte before; ascending.
+    /// The patterns that match up to here, or matched up to the byte before, ascending.
     hits: Box<[u32]>,
 }
 
@@ -81,7 +82,7 @@ impl Hash for Shape {
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Option<Place>);
 
-/// A state, and its number as long as the tables are of this generation.
+/// A state, with its number, which is valid while the tables have this generation.
 #[derive(Clone, Debug)]
 struct Place {
     shape: Arc<Shape>,
@@ -89,22 +90,22 @@ struct Place {
     generation: u64,
 }
 
-/// Patterns that can match.
+/// The patterns that may have matched.
 #[derive(Debug, Default)]
 pub struct Hits {
-    /// Patterns that match somewhere in the text, perhaps with duplicates.
+    /// The patterns that match somewhere in the text, perhaps with duplicates.
     pub somewhere: Vec<u32>,
-    /// Patterns that match up to the current end of the text.
+    /// The patterns that match up to the current end of the text.
     pub at_end: Vec<u32>,
 }
 
 /// All patterns as one automaton.
 #[derive(Debug)]
 pub struct Automaton {
-    /// The class of each byte, and one byte of each class.
+    /// The class of each byte. `one_of` has one byte of each class.
     class_of: [u8; 256],
     one_of: Vec<u8>,
-    /// True if some pattern tests word boundaries.
+    /// True if a pattern tests word boundaries.
     has_words: bool,
     /// The state in which every text begins.
     start: Arc<Shape>,
@@ -113,7 +114,7 @@ pub struct Automaton {
     tables: Mutex<Tables>,
 }
 
-/// The states so far.
+/// The states that were made so far.
 #[derive(Debug, Default)]
 struct Tables {
     numbers: HashMap<Arc<Shape>, u32>,
@@ -126,26 +127,26 @@ struct Tables {
 #[derive(Debug)]
 struct State {
     shape: Arc<Shape>,
-    /// The transitions, by class of bytes.
+    /// The transitions, by the class of the byte.
     edges: Box<[Edge]>,
     at_end: Option<Arc<AtEnd>>,
 }
 
-/// A transition: the next state, and the steps to find it.
+/// A transition: the next state, and the number of steps to find it.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     next: u32,
     steps: u32,
 }
 
-/// The patterns that match if the text ends here, and the steps to find them.
+/// The patterns that match if the text ends here, and the number of steps to find them.
 #[derive(Debug)]
 struct AtEnd {
     hits: Box<[u32]>,
     steps: usize,
 }
 
-/// The dropped tables of a generation, to be freed while no lock is held.
+/// The tables of a past generation, to be freed after the lock is released.
 type Dropped = (HashMap<Arc<Shape>, u32>, Vec<State>);
 
 #[derive(Debug, Default)]
@@ -156,12 +157,12 @@ struct Scratch {
     open: Vec<Address>,
     items: Vec<Address>,
     hits: Vec<u32>,
-    /// The number of instructions that were visited.
+    /// The number of instructions that the current closure has visited.
     n_looks: usize,
 }
 
 impl Automaton {
-    /// Makes an automaton without states.
+    /// Returns an automaton that has no states yet.
     pub fn new(program: &Program) -> Self {
         let has_words = program
             .code
@@ -185,17 +186,17 @@ impl Automaton {
         }
     }
 
-    /// Returns the bytes that its states occupy.
+    /// Returns the bytes that the states occupy.
     pub fn bytes(&self) -> usize {
         self.tables.lock().bytes
     }
 
-    /// Returns the most bytes that its states may ever occupy.
+    /// Returns the most bytes that the states can ever occupy.
     pub fn most_bytes(&self) -> usize {
         self.most_bytes
     }
 
-    /// Continues with `text`. Adds to `hits` the patterns that can have matched.
+    /// Reads on with `text`. Adds to `hits` the patterns that may have matched.
     pub fn read(
         &self,
         program: &Program,
@@ -239,7 +240,8 @@ impl Automaton {
         Ok(())
     }
 
-    /// Follows known transitions. Returns the number of bytes read, and collects states with hits.
+    /// Follows known transitions. Collects the states with hits, and returns the number of bytes
+    /// read.
     fn follow(
         &self,
         place: &mut Place,
@@ -272,7 +274,7 @@ impl Automaton {
         Ok(n)
     }
 
-    /// Returns the state after a byte of a class, and the steps that this takes.
+    /// Returns the state after a byte of a class, and the number of steps to find it.
     fn next(
         &self,
         program: &Program,
@@ -316,7 +318,7 @@ impl Automaton {
         (shape, steps)
     }
 
-    /// Stores the transition by a byte of a class to another state, and moves the place there.
+    /// Moves the place to another state, and stores the transition by which it came there.
     fn link(&self, place: &mut Place, class: u8, shape: Shape, steps: usize) {
         let shape = Arc::new(shape);
         let mut dropped = Vec::new();
@@ -329,12 +331,13 @@ impl Automaton {
             tables.states[from as usize].edges[usize::from(class)] = Edge { next, steps };
         }
         *place = tables.place(next);
-        // Other threads need not wait until the dropped tables are freed.
+        // Released before the dropped tables are freed, so that other threads need not wait for
+        // that.
         drop(tables);
         drop(dropped);
     }
 
-    /// Returns the number of a state, which is assigned if it has none.
+    /// Returns the number of a state; assigns one if it has none.
     fn known(&self, tables: &mut Tables, shape: &Arc<Shape>, dropped: &mut Vec<Dropped>) -> u32 {
         if let Some(&state) = tables.numbers.get(shape) {
             return state;
@@ -400,7 +403,7 @@ impl Automaton {
         Ok(())
     }
 
-    /// Stores these patterns for other samplers, within the bound.
+    /// Stores these patterns for other samplers, if the bound permits.
     fn keep_end(&self, place: &Place, at_end: &Arc<AtEnd>) {
         let bytes = size_of::<AtEnd>() + 4 * at_end.hits.len() + 2 * ALLOCATION;
         let mut tables = self.tables.lock();
@@ -415,7 +418,7 @@ impl Automaton {
 }
 
 impl Tables {
-    /// Returns the number of a state, if it has one now.
+    /// Returns the number of a place's state, if it still has one.
     fn number(&self, place: &Place) -> Option<u32> {
         match place.generation == self.generation {
             true => Some(place.state),
@@ -451,8 +454,8 @@ impl Scratch {
         }
     }
 
-    /// Returns the items of a state once the next byte's kind is known, and the patterns that then
-    /// match.
+    /// Resolves a state's items, now that the kind of the next byte is known. Also finds the
+    /// patterns that then match.
     fn resolved(
         &mut self,
         program: &Program,
@@ -467,7 +470,7 @@ impl Scratch {
         (items, std::mem::take(&mut self.hits))
     }
 
-    /// Makes a state from the instructions and matches of a closure.
+    /// Returns the state made from the instructions and matches of a closure.
     fn finish(&mut self, program: &Program, left: Left, hasher: &ProcessState) -> Shape {
         self.items.sort_unstable();
         self.hits.sort_unstable();
@@ -488,7 +491,7 @@ impl Scratch {
         }
     }
 
-    /// Adds everything reachable from an instruction without a byte.
+    /// Adds everything that is reachable from an instruction without reading a byte.
     fn close(&mut self, program: &Program, from: Address, left: Left, right: Right) {
         self.open.push(from);
         while let Some(address) = self.open.pop() {
@@ -526,12 +529,13 @@ impl Scratch {
     }
 }
 
-/// Returns classes of the bytes that no set distinguishes.
+/// Divides the bytes into classes that no set distinguishes. Returns the class of each byte, and
+/// one byte of each class.
 fn classes(program: &Program, has_words: bool) -> ([u8; 256], Vec<u8>) {
     let mut class_of = [0_u8; 256];
     let mut n_classes = 1_usize;
     let mut split = |has: &dyn Fn(u8) -> bool| {
-        // The new class of the members of each class.
+        // For each class, the class that its members in the set move to.
         let mut to = [None; 256];
         let mut stays = [false; 256];
         for byte in 0..=u8::MAX {

@@ -1,23 +1,23 @@
-//! Limits the work of one call, for all patterns together.
+//! Limits the work of one call for all patterns together.
 //!
-//! Steps are counted, not time, and cached work counts as if it were done: no result depends on the
-//! machine's load, or on earlier queries.
+//! Steps are counted, not time, and cached work counts as if it were done again. So no result
+//! depends on the machine's load or on earlier queries.
 
 use crate::grammar::limits::MAX_TRIGGER_STEPS;
 
-/// A call takes more steps than are allowed.
+/// The error of a call that needs more steps than are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Endless;
 
-/// The number of steps after which a search records visited positions. Few searches take that many,
-/// and in shorter ones the record costs more than it saves.
+/// The number of steps after which a search begins to record visited positions. Few searches take
+/// so many, and in shorter ones the record costs more than it saves.
 const NOTES_AFTER: usize = 1 << 12;
 
-/// The steps that one call may still take.
+/// The number of steps that one call may still take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     left: usize,
-    /// The steps after which a search records visited positions.
+    /// The number of steps after which a search begins to record visited positions.
     pub(super) notes_after: usize,
 }
 
@@ -36,8 +36,8 @@ impl Budget {
         }
     }
 
-    /// Returns this budget for a search that records visited positions after `steps` steps. For
-    /// tests: it changes the number of steps, not the result.
+    /// Returns this budget for a search that begins to record visited positions after `steps`
+    /// steps. For tests: this changes the number of steps, not the result.
     pub fn noting_after(self, steps: usize) -> Self {
         Self {
             notes_after: steps,
@@ -50,7 +50,7 @@ impl Budget {
         self.left
     }
 
-    /// Takes `steps` steps.
+    /// Subtracts `steps` steps; fails if fewer are left.
     pub fn take(&mut self, steps: usize) -> Result<(), Endless> {
         self.left = self.left.checked_sub(steps).ok_or(Endless)?;
         Ok(())

@@ -1,4 +1,4 @@
-//! Sets of bytes, and the classes of the C locale.
+//! Sets of bytes, and the character classes of the C locale.
 
 use std::ffi::c_char;
 
@@ -39,7 +39,7 @@ impl ByteSet {
         }
     }
 
-    /// Returns the bytes that are not in it.
+    /// Returns the bytes that are not in the set.
     pub fn complement(self) -> Self {
         Self(self.0.map(|word| !word))
     }
@@ -57,12 +57,13 @@ pub fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// True if `isspace` is true in the C locale; unlike in Rust, the vertical tab counts.
+/// True for the bytes that `isspace` accepts in the C locale, which unlike in Rust include the
+/// vertical tab.
 fn is_space(byte: u8) -> bool {
     matches!(byte, 9..=13 | b' ')
 }
 
-/// Returns the class of this name, whose case does not matter.
+/// Returns the class with this name, in upper or lower case.
 pub fn class(name: &[u8]) -> Option<ByteSet> {
     let has: fn(u8) -> bool = match &*name.to_ascii_lowercase() {
         b"d" | b"digit" => |byte| byte.is_ascii_digit(),
@@ -83,14 +84,14 @@ pub fn class(name: &[u8]) -> Option<ByteSet> {
     Some(ByteSet::of(has))
 }
 
-/// Returns the bytes from `first` to `last` in the order of C's `char`, which has a sign on some
-/// machines; `None` if they are in the wrong order.
+/// Returns the bytes from `first` to `last` in the order of C's `char`, which is signed on some
+/// machines; `None` if `last` comes before `first`.
 pub fn range(first: u8, last: u8) -> Option<ByteSet> {
     let (first, last) = (first as c_char, last as c_char);
     (first <= last).then(|| ByteSet::of(|byte| (first..=last).contains(&(byte as c_char))))
 }
 
-/// POSIX's names of the characters that are not letters, in order of their codes.
+/// POSIX's names of the characters that are not letters, in the order of their codes.
 const NAMES: [(u8, &[&str]); 5] = [
     (
         0,

@@ -5,8 +5,8 @@
 //! - [`budget`][]: limits the work of one call.
 //! - [`automaton`][]: excludes patterns that cannot match yet, in one step per byte of a text.
 //! - [`search`][]: finds a match, and the beginning of the grammar, as `std::regex` does.
-//! - [`set`][]: the patterns of a grammar, cached for the next one that has them.
-//! - [`waiting`][]: the text before a trigger.
+//! - [`set`][]: the patterns of a grammar, cached for the next grammar with the same ones.
+//! - [`waiting`][]: keeps the text before a trigger.
 //!
 //! Texts and patterns are bytes, as they are for `std::regex<char>` in the C locale.
 

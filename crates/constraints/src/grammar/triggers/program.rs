@@ -1,4 +1,4 @@
-//! The patterns of a grammar compiled to one program.
+//! Compiles the patterns of a grammar to one program.
 
 // In bounds: addresses are positions in the program that gave them.
 
@@ -14,7 +14,7 @@ pub type Address = u32;
 /// The number of an unknown set.
 pub const NO_SET: u32 = u32::MAX;
 
-/// An instruction, with the address of the next.
+/// An instruction, with the address of the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inst {
     /// Matches a byte of a set.
@@ -24,33 +24,33 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Matches bytes of a set, as many as lead to a match, trying the most first.
+    /// Matches any number of bytes of a set. The largest number is tried first.
     Run {
         /// The set.
         set: u32,
         /// The next instruction.
         exit: Address,
-        /// True if the fewest are tried first.
+        /// True if the smallest number is tried first.
         lazy: bool,
-        /// The set of bytes that the rest may begin with.
+        /// The set of bytes that the rest of the pattern may begin with.
         first: u32,
     },
-    /// Continues with one of two, in this order.
+    /// Continues with one of two instructions, tried in this order.
     Split {
-        /// The first.
+        /// The instruction that is tried first.
         first: Address,
-        /// The second.
+        /// The instruction that is tried second.
         second: Address,
     },
     /// Continues with `body`, which leads back here, or with `exit`.
     Repeat {
-        /// The path to one more round.
+        /// The first instruction of one more round.
         body: Address,
-        /// The path without another round.
+        /// The instruction after the last round.
         exit: Address,
         /// True if `exit` is tried first.
         lazy: bool,
-        /// The number of its counter.
+        /// The number of the repetition's counter.
         counter: u32,
     },
     /// Begins a group.
@@ -79,16 +79,16 @@ pub enum Inst {
     },
     /// Matches only at a word boundary.
     Word {
-        /// True for matching only elsewhere.
+        /// True to match everywhere except at a word boundary.
         negated: bool,
         /// The next instruction.
         next: Address,
     },
-    /// Matches only where `body` does.
+    /// Matches the empty text where `body` matches.
     Look {
         /// The look-ahead's first instruction.
         body: Address,
-        /// True if it must not match.
+        /// True to match where `body` does not.
         negated: bool,
         /// The next instruction.
         next: Address,
@@ -100,9 +100,9 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Ends: the pattern of this number has matched.
+    /// The end of a pattern, which has matched.
     Accept {
-        /// The pattern.
+        /// The number of the pattern.
         pattern: u32,
     },
 }
@@ -110,20 +110,20 @@ pub enum Inst {
 /// One pattern of a program.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// The address of its first instruction.
+    /// The address of the pattern's first instruction.
     pub entry: Address,
-    /// Its instructions.
+    /// The addresses of the pattern's instructions.
     pub code: std::ops::Range<Address>,
     /// The number of groups.
     pub n_groups: u32,
-    /// The number of counters; they are numbered from 0 in each pattern.
+    /// The number of counters, which are numbered from 0 in each pattern.
     pub n_counters: u32,
     /// The set of bytes that a match begins with; [`NO_SET`] if unknown.
     pub first: u32,
-    /// True if it begins with `^` and ends with `$`, so that it is first matched against the whole
-    /// text.
+    /// True if the pattern begins with `^` and ends with `$`, so that it is first matched against
+    /// the whole text.
     pub is_whole: bool,
-    /// True if a position that failed once always fails.
+    /// True if an instruction that failed at a position once always fails there.
     pub forgets: bool,
 }
 
@@ -138,11 +138,11 @@ pub struct Program {
     pub patterns: Vec<Pattern>,
 }
 
-/// The patterns have more instructions than are allowed.
+/// The error of patterns with more instructions than are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Writes a program.
+/// Builds a program.
 #[derive(Debug, Default)]
 pub struct Writer {
     program: Program,
@@ -156,31 +156,32 @@ pub struct Writer {
     n_looked_at: usize,
 }
 
-/// A part to be written before the last one written.
+/// A part of a pattern that is still to be written. Parts are written from the last to the first.
 enum Task {
     /// A node.
     Node(u32),
     /// The beginning of a group.
     Open { group: u32 },
-    /// A look-ahead, whose body was written last.
+    /// A look-ahead, whose body has just been written.
     Look { negated: bool, next: Address },
-    /// One more alternative before the last part, with `next` after it.
+    /// One more alternative, which continues at `next`.
     Alternative { next: Address },
-    /// Two alternatives, of which the first was written last.
+    /// A choice of two alternatives, of which the first has just been written.
     Split,
-    /// A body that was written last, or none.
+    /// A repetition whose body, which may be missing, has just been written.
     Repeat { exit: Address, lazy: bool },
-    /// The body of the repetition at `repeat` was written last; `enters` if it begins with its
-    /// body.
+    /// The end of the repetition at `repeat`, whose body has just been written. `enters` is true if
+    /// it begins with the body.
     Loop { repeat: Address, enters: bool },
-    /// This many more bodies, each of which may be absent together with those after it.
+    /// This many more copies of a body. Each is optional, together with those after it.
     Optional {
         body: u32,
         left: u32,
         lazy: bool,
         exit: Address,
     },
-    /// This many more bodies. `before` was first before the last one was written.
+    /// This many more copies of a body. `before` is the address that was first before the last copy
+    /// was written.
     Copies {
         body: u32,
         left: u32,
@@ -188,11 +189,11 @@ enum Task {
     },
 }
 
-/// The most instructions that are visited, in all, to find the first bytes of parts.
+/// The most instructions that are visited in all to find the bytes that parts can begin with.
 const MOST_LOOKED_AT: usize = 1 << 19;
 
 impl Writer {
-    /// Adds a pattern, whose `tree` was read from `text`.
+    /// Adds a pattern, given by its text and the tree that was parsed from it.
     pub fn add(&mut self, text: &[u8], tree: &Tree) -> Result<(), TooLarge> {
         self.n_counters = 0;
         self.forgets = true;
@@ -247,11 +248,11 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// Writes a tree before `next`, and returns its address. Pending parts are kept in a list: a
+    /// Writes a tree that continues at `next`. Returns its address. It is not recursive, since a
     /// pattern may be nested deeper than a small stack allows.
     fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
         let mut tasks = vec![Task::Node(tree.root)];
-        // For alternatives: those after the current one.
+        // The addresses of alternatives after the current one.
         let mut others = Vec::new();
         let mut at = next;
         while let Some(task) = tasks.pop() {
@@ -305,7 +306,7 @@ impl Writer {
                     at
                 }
                 Task::Copies { body, left, before } => {
-                    // An empty body makes no code however often it is repeated.
+                    // A body without code has none however often it is repeated.
                     if left > 0 && before != Some(at) {
                         tasks.push(Task::Copies {
                             body,
@@ -321,8 +322,8 @@ impl Writer {
         Ok(at)
     }
 
-    /// Writes a node, or adds its parts to the pending ones, the last first. Returns the address
-    /// that follows.
+    /// Writes a node, or adds its parts to the pending ones, so that the last is written first.
+    /// Returns the address that is now first.
     fn node(
         &mut self,
         tree: &Tree,
@@ -398,8 +399,8 @@ impl Writer {
         }
     }
 
-    /// Writes `body` any number of times. It begins with `body` itself if it `enters`, otherwise
-    /// with the choice to skip it.
+    /// Writes `body`, repeated any number of times. If it `enters`, it begins with one round;
+    /// otherwise with the choice to skip it.
     fn endless(
         &mut self,
         tree: &Tree,
@@ -457,8 +458,9 @@ impl Writer {
         };
     }
 
-    /// Returns the bytes that a match may continue with; `None` if it may end, if the path itself
-    /// matters, or if too many instructions would have to be visited.
+    /// Returns the bytes with which a match may continue from an instruction; `None` if the match
+    /// may end there, if the path itself matters, or if too many instructions would have to be
+    /// visited.
     fn first_bytes(&mut self, from: Address) -> Option<ByteSet> {
         self.seen.resize(self.program.code.len(), 0);
         self.n_calls += 1;
@@ -487,7 +489,7 @@ impl Writer {
                 | Inst::Begin { next }
                 | Inst::End { next }
                 | Inst::Word { next, .. } => open.push(next),
-                // The groups of a look-ahead stay set, even if nothing can follow.
+                // A look-ahead sets groups even if nothing can follow it.
                 Inst::Look { .. } | Inst::Backreference { .. } | Inst::Accept { .. } => {
                     return None;
                 }
@@ -497,7 +499,7 @@ impl Writer {
     }
 }
 
-/// Returns the set of a node that is one byte, perhaps in non-capturing parentheses.
+/// Returns the set of a node that matches a single byte, perhaps in non-capturing parentheses.
 fn single(tree: &Tree, mut number: u32) -> Option<ByteSet> {
     loop {
         match *tree.node(number) {

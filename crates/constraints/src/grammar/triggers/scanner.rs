@@ -1,11 +1,11 @@
-//! Scans the signs of a pattern, ECMAScript's as `std::regex` reads them.
+//! Scans the tokens of a pattern, in the ECMAScript syntax as `std::regex` reads it.
 
 use crate::grammar::triggers::byte_set::{self, ByteSet};
 
-/// The reason why a pattern is refused: the offset in bytes, and the fault there.
+/// The reason why a pattern is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The offset in bytes.
+    /// The offset of the fault in bytes.
     pub at: usize,
     /// A description of the fault.
     pub what: &'static str,
@@ -16,13 +16,13 @@ pub struct Refusal {
 pub enum Sign {
     /// Matches any one byte of the set.
     Set(ByteSet),
-    /// `\1` and so on.
+    /// `\1` and the like, with the number.
     Backreference(i32),
     /// `^`.
     Begin,
     /// `$`.
     End,
-    /// `\b`, or negated `\B`.
+    /// `\b` or `\B`.
     Word {
         /// True for `\B`.
         negated: bool,
@@ -31,7 +31,7 @@ pub enum Sign {
     Group,
     /// `(?:`.
     Plain,
-    /// `(?=`, or negated `(?!`.
+    /// `(?=` or `(?!`.
     Look {
         /// True for `(?!`.
         negated: bool,
@@ -48,7 +48,7 @@ pub enum Sign {
     Question,
     /// `{m}`, `{m,}` and `{m,n}`.
     Interval {
-        /// The least repetitions.
+        /// The least number of repetitions.
         min: i32,
         /// The number of further repetitions; `None` for any number.
         more: Option<i64>,
@@ -65,7 +65,7 @@ enum Escape {
     Word { negated: bool },
 }
 
-/// A scanner of a pattern.
+/// A scanner for one pattern.
 #[derive(Debug)]
 pub struct Scanner<'a> {
     text: &'a [u8],
@@ -73,7 +73,7 @@ pub struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Makes a scanner at the beginning of `text`.
+    /// Returns a scanner at the beginning of `text`.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0 }
     }
@@ -99,12 +99,12 @@ impl<'a> Scanner<'a> {
         is
     }
 
-    /// Skips a question mark, if one follows. Returns true if one did.
+    /// Skips a question mark. Returns false if none follows.
     pub fn question(&mut self) -> bool {
         self.eat(b'?')
     }
 
-    /// Returns the next sign.
+    /// Scans the next token.
     pub fn sign(&mut self) -> Result<Sign, Refusal> {
         let Some(byte) = self.next() else {
             return Ok(Sign::Over);
@@ -160,7 +160,7 @@ impl<'a> Scanner<'a> {
         Ok(Sign::Interval { min, more })
     }
 
-    /// Reads digits as a number, which wraps as in `std::regex`.
+    /// Reads digits as a number, which overflows as in `std::regex`.
     fn number(&mut self) -> Option<i32> {
         let first = self.at;
         let mut number = 0_i64;
@@ -205,7 +205,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Reads `n` hexadecimal digits, and returns the lowest byte.
+    /// Reads `n` hexadecimal digits. Returns the lowest byte of the number.
     fn hexadecimal(&mut self, n: usize) -> Result<u8, Refusal> {
         let mut value = 0_u32;
         for _ in 0..n {
@@ -220,27 +220,27 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The last item of a bracket.
+/// The last item so far of a bracket expression.
 #[derive(Clone, Copy)]
 enum Last {
     Nothing,
     /// A byte that may begin a range.
     Byte(u8),
-    /// A class, which may not.
+    /// A class, which cannot begin a range.
     Class,
 }
 
-/// A sign inside of brackets.
+/// A token within brackets.
 enum Inside {
     Byte(u8),
     Dash,
     Class(ByteSet),
-    /// A character by its name.
+    /// A character given by its name.
     Named(u8),
     Over,
 }
 
-/// Brackets.
+/// The methods for bracket expressions.
 impl Scanner<'_> {
     fn bracket(&mut self) -> Result<ByteSet, Refusal> {
         let negated = self.eat(b'^');
@@ -279,7 +279,7 @@ impl Scanner<'_> {
         Ok(if negated { set.complement() } else { set })
     }
 
-    /// Reads a dash that is neither the first nor the last in a bracket.
+    /// Reads a dash that is neither first nor last in the brackets.
     fn dash(&mut self, set: &mut ByteSet, last: &mut Last) -> Result<(), Refusal> {
         let first = match *last {
             Last::Class => return self.refuse("a range cannot begin with a class"),
@@ -324,7 +324,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads `[:name:]`, `[.name.]` or `[=name=]`, from the sign before the name.
+    /// Reads `[:name:]`, `[.name.]` or `[=name=]`, from the character before the name, which is
+    /// `kind`.
     fn named(&mut self, kind: u8) -> Result<Inside, Refusal> {
         self.at += 1;
         let rest = self.text.get(self.at..).unwrap_or_default();
@@ -350,7 +351,7 @@ impl Scanner<'_> {
     }
 }
 
-/// Adds the last item, and makes a byte the last.
+/// Adds the last item to the set, and makes `byte` the last item.
 fn push(set: &mut ByteSet, last: &mut Last, byte: u8) {
     if let Last::Byte(before) = *last {
         set.add(before);

@@ -1,18 +1,19 @@
-//! The exact search: finds the match and the groups that `std::regex` finds.
+//! The exact search, which finds the same match and groups as `std::regex`.
 //!
-//! It tries the alternatives in `std::regex`'s order, oddities included: a group keeps the match of
-//! an earlier round of a repetition, a repetition makes at most two rounds at one position, and the
-//! groups of a look-ahead stay set when the path through it fails. Unlike `std::regex` it keeps its
-//! backtracking points in a list, not on the stack, those of look-aheads included, and fails when a
-//! [`Budget`] is spent.
+//! It tries alternatives in the order of `std::regex`, with all oddities: a group keeps its match
+//! from an earlier round of a repetition, a repetition makes at most two rounds at one position,
+//! and the groups of a look-ahead stay set when the path through it fails. Unlike `std::regex` it
+//! keeps all backtracking points in a list, not on the stack, and it fails when a [`Budget`] is
+//! spent.
 //!
-//! If a pattern has neither look-ahead nor back reference nor empty repetitions, an instruction
-//! that was begun at a position is not begun there again, so that the steps are at most positions
-//! times instructions. Only the position then decides the result: no instruction depends on the
-//! groups, and between two visits of one instruction on the same path a byte is taken, so that no
-//! repetition makes two rounds at one position. For the second reason the earlier visit is over,
-//! and has failed, before a later one. That holds only if an instruction is recorded when it is
-//! begun, not when it is deferred: a deferred one comes after those that may lead to it.
+//! If a pattern has no look-aheads, back references or empty repetitions, an instruction is begun
+//! at most once at each position, so that the number of steps is at most that of positions times
+//! instructions. This is correct because only the position decides the result of an instruction:
+//! none depends on the groups, and no repetition makes two rounds at one position, since a path
+//! reads a byte between two visits of an instruction. For the latter reason, too, an earlier visit
+//! has ended, and failed, before a later one begins. That holds only if an instruction is recorded
+//! when it is begun, not when it is deferred, since instructions that lead to a deferred one may be
+//! begun before it.
 
 // In bounds: addresses and positions come from the program and the text that are searched.
 
@@ -20,9 +21,9 @@ use crate::grammar::limits::MAX_TRIGGER_WAYS;
 use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::program::{Address, Inst, NO_SET, Pattern, Program};
 
-/// The most words of the record of visited positions.
+/// The most words that the record of visited positions may have.
 const MOST_WORDS: usize = 1 << 22;
-/// The number of a text's bytes read, or of groups and words written, that count as one step.
+/// The number of bytes read, or of groups or words written, that count as one step.
 const AT_ONCE: usize = 8;
 
 /// The range of the text that a group has matched.
@@ -36,24 +37,24 @@ struct Group {
 /// A backtracking entry: an alternative to try, or a change to undo when a path fails.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// Continue here.
+    /// Continue at this instruction and position.
     Try { address: Address, at: u32 },
-    /// Begin one more round.
+    /// Begin one more round of this repetition.
     Again { address: Address, at: u32 },
-    /// The exits of a run from `high` down to `low`.
+    /// Try the exits of a run, from `high` down to `low`.
     Down {
         address: Address,
         low: u32,
         high: u32,
     },
-    /// The exits of a run from here up.
+    /// Try the exits of a run, from this position up.
     Up { address: Address, at: u32 },
-    /// The earlier value of a group.
+    /// Restore the earlier value of a group.
     Group { group: u32, was: Group },
-    /// The earlier value of a counter.
+    /// Restore the earlier value of a counter.
     Counter { counter: u32, was: (u32, u8) },
-    /// The look-ahead at this address fails at this position. `begin` is the start of the text for
-    /// the surrounding search.
+    /// The look-ahead at this address has not matched at this position. `begin` is the start of the
+    /// text for the search around it.
     Look {
         address: Address,
         at: u32,
@@ -64,13 +65,14 @@ enum Way {
 /// A match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The range of the whole match, then those of the groups; `None` for one that takes no part.
+    /// The range of the whole match, then those of the groups; `None` for a group that takes no
+    /// part.
     pub groups: Vec<Option<(usize, usize)>>,
 }
 
 impl Found {
-    /// Returns the offset where the grammar begins: at the first group that is not empty, or else
-    /// at the match.
+    /// Returns the offset at which the grammar begins: the start of the first group that is not
+    /// empty, or else of the match.
     pub fn grammar_begin(&self) -> usize {
         let mut groups = self.groups.iter().skip(1).flatten();
         let filled = groups.find(|(begin, end)| end > begin);
@@ -79,7 +81,7 @@ impl Found {
     }
 }
 
-/// Returns the offset in `text` where the grammar begins, if the pattern is found.
+/// Returns the offset in `text` at which the grammar begins, if the pattern is found.
 pub fn find(
     program: &Program,
     pattern: &Pattern,
@@ -96,7 +98,7 @@ pub fn find(
     Ok(found.map(|found| found.grammar_begin()))
 }
 
-/// Returns the first match in `text`, or the match of the whole text.
+/// Returns the first match in `text`, or, if `whole`, the match of the whole text.
 pub fn matched(
     program: &Program,
     pattern: &Pattern,
@@ -133,22 +135,23 @@ struct Search<'a> {
     program: &'a Program,
     pattern: &'a Pattern,
     text: &'a [u8],
-    /// The offset where the text begins for `^` and `\b`; then, true if anything precedes it.
+    /// The offset at which the text begins for `^` and `\b`. `follows` is true if anything precedes
+    /// it.
     begin: usize,
     follows: bool,
     groups: Vec<Group>,
-    /// For each repetition, the position of its last round, and the number of rounds there. Empty
-    /// if no repetition can make two rounds at one position.
+    /// For each repetition, the position at which its last round began, and the number of rounds
+    /// that began there. Empty if no repetition can make two rounds at one position.
     counters: Vec<(u32, u8)>,
     ways: Vec<Way>,
     /// For each pending look-ahead, the index of its first backtracking entry.
     looks: Vec<usize>,
-    /// For each of these look-aheads, the earlier values of all groups.
+    /// For each pending look-ahead, the earlier values of all groups.
     saved: Vec<Group>,
     budget: &'a mut Budget,
-    /// The steps left before the search.
+    /// The number of steps that were left before the search.
     budget_before: usize,
-    /// A bit per instruction, for each position from `begun_from` on.
+    /// For each position from `begun_from` on, a bit per instruction that was begun there.
     begun: Vec<u64>,
     begun_from: usize,
 }
@@ -172,7 +175,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// Returns the next offset where a match may begin.
+    /// Returns the next offset at which a match may begin.
     fn next_begin(&mut self, from: usize) -> Result<Option<usize>, Endless> {
         let mut places = from..=self.text.len();
         let begin = places.find(|&at| self.may_begin(self.pattern.first, at));
@@ -210,7 +213,8 @@ impl Search<'_> {
         byte.is_some_and(|&byte| self.program.sets[set as usize].has(byte))
     }
 
-    /// Records this instruction as begun at this position. Returns true if it was before.
+    /// Records that an instruction is begun at a position. Returns true if it was begun there
+    /// before.
     fn was_begun(&mut self, address: Address, at: usize) -> Result<bool, Endless> {
         let steps = self.budget_before - self.budget.left();
         if !self.pattern.forgets || steps <= self.budget.notes_after {
@@ -245,8 +249,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Returns the end of a match that begins here: that of the text, if `whole`. The groups'
-    /// matches are then in `groups`.
+    /// Returns the end of a match that begins at `begin`; if `whole`, it must be the end of the
+    /// text. The matches of the groups are then in `groups`.
     fn matches(&mut self, begin: usize, whole: bool) -> Result<Option<usize>, Endless> {
         let (mut address, mut at) = (self.pattern.entry, begin);
         loop {
@@ -271,7 +275,8 @@ impl Search<'_> {
         }
     }
 
-    /// Drops backtracking entries: counters are restored; the groups' matches stay.
+    /// Drops the backtracking entries from `base` on. Counters are restored; the matches of groups
+    /// stay.
     fn forget_ways(&mut self, base: usize) {
         while self.ways.len() > base {
             if let Some(Way::Counter { counter, was }) = self.ways.pop() {
@@ -352,7 +357,7 @@ impl Search<'_> {
         self.push(Way::Group { group, was })
     }
 
-    /// Counts a round at this position. Returns true if the repetition may make it.
+    /// Counts a round that begins at this position. Returns true if the repetition may make it.
     fn again(&mut self, counter: u32, at: usize) -> Result<bool, Endless> {
         let Some(&was) = self.counters.get(counter as usize) else {
             return Ok(true);
@@ -367,7 +372,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Begins a run that takes the most bytes first. Returns the first of its exits.
+    /// Begins a run that tries the most bytes first. Returns the first of its exits.
     fn begin_run(
         &mut self,
         address: Address,
@@ -378,7 +383,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let mut high = at;
-        // It is begun at all these positions before the first of its exits is tried.
+        // The run is begun at all these positions before the first of its exits is tried.
         while self.has(set, high) && !self.was_begun(address, high + 1)? {
             high += 1;
         }
@@ -394,7 +399,7 @@ impl Search<'_> {
         left != right
     }
 
-    /// Begins a look-ahead, a search of its own, for which the text begins here.
+    /// Begins a look-ahead: a separate search, for which the text begins at this position.
     fn begin_look(&mut self, address: Address, at: usize) -> Result<(), Endless> {
         self.tick(self.groups.len() / AT_ONCE)?;
         if self.saved.len() + self.groups.len() > MAX_TRIGGER_WAYS {
@@ -411,7 +416,7 @@ impl Search<'_> {
     }
 
     /// Ends the innermost look-ahead, which has matched. Returns the instruction after it, if the
-    /// search continues there. Its groups' matches stay.
+    /// search continues there. The matches of its groups stay.
     fn has_seen(&mut self) -> Option<(Address, usize)> {
         let base = self.looks.pop()?;
         self.forget_ways(base + 1);
@@ -462,7 +467,7 @@ impl Search<'_> {
         Ok(follows.then_some((next, at + said.len())))
     }
 
-    /// Returns the next alternative to try, with all later changes undone.
+    /// Undoes all changes since the last alternative that is still untried, and returns it.
     fn give_up(&mut self) -> Result<Option<(Address, usize)>, Endless> {
         while let Some(way) = self.ways.pop() {
             self.tick(1)?;
@@ -523,8 +528,8 @@ impl Search<'_> {
         Ok(Some((exit, at as usize)))
     }
 
-    /// Returns the next exit of a run that takes the fewest bytes first. At each position it is
-    /// begun after the earlier exits, which may have led here, have failed.
+    /// Returns the next exit of a run that tries the fewest bytes first. At each position the run
+    /// is begun only after the earlier exits, which may lead to the same position, have failed.
     fn up(&mut self, address: Address, from: u32) -> Result<Option<(Address, usize)>, Endless> {
         let Inst::Run {
             set, exit, first, ..

@@ -1,4 +1,4 @@
-//! The patterns of one grammar, read once for all samplers with the same patterns.
+//! The trigger patterns of a grammar, read once for all samplers with the same patterns.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -35,8 +35,8 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Reads patterns, or finds them in the cache. Their order matters: the first that is found
-    /// determines where the grammar begins.
+    /// Reads patterns, or finds them in the cache. The order of the patterns matters: the first one
+    /// that matches determines where the grammar begins.
     pub fn new(patterns: &[&[u8]]) -> Result<Arc<Self>, String> {
         check(patterns)?;
         let key = digest(patterns);
@@ -48,8 +48,8 @@ impl Triggers {
         Ok(triggers)
     }
 
-    /// Reads trigger words as the one pattern that llama.cpp makes of them: any text, one of the
-    /// words, any text.
+    /// Reads trigger words as the pattern that llama.cpp makes of them: any text, one of the words,
+    /// any text.
     pub fn of_words(words: &[&[u8]]) -> Result<Arc<Self>, String> {
         if words.is_empty() {
             return Self::new(&[]);
@@ -95,7 +95,7 @@ impl Triggers {
         })
     }
 
-    /// Continues with `text`. Adds to `hits` the patterns that can have matched.
+    /// Reads on with `text`. Adds to `hits` the patterns that may have matched.
     pub fn stream(
         &self,
         cursor: &mut Cursor,
@@ -107,7 +107,7 @@ impl Triggers {
         self.automaton.read(program, cursor, text, hits, budget)
     }
 
-    /// Returns the offset in `text` where the grammar begins, if the pattern of this number is
+    /// Returns the offset in `text` at which the grammar begins, if the pattern with this number is
     /// found.
     pub fn find(
         &self,
@@ -121,7 +121,8 @@ impl Triggers {
         }
     }
 
-    /// Returns the first match of the pattern of this number in `text`, or its match of the whole.
+    /// Returns the first match in `text` of the pattern with this number, or, if `whole`, its match
+    /// of the whole text.
     pub fn matched(
         &self,
         pattern: u32,
@@ -140,12 +141,12 @@ impl Triggers {
         self.program.patterns.len()
     }
 
-    /// Returns the bytes that it occupies now.
+    /// Returns the bytes that the patterns occupy now.
     pub fn bytes(&self) -> usize {
         self.own_bytes() + self.automaton.bytes()
     }
 
-    /// Returns the most bytes that it ever occupies, for any texts.
+    /// Returns the most bytes that the patterns can occupy, whatever texts are read.
     pub fn most_bytes(&self) -> usize {
         self.own_bytes() + self.automaton.most_bytes()
     }
@@ -190,8 +191,8 @@ fn kept(key: &Digest32) -> Option<Arc<Triggers>> {
     with(|cache| cache.get(key).cloned())
 }
 
-/// Caches a set of patterns. It counts with its largest possible size, since it grows while texts
-/// are read, when no thread should wait for the cache.
+/// Caches a set of patterns. It is counted with its largest possible size: it grows while texts are
+/// read, and no thread should then have to wait for the cache.
 fn keep(key: Digest32, triggers: &Arc<Triggers>) {
     let removed = with(|cache| {
         let mut removed = Vec::new();
@@ -205,6 +206,6 @@ fn keep(key: Digest32, triggers: &Arc<Triggers>) {
         }
         removed
     });
-    // Freed without the lock.
+    // Freed after the lock was released.
     drop(removed);
 }

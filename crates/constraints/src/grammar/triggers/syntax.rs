@@ -1,7 +1,7 @@
-//! A pattern as a tree.
+//! Parses a pattern to a tree.
 //!
-//! Patterns are accepted and refused as by `std::regex` of libstdc++, including its limit on the
-//! states of a pattern, which are counted as it makes them.
+//! The parser accepts and refuses the same patterns as `std::regex` of libstdc++. For that it also
+//! counts the states that `std::regex` would make, whose number is limited.
 
 // In bounds: numbers of nodes are positions in the tree that gave them.
 
@@ -9,7 +9,7 @@ use crate::grammar::limits::MAX_TRIGGER_DEPTH;
 use crate::grammar::triggers::byte_set::ByteSet;
 use crate::grammar::triggers::scanner::{Refusal, Scanner, Sign};
 
-/// The most states of one pattern, `std::regex`'s own.
+/// The most states that `std::regex` makes for one pattern.
 const MOST_STATES: u64 = 100_000;
 
 /// A quantifier.
@@ -33,11 +33,11 @@ pub enum Times {
 /// Part of a pattern.
 #[derive(Clone, Debug)]
 pub enum Node {
-    /// A set, of which one byte matches.
+    /// One byte of a set.
     Set(ByteSet),
-    /// A sequence of nodes; without any it is the empty text.
+    /// A sequence of nodes, or, without nodes, the empty text.
     Sequence(Vec<u32>),
-    /// Alternatives; the first that leads to a match is taken.
+    /// Alternatives, of which the first that leads to a match counts.
     Alternatives(Vec<u32>),
     /// A capturing group.
     Group {
@@ -52,26 +52,26 @@ pub enum Node {
         body: u32,
         /// The quantifier.
         times: Times,
-        /// True if the fewest repetitions come first.
+        /// True if the smallest number of repetitions is tried first.
         lazy: bool,
     },
     /// The beginning of the text.
     Begin,
     /// The end of the text.
     End,
-    /// A word boundary, or none.
+    /// A word boundary, or a position that is not one.
     Word {
-        /// True if there must be none.
+        /// True for a position that is not a word boundary.
         negated: bool,
     },
     /// A look-ahead.
     Look {
-        /// The node that must match here, or must not.
+        /// The node that must match at this position, or must not.
         body: u32,
-        /// True if it must not match.
+        /// True if `body` must not match.
         negated: bool,
     },
-    /// A back reference to the group of this number.
+    /// A back reference to the group with this number.
     Backreference(u32),
 }
 
@@ -89,17 +89,17 @@ pub struct Tree {
 #[derive(Clone, Copy, Debug)]
 struct Facts {
     nullable: bool,
-    /// The number of states that `std::regex` makes for it.
+    /// The number of states that `std::regex` makes for the node.
     states: u64,
 }
 
 impl Tree {
-    /// Returns the part of this number.
+    /// Returns the node with this number.
     pub fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }
 
-    /// True if it can match the empty text.
+    /// True if a node can match the empty text.
     pub fn is_nullable(&self, number: u32) -> bool {
         self.facts[number as usize].nullable
     }
@@ -177,12 +177,12 @@ impl Facts {
     }
 }
 
-/// A group or look-ahead that is not closed yet.
+/// A group or look-ahead that has not been closed yet.
 struct Open {
     kind: Kind,
-    /// Alternatives that are complete.
+    /// The complete alternatives.
     alternatives: Vec<u32>,
-    /// The parts of the last alternative so far.
+    /// The parts so far of the last alternative.
     parts: Vec<u32>,
 }
 
@@ -198,7 +198,7 @@ struct Parser<'a> {
     scanner: Scanner<'a>,
     tree: Tree,
     open: Vec<Open>,
-    /// States that `std::regex` has made so far, unreachable ones included.
+    /// The number of states that `std::regex` would have made so far, including unreachable ones.
     states: u64,
 }
 
@@ -208,7 +208,7 @@ pub fn parse(pattern: &[u8]) -> Result<Tree, Refusal> {
         scanner: Scanner::new(pattern),
         tree: Tree::default(),
         open: vec![Open::new(Kind::Whole)],
-        // The states for the beginning and end of the whole, and for acceptance.
+        // For the beginning and the end of the whole pattern, and for acceptance.
         states: 3,
     };
     parser.run()?;
@@ -227,7 +227,7 @@ impl Open {
 
 impl Parser<'_> {
     fn run(&mut self) -> Result<(), Refusal> {
-        // True if the last part may be repeated.
+        // True if a repetition may follow the last part.
         let mut repeatable = false;
         loop {
             let sign = self.scanner.sign()?;
@@ -297,7 +297,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Returns a node whose states are counted by the caller.
+    /// Adds a node. Returns its number. The caller counts its states.
     fn node(&mut self, node: Node) -> u32 {
         let facts = self.tree.facts_of(&node);
         self.tree.nodes.push(node);
@@ -343,7 +343,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Closes the innermost parenthesis, and returns its alternatives.
+    /// Closes the innermost parenthesis. Returns its kind, and the node of its alternatives.
     fn pop(&mut self) -> Result<(Kind, u32), Refusal> {
         self.end_alternative()?;
         let Some(open) = self.open.pop() else {
@@ -391,7 +391,7 @@ impl Parser<'_> {
         let number = self.node(Node::Repeat { body, times, lazy });
         let states = self.tree.facts(number).states;
         self.count(match times {
-            // They are copies; the original stays.
+            // `std::regex` makes copies of the repeated part, and keeps the original.
             Times::Between { .. } => states,
             Times::Any | Times::Some | Times::Once => states - before,
         })?;

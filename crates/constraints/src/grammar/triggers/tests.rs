@@ -1,5 +1,5 @@
-//! Few patterns and short texts, for Miri; `tests/grammar/triggers.rs` compares many with
-//! `std::regex`, which says what is expected here.
+//! A few patterns and short texts, for Miri. The expected results are those of `std::regex`, with
+//! which `tests/grammar/triggers.rs` compares many more.
 
 use super::search::Found;
 use super::{Budget, Triggers, Waiting};
@@ -29,7 +29,7 @@ fn what_matches_and_which_groups() {
     );
 }
 
-/// A round sets one group.
+/// Each round sets one group.
 #[test]
 fn a_repetition_goes_around_twice_at_one_place() {
     let here = Some((0, 0));
@@ -47,8 +47,8 @@ fn what_is_no_pattern_is_refused() {
     }
 }
 
-/// Tokens until a pattern is found; where it begins, and what the tokens from there on have of the
-/// text.
+/// Accepts tokens until a pattern is found. Returns the offset at which the grammar begins, and the
+/// tokens from there on, each with its part of the text.
 fn waited(patterns: &[&str], tokens: &[&str]) -> Option<(usize, Vec<(i32, String)>)> {
     let patterns: Vec<&[u8]> = patterns.iter().map(|pattern| pattern.as_bytes()).collect();
     let triggers = Triggers::new(&patterns).expect("patterns");
@@ -63,7 +63,7 @@ fn waited(patterns: &[&str], tokens: &[&str]) -> Option<(usize, Vec<(i32, String
             });
             return Some((begin, since.collect()));
         }
-        // A copy goes on where it was made.
+        // A copy continues from the position at which it was made.
         waiting = copy;
         assert_eq!(waiting.accept(&triggers, token, text.as_bytes()), Ok(None));
     }

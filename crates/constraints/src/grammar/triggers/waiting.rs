@@ -1,4 +1,5 @@
-//! A lazy grammar before its trigger: the text so far, and the states of the patterns in it.
+//! The state of a lazy grammar before its trigger: the text so far, and the positions of the
+//! patterns in it.
 
 use std::collections::VecDeque;
 
@@ -12,16 +13,16 @@ use crate::token::Token;
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
     text: Vec<u8>,
-    /// Tokens with their offsets.
+    /// The tokens, each with the offset at which its text begins.
     tokens: Vec<(Token, u32)>,
     cursor: Cursor,
-    /// Patterns that can have matched by the automaton's *maybe*, though none has.
+    /// The patterns for which the automaton said *maybe*, although they have not matched.
     maybe: Vec<u32>,
-    /// Earlier states, the oldest first, [`EVERY`] tokens apart.
+    /// Earlier positions of the patterns, the oldest first, [`EVERY`] tokens apart.
     checkpoints: VecDeque<Checkpoint>,
 }
 
-/// The state of the patterns after a number of tokens.
+/// The positions of the patterns after some number of tokens.
 #[derive(Clone, Debug)]
 struct Checkpoint {
     n_tokens: usize,
@@ -35,7 +36,8 @@ const EVERY: usize = 64;
 const MOST: usize = MAX_ROLLBACK / EVERY + 2;
 
 impl Waiting {
-    /// Accepts a token. Returns where the grammar begins in the text, if a pattern is found now.
+    /// Accepts a token. If a pattern is now found, returns the offset in the text at which the
+    /// grammar begins.
     pub fn accept(
         &mut self,
         triggers: &Triggers,
@@ -84,7 +86,7 @@ impl Waiting {
         Ok(None)
     }
 
-    /// Reads a piece of the text. Returns the patterns that can match up to its end.
+    /// Reads a piece of the text. Returns the patterns that may match in the text up to its end.
     fn stream(
         &mut self,
         triggers: &Triggers,
@@ -112,7 +114,8 @@ impl Waiting {
         self.tokens.len().saturating_sub(oldest)
     }
 
-    /// Takes the last tokens back until there are `n`, within [`reach`](Self::reach).
+    /// Takes back the last tokens, until `n` are left. At most [`reach`](Self::reach) can be taken
+    /// back.
     pub fn back_to(&mut self, triggers: &Triggers, n: usize) -> Result<(), Endless> {
         let Some(&(_, end)) = self.tokens.get(n) else {
             return Ok(());
@@ -144,7 +147,7 @@ impl Waiting {
             let end = end as usize;
             let piece = text.get(start..end).unwrap_or_default();
             if triggers.n_patterns() > 0 && !piece.is_empty() && result.is_ok() {
-                // It was within the steps of one token before.
+                // It took no more steps than one token may when it was first read.
                 let read = self.stream(triggers, piece, &mut Budget::default());
                 result = read.map(|_| ());
             }
@@ -155,7 +158,8 @@ impl Waiting {
         result
     }
 
-    /// Returns the tokens from an offset of the text on; of the one that contains it, the rest.
+    /// Returns the tokens from an offset of the text on, with their texts. The token that contains
+    /// the offset is returned with the rest of its text.
     pub fn since(&self, begin: usize) -> impl Iterator<Item = (Token, &[u8])> + Clone {
         let ends = self.tokens.iter().skip(1).map(|&(_, start)| start as usize);
         let ends = ends.chain(std::iter::once(self.text.len()));

@@ -26,9 +26,9 @@ fn characters_and_parts_of_them() {
 #[test]
 fn what_is_no_utf_8() {
     let none = Partial::default();
-    // Not first: everything before it is forgotten, too.
+    // A byte that cannot be first makes the whole piece invalid.
     assert_eq!(decoded(b"ab\x80", none), (vec![], -1, 0));
-    // Within a token the rest of a character is not looked at.
+    // Within a token the bytes after the first are not checked.
     assert_eq!(decoded(b"\xC3A", none), (vec![0xC1], 0, 0));
     assert_eq!(decoded(b"\xC0\x80", none), (vec![0], 0, 0));
     assert_eq!(decoded(b"a\0b", none), (vec![0x61], 0, 0));

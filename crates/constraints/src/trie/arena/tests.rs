@@ -15,7 +15,7 @@ fn trie(leaves: &[(&str, &[Token])]) -> Trie {
     })
 }
 
-/// A drawn example:
+/// Tests the trie of this drawing:
 ///
 /// ```text
 /// (root) -1-> . -2-> "go"
@@ -60,7 +60,7 @@ fn bytes_are_those_of_the_arrays_and_texts() {
             terminators: Vec::new(),
         }],
     };
-    // A root and three nodes; one entry past the last.
+    // A root and three nodes, and one more entry for the last node's children.
     let arrays = 4 * (4 + 5 + 4);
     let texts = "path".len() + "a name".len() + 2 * size_of::<Box<str>>();
     let empty = size_of::<Vec<Token>>();

@@ -54,7 +54,7 @@ fn unknown_fields_are_ignored() {
     assert_eq!(payload.descriptors[0].leaves[0].tokens, [1]);
 }
 
-/// A text of a client's may have as many bytes as a payload.
+/// A text from a client may be as long as a payload.
 #[test]
 fn errors_quote_the_beginning_of_a_text() {
     let long = "\u{7f}".repeat(10_000);

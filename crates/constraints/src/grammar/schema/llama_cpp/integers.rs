@@ -1,8 +1,9 @@
-//! Integers between bounds.
+//! Integers between bounds, as llama.cpp's converter writes them.
 //!
-//! With two bounds they are correct, and below zero also `-0`. If one is missing there are at most
-//! sixteen digits, and a lower bound is followed digit by digit: the zeros after its first digit
-//! are dropped, so that some smaller numbers are allowed, too.
+//! With two bounds the integers are the right ones, and, if they may be negative, also `-0`. If one
+//! bound is missing, they have at most sixteen digits. The digits of a lower bound are then
+//! compared one by one, without the zeros after the first, so that some smaller numbers are
+//! allowed, too.
 
 use std::sync::Arc;
 
@@ -70,9 +71,10 @@ impl Writer<'_> {
         self.times(vec![digit], min, Some(max))
     }
 
-    /// Writes the digits, at most `most`, that llama.cpp's converter accepts for `least` or more;
-    /// `is_whole` if no others precede them. If the first digit is smaller, more have to follow; if
-    /// it is greater, as many; otherwise digits that are at least the rest.
+    /// Writes the digits that llama.cpp's converter accepts for a number of at least `least`, with
+    /// at most `most` digits. `is_whole` is true if no digits precede them. After a first digit
+    /// smaller than that of `least`, more digits must follow than in `least`; after a greater one,
+    /// as many; after an equal one, digits that are at least the rest of `least`.
     fn at_least(
         &mut self,
         keyword: &str,

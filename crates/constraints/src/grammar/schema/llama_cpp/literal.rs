@@ -1,4 +1,5 @@
-//! Constants as llama.cpp writes them: without white space, members in the order of the schema.
+//! Writes constants as llama.cpp does: without white space, and with members in the order of the
+//! schema.
 
 use std::fmt::Write;
 
@@ -7,7 +8,7 @@ use crate::grammar::schema::reader::{Document, Json, JsonId};
 /// A number as llama.cpp reads it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// A number of 64 bits without a point or an exponent.
+    /// A 64-bit integer, written without a point or an exponent.
     Integer(i128),
     /// Any other number.
     Float(f64),
@@ -63,7 +64,7 @@ fn write_value(text: &mut String, document: &Document, id: JsonId) -> Option<()>
     Some(())
 }
 
-/// Returns a string in quotation marks, with only the escapes that JSON requires.
+/// Returns the content as a JSON string, with only the escapes that JSON requires.
 pub fn quoted(content: &str) -> String {
     let mut text = String::from("\"");
     for character in content.chars() {
@@ -85,8 +86,8 @@ pub fn quoted(content: &str) -> String {
     text
 }
 
-/// Returns the fewest digits that round-trip: plain from 0.0001 up to fifteen digits before the
-/// point, otherwise with an exponent of at least two digits.
+/// Returns the shortest text that is read back as the same number: plain from 0.0001 up to fifteen
+/// digits before the point, otherwise with an exponent of at least two digits.
 fn float_text(number: f64) -> String {
     const MOST_WHOLE: i32 = 15;
     const MOST_ZEROS: i32 = 3;

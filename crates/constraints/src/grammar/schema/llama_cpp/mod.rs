@@ -1,13 +1,13 @@
-//! The language of llama.cpp's own converter from JSON Schema: the grammar that its
-//! `json_schema_to_grammar` writes, as elements.
+//! Converts a JSON Schema to the grammar that llama.cpp's own converter, `json_schema_to_grammar`,
+//! writes for it.
 //!
 //! - `node`: the keywords that count, and their precedence.
 //! - `writer`: a rule for each node; `names`: their names; `primitives`: the fixed rules;
 //!   `literal`: constants; `integers`: bounds; `pattern`: regular expressions.
 //!
-//! Its rules have names made from the schema's, and if two names collide, a reference means another
-//! rule than in the schema. So the names are reproduced here, too. So are the language's defects:
-//! dead ends are not removed, and bytes need not be UTF-8.
+//! llama.cpp makes the names of rules from those in the schema. If two names collide, a reference
+//! leads to another rule than the schema means, so the names are reproduced here, too. So are the
+//! defects of the language: dead ends are not removed, and bytes need not be UTF-8.
 
 mod integers;
 pub mod literal;
@@ -27,8 +27,8 @@ use crate::grammar::schema::reader::{Document, JsonId};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::work::Work;
 
-/// Returns the rules of a schema's texts as by llama.cpp's converter, and the patterns for which
-/// any string is accepted.
+/// Returns the rules that llama.cpp's converter makes of a schema, and the patterns for which it
+/// accepts any string.
 pub fn rules_of(document: &Document, work: Rc<Work>) -> Answer<(Written, Vec<Refusal>)> {
     let nodes = node::Nodes::read(document, &work)?;
     writer::Writer::new(document, nodes, work).written()
@@ -42,12 +42,12 @@ fn refusal(document: &Document, at: JsonId, keyword: &str, why: impl Into<String
     }
 }
 
-/// Takes the steps for allocated bytes from the remaining work.
+/// Subtracts the steps for allocated bytes from the remaining work.
 fn keep(work: &Work, n_bytes: usize) -> Answer<()> {
     spend(work, n_bytes.div_ceil(4))
 }
 
-/// Takes steps of the remaining work.
+/// Subtracts steps from the remaining work.
 fn spend(work: &Work, n: usize) -> Answer<()> {
     work.spend(n).map_err(|_| too_long())
 }

@@ -7,7 +7,7 @@ use llama_sieve_kernels::random::{HashMap, HashSet};
 /// The name of a rule.
 pub type Name = Rc<str>;
 
-/// The fixed rules, and those that they refer to.
+/// The names of the fixed rules, each with those that it refers to.
 pub const PRIMITIVES: [(&str, &[&str]); 18] = [
     ("boolean", &[]),
     ("decimal-part", &[]),
@@ -35,11 +35,11 @@ pub const PRIMITIVES: [(&str, &[&str]); 18] = [
 /// Rules by name.
 #[derive(Debug, Default)]
 pub struct Names {
-    /// The rules that were mentioned.
+    /// The number of each rule that was mentioned.
     pub rules: HashMap<Name, u32>,
-    /// Those of them that were written.
+    /// The numbers of the rules that were written.
     pub written: HashSet<u32>,
-    /// The names of the fixed rules.
+    /// The names under which the fixed rules were written.
     pub primitives: HashMap<&'static str, Name>,
 }
 
@@ -79,7 +79,7 @@ pub fn escaped(name: &str) -> String {
     escaped
 }
 
-/// Returns a part's name within that of the whole.
+/// Returns the name of a part, given the name of the whole.
 pub fn joined(name: &str, part: &str) -> Name {
     match name.is_empty() {
         true => part.into(),
@@ -87,7 +87,7 @@ pub fn joined(name: &str, part: &str) -> Name {
     }
 }
 
-/// Returns the name of a node's own rule.
+/// Returns the name of the rule for a node.
 pub fn rule_name(name: &Name) -> Name {
     let is_primitive = PRIMITIVES
         .iter()

@@ -1,9 +1,9 @@
-//! The keywords of a schema that count for llama.cpp's converter, and their precedence.
+//! Reads the keywords of a schema that llama.cpp's converter uses, by its precedence.
 //!
-//! Of several, the first counts: `$ref`; `oneOf`; `anyOf`; a list of types, each an alternative;
-//! `const`; `enum`; then the type's keywords. Without a type: `properties` and
-//! `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`, lengths and `format`. The
-//! others are not read.
+//! Only the first of these that is present counts: `$ref`; `oneOf`; `anyOf`; a list of types, each
+//! an alternative; `const`; `enum`; the keywords of the type. Without a type it is the first of:
+//! `properties` and `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`, lengths
+//! and `format`. All other keywords are ignored.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -21,7 +21,7 @@ use crate::quoted::quoted;
 /// The number of a node.
 pub type NodeId = u32;
 
-/// The part of a schema that counts.
+/// The part of a schema that llama.cpp's converter uses.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// Any value.
@@ -66,7 +66,7 @@ pub enum Node {
     AllOf(Rc<[NodeId]>),
 }
 
-/// The keywords of strings that count.
+/// The keywords for strings that llama.cpp's converter uses.
 #[derive(Clone, Debug)]
 pub struct Text {
     /// A regular expression.
@@ -226,7 +226,8 @@ impl Reading<'_> {
                 );
                 return self.refused(schema, "$ref", &why);
             };
-            // It is not read twice. The placeholder is replaced before it counts.
+            // Marks the target as read, so that it is read only once. The placeholder is replaced
+            // before it is used.
             self.nodes.targets.insert(Rc::clone(&reference), 0);
             self.to_do.push((Rc::clone(&reference), target));
         }
@@ -270,7 +271,7 @@ impl Reading<'_> {
         Ok(Node::AnyOf(each.collect::<Answer<_>>()?))
     }
 
-    /// True if the keywords of objects count without a type.
+    /// True if a schema without a type is read as that of an object.
     fn has_members(&self, schema: Schema) -> bool {
         let others = self.document.member(schema.id, "additionalProperties");
         let are_any = |id| matches!(self.document.get(id), Json::Bool(true));
@@ -392,7 +393,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// Returns the name of a format's rule; `None` if the format does not count.
+    /// Returns the name of a format's rule; `None` if llama.cpp's converter ignores the format.
     fn format(&self, schema: Schema) -> Answer<Option<&'static str>> {
         let format = self.document.member(schema.id, "format");
         let format = match format.map(|format| self.document.get(format)) {
@@ -423,7 +424,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads a maximum; the largest number of 31 bits means none.
+    /// Reads a maximum; `None` for the largest signed 32-bit number, which means no maximum.
     fn most(&self, schema: Schema, keyword: &str) -> Answer<Option<u32>> {
         let most = self.count(schema, keyword)?;
         Ok(most.filter(|&most| most < i32::MAX as u32))
@@ -452,7 +453,7 @@ impl Reading<'_> {
         Ok(Node::Integer(min, max))
     }
 
-    /// Reads a bound, rounded to an integer within it, plus an offset.
+    /// Reads a bound, rounded to the nearest integer within it, and adds an offset.
     fn bound(
         &self,
         schema: Schema,
@@ -468,7 +469,8 @@ impl Reading<'_> {
         };
         let whole = match bound {
             Some(Number::Integer(integer)) => i64::try_from(integer).ok(),
-            // In 64 bits: the smallest number fits, and so does the one after the largest.
+            // Both ends of the range are exact as floats: the smallest 64-bit integer, and the one
+            // after the largest.
             Some(Number::Float(float))
                 if (-2_f64.powi(63)..2_f64.powi(63)).contains(&rounded(float)) =>
             {
@@ -487,7 +489,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the names that an object requires, as far as they are strings.
+/// Returns the names in `required` that are strings.
 fn required(document: &Document, schema: Schema) -> HashSet<&str> {
     let names = document.member(schema.id, "required");
     let Some(Json::Array(names)) = names.map(|names| document.get(names)) else {

@@ -1,10 +1,11 @@
-//! Regular expressions as llama.cpp's converter understands them: between `^` and `$`, with
-//! alternatives, groups, counts, classes and dots, as the content of a string without escapes.
+//! Reads regular expressions as llama.cpp's converter does: between `^` and `$`, with alternatives,
+//! groups, counts, classes and dots. They describe the content of a string without escapes.
 //!
-//! An unknown construct makes the whole pattern any string. Others are copied into its grammar,
-//! piece by piece, so that a repetition may follow something else than in the pattern: all
-//! characters up to an escape, or, after `{0}`, the item before that. So the pieces are read first,
-//! and then combined as a grammar's text is read.
+//! If a pattern contains an unknown construct, llama.cpp's converter accepts any string in its
+//! place. It copies all other constructs into its grammar piece by piece, so that a repetition may
+//! apply to something else than in the pattern: to all characters up to an escape, or, after `{0}`,
+//! to the item before that. The pieces are therefore read first, and then combined as a parser of
+//! the grammar would combine them.
 
 // In bounds: offsets in the pattern are at most its length.
 
@@ -22,15 +23,15 @@ use crate::quoted::quoted;
 enum Piece {
     /// Characters.
     Text(Vec<u32>),
-    /// Any character but the ends of lines.
+    /// Any character except line breaks.
     Dot,
-    /// A character of these; the empty text if there are none.
+    /// A character of a class; the empty text for an empty class.
     Set(Option<Class>),
-    /// Pieces in parentheses, and how deep they are nested.
+    /// Pieces in parentheses, and the depth of the nesting in them.
     Group(Vec<Piece>, usize),
-    /// Counted pieces, and how deep they are nested.
+    /// Counted pieces, and the depth of the nesting in them.
     Counted(Vec<Piece>, usize),
-    /// Pieces counted zero times: a rule without references.
+    /// Pieces counted zero times, which become a rule that nothing refers to.
     Unused(Vec<Piece>, usize),
     /// The end of an alternative.
     Bar,
@@ -38,7 +39,7 @@ enum Piece {
     Times(u32, Option<u32>),
 }
 
-/// Returns the depth of an item around these pieces.
+/// Returns the depth of an item that contains these pieces.
 fn depth_around(pieces: &[Piece]) -> usize {
     let depth = |piece: &Piece| match piece {
         Piece::Group(_, depth) | Piece::Counted(_, depth) | Piece::Unused(_, depth) => depth + 1,
@@ -47,12 +48,12 @@ fn depth_around(pieces: &[Piece]) -> usize {
     pieces.iter().map(depth).max().unwrap_or(0)
 }
 
-/// One item of a pattern: pieces that a repetition after them applies to.
+/// One item of a pattern: the pieces that a following repetition applies to.
 type Item = Vec<Piece>;
 
-/// The reason why a pattern is not followed.
+/// The reason why a pattern cannot be read.
 enum Unread {
-    /// Any string is accepted in its place.
+    /// Any string is accepted in place of the pattern.
     Unknown(String),
     /// The schema is refused.
     Wrong(String),
@@ -68,7 +69,7 @@ fn wrong<T>(why: impl Into<String>) -> Result<T, Unread> {
 
 /// Characters with a special meaning.
 const SPECIAL: &str = "|.()[]{}*+?^$";
-/// Those that a backslash makes literal.
+/// The characters that a backslash makes literal.
 const ESCAPABLE: &str = "^$.[]()|{}*+?";
 
 /// The deepest nesting of groups that llama.cpp's converter follows.
@@ -79,7 +80,8 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     n_open: usize,
-    /// A mistake in the grammar, which does not matter if any string is accepted.
+    /// A mistake in the grammar that llama.cpp's converter would write. It does not matter if any
+    /// string is accepted in place of the pattern.
     mistake: Option<&'static str>,
 }
 
@@ -184,8 +186,8 @@ impl Reader<'_> {
         Ok(Piece::Set(class.unwrap_or_default()))
     }
 
-    /// Reads adjacent characters. One before a special character, unless it is the first, and
-    /// escapes become pieces of their own.
+    /// Reads adjacent characters as one piece. The last one before a special character, unless it
+    /// is also the first, and every escape become separate pieces.
     fn literal(&mut self) -> Result<Piece, Unread> {
         let mut characters = Vec::new();
         let from = self.at;
@@ -197,7 +199,8 @@ impl Reader<'_> {
             let next = self.at + character.len_utf8();
             let next = self.text.get(next..).and_then(|rest| rest.chars().next());
             let is_before_special = next.is_some_and(|next| SPECIAL.contains(next));
-            // Of several bytes the last becomes a piece of its own, unless it is the first.
+            // A character before a special one becomes a separate piece if it is not the first byte
+            // read.
             let is_left = !characters.is_empty() || !character.is_ascii();
             let is_counted = next.is_some_and(|next| "*+?{".contains(next));
             if character == '"' {
@@ -247,7 +250,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a count in braces, which applies to the last item.
+    /// Reads a count in braces, and applies it to the last item.
     fn count(&mut self, items: &mut [Item]) -> Result<(), Unread> {
         let Some(n) = self.rest().find('}') else {
             return unknown("a '{' without '}'");
@@ -278,7 +281,7 @@ impl Reader<'_> {
         }
         let is_used = |piece: &&Piece| !matches!(piece, Piece::Unused(..));
         if let None | Some(Piece::Bar) = last.iter().rfind(is_used) {
-            // Its rule would continue in the next line of the grammar.
+            // In llama.cpp's grammar the rule would continue on the next line.
             self.mistake = Some("a count behind nothing");
         }
         let is_text = matches!(&**last, [Piece::Text(_)]);
@@ -301,8 +304,8 @@ impl Reader<'_> {
     }
 }
 
-/// Reads a number as C does: after white space, with a sign, up to the first character that is not
-/// a digit.
+/// Reads a number as C's `strtol` does: after white space, with a sign, up to the first character
+/// that is not a digit.
 fn integer(text: &str) -> Option<i32> {
     let is_space = |c: char| matches!(c, ' ' | '\t'..='\r');
     let text = text.trim_start_matches(is_space);
@@ -312,7 +315,7 @@ fn integer(text: &str) -> Option<i32> {
     number.parse().ok()
 }
 
-/// Returns the pieces of items in order; adjacent characters are one piece.
+/// Joins the pieces of items in order. Adjacent characters become one piece.
 fn put_together(items: Vec<Item>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     let mut is_text = false;
@@ -328,7 +331,8 @@ fn put_together(items: Vec<Item>) -> Vec<Piece> {
     pieces
 }
 
-/// Reads a pattern. A mistake in the grammar is an error unless any string is accepted.
+/// Reads a pattern. A mistake in llama.cpp's grammar is an error, unless any string is accepted in
+/// place of the pattern.
 fn read(pattern: &str) -> Result<Vec<Piece>, Unread> {
     let inner = pattern.strip_prefix('^');
     let Some(inner) = inner.and_then(|inner| inner.strip_suffix('$')) else {
@@ -352,7 +356,7 @@ fn read(pattern: &str) -> Result<Vec<Piece>, Unread> {
 impl Writer<'_> {
     /// Writes the rule of the strings that a pattern describes.
     pub(super) fn pattern(&mut self, pattern: &str, rule: &Name) -> Answer<Name> {
-        // The work and memory of each character.
+        // The steps to charge for each byte of the pattern.
         const COST: usize = 8;
         super::spend(&self.work, COST * pattern.len())?;
         let pieces = match read(pattern) {
@@ -379,8 +383,8 @@ impl Writer<'_> {
         self.named(rule, vec![string])
     }
 
-    /// Returns the alternatives of pieces, read as a grammar's text. `known` has the counted pieces
-    /// so far, and the names of their rules.
+    /// Returns the alternatives that pieces form when they are read as the text of a grammar.
+    /// `known` maps the counted pieces so far to the names of their rules.
     fn alternatives(
         &mut self,
         pieces: &[Piece],

@@ -1,4 +1,4 @@
-//! Named rules, and the fixed ones.
+//! Writes named rules, including the fixed ones.
 
 // In bounds: numbers of rules are positions in a list that only grows.
 
@@ -21,7 +21,7 @@ const UUID: &str = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
 const INTEGRAL_PART: &str = "0|[1-9][0-9]{0,15}";
 const DECIMAL_PART: &str = "[0-9]{1,16}";
 
-/// The characters that a string contains only escaped.
+/// The characters that must be escaped in a string.
 const ESCAPED: [(u32, u32); 4] = [(0, 0x1F), (0x22, 0x22), (0x5C, 0x5C), (0x7F, 0x7F)];
 
 impl Writer<'_> {
@@ -36,8 +36,7 @@ impl Writer<'_> {
         Element::Rule(rule)
     }
 
-    /// Writes a rule with this name, or with a number after it if the name is taken. Returns the
-    /// name.
+    /// Writes a rule with this name, followed by a number if the name is taken. Returns its name.
     pub(super) fn named(&mut self, name: &str, alternatives: Vec<Sequence>) -> Answer<Name> {
         const COST: usize = 8;
         let content = alternatives.join(&Element::Alternative);
@@ -60,13 +59,13 @@ impl Writer<'_> {
         Ok(next)
     }
 
-    /// Writes a rule that is a reference to another.
+    /// Writes a rule that consists of a reference to another.
     pub(super) fn alias(&mut self, name: &str, of: &Name) -> Answer<Name> {
         let rule = self.rule(of);
         self.named(name, vec![vec![rule]])
     }
 
-    /// Writes a fixed rule, under its own name or as the whole.
+    /// Writes a fixed rule, under its own name or, for the whole schema, as `root`.
     pub(super) fn primitive_in(
         &mut self,
         rule_name: &str,
@@ -93,7 +92,8 @@ impl Writer<'_> {
         Ok(name)
     }
 
-    /// Writes the rules that one refers to, unless another rule has such a name.
+    /// Writes the rules that a fixed rule refers to, except those whose name another rule already
+    /// has.
     fn parts_of(&mut self, primitive: &str) -> Answer<()> {
         let parts = PRIMITIVES.iter().find(|(name, _)| *name == primitive);
         for part in parts.map_or(&[][..], |(_, parts)| parts) {
@@ -137,12 +137,12 @@ impl Writer<'_> {
             ("date-string" | "time-string" | "date-time-string", _) => {
                 vec![self.output.quoted(parts)?]
             }
-            // A value.
+            // A choice, such as `value`: one alternative for each part.
             _ => parts.into_iter().map(|part| vec![part]).collect(),
         })
     }
 
-    /// Returns the texts of a regular expression, which never fails.
+    /// Returns the elements for a regular expression that is known to be valid.
     fn expression(&mut self, expression: &str) -> Answer<Sequence> {
         let dfa = found_in(&format!("^({expression})$"), &self.work).map_err(Refusal::whole)?;
         let dfa: Shared = Arc::new(dfa);

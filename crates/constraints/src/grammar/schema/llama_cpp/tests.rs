@@ -1,5 +1,5 @@
-//! Refusals, and bounds on work and stack. That the language is llama.cpp's is tested in
-//! `tests/schema`, beside its converter.
+//! Tests refusals, and bounds on work and stack. `tests/schema` compares the language with
+//! llama.cpp's own converter.
 
 use super::literal::{Number, number, quoted};
 use super::names::{escaped, joined, rule_name};
@@ -149,7 +149,7 @@ fn no_other_option_goes_with_it() {
     }
 }
 
-/// Schemas at which the converter itself does not end, or takes memory without end.
+/// Schemas on which llama.cpp's converter does not terminate, or needs memory without bound.
 #[test]
 fn work_is_bounded() {
     let steps = "LLAMA_SIEVE_JSON_MAX_STEPS";
@@ -163,7 +163,7 @@ fn work_is_bounded() {
         "}}".repeat(20)
     );
     assert!(said(&wide).contains(steps));
-    // Each has the name of the one before.
+    // Each name contains the name of the object around it.
     let long = format!("{{\"properties\":{{\"{}\":", "a".repeat(100_000));
     let long = format!("{}{{}}{}", long.repeat(60), "}}".repeat(60));
     assert!(said(&long).contains(steps));
@@ -196,7 +196,7 @@ fn deep_schemas_take_a_bounded_stack() {
             "){2}".repeat(100)
         ),
     ];
-    // References follow each other without an end of their own.
+    // A long chain of references.
     let chain: Vec<String> = (0..20_000)
         .map(|i| format!("\"{i}\":{{\"items\":{{\"$ref\":\"#/$defs/{}\"}}}}", i + 1))
         .collect();

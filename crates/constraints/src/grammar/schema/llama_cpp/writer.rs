@@ -1,5 +1,5 @@
-//! Writes a rule for each node of a schema, in the order of llama.cpp's converter, which decides
-//! the rule that gets a name when two compete for it.
+//! Writes a rule for each node of a schema, in the order of llama.cpp's converter. The order
+//! decides which rule gets a name that two compete for.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,17 +25,17 @@ pub struct Writer<'a> {
     pub(super) work: Rc<Work>,
     pub(super) output: Output,
     pub(super) names: Names,
-    /// The schemas that rules are made for.
+    /// The schema that each rule was made for.
     pub(super) places: HashMap<u32, JsonId>,
     /// The current schema.
     pub(super) place: JsonId,
-    /// White space.
+    /// The element for white space.
     pub(super) space: Element,
-    /// Rules without a name, by content.
+    /// The rules without a name, by their contents.
     groups: HashMap<Vec<Sequence>, Element>,
     repetitions: HashMap<(Sequence, u32, Option<u32>), Sequence>,
     to_do: Vec<(NodeId, Step)>,
-    /// The names of written rules that a later step needs.
+    /// The names of written rules that later steps need.
     made: Vec<Name>,
     /// References whose target is being written.
     open: HashSet<Rc<str>>,
@@ -43,7 +43,7 @@ pub struct Writer<'a> {
     pub(super) left_out: Vec<Refusal>,
 }
 
-/// A step of the work. All but the first find the names of their parts among those made.
+/// A step of the work. All steps but `Node` find the names of their parts in `Writer::made`.
 enum Step {
     /// Writes the rule of a node.
     Node(Name),
@@ -55,9 +55,9 @@ enum Step {
     Tuple(Name, usize),
     /// Writes the rule of an array with elements of one kind.
     Items(Name),
-    /// Writes the rule of a reference, whose target was written.
+    /// Writes the rule of a reference, whose target has been written.
     Reference(Name, Rc<str>),
-    /// Writes the rule of a member: the name of the rule, and that of the member.
+    /// Writes the rule of a member, given the name of the rule and that of the member.
     Member(Name, Rc<str>),
     /// Writes the rule of unnamed members.
     Others(Name, Rc<Members>),
@@ -69,7 +69,7 @@ enum Step {
 struct Members {
     /// The name of the object.
     whole: Name,
-    /// The names, and true for the required ones; a name may occur twice.
+    /// The name of each member, and true if it is required. A name may occur twice.
     named: Vec<(Rc<str>, bool)>,
     has_others: bool,
 }
@@ -80,11 +80,11 @@ struct Found {
     /// The members, with repetitions.
     members: Vec<(Rc<str>, NodeId)>,
     required: HashSet<Rc<str>>,
-    /// The texts of values, and the number of lists that have each.
+    /// The texts of values, each with the number of lists that contain it.
     values: BTreeMap<String, usize>,
 }
 
-/// The name that stands for unnamed members.
+/// Represents the unnamed members in a list of names.
 const OTHERS: &str = "*";
 
 impl<'a> Writer<'a> {
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
         Ok(Some(made))
     }
 
-    /// Returns references to the last rules that were made.
+    /// Returns references to the last `n` rules that were made.
     fn last(&mut self, n: usize) -> Sequence {
         let parts = self.made.split_off(self.made.len().saturating_sub(n));
         parts.iter().map(|part| self.rule(part)).collect()
@@ -271,7 +271,7 @@ impl<'a> Writer<'a> {
         Ok(Some(made))
     }
 
-    /// Schedules the rules of parts, the first one next.
+    /// Schedules the rules of some parts, to be written in order.
     fn parts(&mut self, parts: &[NodeId], name: impl Fn(usize) -> Name) -> Answer<()> {
         for (i, &part) in parts.iter().enumerate().rev() {
             let name = name(i);
@@ -333,7 +333,7 @@ impl<'a> Writer<'a> {
             return Ok(Rc::clone(rule));
         };
         let item = self.last(1);
-        // Without a second element no count is needed.
+        // With at most one element no count is needed.
         if max.is_some_and(|max| max > 1 && max < min) {
             return self.refused("maxItems", "it is less than \"minItems\"");
         }
@@ -342,7 +342,7 @@ impl<'a> Writer<'a> {
         self.named(rule, vec![array])
     }
 
-    /// Schedules the rule of an object, and before it those of its members.
+    /// Schedules the rules of an object's members, and then that of the object.
     fn members(
         &mut self,
         id: NodeId,
@@ -380,8 +380,9 @@ impl<'a> Writer<'a> {
         Ok(None)
     }
 
-    /// Schedules the rule of `allOf`: the common values of its lists, or else an object with all
-    /// named members, which are required unless `anyOf` names them.
+    /// Schedules the rule of an `allOf`: the common values of its lists if it has any, or else an
+    /// object with all members that its parts name. A member is required unless an `anyOf` names
+    /// it.
     fn all_of(
         &mut self,
         id: NodeId,
@@ -417,7 +418,7 @@ impl<'a> Writer<'a> {
         self.members(id, name, rule, &members, None)
     }
 
-    /// Adds a part of `allOf`: the members that it names, or the values that it lists.
+    /// Adds the members that a part of `allOf` names, or the values that it lists.
     fn find(&mut self, part: NodeId, is_required: bool, found: &mut Found) -> Answer<()> {
         let mut part = part;
         for _ in 0..=self.nodes.n_targets() {
@@ -453,7 +454,7 @@ impl<'a> Writer<'a> {
         self.refused("allOf", "a reference leads back to itself")
     }
 
-    /// Writes the rule of an unnamed member, under the common name of these.
+    /// Writes the rule of an unnamed member. Returns its name.
     fn others(&mut self, name: &Name, members: &Members) -> Answer<Name> {
         let value = self.last(1);
         let key = match members.named.is_empty() {
@@ -469,9 +470,9 @@ impl<'a> Writer<'a> {
         self.named(&joined(name, "kv"), vec![member])
     }
 
-    /// Returns the names that no member has, in quotation marks, with two peculiarities: a
-    /// beginning of a member's name is not among them, and the first differing character may be
-    /// any.
+    /// Returns the names, in quotation marks, that no member has, with two peculiarities of
+    /// llama.cpp: proper beginnings of the members' names are left out, and the first character
+    /// that differs from them may be any, even one that must be escaped.
     fn other_names(&mut self, members: &Members) -> Answer<Sequence> {
         let n_bytes: usize = members.named.iter().map(|(name, _)| name.len()).sum();
         self.output.room_for(n_bytes)?;
@@ -494,12 +495,12 @@ impl<'a> Writer<'a> {
         let character = self.rule(&character);
         let more = self.times(vec![character], 0, None)?;
         let some = self.times(vec![character], 1, None)?;
-        // From the leaves up: the children of a branch have higher numbers.
+        // From the leaves to the root, since the children of a branch have higher numbers.
         let mut contents: Vec<Sequence> = vec![Vec::new(); tree.len()];
         for (at, branch) in tree.iter().enumerate().rev() {
             let mut alternatives = Vec::new();
             for (&character, &next) in &branch.next {
-                // Alone in brackets, a "^" is not a character.
+                // llama.cpp writes each character in brackets, where a lone "^" is not a character.
                 let mut alternative = match character {
                     '^' => Vec::new(),
                     _ => self.output.raw(character.encode_utf8(&mut [0; 4]))?,
@@ -524,7 +525,8 @@ impl<'a> Writer<'a> {
         self.output.quoted(content)
     }
 
-    /// Refuses a name at which the class that llama.cpp's converter writes ends elsewhere.
+    /// Refuses a name with a character that would end, or change, the class that llama.cpp's
+    /// converter writes.
     fn check_name(&self, name: &str) -> Answer<()> {
         match name.contains(['\0', '\\', ']']) {
             false => Ok(()),
@@ -536,8 +538,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the character class of brackets as in a grammar's text; the empty text if they are
-    /// empty.
+    /// Returns the elements for a class in brackets, read as in a grammar; none for empty brackets.
     pub(super) fn bracketed(&mut self, text: &str) -> Answer<Sequence> {
         match class_of(text.as_bytes()) {
             Ok(Some(class)) => Ok(vec![self.output.set(class)?]),
@@ -546,14 +547,14 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes the rule of an object, whose members' rules were written: the required members, then
-    /// any of the others.
+    /// Writes the rule of an object, after those of its members: the required members, then any of
+    /// the others.
     fn object(&mut self, rule: &Name, members: &Members) -> Answer<Name> {
         let n_others = usize::from(members.has_others);
         let made = self.last(members.named.len() + n_others);
         let names = members.named.iter().map(|(name, _)| &**name);
         let names = names.chain(members.has_others.then_some(OTHERS));
-        // If members share a name the last one counts, as often as they occur.
+        // Members that share a name all get the rule of the last one.
         let by_name: HashMap<&str, Element> = names.zip(made).collect();
         let required: HashSet<&str> = members
             .named
@@ -594,7 +595,8 @@ impl<'a> Writer<'a> {
         self.named(rule, vec![object])
     }
 
-    /// Returns one or more of the optional members of the object with this name, in order.
+    /// Returns the elements for at least one of the optional members, in order. `whole` is the name
+    /// of the object.
     fn optional(&mut self, whole: &Name, members: &[(&str, Element)]) -> Answer<Sequence> {
         let comma = self.comma()?;
         let mut behind: Sequence = Vec::new();
@@ -617,7 +619,7 @@ impl<'a> Writer<'a> {
         Ok(vec![self.group(alternatives)?])
     }
 
-    /// Returns a rule without a name, shared by equal alternatives.
+    /// Returns a rule without a name. Equal alternatives share one.
     pub(super) fn group(&mut self, alternatives: Vec<Sequence>) -> Answer<Element> {
         if let Some(&known) = self.groups.get(&alternatives) {
             return Ok(known);
@@ -630,8 +632,8 @@ impl<'a> Writer<'a> {
         Ok(group)
     }
 
-    /// Returns a repeated sequence, in llama.cpp's form where that is visible: an optional one is a
-    /// rule with an empty alternative.
+    /// Returns a repeated sequence in the form that llama.cpp gives it where this makes a
+    /// difference: an optional sequence is a rule with an empty alternative.
     pub(super) fn times(&mut self, item: Sequence, min: u32, max: Option<u32>) -> Answer<Sequence> {
         let key = (item, min, max);
         if let Some(known) = self.repetitions.get(&key) {
@@ -647,7 +649,7 @@ impl<'a> Writer<'a> {
         Ok(made)
     }
 
-    /// Returns a repeated sequence; `None` if the maximum is below the minimum, unless it is 0.
+    /// Returns a repeated sequence; `None` if the maximum is below the minimum and not 0.
     pub(super) fn counted(
         &mut self,
         item: Sequence,
@@ -661,7 +663,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns a repeated sequence, separated by commas; once if the maximum is below the minimum.
+    /// Returns a sequence repeated with commas in between; once if the maximum is below the
+    /// minimum.
     pub(super) fn separated(
         &mut self,
         item: Sequence,
@@ -695,7 +698,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters that follow one common beginning of some names.
+/// The characters that follow a common beginning of some names.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
@@ -704,8 +707,8 @@ struct Branches {
 }
 
 impl Branches {
-    /// Returns any other character, in brackets as by llama.cpp's converter: a dash between two is
-    /// a range.
+    /// Returns the class of all other characters, in brackets as llama.cpp's converter writes them:
+    /// a dash between two characters then makes a range.
     fn others(&self) -> String {
         let mut text = String::from("[^\"");
         text.extend(self.next.keys());
