@@ -1,4 +1,4 @@
-//! Environment variables, unless they are not to be trusted.
+//! Reads environment variables, unless they cannot be trusted.
 
 /// Returns the value of the variable; `None` if it is not set or empty. Also `None` in a program
 /// that runs with more rights than its user has (setuid, capabilities), since the user controls its
@@ -13,7 +13,7 @@ pub fn variable(name: &str) -> Option<String> {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 fn is_elevated() -> bool {
-    // SAFETY: only reads what the kernel told the process.
+    // SAFETY: only reads a value that the kernel has given to the process.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 

@@ -1,8 +1,8 @@
-//! The arithmetic of the llama.cpp in this process, where its builds differ.
+//! The arithmetic of the llama.cpp in this process, in the points in which builds differ.
 //!
-//! No function of the host returns it. The certificate determines it by trial, and sets it here.
-//! Until then, and without a host, it is the profile of a build with libstdc++ whose compiler fuses
-//! nothing. It is read at most once per array, not for each candidate.
+//! No function of the host returns this profile. The certificate determines it by trial, and sets
+//! it here. Until then, and without a host, it is the profile of a build with libstdc++ whose
+//! compiler fuses nothing. The profile is read at most once per array, not for each candidate.
 
 use std::cell::Cell;
 use std::fmt;
@@ -31,7 +31,7 @@ pub enum Sort {
     Libcxx14,
     /// The order of libc++ from LLVM 17 to 21.
     Libcxx17,
-    /// The order of libc++ from LLVM 22 on, which makes heaps of numbers in another way.
+    /// The order of libc++ from LLVM 22 on, which makes heaps of numbers differently.
     Libcxx22,
     /// The order of Microsoft's library.
     Msvc,
@@ -72,8 +72,8 @@ pub struct OneCandidateDraw {
 
 /// The library whose `expf`, `logf`, `powf` and `exp` a host calls.
 ///
-/// The samplers of this library call those of the C library of this process, or functions that
-/// agree with them bit for bit.
+/// The samplers of this library call the functions of the C library of this process, or functions
+/// that agree with these bit for bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libm {
     /// The C library of this process.
@@ -100,7 +100,7 @@ pub enum Fused {
     TypicalEntropy = 1 << 1,
     /// The terms of the entropy of dynamic temperature.
     Entropy = 1 << 2,
-    /// The temperature that follows from that entropy.
+    /// The temperature that follows from the entropy.
     Temperature = 1 << 3,
     /// The products of mirostat's estimate.
     Estimate = 1 << 4,
@@ -166,7 +166,7 @@ impl HostProfile {
         fusion: Fusion::NONE,
     };
 
-    /// Returns the profile of the host of this process, or the one that this thread tries.
+    /// Returns the profile of the host of this process, or the one that this thread is trying.
     #[inline]
     pub fn current() -> Self {
         let bits = CURRENT.load(Ordering::Relaxed);
@@ -341,8 +341,8 @@ mod tests {
         }
     }
 
-    /// Checks that no other thread sees a profile that one thread tries, and that it ends with the
-    /// trial, even by a panic.
+    /// Checks that a profile that one thread tries is not seen by others, and that it is dropped
+    /// after the trial, even if that panics.
     #[test]
     fn a_trial_is_one_threads() {
         let fused = HostProfile {

@@ -1,8 +1,8 @@
-//! Pseudorandom numbers for inputs of tests and for the arrays that a certificate compares, which
-//! must be the same everywhere.
+//! Pseudorandom numbers for the inputs of tests, and for the arrays that a certificate compares.
+//! They must be the same on every machine.
 
 /// A linear congruential generator of 32 bits, with the constants of Numerical Recipes. Its upper
-/// bits are the better ones.
+/// bits are more random than the lower ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Lcg(pub u32);
 

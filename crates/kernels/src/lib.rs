@@ -15,12 +15,12 @@
 //! - [`algorithms`]: several passes, with buffers: top-k, sorting, sums in descending order;
 //! - [`kernels`]: one pass each, no state;
 //! - [`simd`]: vectors, instruction sets, exponentials and logarithms;
-//! - [`host_profile`]: how the host computes; [`token`]: the candidates; [`lcg`], [`random`]:
+//! - [`host_profile`]: the arithmetic of the host; [`token`]: the candidates; [`lcg`], [`random`]:
 //!   random numbers; [`per_thread`], [`sync`], [`memory`], [`environment`]: system services for a
 //!   library in another program's process; `windows`: those of Windows only.
 
-// What runs in somebody else's process does not give up. Tests may.
-// What is `pub` is offered. Tests see more.
+// The library runs in other people's processes, so it must not panic. Tests may. Everything `pub`
+// is part of the interface. Tests see more.
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(
     not(test),

@@ -1,12 +1,13 @@
-//! Answers to failed allocations.
+//! Handles failed allocations.
 //!
-//! The standard library ends the process when an allocation fails, and so does C++ where it may not
-//! throw. What grows with a caller's numbers (a window, biases, a vocabulary, the payload of a
-//! trie) is therefore reserved fallibly, and a call that makes or sets something then returns what
-//! it documents, with nothing changed: at the beginning without a single allocation, later by
-//! unwinding to the guard. What does not grow (the sampler's own box, the host's shell, texts of
-//! errors, the standard library's and serde's small pieces) is not: where a few KiB cannot be had,
-//! the host's own allocations end the process as well.
+//! The standard library aborts the process when an allocation fails, and so does C++ where it may
+//! not throw. Memory whose size depends on the caller (a window, biases, a vocabulary, the payload
+//! of a trie) is therefore reserved fallibly. If that fails, a call that makes or sets something
+//! returns its documented error, and changes nothing: at its beginning without any allocation,
+//! later by unwinding to the guard. Memory of small fixed size (a sampler's own box, the host's
+//! wrapper around it, texts of errors, small pieces of the standard library and of serde) is
+//! allocated infallibly. If a few KiB are not available, the host's own allocations abort the
+//! process as well.
 
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasher, Hash};
@@ -19,12 +20,12 @@ use crate::random::HashSet;
 #[derive(Debug)]
 pub struct Exhausted;
 
-/// Checks that there is room for `bytes`, before work that takes up to so many in small pieces. In
-/// between another thread may take them.
+/// Checks that `bytes` can be allocated, before work that allocates up to so many in small pieces.
+/// Another thread may still take them in between.
 pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     let mut probe = Vec::<u8>::new();
     probe.try_reserve_exact(bytes)?;
-    // Or the compiler takes it out, as nobody writes there.
+    // Otherwise the compiler removes the allocation, since nothing is written to it.
     black_box(&mut probe);
     Ok(())
 }

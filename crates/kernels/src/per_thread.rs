@@ -57,9 +57,9 @@ impl<T: Default + 'static> PerThread<T> {
     /// one.
     #[inline]
     pub fn with<R>(place: &'static LocalKey<Self>, look: impl FnOnce(&T) -> R) -> Option<R> {
-        // The place needs no drop, and so never ends before its thread.
+        // The slot needs no drop, so it is valid as long as its thread.
         let kept = place.with(|here| NonNull::new(here.0.get()).or_else(|| here.made(place)))?;
-        // SAFETY: it is freed when the thread ends, and not during a call.
+        // SAFETY: the value is freed when the thread ends, and not during a call.
         Some(look(unsafe { &(*kept.as_ptr()).value }))
     }
 
@@ -79,7 +79,7 @@ impl<T: Default + 'static> PerThread<T> {
         // SAFETY: just allocated with this layout.
         unsafe { kept.write(made) };
         self.0.set(kept.as_ptr());
-        // Where that is not possible it stays when the thread has ended.
+        // If that fails, the value is not freed when the thread ends.
         list::keep(kept.cast());
         Some(kept)
     }
@@ -130,8 +130,8 @@ pub use lent_per_thread;
 /// # Safety
 /// `header` is that of a `Kept<T>` of the calling thread, which is not used any more.
 unsafe fn end<T: 'static>(header: *mut Header) {
-    // SAFETY: the caller guarantees it; it was allocated as a box is. Whoever asks for a value
-    // while this one is dropped gets another one.
+    // SAFETY: the caller guarantees it, and the value was allocated as a box is. Code that requests
+    // a value while this one is dropped gets another one.
     unsafe {
         let kept = header.cast::<Kept<T>>();
         let _ = (*kept).place.try_with(|place| place.0.set(null_mut()));
@@ -142,7 +142,7 @@ unsafe fn end<T: 'static>(header: *mut Header) {
 /// Calls `end` with `of` when the calling thread ends.
 ///
 /// # Safety
-/// `of` is then what `end` needs.
+/// When the thread ends, `of` must be a valid argument of `end`.
 pub unsafe fn at_end(end: unsafe extern "C" fn(*mut c_void), of: *mut c_void) {
     #[repr(C)]
     struct Call {
@@ -172,7 +172,7 @@ pub unsafe fn at_end(end: unsafe extern "C" fn(*mut c_void), of: *mut c_void) {
 /// Drops the values of a list.
 ///
 /// # Safety
-/// These are the calling thread's, and on no list any more.
+/// The values must belong to the calling thread, and must no longer be on any list.
 unsafe fn end_all(list: *mut Header) {
     let mut next = list;
     while !next.is_null() {

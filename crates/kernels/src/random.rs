@@ -1,4 +1,4 @@
-//! Keys of hashes, and random seeds, without system calls that a filter may refuse.
+//! Makes keys of hashes, and random seeds, without system calls that a filter may refuse.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, Hasher};
@@ -42,7 +42,7 @@ impl BuildHasher for ProcessState {
 /// they have been overwritten since, as by the runtime of Go.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn bytes_of_process() -> Option<[u8; 16]> {
-    // SAFETY: only reads what the kernel told the process.
+    // SAFETY: only reads a value that the kernel has given to the process.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let bytes = std::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
     // SAFETY: the kernel's pointer to 16 bytes, which stay for the life of the process; null of a
@@ -80,7 +80,7 @@ pub fn random_number() -> u64 {
 }
 
 /// The process's key; 0 before it is chosen.
-// An atomic and no `OnceLock`, whose synchronisation a thread sanitizer does not see.
+// An atomic, since a thread sanitizer does not see the synchronisation of `OnceLock`.
 static KEY: AtomicU64 = AtomicU64::new(0);
 
 /// Returns a number other than 0 that differs in each process: the key of hashes over untrusted

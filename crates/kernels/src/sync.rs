@@ -1,4 +1,4 @@
-//! Locks that a forked child can take, whatever the parent's other threads were doing.
+//! Locks that a forked child can take, whatever the other threads of its parent were doing.
 //!
 //! A fork copies only the thread that calls it. A lock that another thread held at that moment
 //! stays held in the child, for ever. So a thread counts itself while it holds a lock of this
@@ -43,11 +43,11 @@ mod forks {
     pub(super) fn count_after_forks(_counter: &AtomicUsize) {}
 }
 
-/// A lock for mutual exclusion; a panic does not poison it.
+/// A lock for mutual exclusion. A panic does not poison it.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
-/// The data of a [`Mutex`], until the guard is dropped.
+/// Gives access to the data of a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = Held<parking_lot::MutexGuard<'a, T>>;
 
 impl<T> Mutex<T> {
@@ -116,7 +116,7 @@ impl<T> RwLock<T> {
 }
 
 /// A value that is made once, by the first thread that uses it.
-// Not the standard library's, whose synchronisation a thread sanitizer does not see.
+// Not the standard library's type, since a thread sanitizer does not see its synchronisation.
 #[derive(Debug)]
 pub struct OnceLock<T>(OnceCell<T>);
 
@@ -158,7 +158,7 @@ impl<T> OnceLock<T> {
 #[derive(Debug)]
 pub struct Held<G> {
     guard: G,
-    // Behind the lock: fields are dropped in their order.
+    // Declared after the lock, so that it is dropped after it.
     _section: Section,
 }
 
@@ -214,7 +214,8 @@ thread_local! {
     static COUNTER: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The number of some threads that are in a section, in cache lines of its own.
+/// The number of threads in a section, among those that share this counter. It is alone in its
+/// cache lines.
 #[repr(align(128))]
 struct Counter(AtomicUsize);
 
@@ -244,14 +245,14 @@ fn count() {
     }
 }
 
-/// Registers the handlers of a fork with the C library, once; the first lock does so if nothing
-/// ran when the library was loaded. Two threads may register them twice at the same time, and so
-/// may a child whose parent was about to. So the handlers count their calls.
+/// Registers the handlers of a fork with the C library. If no code ran when the library was loaded,
+/// the first lock does so. Two threads at the same time may register them twice, and so may a child
+/// whose parent was about to. So the handlers count their calls.
 #[inline]
 fn watch_forks() {
     static IS_WATCHED: AtomicBool = AtomicBool::new(false);
     if !IS_WATCHED.load(Ordering::Acquire) {
-        // Without memory for it the next lock tries again.
+        // If there is no memory for that, the next lock tries again.
         IS_WATCHED.store(forks::is_registered(), Ordering::Release);
     }
 }

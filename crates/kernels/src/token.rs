@@ -21,13 +21,13 @@ pub fn array_of(logits: &[f32]) -> Vec<TokenData> {
     logits.iter().zip(0..).map(candidate).collect()
 }
 
-/// Returns the logit for comparisons, minus infinity for NaN.
+/// Returns the logit for comparisons: minus infinity for NaN.
 ///
 /// The built-in samplers leave NaN undefined; with this rule a NaN can neither win nor stop a
 /// search.
 #[inline]
 pub fn comparable(logit: f32) -> f32 {
-    // One instruction, as the machines have it.
+    // This form compiles to one instruction.
     if logit > f32::NEG_INFINITY {
         logit
     } else {

@@ -1,5 +1,5 @@
-//! The process's memory and its modules, as Windows calls the program and its loaded libraries.
-//! Only this file declares functions of Windows for these.
+//! Access to the memory of the process and to its modules, which is what Windows calls the program
+//! and its loaded libraries. Only this file declares functions of Windows for these.
 
 use std::ffi::{CStr, OsString, c_void};
 use std::io;
@@ -61,7 +61,7 @@ const COMMITTED: u32 = 0x1000;
 
 /// The flag that keeps a module loaded until the process ends.
 const PIN: u32 = 1;
-/// The flag that says that the name is an address in the module.
+/// The flag for passing an address in the module in place of a name.
 const BY_ADDRESS: u32 = 4;
 /// The flag that searches only the libraries of Windows.
 const OF_SYSTEM: u32 = 0x800;
@@ -86,7 +86,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: counted when it was found, and not used again.
+        // SAFETY: counted as used when it was found, and not used again.
         unsafe { FreeLibrary(self.0.as_ptr()) };
     }
 }
@@ -141,7 +141,7 @@ pub fn read(address: usize, bytes: &mut [u8]) -> bool {
 /// then not called.
 pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Result<Option<T>> {
     let at = address as *const c_void;
-    // SAFETY: zeros are such a value.
+    // SAFETY: zeros are a valid value.
     let mut region: Region = unsafe { std::mem::zeroed() };
     // SAFETY: there is room for it.
     let told = unsafe { VirtualQuery(at, &raw mut region, size_of::<Region>()) };
@@ -153,7 +153,7 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
     }
     let protect = |access| {
         let mut before = 0;
-        // SAFETY: a page that is there, of which nothing is taken that it has.
+        // SAFETY: the page exists, and keeps every access that it has.
         match unsafe { VirtualProtect(at, 1, access, &raw mut before) } {
             0 => Err(io::Error::last_os_error()),
             _ => Ok(before),
@@ -236,7 +236,7 @@ pub fn library(name: &str) -> Option<Module> {
 static AT_LOADING: extern "C" fn() = {
     extern "C" fn stay() {
         static HERE: u8 = 0;
-        // Or it can be unloaded, as any other.
+        // If that fails, the library can be unloaded like any other.
         let _ = pinned(NonNull::from(&HERE).cast());
     }
     stay
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(library("KERNEL32.DLL"), Some(kernel));
         assert_eq!(symbol(kernel, c"llama_sampler_init"), None);
         assert_eq!(library("llama-sieve-no-such-library.dll"), None);
-        // It may be an entry that leads on to another module.
+        // The address may be in another module, to which an export was forwarded.
         assert!(pinned(found).is_some());
         assert_eq!(pinned(NonNull::dangling()), None);
     }
@@ -284,7 +284,7 @@ mod tests {
     fn what_is_read_only_can_be_written_for_a_while() {
         static CONSTANT: [u8; 4] = [1, 2, 3, 4];
         let access = || {
-            // SAFETY: zeros are such a value, and there is room for it.
+            // SAFETY: zeros are a valid value, and there is room for it.
             unsafe {
                 let mut region: Region = std::mem::zeroed();
                 let at = (&raw const CONSTANT).cast();

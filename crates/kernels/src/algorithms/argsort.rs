@@ -1,17 +1,19 @@
-//! Descending order of plain floats.
+//! Ranks plain floats in descending order.
 //!
-//! A radix sort of the distance from the largest to the smallest in 2^22 equal steps: two digits of
-//! 11 bits, least significant first. It moves 4 bytes per element: a word with the higher digit and
-//! the index. The lower digit is not needed once the elements are in its order, and the floats are
-//! fetched at the end. In a vocabulary one logit in a few dozen shares its step with another, and a
-//! final insertion sort puts these in order. If too many share a step, for example because of a few
+//! The range from the largest to the smallest float is divided into 2^22 equal steps, and the
+//! floats are sorted by the numbers of their steps: a radix sort with two digits of 11 bits, least
+//! significant first. It moves 4 bytes per element: a word with the higher digit and the index. The
+//! lower digit is not needed once the elements are in its order, and the floats are fetched at the
+//! end. In a vocabulary one logit in a few dozen shares its step with another, and a final
+//! insertion sort puts these in order. If too many share a step, for example because of a few
 //! distant outliers, a comparison sort is used instead.
 //!
 //! A few thousand elements are sorted with digits of 8 bits, whose counts take less time to clear
 //! and to add up. The logits of 1000 candidates take half the time of a comparison sort. Floats
 //! that were rounded to bf16 take one pass, whose digit is the upper half.
 //!
-//! Per element: 24 bytes read and 16 written in order, 8 written and 4 read out of it.
+//! Per element, 24 bytes are read and 16 written sequentially; 8 are written and 4 read at
+//! scattered places.
 
 use super::scratch::{Room, room_to_write_over};
 use crate::kernels::column::{Column, copy_column};
@@ -38,10 +40,9 @@ pub struct Ranking {
 
 lent_per_thread!(Ranking);
 
-/// The number of values of a digit if there are enough elements to pay for counting them. Digits of
-/// 10 bits, which need one more pass, take 1.05 times as long, and digits of 12 bits equally long.
-/// Sorting by the highest digit first, and then each of its buckets in the nearest cache, takes 2
-/// times as long.
+/// The number of values of a digit, if there are many elements. Digits of 10 bits, which need one
+/// more pass, take 1.05 times as long, and digits of 12 bits equally long. Sorting by the highest
+/// digit first, and then each of its buckets in the nearest cache, takes 2 times as long.
 const VALUES_OF_MANY: usize = 1 << 11;
 /// The number of values of a digit for fewer elements than [`MANY`].
 const VALUES_OF_FEW: usize = 1 << 8;
@@ -56,7 +57,7 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
-/// Keeps the last ranking.
+/// Making room keeps the last ranking.
 impl Room for Ranking {
     fn warm_up(&mut self, n: usize) {
         room_to_write_over(&mut self.values, n);
@@ -197,7 +198,7 @@ impl Ranking {
         column: Column,
     ) {
         let last = (VALUES * VALUES - 1) as f32;
-        // Steps of infinities may be wrong: the insertion sort corrects their order.
+        // Infinities may get wrong steps. The insertion sort corrects their order.
         let factor = last / (column.max - column.min);
         steps(picked, column.max, factor, last, &mut self.indices);
         match selected {
@@ -234,7 +235,7 @@ impl Ranking {
         let digit = |i: usize| self.once[i] as usize;
         // SAFETY: the halves were counted above, and the places made from the counts.
         unsafe { deal::<_, HALVES, true>(counts, &mut self.indices, digit, |i| i as u32) };
-        // The key of a zero does not contain its sign.
+        // Zeros of both signs have one key, so their signs are restored here.
         let are_zero = self.sorted[zeros..].iter().take_while(|&&x| x == 0.0);
         let zeros = zeros..zeros + are_zero.count();
         for (x, &i) in self.sorted[zeros.clone()]
@@ -315,7 +316,8 @@ impl Ranking {
 /// `digit` is taken modulo the number of digits.
 ///
 /// # Safety
-/// The digits of the elements were counted, and `places` holds where each digit's elements begin.
+/// `places` holds the index at which the elements of each digit begin, made from counts of the
+/// digits of exactly these elements.
 #[inline(always)]
 // In bounds: taken modulo the number of digits.
 unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
@@ -333,7 +335,8 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
         }
         let place = &mut places[digit(i) % DIGITS];
         let at = *place as usize;
-        // Before the element is written, which might be the place, for all the compiler knows.
+        // Advanced before the element is written: for all the compiler knows, that write might
+        // change it.
         *place += 1;
         debug_assert!(at < to.len());
         // SAFETY: the caller promises that no digit has more elements than were counted, and these
@@ -342,7 +345,8 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     };
     let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
     let asking = asking - asking % UNROLLED;
-    // Unrolled by hand: in so short a loop the position of its branch can cost half as much again.
+    // Unrolled by hand: so short a loop can take half as much longer, depending on the address of
+    // its branch.
     for first in (0..asking).step_by(UNROLLED) {
         for i in 0..UNROLLED {
             put(first + i, Some(first + i + AHEAD));
@@ -371,7 +375,7 @@ fn write_halves_on<V: Vector>(_: V, xs: &[f32], to: &mut [u32]) {
 
 /// Returns true if the lower halves of these floats are zero.
 fn are_halves(xs: &[f32]) -> bool {
-    // Mostly the first few decide.
+    // The first few floats usually decide.
     let any_lower = |xs: &[f32]| xs.iter().fold(0, |bits, x| bits | x.to_bits()) & 0xffff != 0;
     !xs.chunks(1024).any(any_lower)
 }
@@ -398,7 +402,8 @@ fn extremes(xs: &[f32]) -> Column {
     }
 }
 
-/// Sorts almost sorted floats by insertion. Gives up when that takes more steps than a full sort.
+/// Sorts almost sorted floats by insertion. Gives up, and returns false, when that takes more steps
+/// than a full sort.
 // In bounds: `next_rise` gives a place, and there are as many indices as floats; `at` falls from
 // there, and is above 0 where 1 is subtracted.
 fn mend(xs: &mut [f32], indices: &mut [u32]) -> bool {

@@ -10,7 +10,7 @@ use crate::kernels::layout::SUM_BLOCK;
 /// 2^-53, a quotient for each term adds one such unit, and the sums here have an error of less than
 /// n / 4 units. Together that is little more than half of the margin used here.
 ///
-/// The cost is twice a binary search among the sums of blocks and one block of terms.
+/// It takes two binary searches among the sums of blocks, and two passes over one block of terms.
 pub fn choose<T>(
     terms: &[T],
     term: impl Fn(&T) -> f32 + Copy,
@@ -29,8 +29,8 @@ pub fn choose<T>(
     }
 }
 
-/// Returns the index at which the running sum of `terms` reaches `draw` times their sum, in the
-/// operations of the built-in: two `double` sums in order.
+/// Returns the index at which the running sum of `terms` reaches `draw` times their sum, computed
+/// as by the built-in: with two `double` sums in order.
 pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> usize {
     let doubles = || terms.iter().map(|t| f64::from(term(t)));
     let sum = doubles().fold(0.0f64, |sum, p| sum + p);

@@ -1,10 +1,10 @@
-//! A draw from candidates in descending order, without sorting them.
+//! Draws from candidates in descending order, without sorting them.
 //!
 //! The drawn candidate is the one at which the running sum of the exponentials, the largest first,
 //! reaches a share of their sum. In a peaked distribution it is among the few hundred largest,
-//! which the maxima of blocks lead to. Otherwise a sample brackets it: the exponentials above
-//! logits of the sample are added up. The bracket is narrowed in the same way until few candidates
-//! remain to be ranked. Among equal logits the host's order decides (see
+//! which are found from the maxima of blocks. Otherwise it is bracketed by two logits of a sample,
+//! by adding up the exponentials above logits of that sample. The bracket is narrowed in the same
+//! way until few candidates remain to be ranked. Among equal logits the host's order decides (see
 //! [`host_order`](super::host_order)).
 //!
 //! The sums are `double`s in another order than the built-in's. If their rounding could decide, the
@@ -37,9 +37,9 @@ pub struct Descending<'a> {
 /// A candidate that was drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drawn {
-    /// Its logit.
+    /// The logit of the candidate.
     pub logit: f32,
-    /// Its rank among the candidates with this logit, in the host's order. Excluded ones are
+    /// The rank among the candidates with this logit, in the host's order. Excluded candidates are
     /// counted.
     pub nth: usize,
     /// The number of candidates with this logit.
@@ -50,8 +50,8 @@ pub struct Drawn {
 #[derive(Clone, Debug, Default)]
 pub struct DescendingDraw {
     work: Workspace,
-    /// The logits that may be drawn, and their exponentials. Two of each, to narrow from one to the
-    /// other.
+    /// The logits that may be drawn. There are two buffers, and narrowing copies from one to the
+    /// other; likewise for the exponentials.
     keys: [Vec<f32>; 2],
     es: [Vec<f32>; 2],
     sample: Vec<f32>,
@@ -96,10 +96,11 @@ impl DescendingDraw {
         let n = from.logits.len();
         self.warm_up(n);
         let sum = self.work.exponentiate_without(from, larger);
-        // Those left out that are equal to the first kept come before it, each with 1.
+        // Excluded candidates that are equal to the first remaining one precede it. Each adds 1 to
+        // the sum.
         let before = from.dropped.checked_sub(larger.len())? as f64;
         let total = sum - before - self.sum_behind(from);
-        // As for any draw (see `categorical::choose`), of the larger sum.
+        // The margin of `categorical::choose`, relative to the larger sum.
         let margin = sum * (n + 16) as f64 * (2.0 * f64::EPSILON);
         let target = before + total * draw;
         let target = Target {
@@ -122,7 +123,7 @@ impl DescendingDraw {
         from.behind as f64 * f64::from(least)
     }
 
-    /// Returns the draw if it is among the largest candidates.
+    /// Looks for the draw among the largest candidates.
     // In bounds: candidates are tokens of the vocabulary, each of which has an exponential.
     fn in_head(&mut self, head: &[TokenData], target: Target) -> Head {
         let [keys, _] = &mut self.keys;
@@ -192,7 +193,7 @@ fn narrow(
 /// down to and including the higher one.
 ///
 /// The sample is bisected by the sums of all keys: if few keys have most of the mass, as in a
-/// peaked distribution, the sample says nothing about these.
+/// peaked distribution, the sample does not represent them.
 // In bounds: the caller has more than `SAMPLE` keys; `middle` lies within `open`.
 fn bracket(
     (keys, es): (&[f32], &[f32]),
@@ -209,7 +210,7 @@ fn bracket(
     // No key is as large as infinity.
     let (mut low, mut high) = (f32::NEG_INFINITY, f32::INFINITY);
     let mut above = base;
-    // Which of the sample lie strictly between.
+    // The elements of the sample that lie strictly between both.
     let mut open = 0..sample.len();
     while open.len() > SAMPLE / PARTS {
         let middle = sample[open.start + open.len() / 2];

@@ -1,17 +1,18 @@
-//! The k-th largest of few floats, without branches that depend on them: a model runs between two
-//! tokens, after which the processor cannot predict such branches. It takes at most 32 passes over
-//! the numbers, and usually 10.
+//! Finds the k-th largest of a few floats, without branches that depend on them: a model runs
+//! between two tokens, after which the processor cannot predict such branches. It takes at most 32
+//! passes over the numbers, usually 10.
 
 use crate::kernels::scan::count_at_least;
 use crate::kernels::sort_key::{descending_key, logit_of};
 
 /// Returns a number that at least `k` of `xs` reach, and few more unless some are equal; `None` if
-/// fewer than `k` are above minus infinity. `k` is at least 1.
+/// fewer than `k` are above minus infinity. `k` must be at least 1.
 ///
-/// It is found by bisection over all `float`s.
+/// The number is found by bisection over all `float`s.
 pub fn nearly_kth_largest(xs: &[f32], k: usize) -> Option<f32> {
     let count = |key: u32| count_at_least(xs, logit_of(key));
-    // Keys rise as numbers fall: `low` is reached by too few, `high` by enough.
+    // Keys rise as numbers fall. Too few numbers reach that of `low`, and enough reach that of
+    // `high`.
     let mut low = descending_key(f32::INFINITY).wrapping_sub(1);
     let mut high = descending_key(f32::MIN);
     if count(high) < k {

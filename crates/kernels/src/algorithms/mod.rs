@@ -1,4 +1,4 @@
-//! Algorithms that take several passes over the candidates, with buffers of their own.
+//! Algorithms that take several passes over the candidates and keep buffers.
 //!
 //! - [`host_order`]: the order in which the built-ins' sorts leave the candidates, ties included;
 //! - [`top_k`], [`argsort`], [`kth_largest`]: descending order of all or of the largest;

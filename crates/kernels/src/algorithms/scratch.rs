@@ -16,7 +16,7 @@ use crate::per_thread::Lent;
 pub struct Scratch<T>(OnceCell<Box<T>>);
 
 impl<T: Lent> Scratch<T> {
-    /// Returns the buffer to the thread, for the next call on it.
+    /// Returns the buffer to the thread, for the next call there.
     #[inline]
     pub fn rest(&mut self) {
         if let Some(lent) = self.0.take() {
@@ -46,15 +46,15 @@ impl<T> Clone for Scratch<T> {
     fn clone_from(&mut self, _source: &Self) {}
 }
 
-/// Buffers that can make room for the most that `n` candidates can need, however few of these the
-/// next array needs. Their contents are lost. Memory that is never written to costs nothing.
+/// Buffers that can make room for the most memory that any array of `n` candidates needs. Their
+/// contents are lost. Memory that is never written to costs nothing.
 pub trait Room {
     /// Makes room for `n` candidates.
     fn warm_up(&mut self, n: usize);
 }
 
-/// The room beyond `n`, for the register that a kernel may write past the end, and for the heaps
-/// and samples of small arrays.
+/// The room in addition to `n`, for the register that a kernel may write past the end, and for the
+/// heaps and samples of small arrays.
 pub const BESIDE: usize = 128;
 
 impl<T> Room for Vec<T> {

@@ -1,11 +1,11 @@
-//! Bounds on the threshold of top-n-sigma, without the additions of the built-in.
+//! Bounds the threshold of top-n-sigma, without repeating the additions of the built-in.
 //!
 //! The built-in adds `float`s one by one. The error of its mean and its sum of squares is at most
 //! the sum of the roundings, each half a unit of the sum so far. A bound on these needs only the
 //! sums at the end of each block. Usually no logit lies between the bounds on the threshold, so
-//! that its exact position does not matter. Among 128,256 normally distributed logits, with bounds
-//! a few hundredths of a deviation apart, one logit is to be expected there by their density (an
-//! estimate, not a count). Such arrays need the exact sums.
+//! that its exact position does not matter. For 128,256 normally distributed logits the bounds are
+//! a few hundredths of a deviation apart, and by an estimate from the density about one logit lies
+//! between them. Such arrays need the exact sums.
 //!
 //! It reads 12 bytes per candidate twice and writes them once. It keeps the largest of each group
 //! of neighbours, and searches only groups that reach the bounds. The exact sums take one more
@@ -48,7 +48,7 @@ struct Bounds {
     sum: Option<f32>,
 }
 
-/// The sums up to the end of each block, in a reused buffer.
+/// Reused buffers for the sums up to the end of each block, and the maxima.
 #[derive(Clone, Debug, Default)]
 pub struct SigmaBounds {
     /// The sums of the logits and of their squares.
@@ -75,9 +75,9 @@ impl SigmaBounds {
         {
             return mask_below(data, high);
         }
-        // What is below the bounds is masked in passing, if there are any.
+        // Logits below the bounds, if there are bounds, are masked in the same pass.
         let (low, max, known) = match &bounds {
-            // None is masked already.
+            // No logit is masked yet.
             Some(bounds) => (bounds.low, bounds.max, bounds.sum),
             None => (f32::NEG_INFINITY, max_logit(data, false), None),
         };
@@ -106,7 +106,7 @@ impl SigmaBounds {
         mask_logits_below(logits, threshold);
     }
 
-    /// Returns a logit below which these are masked.
+    /// Returns a number. All logits below it are masked.
     fn threshold_of(&mut self, logits: &[f32], maxima: &[f32], max: f32, n: f32) -> f32 {
         if logits.len() <= MOST {
             let blocks = logits.len().div_ceil(SUM_BLOCK);
@@ -123,7 +123,7 @@ impl SigmaBounds {
                 return bounds.high;
             }
         }
-        // There is one that is finite.
+        // At least one logit is finite.
         let (sum, count) = signed_sum_of_logits(logits);
         let count = count as f32;
         let squares = squares_of_logits(logits, sum / count);
@@ -153,19 +153,19 @@ impl SigmaBounds {
     fn bounds(&self, len: usize, largest: f32, n: f32) -> Option<Bounds> {
         let (count, n, max) = (len as f64, f64::from(n), f64::from(largest));
         let &[sum, squares] = self.sums.last()?;
-        // Of larger ones the built-in's sum may overflow.
+        // With larger sums the built-in's may overflow.
         if !squares.is_finite() || squares > 1e30 {
             return None;
         }
         let squares = squares * (1.0 + SUM_ERROR) + count * TINY;
-        // No less than the sum of the absolute logits, by Cauchy and Schwarz.
+        // At least the sum of the absolute values, by the Cauchy-Schwarz inequality.
         let absolute = 1.01 * (count * squares).sqrt();
-        // The computed mean, and how far from it that of the built-in may be.
+        // The computed mean, and a bound on its distance from the built-in's.
         let mean = sum / count;
         let off = (1.01 * count * ROUNDING + SUM_ERROR) * absolute / count
             + 4.0 * ROUNDING * mean.abs()
             + TINY;
-        // The sum of squares around that, and by how much it is off.
+        // The sum of squares around the mean, and a bound on its error.
         let around = squares - 2.0 * mean * sum + count * mean * mean;
         let error = SUM_ERROR * (2.0 * squares + 2.0 * mean.abs() * absolute)
             + 2.0 * off * SUM_ERROR * absolute
@@ -203,7 +203,7 @@ impl SigmaBounds {
             let around = squares - 2.0 * mean * sum + count * mean * mean;
             let error = SUM_ERROR * (2.0 * squares + 2.0 * mean.abs() * absolute);
             let root = (around.max(0.0) + error).sqrt() + count.sqrt() * off;
-            // The sum itself is off by less than what its roundings may come to.
+            // The error of the sum is less than its roundings may add up to.
             let reached = root * root * (1.0 + 1.1 * count * ROUNDING) * (1.0 + 1e-6);
             total += terms as f64 * ROUNDING * binade(reached);
         }

@@ -1,4 +1,4 @@
-//! The softmax of candidates, written into their probabilities.
+//! Computes the softmax of candidates, in their field for the probability.
 
 use super::categorical::choose;
 use super::scratch::Room;
@@ -9,12 +9,11 @@ use crate::kernels::softmax::{exp_p_by, exp_p_in_order_by, isa_for};
 use crate::per_thread::lent_per_thread;
 use crate::token::TokenData;
 
-/// The softmax of candidates, written into their probabilities, with the sums of its blocks in a
-/// reused buffer.
+/// Computes the softmax of candidates, and keeps the sums of its blocks in a reused buffer.
 ///
-/// Three passes: the largest logit, the exponentials, and the division. Each begins where the
-/// previous one ended, with data that is still in the caches. A copy of the logits would not be in
-/// the caches any more when the model has computed the next ones.
+/// It takes three passes: for the largest logit, the exponentials, and the division. Each begins
+/// where the previous one ended, with data that is still in the caches. There is no copy of the
+/// logits: it would no longer be in the caches when the model has computed the next ones.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,
@@ -24,7 +23,7 @@ pub struct Softmax {
 
 lent_per_thread!(Softmax);
 
-/// Buffers hold the sums of at least as many blocks as an array of a usual vocabulary has.
+/// The number of blocks that the buffer has room for: more than an array of a usual vocabulary has.
 const BLOCKS: usize = 512;
 
 impl Default for Softmax {

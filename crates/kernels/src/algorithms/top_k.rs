@@ -1,14 +1,14 @@
-//! Descending order by logit, of all candidates or of the top k.
+//! Orders all candidates, or the top k, by descending logits.
 //!
 //! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit
 //! rises, above the index. Sorting the keys as integers gives descending logits, with equal logits
 //! (and -0 and +0) in input order and NaN next to minus infinity, without a comparison of floats.
 //! Keys and results are in reused buffers.
 //!
-//! For the top k, a sample gives a threshold that few more than k pass. One pass of 12 bytes per
-//! candidate collects these, and they are sorted. The full order, or that of many candidates, is
-//! found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only small numbers
-//! of candidates are sorted by keys.
+//! For the top k, a sample gives a threshold that slightly more than k candidates pass. One pass of
+//! 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
+//! candidates, is found by the radix sort of [`argsort`](super::argsort), which needs no keys. Only
+//! small numbers of candidates are sorted by keys.
 
 use super::argsort::{FEW, Ranking};
 use super::kth_largest::nearly_kth_largest;
@@ -29,8 +29,8 @@ pub struct TopK {
     /// Keys without indices.
     sample: Vec<u32>,
     ranking: Ranking,
-    /// True if something was ranked. The first call reserves only the memory that it needs, since
-    /// the system has to provide each page. The second call reserves what later ones may need.
+    /// True after the first call. The first call reserves only the memory that it needs, since the
+    /// system has to provide each page. The second call reserves what later ones may need.
     began: bool,
 }
 
@@ -113,7 +113,7 @@ impl TopK {
         if k == 0 || self.rank_above_sample(data, k) || self.rank_above_kth(data, k) {
             return true;
         }
-        // For a large share of the array a threshold excludes little.
+        // A threshold for a large part of the array excludes little.
         if k < data.len() / 8 {
             return false;
         }
@@ -210,7 +210,7 @@ impl TopK {
     /// if the array is too small for one, or `k` is too large a part of it.
     // In bounds: `sampled` gives places that that many candidates follow.
     fn threshold(&mut self, data: &[TokenData], k: usize) -> Option<f32> {
-        // The fewer are taken, the more the threshold lets pass to be sure.
+        // The smaller the sample, the lower the threshold must be to be safe.
         let taken = if k <= 128 || data.len() < 32 * 1024 {
             SAMPLE
         } else {
@@ -225,7 +225,8 @@ impl TopK {
             let group = data[start..start + SAMPLE_GROUP].iter();
             self.sample.extend(group.map(|c| descending_key(c.logit)));
         }
-        // How many of the sample are expected above the k-th, and more than chance takes away.
+        // The expected number of elements of the sample above the k-th largest, and a margin for
+        // chance.
         let expected = (k * taken) as f64 / data.len() as f64;
         let rank = (expected + 4.0 * expected.sqrt() + 3.0) as usize;
         let (_, &mut key, _) = self.sample.select_nth_unstable(rank);
@@ -266,12 +267,12 @@ fn sampled(n: usize, groups: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The room for candidates that pass a sample's threshold: far more than pass for the smallest k.
+/// The least room for candidates that pass a sample's threshold: far more than pass for a small k.
 const ROOM: usize = 4096;
 
-/// The number of candidates in a sample; a sample for many of a long array has twice as many.
-/// Without a sample, a threshold that rises while candidates are collected takes four times as long
-/// for the 1000 largest of 32,000.
+/// The number of candidates in a sample; twice as many for a large k and a long array. Without a
+/// sample, a threshold that rises while candidates are collected takes four times as long for the
+/// 1000 largest of 32,000.
 const SAMPLE: usize = 1024;
 
 /// The number of candidates from which a sample is taken.

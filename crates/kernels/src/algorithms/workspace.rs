@@ -1,4 +1,4 @@
-//! The softmax outside the array: 4 bytes per candidate, in reused buffers.
+//! Computes the softmax outside the array, with 4 bytes per candidate, in reused buffers.
 
 use super::categorical;
 use super::descending_draw::Descending;
@@ -30,8 +30,8 @@ pub struct Workspace {
 lent_per_thread!(Workspace);
 
 impl Room for Workspace {
-    /// Makes room in zeroed memory from the system: writing the zeros would use all of the memory,
-    /// however little is needed.
+    /// Requests zeroed memory from the system. Writing the zeros would make all of the memory
+    /// resident, however little is used.
     fn warm_up(&mut self, n: usize) {
         if self.values.len() < n {
             self.values = Vec::new();
@@ -97,7 +97,7 @@ impl Workspace {
         let mut sum = 0.0;
         let to = self.values_mut().chunks_mut(CHUNK);
         for (from, to) in logits.chunks(CHUNK).zip(to) {
-            // The next ones are looked for while these are worked on.
+            // Prefetches the next logits while these are processed.
             for line in (0..CHUNK).step_by(16) {
                 prefetch(to, CHUNK + line);
                 prefetch(from, CHUNK + line);
@@ -247,7 +247,7 @@ impl Workspace {
     /// the built-in does.
     pub fn exponentiate_as_double(&mut self, data: &[TokenData], max: f32) -> f64 {
         let largest = self.take_logits(data);
-        // What is above the first is in an array that is wrongly said to be sorted.
+        // A logit above the first one can occur only in an array that is wrongly marked as sorted.
         let isa = if largest > max {
             Isa::SCALAR
         } else {

@@ -83,7 +83,7 @@ fn mask_column_on<V: Vector>(_: V, column: &mut [f32], allowed: &[u64]) {
         match word {
             u64::MAX => {}
             0 => logits.fill(f32::NEG_INFINITY),
-            // Each is written, so that the compiler does it by registers.
+            // Every candidate is written, so that the compiler vectorizes the loop.
             _ => {
                 for (half, logits) in logits.chunks_mut(32).enumerate() {
                     let word = (word >> (32 * half)) as u32;
@@ -106,7 +106,7 @@ fn word_of<V: Vector>(v: V, block: &[TokenData; BLOCK], words: &[u64]) -> u64 {
     }
     let (word, shift) = (first as usize / 64, first as u32 % 64);
     let at = |i: usize| words.get(i).copied().unwrap_or(0);
-    // Shifted twice: 64 at once is none.
+    // Shifted in two steps, since a shift by 64 would not shift at all.
     at(word) >> shift | at(word + 1) << 1 << (63 - shift)
 }
 

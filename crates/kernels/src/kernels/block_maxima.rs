@@ -1,4 +1,4 @@
-//! The maximum of raw logits, and of each group of them.
+//! Finds the maximum of raw logits, and that of each group.
 //!
 //! f16 and bf16 have half the bytes. Their maxima are found by comparing their bits, which have the
 //! order of the numbers from 0 on, in registers that hold twice as many. Only a group without such
@@ -84,7 +84,7 @@ fn block_maxima_on<V: Vector>(v: V, xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     each!(xs, xs => maxima_of(v, xs, maxima))
 }
 
-/// Returns the maximum of each lane of a block.
+/// Returns the maximum of each lane over a block.
 #[inline(always)]
 fn max_lanes<V: Vector, T: Load>(v: V, block: &[T]) -> V::F {
     let mut lanes = [v.splat(f32::NEG_INFINITY); 2];

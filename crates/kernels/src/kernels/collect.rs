@@ -1,4 +1,4 @@
-//! Candidates made of the raw logits that pass a threshold. Only groups whose maximum reaches it
+//! Makes candidates of the raw logits that pass a threshold. Only groups whose maximum reaches it
 //! are read.
 
 use std::mem::MaybeUninit;
@@ -58,7 +58,8 @@ fn collect_on<V: Vector>(
 /// a time.
 pub struct Passing<'a> {
     maxima: &'a [f32],
-    /// The block of the first compared maximum; the bits mark those that are still to be returned.
+    /// The block of the first compared maximum. `bits` marks the blocks that are still to be
+    /// returned.
     start: usize,
     lanes: u32,
     /// The number of maxima compared.

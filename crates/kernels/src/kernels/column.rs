@@ -1,4 +1,4 @@
-//! Copies of the logits, 4 bytes per candidate, with the extremes found in the same pass.
+//! Copies the logits, 4 bytes per candidate, and finds their extremes in the same pass.
 
 use super::compact::{Selection, extend};
 use super::registers::LastChunk;

@@ -1,4 +1,4 @@
-//! Compaction of candidates and values that pass a threshold.
+//! Copies the candidates or values that pass a threshold.
 
 use std::mem::MaybeUninit;
 
@@ -35,7 +35,7 @@ pub fn at_least(data: &[TokenData], first: usize, threshold: f32, to: &mut Vec<u
 /// `to`, in order, all candidates whose logits are at or above the largest plus `below`, which is
 /// not positive, and a few others. Reads 12 bytes per candidate.
 pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 {
-    // The first part tells most rising arrays, before much is kept of them.
+    // Most rising arrays are recognized in the first part, before much of them is kept.
     const FIRST: usize = 2 * SUM_BLOCK;
     const PART: usize = 32 * SUM_BLOCK;
     let before = to.len();
@@ -49,7 +49,7 @@ pub fn near_max(data: &[TokenData], below: f32, to: &mut Vec<TokenData>) -> f32 
         max = near_max_from(part, max, below, to);
         let most = if start == 0 { FIRST / 2 } else { PART };
         if to.len() - before > most && end < data.len() {
-            // In a rising array all are near to the largest before them.
+            // In a rising array every logit is near the largest before it.
             max = max.max(super::scan::max(data.get(end..).unwrap_or_default()));
             to.truncate(before);
             return near_max_from(data, max, below, to);
@@ -111,7 +111,7 @@ fn near_max_on<V: Vector>(
         }
         let maxima = v.splat(max);
         if v.lt(maxima, x) | v.lt(maxima, y) != 0 {
-            // NaN leaves what is on the right.
+            // If one operand is NaN, `max` returns the right one.
             max = v.reduce_max(v.max(y, v.max(x, maxima)));
             thresholds = v.splat(max + below);
         }
@@ -144,7 +144,7 @@ fn near_max_of_chunk<V: Vector>(
     max
 }
 
-/// The numbers of the lanes.
+/// The indices of the lanes.
 static NUMBERS: [u32; MAX_LANES] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// Appends elements and their indices register by register. Whole registers are written, even past
@@ -160,7 +160,7 @@ pub struct Selection<'a, V: Vector> {
 }
 
 impl<'a, V: Vector> Selection<'a, V> {
-    /// Returns a selection to which nothing is pushed.
+    /// Returns an empty selection that has no room: nothing may be pushed to it.
     #[inline(always)]
     pub fn none(v: V) -> Self {
         Self {
@@ -215,7 +215,7 @@ impl<'a, V: Vector> Selection<'a, V> {
 /// Adds `n` to the lengths of both vectors.
 ///
 /// # Safety
-/// They were written.
+/// The elements must have been written.
 #[inline(always)]
 pub unsafe fn extend(n: usize, indices: &mut Vec<u32>, picked: &mut Vec<f32>) {
     let (end_of_indices, end_of_picked) = (indices.len() + n, picked.len() + n);
@@ -257,7 +257,7 @@ fn select_on<V: Vector>(
 // reserved.
 fn pick_on<V: Vector>(v: V, keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) {
     assert_eq!(keys.len(), xs.len());
-    // Whole registers are written, also past the last.
+    // Whole registers are written, even past the last element.
     to.reserve(xs.len() + MAX_LANES);
     let len = to.len();
     let room = to.spare_capacity_mut();

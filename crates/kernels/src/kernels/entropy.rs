@@ -1,4 +1,5 @@
-//! Logarithms of probabilities and the terms of their entropy, with the host's `logf`, bit for bit.
+//! Computes logarithms of probabilities, and the terms of their entropy, as the host's `logf` does,
+//! bit for bit.
 
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::{PART, SMALLEST};
@@ -6,14 +7,14 @@ use crate::simd::libm::{fma, ln};
 use crate::simd::{Vector, dispatched};
 
 dispatched! {
-    /// The natural logarithms. Reads and writes 4 bytes per element.
+    /// Writes the natural logarithms. Reads and writes 4 bytes per element.
     pub fn lns(xs: &[f32], to: &mut [f32]) => lns_on with Ln;
     /// Writes the entropy term of each probability: -p ln p, and 0 for 0. Returns the smallest
     /// probability, at most 1. Reads and writes 4 bytes per element.
     pub fn entropies(ps: &[f32], to: &mut [f32]) -> f32 => entropies_on with Ln;
     /// Returns `start` plus the entropy terms of probabilities, at most 1 each, as if added one by
-    /// one where the host's compiler fuses product and addition. What is not above 0 adds nothing.
-    /// Reads 4 bytes per element.
+    /// one by a host whose compiler fuses product and addition. Probabilities that are not above 0
+    /// add nothing. Reads 4 bytes per element.
     pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 => fused_entropy_on with Ln;
     /// Computes from exponentials and their sum the probabilities, the logarithms of these, and
     /// their terms of the entropy; returns the sum of these in `double`, with last bits that depend
@@ -26,7 +27,7 @@ dispatched! {
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;
 }
 
-/// Returns a bit for each lane that is not a positive normal number.
+/// Returns a word with a bit for each lane, set if it is not a positive normal number.
 #[inline(always)]
 fn not_normal<V: Vector>(v: V, x: V::F) -> u32 {
     let normal = v.ge(x, v.splat(f32::MIN_POSITIVE)) & v.lt(x, v.splat(f32::INFINITY));
@@ -69,7 +70,7 @@ fn entropies_on<V: Vector>(v: V, ps: &[f32], to: &mut [f32]) -> f32 {
     for (chunk, to) in (&mut chunks).zip(&mut rest) {
         let p = v.load(chunk);
         smallest = v.select_lt(p, smallest, p, smallest);
-        // What is not above 0 becomes 0, times the logarithm of 1.
+        // A probability that is not above 0 adds 0: it is multiplied by the logarithm of 1.
         let x = v.select_lt(zero, p, p, one);
         if not_normal(v, x) == 0 {
             let p = v.select_lt(zero, p, p, zero);
@@ -142,7 +143,7 @@ fn try_fused<V: Vector>(v: V, sum: f32, ps: &[f32], lns: &[f32]) -> Option<f32> 
     let mut of_lns = lns.chunks_exact(V::LANES);
     for (ps, lns) in (&mut chunks).zip(&mut of_lns) {
         let p = v.load(ps);
-        // 1 of what is not above 0, whose logarithm is no number.
+        // For a probability that is not above 0, 1, since its logarithm is not a number.
         let ln = v.select_lt(zero, p, v.load(lns), one);
         let surprisal = v.sub(zero, ln);
         let rounded = v.sub(v.fma(p, surprisal, unit), unit);

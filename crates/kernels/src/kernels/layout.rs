@@ -12,8 +12,8 @@ pub const GROUP: usize = 64;
 /// floats, which stay in the first-level cache. Streams of logits are split at its multiples.
 pub const CHUNK: usize = 1024;
 
-/// The fraction of a `float` sum below which a term does not change it, and neither do smaller
-/// later terms: a quarter of a unit.
+/// The fraction of a `float` sum below which a term, and all smaller ones after it, leave the sum
+/// unchanged: a quarter of a unit.
 pub const NOTHING: f32 = f32::EPSILON / 8.0;
 
 /// 2^23. From here to 2^24 the floats are exactly the integers.

@@ -61,7 +61,7 @@ macro_rules! each {
 pub(super) use each;
 
 impl<'a> Logits<'a> {
-    /// The size of the vocabulary.
+    /// Returns the size of the vocabulary.
     #[inline]
     pub fn len(&self) -> usize {
         each!(self, xs => xs.len())
@@ -76,7 +76,7 @@ impl<'a> Logits<'a> {
     /// Returns one logit, widened.
     ///
     /// # Panics
-    /// If there is none at `index`.
+    /// If there is no logit at `index`.
     // In bounds: every caller passes a token of the vocabulary.
     #[inline]
     pub fn at(&self, index: usize) -> f32 {
@@ -102,7 +102,7 @@ impl<'a> Logits<'a> {
     /// Writes the logits from `start` on, widened, into `to`.
     ///
     /// # Panics
-    /// If there are not enough to fill it.
+    /// If there are not enough logits to fill `to`.
     // In bounds: every caller asks for a range of the vocabulary.
     pub fn widen(&self, start: usize, to: &mut [f32]) {
         let range = start..start + to.len();
@@ -222,7 +222,7 @@ impl Load for bf16 {
     }
 }
 
-/// Returns the last numbers, fewer than a register's, widened and padded with minus infinity.
+/// Returns the last numbers, too few to fill a register, widened and padded with minus infinity.
 #[inline(always)]
 pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
     let mut padded = [f32::NEG_INFINITY; MAX_LANES];
@@ -232,8 +232,8 @@ pub fn padded<T: Load>(rest: &[T]) -> [f32; MAX_LANES] {
     padded
 }
 
-/// Writes the numbers of a chunk, [`CHUNK`] at most, into `to` in single precision. Meanwhile the
-/// next chunk is prefetched into the first-level cache.
+/// Writes the numbers of a chunk, at most [`CHUNK`], into `to` in single precision, and prefetches
+/// the next chunk into the first-level cache.
 #[inline(always)]
 // In bounds: a chunk has at most `CHUNK` numbers.
 pub fn widen_into<'c, V: Vector, T: Load>(

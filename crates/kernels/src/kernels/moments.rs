@@ -1,4 +1,4 @@
-//! Sums of logits and of their squares: roughly, for bounds, and in the order and the arithmetic of
+//! Sums logits and their squares: approximately, for bounds, or in the order and the arithmetic of
 //! the built-in.
 
 use super::column::copy_logits_on;
@@ -175,7 +175,7 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
         return (moments, None);
     }
     let added = v.reduce_add(v.add(a[2], b[2]));
-    // Cauchy and Schwarz: no less than the sum of the absolute logits.
+    // At least the sum of the absolute values, by the Cauchy-Schwarz inequality.
     let absolute = (squares * SUM_BLOCK as f32).sqrt();
     let decided = v.reduce_max(v.max_abs(a[3], b[3])) < c * (f32::EPSILON / 2.0)
         && stays(sum, c, absolute, added);
@@ -216,7 +216,7 @@ fn squares_masking_on<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thresh
         let values = &mut values[..block.len()];
         match try_float_squares(v, &squares, block, threshold, values) {
             Some(sum) => squares.sum = sum,
-            // Nearly all are masked where all in a block are.
+            // In a block in which all logits are masked.
             None if values
                 .iter()
                 .fold(true, |all, &x| all & (x == f32::NEG_INFINITY)) => {}
@@ -318,10 +318,10 @@ fn try_float_squares<V: Vector>(
         prefetch_candidates(v, chunk.as_ptr().wrapping_add(FAR));
         let x = v.load_logits(chunk);
         if v.lt(x, thresholds) != 0 {
-            // A NaN is not below anything, and stays.
+            // NaN is not below anything, and so stays.
             v.store_logits(chunk, v.select_lt(x, thresholds, masked, x));
         }
-        // Now NaN counts as minus infinity, and that deviates by nothing.
+        // From here on NaN counts as minus infinity, whose deviation is 0.
         let x = v.max(x, masked);
         v.store(value, x);
         let deviation = v.sub(v.select_lt(x, v.splat(f32::MIN), means, x), means);
@@ -336,7 +336,7 @@ fn try_float_squares<V: Vector>(
         mask(candidate, threshold);
     }
     let total = sum + v.reduce_add(added);
-    // An infinite square is nowhere near; NaN is not below anything.
+    // The comparison is false for an infinite square and for NaN.
     let decided = v.reduce_max(furthest) < c * (f32::EPSILON / 2.0) * 0.999_99;
     if !fit || !decided || total.is_nan() || total >= 2.0 * c {
         return None;
@@ -369,7 +369,7 @@ fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> 
     let mut chunks = xs.chunks_exact(V::LANES);
     for chunk in &mut chunks {
         let x = v.load(chunk);
-        // A masked logit deviates by nothing.
+        // The deviation of a masked logit is 0.
         let x = v.select_lt(x, v.splat(f32::MIN), means, x);
         let [a, b] = v.widen(v.sub(x, means));
         let [a, b] = [v.mul_d(a, a), v.mul_d(b, b)];

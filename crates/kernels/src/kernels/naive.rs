@@ -1,5 +1,5 @@
-//! Every pass over candidates and columns in plain Rust, with the operations and the order of the
-//! built-ins. The tests use it as their oracle.
+//! The naive twins of all passes over candidates and columns: plain Rust, with the operations and
+//! the order of the built-ins. They are the oracle of the tests.
 
 use super::column::Column;
 use super::layout::{SUM_BLOCK, TWO_23};
@@ -326,7 +326,7 @@ pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     assert_eq!(xs.len(), to.len());
     for (x, to) in xs.iter().zip(to) {
         let step = (max - x) * factor;
-        // Written so that NaN becomes the last step.
+        // This form turns NaN into the last step.
         let step = if step < last { step } else { last };
         *to = (step + TWO_23).to_bits();
     }
@@ -387,8 +387,8 @@ pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 {
     above_0.fold(start, |sum, p| fma(-p, ln(*p), sum))
 }
 
-/// Writes the probabilities divided by `by` into `original`, and replaces the logits that are not
-/// masked by the curve of these.
+/// Writes the probabilities, divided by `by`, into `original`, and replaces each logit that is not
+/// masked by the value of the curve there.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;

@@ -1,5 +1,5 @@
-//! The passes over raw logits in plain Rust, as an oracle of the tests. Sums are `double`s here,
-//! and `exp` is the host's.
+//! The naive twins of the passes over raw logits: plain Rust, with sums in `double` and the host's
+//! `exp`. They are the oracle of the tests.
 
 use super::layout::GROUP;
 use super::logits::{Logits, Number, each};
@@ -17,7 +17,7 @@ fn largest<T: Number>(xs: &[T]) -> f32 {
     logits.fold(f32::NEG_INFINITY, |max, x| if max < x { x } else { max })
 }
 
-/// Writes the maximum of each block, and returns that of all.
+/// Writes the maximum of each block. Returns the maximum of all logits.
 pub fn block_maxima(xs: Logits<'_>, maxima: &mut [f32]) -> f32 {
     assert_eq!(maxima.len(), xs.len().div_ceil(GROUP));
     each!(xs, xs => {
@@ -64,7 +64,7 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
             left_out = false;
             continue;
         }
-        // Exact, as no difference of two floats is in `float`.
+        // In `double` the difference is exact, which it would not be in `float`.
         let d = f64::from(x) - f64::from(sums.max);
         if d < NEGLIGIBLE || sums.max == f32::INFINITY {
             continue;

@@ -2,10 +2,10 @@
 //!
 //! If the reference is within 40 of 0 and the logits of a chunk are not far from it, the
 //! approximation [`Vector::exp_approx`] needs no scaling and no bound. With AVX-512 the sum of the
-//! terms shows afterwards if that was so; without it, the sum of the squares shows it in advance.
-//! Up to 8 terms are added as `float`s in each lane, then as `double`s. Altogether the relative
-//! error of the sums is at most 5e-7, and mostly 1e-7. Their last bits depend on the instruction
-//! set.
+//! terms shows afterwards if that was the case; without it, the sum of the squares shows it in
+//! advance. Up to 8 terms are added as `float`s in each lane, then as `double`s. Altogether the
+//! relative error of the sums is at most 5e-7, and mostly 1e-7. Their last bits depend on the
+//! instruction set.
 
 use std::hint::black_box;
 
@@ -18,7 +18,7 @@ use crate::token::comparable;
 
 /// Sums over all logits x except one largest, with d = x - max, from which every metric follows.
 ///
-/// A logit of plus infinity takes all the probability: then the sums are 0.
+/// A logit of plus infinity has all the probability; the sums are then 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sums {
     /// The largest logit.
@@ -59,7 +59,7 @@ impl Sums {
     /// Makes the sums relative to `max`, which is not below the maximum so far.
     pub fn raise(&mut self, max: f32) {
         if max == f32::INFINITY {
-            // It takes all the probability.
+            // An infinite logit has all the probability.
             (self.rest, self.spread) = (0.0, 0.0);
         } else if self.max > f32::NEG_INFINITY {
             let d = f64::from(self.max) - f64::from(max);
@@ -251,7 +251,7 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
         {
             continue;
         }
-        // Once, not at each of two readings.
+        // Widened once, although the numbers are read twice.
         let chunk = T::widened(v, chunk, &mut wide);
         add_chunk::<V, SPREAD>(v, sums, &mut reference, chunk, maxima);
     }
@@ -315,7 +315,7 @@ fn add_others<V: Vector, T: Load, const SPREAD: bool>(
 /// A distance so far below the reference that [`exp_approx`](Vector::exp_approx) returns 0.
 const NOTHING: f32 = -1e4;
 
-/// Replaces the first element equal to `max`, so that it adds nothing.
+/// Replaces the first element equal to `max` by a number whose exponential is 0.
 #[inline(always)]
 fn leave_out<V: Vector>(v: V, xs: &mut [f32; CHUNK], max: f32) {
     let wanted = v.splat(max);
@@ -362,8 +362,8 @@ fn near_terms<V: Vector, T: Load, const SPREAD: bool, const WANTED: bool>(
         let mut floats = [[zero; 2]; 4];
         for blocks in group.chunks_exact(4 * GROUP) {
             let mut of_each = [lowest; 4];
-            // A loop whose length the compiler knows it unrolls, loads everything first, and then
-            // keeps most of it in memory: half as quick.
+            // Hides the length of the loop from the compiler. It would unroll the loop, load
+            // everything first, and spill most of it to memory, which is half as fast.
             for (block, of_block) in black_box(blocks).chunks_exact(GROUP).zip(&mut of_each) {
                 let mut largest = lowest;
                 for four in block.chunks_exact(4 * V::LANES) {

@@ -1,7 +1,7 @@
-//! Quotients in double precision that are rounded to floats.
+//! Divides in double precision, and rounds the quotients to floats.
 //!
-//! If both bounds on a quotient, computed by a product with the inverse, round to the same float,
-//! so does the quotient. Only otherwise is it divided.
+//! A product with the inverse gives a lower and an upper bound on a quotient. If both round to the
+//! same float, so does the quotient. Only otherwise is the division carried out.
 
 use super::registers::{AHEAD, prefetch_candidates};
 use crate::simd::{Vector, dispatched};

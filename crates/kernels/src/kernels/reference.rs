@@ -1,5 +1,5 @@
-//! Exponentials of raw logits relative to the largest, in single precision, with a relative error
-//! of at most 5e-7.
+//! Computes exponentials of raw logits relative to the largest, in single precision, with a
+//! relative error of at most 5e-7.
 //!
 //! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of
 //! degree 5. The reduction applies to x itself, not to its difference from the largest logit, whose
@@ -28,7 +28,7 @@ const FAR: f32 = 65_536.0;
 pub struct Reference {
     /// The largest logit.
     pub max: f32,
-    /// True if it is first subtracted from the logits.
+    /// True if `max` is first subtracted from the logits.
     pub far: bool,
     /// The largest logit after this subtraction: `max` or 0.
     pub origin: f32,
@@ -66,11 +66,11 @@ impl Reference {
     }
 }
 
-/// Returns a register in which no number is too low, and e^d of it.
+/// Returns x, with numbers that are too low raised to the lowest one, and e^d of these.
 #[inline(always)]
 // In bounds: `i` is below the number of coefficients.
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {
-    // NaN, too, becomes the lowest.
+    // NaN becomes the lowest number, too.
     let x = v.max(x, v.splat(reference.origin + LOWEST));
     let round = v.splat(reference.round);
     let shifted = v.fma(x, v.splat(std::f32::consts::LOG2_E), round);

@@ -1,9 +1,9 @@
-//! The ends of arrays, which do not fill a whole register, and prefetching.
+//! Handles the ends of arrays, which do not fill a whole register, and prefetches.
 
 use crate::simd::{MAX_LANES, Vector};
 use crate::token::TokenData;
 
-/// Candidates whose logits do not matter: they fill an array up to whole registers.
+/// A candidate that fills an array up to whole registers.
 const PADDING: TokenData = TokenData {
     id: 0,
     logit: f32::NEG_INFINITY,
@@ -48,8 +48,8 @@ impl<T> LastChunk for [T] {
 /// a loop reads, but not what it writes, so each store would wait for its cache line.
 pub(super) const AHEAD: usize = 128;
 
-/// The prefetch distance of a pass that computes so much with each element that the processor looks
-/// ahead at few of the next ones.
+/// The prefetch distance of a pass that computes so much with each element that the processor
+/// itself reads only a few elements ahead.
 pub(super) const FAR: usize = 2 * AHEAD;
 
 /// Prefetches the cache lines of a register's candidates, which may be outside the array.

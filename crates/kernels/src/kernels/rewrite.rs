@@ -1,4 +1,4 @@
-//! In-place changes of logits and probabilities.
+//! Changes logits and probabilities in place.
 
 use super::layout::SUM_BLOCK;
 use super::registers::{AHEAD, FAR, LastChunk, prefetch_candidates};
@@ -13,7 +13,7 @@ pub struct Curve {
     pub target: f32,
     /// The factor of distances.
     pub per_width: f32,
-    /// The height of the curve there.
+    /// The height of the curve at `target`.
     pub peak: f32,
     /// The steepness of its fall.
     pub sharpness: f32,
@@ -263,7 +263,7 @@ fn mask_below_on<V: Vector>(v: V, data: &mut [TokenData], threshold: f32) {
         }
         return;
     };
-    // A NaN is not below anything, and stays.
+    // NaN is not below anything, and so stays.
     let x = v.load_logits(last);
     v.store_logits(last, v.select_lt(x, thresholds, masked, x));
     for chunk in data.chunks_exact_mut(V::LANES).rev() {

@@ -1,4 +1,4 @@
-//! Exact sums of terms that are computed approximately, by Ziv's rounding test.
+//! Computes exact sums from approximate terms, by Ziv's rounding test.
 //!
 //! While a `float` sum stays in one binade, a term counts as the nearest multiple of that binade's
 //! unit (see [`sequential_sum`](super::sequential_sum)). That multiple can be determined without
@@ -76,10 +76,10 @@ impl Rounded {
 
 dispatched! {
     fn softmax_sum_of_finite(xs: &[f32], max: f32) -> f32 => softmax_sum_on with Exp;
-    /// Returns the sum of the rounded terms, exactly, but for those of which it is in doubt how
-    /// they round: their indices are appended to `doubtful`. Which these are depends on the
-    /// instruction set; those half-way are among them. Reads 4 bytes per element; those of a block
-    /// with a term in doubt again.
+    /// Returns the exact sum of the rounded terms, except those whose rounding is in doubt. The
+    /// indices of these are appended to `doubtful`. They depend on the instruction set, and include
+    /// the terms that are half-way. Reads 4 bytes per element, and a block with a term in doubt
+    /// twice.
     pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 => rounded_sum_on with Exp;
 }
 
@@ -88,7 +88,7 @@ dispatched! {
 /// again if it has a term in doubt or the sum leaves its binade there.
 pub fn softmax_sum(logits: &[f32], max: f32) -> f32 {
     if !max.is_finite() && !logits.is_empty() {
-        // A difference of infinities is among them.
+        // One of the differences is that of two infinities.
         return f32::NAN;
     }
     softmax_sum_of_finite(logits, max)
@@ -133,7 +133,7 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// Returns the terms of [`round`](Self::round) in the lanes where both bounds agree, and no
+    /// Returns the terms of [`round`](Self::round) in the lanes in which both bounds agree, and no
     /// term in the others. The indices of these, counted from `first`, are appended to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
@@ -224,16 +224,16 @@ impl Large {
         let c = binade(sum);
         if c != self.c {
             self.c = c;
-            // What is less than half a unit does not change the sum. Far beyond what rounding can
-            // do, of `ln` as well as of the difference to the largest.
+            // An exponential of less than half a unit does not change the sum. The margin is far
+            // larger than the rounding errors of `ln` and of the difference to the largest logit.
             let margin = 1e-4 + 1e-6 * max.abs();
             self.least = max + ln(c * (f32::EPSILON / 2.0)) - margin;
         }
         let least = v.splat(self.least);
         let mut n = 0;
         for chunk in xs.chunks_exact(V::LANES) {
-            // Without asking whether there are any: where one in sixteen counts, no processor
-            // foresees it.
+            // No branch checks if any element counts: where one in sixteen does, the branch would
+            // be unpredictable.
             let x = v.load(chunk);
             n += v.compress_store(v.ge(x, least), x, &mut self.kept[n..]);
         }
@@ -244,7 +244,7 @@ impl Large {
         let end = n.next_multiple_of(V::LANES);
         self.kept[n..end].fill(MaybeUninit::new(f32::NEG_INFINITY));
         let kept: *const [MaybeUninit<f32>] = &raw const self.kept[..end];
-        // SAFETY: all were numbers from the start, and what was written over them are numbers.
+        // SAFETY: all elements were initialised, and only numbers were written over them.
         unsafe { &*(kept as *const [f32]) }
     }
 }
@@ -363,7 +363,7 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
             ];
         }
         if !equal(v, counted[0], counted[1]) {
-            // Again without those in doubt.
+            // Counted again, without the terms in doubt.
             counted[0] = v.splat(0.0);
             for (i, chunk) in block.chunks_exact(V::LANES).enumerate() {
                 let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);

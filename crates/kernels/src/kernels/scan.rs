@@ -1,4 +1,4 @@
-//! Searches that only read: the maximum, its index, a value in a range, counts.
+//! Passes that only read: they find the maximum, its index, or a value in a range, or count.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
 //! beginning, so the cache still holds its end: a single pass over the array begins there. Of
@@ -44,7 +44,7 @@ pub fn argmax(data: &[TokenData]) -> Option<usize> {
 
 /// Returns the index of the first element equal to `x`. Reads 4 bytes per element.
 pub fn position_of(xs: &[f32], x: f32) -> Option<usize> {
-    // Without a branch for each, which vector registers like.
+    // Without a branch per element, so that the loop is vectorized.
     let has = |group: &[f32]| group.iter().fold(false, |has, &other| has | (other == x));
     let mut groups = xs.chunks(GROUP).zip((0..).step_by(GROUP));
     let (group, start) = groups.find(|&(group, _)| has(group))?;
@@ -62,7 +62,7 @@ pub fn claimed_max(data: &[TokenData], sorted: bool, largest: f32) -> f32 {
     }
 }
 
-/// [`max`] on one instruction set.
+/// Implements [`max`] on one instruction set.
 #[inline(always)]
 pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
     let mut a = v.splat(f32::NEG_INFINITY);
@@ -88,7 +88,7 @@ pub fn max_on<V: Vector>(v: V, data: &[TokenData]) -> f32 {
 #[inline(always)]
 // In bounds: a pair has twice the lanes; `start` is below the length.
 fn argmax_on<V: Vector>(v: V, data: &[TokenData]) -> usize {
-    // Minus infinity is never above that.
+    // Minus infinity never exceeds this.
     let mut best = f32::MIN;
     let mut bests = v.splat(best);
     let mut found = None;

@@ -1,4 +1,4 @@
-//! Sums of floats as if added one by one in the order of the array.
+//! Sums floats as if they were added one by one in the order of the array.
 //!
 //! The built-ins add `float`s one by one, and their cuts depend on the last bit. While a sum S
 //! stays in one binade [c, 2c), whose floats are the multiples of u, adding a term t gives S + (t
@@ -44,7 +44,7 @@ pub fn sum_above(keys: &[f32], ps: &[f32], above: f32) -> f32 {
 /// Returns the sum of the probabilities whose keys are above `above` and below `below`, with an
 /// error of at most 1e-4.
 pub fn sum_between(keys: &[f32], ps: &[f32], above: f32, below: f32) -> f32 {
-    // Rounded to units so small that nothing is.
+    // The units are so small that rounding to them changes nothing.
     const FINE: f32 = f32::from_bits(27 << 23);
     rounded_tail(keys, ps, above, below, FINE, None)
 }
@@ -113,7 +113,8 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
         added = v.add(added, rounded);
     }
     let total = sum + v.reduce_add(added);
-    // Nothing is further off than half a unit. NaN is not below anything, and so refused, too.
+    // No rounding error exceeds half a unit. The comparison is false for NaN, which is thus
+    // refused, too.
     let stays = total < 2.0 * c;
     if v.reduce_max(furthest) >= c * (f32::EPSILON / 2.0) || !stays {
         return None;
@@ -155,7 +156,7 @@ fn rounded_tail_on<V: Vector>(
     let (lowest, highest) = (v.splat(above), v.splat(below));
     let mut sum = 0.0;
     let mut base = 0;
-    // Nothing is called in the inner loop: that would take all registers.
+    // Nothing is called in the inner loop, since a call would spill all registers.
     for (keys, terms) in keys.chunks(SUM_BLOCK).zip(terms.chunks(SUM_BLOCK)) {
         let mut added = zero;
         let mut any_halfway = 0;
@@ -163,7 +164,7 @@ fn rounded_tail_on<V: Vector>(
         let mut chunks = terms.chunks_exact(V::LANES);
         for (keys, chunk) in (&mut key_chunks).zip(&mut chunks) {
             let (key, x) = (v.load(keys), v.load(chunk));
-            // Outside the range it becomes 0, which rounds to 0.
+            // A term outside the range is replaced by 0, which rounds to 0.
             let x = v.select_lt(key, highest, x, zero);
             let x = v.select_lt(lowest, key, x, zero);
             let rounded = v.sub(v.add(x, unit), unit);

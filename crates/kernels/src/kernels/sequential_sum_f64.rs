@@ -1,4 +1,4 @@
-//! Sums in double precision as if added one by one in the order of the array.
+//! Sums in double precision, as if terms were added one by one in the order of the array.
 //!
 //! They are like those of [`sequential_sum`](super::sequential_sum), but here terms of 24 bits are
 //! often half-way between multiples of 53 bits, once they are 2^30 times smaller than the sum.
@@ -18,7 +18,7 @@ pub fn add_in_order<V: Vector>(v: V, sum: f64, terms: &[f64]) -> f64 {
     rest.iter().fold(sum, |sum, t| sum + t)
 }
 
-/// A little less than 1, and a little more.
+/// The numbers next to 1: the one below, and the one above.
 const BELOW: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
 
 const ABOVE: f64 = 1.0 + f64::EPSILON;
@@ -96,7 +96,7 @@ pub fn add_floats_in_order<V: Vector>(v: V, sum: f64, terms: &[f32]) -> f64 {
 #[inline(always)]
 // In bounds: what remains is less than a group.
 fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
-    // Then no float is too large or small to be counted in units.
+    // In this range no float is too large or too small to be counted in units.
     if !(1e-15..1e15).contains(&sum) {
         return None;
     }
@@ -155,13 +155,14 @@ fn take_down<V: Vector>(
 /// updated.
 #[inline(always)]
 fn rounded_up(halves: u64, odds: u64, odd: &mut bool) -> u32 {
-    // Each bit of `so_far`: whether the terms up to there add an odd number.
+    // Each bit of `so_far` is set if the terms up to it add an odd number.
     let mut so_far = odds;
     for shift in [1, 2, 4, 8, 16, 32] {
         so_far ^= so_far << shift;
     }
-    // What that bit was at the last term before that was half-way: the carries of a sum that makes
-    // one where such a bit is 1, ends it where it is 0, and carries on elsewhere.
+    // For each term, that bit at the last half-way term before it. These are the carries of an
+    // addition that generates a carry where such a bit is 1, absorbs it where it is 0, and passes
+    // it on elsewhere.
     let set = so_far & halves;
     let (a, overflow) = (set | !halves).overflowing_add(set);
     let (added, overflow_too) = a.overflowing_add(u64::from(*odd));

@@ -1,6 +1,6 @@
-//! Sums of terms of both signs as if added one by one in the order of the array. They work as in
-//! [`sequential_sum`](super::sequential_sum), but the sum must be so far from both ends of its
-//! binade that it stays there with any order of the terms.
+//! Sums terms of both signs as if they were added one by one in the order of the array. The method
+//! is that of [`sequential_sum`](super::sequential_sum), but the sum must be so far from both ends
+//! of its binade that it stays there with any order of the terms.
 
 use super::column::copy_logits_on;
 use super::layout::{SUM_BLOCK, binade};
@@ -25,7 +25,7 @@ fn signed_sum_on<V: Vector>(v: V, data: &[TokenData]) -> (f32, usize) {
     let mut values = [0.0; SUM_BLOCK];
     let mut sum = (0.0, 0);
     if data.len() < SUM_BLOCK {
-        // Adding a few takes less time than all the conditions for adding them at once.
+        // A few terms are added faster one by one than with all the checks for adding them at once.
         return add_each(sum, data.iter().map(|c| comparable(c.logit)));
     }
     for block in data.chunks(SUM_BLOCK) {
@@ -93,7 +93,7 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
         return None;
     }
     let c = binade(magnitude);
-    // From the middle of the binade a term of either sign stays in it.
+    // Starting in the middle of the binade, terms of either sign stay within it.
     let middle = v.splat(1.5 * c);
     let masked = v.splat(f32::NEG_INFINITY);
     let zero = v.splat(0.0);
@@ -128,9 +128,9 @@ fn try_signed_block<V: Vector>(v: V, sum: f32, xs: &[f32]) -> Option<(f32, usize
 /// exact. No term is then so large that it leaves the binade from its middle.
 #[inline(always)]
 pub fn stays(sum: f32, c: f32, absolute: f32, added: f32) -> bool {
-    // For the roundings of the terms, and of what is computed here.
+    // Margins for the rounding of the terms, and for that of this computation.
     let (absolute, slack) = (1.001 * absolute, 1e-3 * c);
-    // What goes up and what goes down.
+    // The sums of the positive and of the negative terms, as absolute values.
     let (up, down) = (0.5 * (absolute + added), 0.5 * (absolute - added));
     let (outwards, inwards) = if sum < 0.0 { (down, up) } else { (up, down) };
     let magnitude = sum.abs();

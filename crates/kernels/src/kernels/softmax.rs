@@ -1,5 +1,5 @@
-//! Exponentials of logits with their sums as if added in order: the host's `expf` and `exp`, bit
-//! for bit.
+//! Computes exponentials of logits, bit for bit the host's `expf` and `exp`, and their sums as if
+//! added in order.
 //!
 //! An operation with more than one pass streams the 12-byte array once into 4 bytes per candidate,
 //! which stay in the second-level cache, or works in the array itself, block by block.
@@ -21,8 +21,8 @@ dispatched! {
     pub fn exp_sum_by(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_sum_by`] does, on the instruction set in use.
     pub fn exp_sum(start: f32, xs: &mut [f32], max: f32) -> f32 => exp_sum_on with Exp;
-    /// As [`exp_sum_by`] from 0 with a sum in `double`; `sums` takes the sum up to the end of each
-    /// block of [`SUM_BLOCK`].
+    /// Replaces every x by e^(x - max) as [`exp_sum_by`] does, and returns the sum in `double`.
+    /// `sums` receives the sum up to the end of each block of [`SUM_BLOCK`].
     pub fn exp_sum_double_by(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64
         => exp_sum_double_on by isa;
     /// Replaces every x by e^(x - max) as [`exp_sum_double_by`] does, on the instruction set in
@@ -97,7 +97,7 @@ fn difference<V: Vector>(v: V, chunk: &[f32], max: f32) -> V::F {
 #[inline(always)]
 fn difference_of<V: Vector>(v: V, x: V::F, max: f32) -> V::F {
     let x = v.sub(x, v.splat(max));
-    // What is below rounds to 0 all the same; NaN stays.
+    // Lower numbers would round to 0 as well. NaN stays NaN.
     v.max(v.splat(LOWEST), x)
 }
 

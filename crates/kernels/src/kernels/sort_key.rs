@@ -1,4 +1,4 @@
-//! Keys that sort floats as integers, and the passes of a radix sort.
+//! Makes keys that sort floats as integers, and has the passes of a radix sort.
 
 use super::layout::TWO_23;
 use crate::simd::{Vector, dispatched};
@@ -53,7 +53,7 @@ fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &
     }
     for (x, to) in chunks.remainder().iter().zip(rest.into_remainder()) {
         let step = (max - x) * factor;
-        // Written so that NaN becomes the last step.
+        // This form turns NaN into the last step.
         let step = if step < last { step } else { last };
         *to = (step + TWO_23).to_bits();
     }

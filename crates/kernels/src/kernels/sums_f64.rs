@@ -1,9 +1,9 @@
-//! Sums of exponentials in double precision, for decisions that the sums of
+//! Sums exponentials in double precision, for decisions that the sums of
 //! [`online_softmax`](super::online_softmax) leave open.
 //!
 //! The exponentials are those of [`Vector::exp`] before they are rounded to a `float`, with an
-//! error of at most 2e-10, or those of [`Vector::exp_d`] if an instruction set has no such ones.
-//! They are added as `double`s, in an order that depends on the instruction set.
+//! error of at most 2e-10, or, if an instruction set does not have these, those of
+//! [`Vector::exp_d`]. They are added as `double`s, in an order that depends on the instruction set.
 
 use crate::simd::exp::LOWEST;
 use crate::simd::{MAX_LANES, Vector, dispatched};
@@ -11,7 +11,8 @@ use crate::simd::{MAX_LANES, Vector, dispatched};
 /// Sums over logits x with d = x - max. No x is above `max`, and `max` is less than 1e5 away from
 /// 0: beyond that, a `float` may not represent a number 104 below it.
 ///
-/// Their relative error is at most [`ERROR`](Self::ERROR); the spread may be off by another 1e-30.
+/// The relative error of the sums is at most [`ERROR`](Self::ERROR). The spread may be off by
+/// another 1e-30.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SumsF64 {
     /// The sum of e^d.
@@ -67,7 +68,7 @@ fn add_register<V: Vector, const SQUARES: bool>(
     max: f32,
     sums: &mut [[V::D; 2]; 2],
 ) {
-    // What is below adds nothing that shows; nor does NaN, which becomes the lowest.
+    // Lower numbers add nothing noticeable, nor does NaN, which becomes the lowest number.
     let x = v.max(v.load(register), v.splat(max + LOWEST));
     let max = v.splat_d(f64::from(max));
     let [low, high] = v.widen(x);

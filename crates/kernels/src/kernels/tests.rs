@@ -1,4 +1,5 @@
-//! Every instruction set that this processor has against the naive passes, on the same arrays.
+//! Compares every instruction set that this processor has with the naive passes, on the same
+//! arrays.
 
 use super::bitmap::{count_bits, mask_tokens};
 use super::column::{column_selecting, copy_column, copy_logits};
@@ -45,14 +46,14 @@ pub(super) const SIZES: [usize; 22] = [
     0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 127, 128, 129, 255, 1000, 1025, 5000, 40_001,
 ];
 
-/// Miri takes minutes for all of them.
+/// With all of them Miri would take minutes.
 #[cfg(miri)]
 pub(super) const SIZES: [usize; 3] = [0, 1, 17];
 
-/// Under Miri, one input in that many.
+/// Under Miri only one input in this many is tried.
 pub(super) const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 
-/// Logits of every kind that a pass may meet.
+/// Returns `n` logits of every kind that a pass may meet.
 pub(super) fn inputs(n: usize) -> Vec<Vec<f32>> {
     let mut rng = Rng(n as u64 + 1);
     let normal: Vec<f32> = (0..n).map(|_| rng.normal() * 2.4 - 1.5).collect();
@@ -110,7 +111,7 @@ pub(super) fn array(logits: &[f32]) -> Vec<TokenData> {
     candidates.collect()
 }
 
-/// The bits of a number, the same for all NaN.
+/// Returns the bits of a number; the same bits for every NaN.
 fn bits_of_number(x: f32) -> u32 {
     (if x.is_nan() { f32::NAN } else { x }).to_bits()
 }
@@ -140,7 +141,7 @@ pub(super) fn for_all(mut check: impl FnMut(Isa, &[f32])) {
     }
 }
 
-/// Little is kept on the way to the largest of an array that rises from the first candidate on.
+/// In an array that rises from the first candidate on, few superfluous candidates are kept.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn little_is_kept_of_a_rising_array() {
@@ -162,7 +163,7 @@ fn maxima() {
             let (mut a, mut b) = (Vec::new(), Vec::new());
             let max = near_max(&data, below, &mut a);
             assert_eq!(max, naive::near_max(&data, below, &mut b));
-            // What is kept besides depends on the instruction set.
+            // The superfluous candidates depend on the instruction set.
             for kept in [&mut a, &mut b] {
                 kept.retain(|c| c.logit >= max + below);
             }
@@ -176,7 +177,7 @@ fn maxima() {
     });
 }
 
-/// An array that is said to be sorted counts its first logit as the largest, true or not.
+/// In an array that is marked as sorted, the first logit counts as the largest, even if it is not.
 #[test]
 fn claimed_maxima() {
     let unsorted = array(&[1.0, 3.0, 2.0]);
@@ -191,7 +192,7 @@ fn claimed_maxima() {
     assert_eq!(claimed_max(&[], true, 3.0), 3.0);
 }
 
-/// The index found is that of the first of equals, in whatever group.
+/// The index found is that of the first of several equal logits, in whatever group they are.
 #[test]
 fn places() {
     for n in [0, 1, 63, 64, 65, 200] {
@@ -213,7 +214,7 @@ fn quotients_that_are_near_to_a_border() {
             _ => f32::from_bits(0x3f00_0000 + i * 2049),
         };
     }
-    // Of which 1 is the multiple.
+    // The same with the divisor 1.
     let between = |i: u32| f64::from(f32::from_bits(0x3f00_0000 + i * 41_943)) + 2f64.powi(-25);
     let inverses = (0..if cfg!(miri) { 2 } else { 100 }).map(|i| 1.0 / between(i));
     let others = [
@@ -242,7 +243,7 @@ fn columns() {
     for_all(|isa, logits| {
         for first in [0, 1] {
             let mut data = array(logits);
-            // Ids that are no indices, all of them or the last.
+            // Ids that are not indices: all of them, or only the last.
             data.iter_mut().for_each(|c| c.id += first);
             let (mut a, mut b) = (vec![0.0; data.len()], vec![0.0; data.len()]);
             let columns = (copy_column(&data, &mut a), naive::column(&data, &mut b));
@@ -281,7 +282,7 @@ fn logits_in_a_range() {
             f32::NEG_INFINITY,
             -7.5,
             0.0,
-            // All of one input.
+            // The value that all logits of one input have.
             3.0,
             4.2,
             16.9,
@@ -350,7 +351,7 @@ fn fetching_keeps_pairs_together() {
                 .zip(&to)
                 .all(|(&i, x)| xs[i as usize].to_bits() == x.to_bits())
         );
-        // What is equal stays in the order in which it was.
+        // Equal elements keep their order.
         let in_order = |pair: &[(u32, f32)]| pair[0].1 != pair[1].1 || pair[0].0 > pair[1].0;
         let pairs: Vec<_> = indices.iter().copied().zip(to).collect();
         assert!(pairs.windows(2).all(in_order), "{:?}", isa);
@@ -412,7 +413,8 @@ fn rewriting() {
             let b: Vec<f32> = b.iter().map(|b| b.logit).collect();
             assert_eq!(bits(&a), bits(&b), "{:?}", isa);
         }
-        // With the last of them one is at the threshold, past the last whole register.
+        // With the last of these thresholds an element after the last whole register is at the
+        // threshold.
         for threshold in [0.5, f32::NAN, logits.last().copied().unwrap_or(0.0)] {
             same!(mask_below(threshold));
             let (mut a, mut b) = (logits.to_vec(), array(logits));
@@ -437,7 +439,7 @@ fn masking_by_token() {
             1 => u64::MAX,
             _ => rng.next() << 33 ^ rng.next() << 9 ^ rng.next(),
         };
-        // Of fewer tokens than there are, and of more.
+        // Bitmaps for fewer tokens than the array has, and for more.
         for n_words in [0, logits.len() / 70, logits.len() / 64 + 2] {
             let allowed: Vec<u64> = (0..n_words as u64).map(|i| word(i % 4)).collect();
             let ones = allowed.iter().map(|word| word.count_ones() as usize);
@@ -449,7 +451,7 @@ fn masking_by_token() {
                     a.swap(30, 67);
                     a[40].id = i32::MIN;
                 }
-                // Wherever the array begins in a cache line.
+                // The array begins at different places in a cache line.
                 for skipped in [0, 1, 5].map(|n| a.len().min(n)) {
                     let (mut a, mut b) = (a.clone(), a.clone());
                     mask_tokens(&mut a[skipped..], &allowed);
@@ -480,11 +482,11 @@ fn bending() {
             let ours = bend(&mut a, 0.7, &mut ps_a, curve);
             let theirs = naive::bend(&mut b, 0.7, &mut ps_b, curve);
             assert_eq!(ours.1, theirs.1, "{:?}", isa);
-            // With a NaN about nobody asks for the largest.
+            // If a logit is NaN, the largest is not used.
             assert!(ours.0 == theirs.0 || !ours.1);
             assert_eq!(bits_of(&a), bits_of(&b));
             assert_eq!(bits(&ps_a), bits(&ps_b));
-            // The same of logits by themselves, which are numbers.
+            // The same with a column of logits, which has no NaN.
             let mut bent: Vec<f32> = logits.iter().map(|&x| comparable(x)).collect();
             let mut b: Vec<_> = array(&bent);
             b.iter_mut()
@@ -527,7 +529,7 @@ fn thresholds() {
             assert!(picked.capacity() <= room, "{}", picked.capacity());
             let count = naive_logits::count_from(logits, threshold);
             assert_eq!(count_at_least(logits, threshold), count, "{:?}", isa);
-            // Whole numbers, whose sum no order changes.
+            // Integers, whose sum does not depend on the order.
             let reach = logits.iter().zip(&others).filter(|&(&x, _)| x >= threshold);
             let expected: f64 = reach.map(|(_, &x)| f64::from(x)).sum();
             let has_nan = threshold.is_nan() || logits.iter().any(|x| x.is_nan());

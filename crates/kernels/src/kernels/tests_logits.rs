@@ -1,5 +1,5 @@
-//! The passes over raw logits of every instruction set that this processor has, in every precision,
-//! against the naive passes.
+//! Compares the passes over raw logits with the naive passes, on every instruction set that this
+//! processor has and in every precision.
 
 use half::{bf16, f16};
 
@@ -17,7 +17,7 @@ fn for_all(mut check: impl FnMut(Logits<'_>)) {
     let more = [CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + GROUP, 63, 64, 65];
     for isa in Isa::supported() {
         let _forced = isa.force();
-        // Miri takes minutes for all of them.
+        // With all of them Miri would take minutes.
         let more = &more[if cfg!(miri) { more.len() - 1 } else { 0 }..];
         for n in SIZES.iter().chain(more).copied() {
             for logits in inputs(n).into_iter().chain(unusual(n)).step_by(STEP) {
@@ -31,7 +31,7 @@ fn for_all(mut check: impl FnMut(Logits<'_>)) {
     }
 }
 
-/// Logits far from 0, almost certain, and as masks make them.
+/// Returns logits that are far from 0, peaked, or masked.
 fn unusual(n: usize) -> Vec<Vec<f32>> {
     let base = inputs(n).swap_remove(1);
     let mut certain = vec![0.0; n];
@@ -77,7 +77,7 @@ fn maxima() {
         let counted = naive::block_maxima_and_count(xs, &mut a);
         assert_eq!(xs.block_maxima_and_count(&mut c), counted);
         assert_eq!(a, c);
-        // Words with all bits, none, some; the last ones missing.
+        // Words with all bits set, none, or some; the last words are missing.
         let n_words = blocks.saturating_sub(blocks % 3);
         let pattern = [u64::MAX, 0, 0x8421_F00D_0000_FFFE, 1, 1 << 63];
         let allowed: Vec<u64> = pattern.into_iter().cycle().take(n_words).collect();
@@ -124,7 +124,7 @@ fn candidates() {
     });
 }
 
-/// 5e-7 is what the module promises.
+/// The module promises a relative error of at most 5e-7.
 #[test]
 fn sums() {
     let mut worst = 0.0f64;
@@ -146,7 +146,7 @@ fn sums() {
         assert_eq!((mass.rest, mass.max), (ours.rest, ours.max));
         assert_eq!(mass.unmasked, ours.unmasked);
         for (a, b) in [(ours.rest, expected.rest), (ours.spread, expected.spread)] {
-            // What the reference leaves out is below 1e-50.
+            // The terms that the reference leaves out are below 1e-50.
             let error = (a - b).abs() / b.max(1e-40);
             assert!(error < 5e-7, "{ours:?} {expected:?}");
             worst = worst.max(error);
@@ -155,7 +155,8 @@ fn sums() {
     eprintln!("largest relative error: {worst:.1e}");
 }
 
-/// Whatever number is among plain ones, it is in the sums, or known to be masked or infinite.
+/// An unusual number among normal ones is included in the sums, or recognized as masked or
+/// infinite.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_with_any_number() {
@@ -185,11 +186,11 @@ fn sums_with_any_number() {
     }
 }
 
-/// Registers that cross no line begin at any place in one.
+/// The maxima do not depend on where in a cache line the array begins.
 #[test]
 fn maxima_wherever_numbers_lie() {
     let mut logits = inputs(3 * CHUNK + GROUP + 33).swap_remove(0);
-    // Miri takes minutes for all of them.
+    // With all of them Miri would take minutes.
     let (starts, ends) = if cfg!(miri) { (7, 2) } else { (1, 3) };
     for x in logits.iter_mut().step_by(37) {
         *x = f32::NAN;
@@ -210,7 +211,7 @@ fn maxima_wherever_numbers_lie() {
     }
 }
 
-/// A stream may be cut at every chunk; and sums of parts merge to those of the whole.
+/// A stream may be divided at every chunk, and the sums of parts merge to those of the whole.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_of_parts() {

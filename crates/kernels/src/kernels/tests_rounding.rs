@@ -1,4 +1,4 @@
-//! Sums of approximate terms against those of exact ones.
+//! Compares the sums of approximate terms with those of exact ones.
 
 use super::entropy::{nearness, surprisals};
 use super::layout::binade;
@@ -8,7 +8,8 @@ use super::tests::{SIZES, inputs};
 use crate::simd::Isa;
 use crate::simd::libm::exp;
 
-/// Every input without NaN, as it is, its largest, and wider and narrower.
+/// Calls `check` with every input that has no NaN, and its largest logit: as it is, and with a
+/// wider and a narrower range.
 fn for_all(mut check: impl FnMut(&[f32], f32)) {
     for n in SIZES {
         for logits in inputs(n) {
@@ -37,7 +38,7 @@ fn sums_of_exponentials_are_those_one_by_one() {
     });
 }
 
-/// The rounded sum with what was in doubt, and how many of that were half-way.
+/// Returns the rounded sum, including the terms in doubt, and how many of these were half-way.
 fn resolved(
     rounded_sum: impl Fn(&[f32], Rounded, &mut Vec<u32>) -> f64,
     xs: &[f32],
@@ -79,7 +80,7 @@ fn rounded_sums_are_those_of_exact_terms() {
             };
             for of in [exponentials, entropies, tiny] {
                 let exact = resolved(naive::rounded_sum, xs, of);
-                // Where a lane is full it is not exact, and need not be.
+                // A sum beyond the binade is not exact, and need not be.
                 if exact.0 > f64::from(of.c) {
                     continue;
                 }
@@ -133,8 +134,8 @@ fn surprisals_and_distances_are_those_of_the_host() {
     });
 }
 
-/// Rounds the terms of one float in that many of all from `first` to 30 below the largest, each
-/// to a unit so fine that it tells an error beyond the margin.
+/// Rounds the terms of one float in `step` of all floats from `first` to 30 below the largest, each
+/// to a unit so fine that an error beyond the margin is noticed.
 fn margin_suffices(first: f32, sum: Option<f32>, fineness: f32, step: usize) {
     let bits = (first.to_bits()..30f32.to_bits()).step_by(step);
     let mut xs = [0.0f32; 16];

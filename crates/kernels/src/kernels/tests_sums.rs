@@ -1,5 +1,5 @@
-//! Exponentials, logarithms and sums of every instruction set that this processor has, against the
-//! naive passes and the C library.
+//! Compares exponentials, logarithms and sums, on every instruction set that this processor has,
+//! with the naive passes and the C library.
 
 use super::entropy::{entropies, fused_entropy, lns};
 use super::layout::{GROUP, SUM_BLOCK};
@@ -24,7 +24,7 @@ fn exponentials_and_their_sums() {
         let data = array(logits);
         let mut xs = vec![0.0; data.len()];
         let largest = naive::logits(&data, &mut xs);
-        // The second as in an array that is wrongly said to be sorted.
+        // The second maximum is that of an array that is wrongly marked as sorted.
         let claimed = xs.first().copied().unwrap_or(0.0);
         for max in [largest, claimed] {
             if largest - max >= HIGHEST {
@@ -49,7 +49,7 @@ fn check_double(xs: &[f32], max: f32) {
     let same = |a: f64, b: f64| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     assert!(same(total_a, total_b), "{total_a} {total_b}");
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| same(a, b)));
-    // Here the order of additions is free, and with it the last bits.
+    // The order of these additions, and so the last bits, are not fixed.
     let near = |a: f64, b: f64| {
         let error = (a - b).abs();
         error <= b.abs() * xs.len() as f64 * f64::EPSILON || same(a, b)
@@ -59,7 +59,7 @@ fn check_double(xs: &[f32], max: f32) {
     assert!(sums_a.iter().zip(&sums_b).all(|(&a, &b)| near(a, b)));
 }
 
-/// Exponentials of candidates, in place, are the same.
+/// Exponentials that are computed in place, in an array of candidates, are the same.
 #[test]
 fn exponentials_in_place() {
     for_all(|isa, logits| {
@@ -96,7 +96,7 @@ fn exponentials_in_place() {
     });
 }
 
-/// The sum in order that comes with the moments, where it comes.
+/// Checks the sum in order that the moments may include.
 #[test]
 fn sums_beside_moments() {
     let mut came = 0;
@@ -116,7 +116,7 @@ fn sums_beside_moments() {
     assert!(came > 0 || cfg!(miri));
 }
 
-/// Terms whose squares are nothing take a sum out of its binade, and back.
+/// Terms whose squares are 0 take a sum out of its binade and back.
 #[test]
 fn sums_of_tiny_logits_beside_moments() {
     for exponent in [-90, -80, -65, -60, -50] {
@@ -146,7 +146,7 @@ fn exponentials_in_double_precision() {
             if descending {
                 xs.sort_by(|a, b| b.total_cmp(a));
             }
-            // A sum of 1 or more: the largest of all is in it.
+            // The sum is at least 1, since it includes the largest term.
             for start in [1.0, 1.999_999_999, 77.7, 1e17] {
                 let (mut a, mut b) = (xs.clone(), xs.clone());
                 let sum = exp_double(start, &mut a, max);
@@ -158,7 +158,7 @@ fn exponentials_in_double_precision() {
     });
 }
 
-/// Terms around half of the distance between two doubles near 1.
+/// Terms near half of the distance between two doubles near 1.
 #[test]
 fn sums_of_halves_in_double_precision() {
     for start in [1.0, 1.0 + f64::EPSILON, 3.5] {
@@ -173,8 +173,7 @@ fn sums_of_halves_in_double_precision() {
     }
 }
 
-/// Terms of which most are half-way between two doubles near the sum, in every order of odd and
-/// even.
+/// Most terms are half-way between two doubles near the sum, with odd and even sums in every order.
 #[test]
 fn sums_of_floats_in_double_precision() {
     let mut lcg = Lcg(7);
@@ -183,13 +182,13 @@ fn sums_of_floats_in_double_precision() {
         let _forced = isa.force();
         for case in (0..300).step_by(if cfg!(miri) { 25 } else { 1 }) {
             let n = [70, 512, 513, 3000][case % 4];
-            // Down to 2^-60, with mantissas of few bits and of all.
+            // Terms down to 2^-60, with mantissas of a few bits or of all.
             let terms = (0..n).map(|_| {
                 let exponent = 127 - 24 - random() % [3, 8, 36][case % 3];
                 let mask = [0x0070_0000, 0x007f_ffff, 0x0000_000f][random() as usize % 3];
                 f32::from_bits(exponent << 23 | random() & mask)
             });
-            // Exponentials of themselves: what is tested is the sum.
+            // The logits are logarithms of the terms, since only the sum is tested.
             let mut data = array(&terms.map(f32::ln).collect::<Vec<_>>());
             data[0].logit = [0.0, -3.0, -9.0][case % 3];
             let blocks = data.len().div_ceil(SUM_BLOCK);
@@ -245,10 +244,10 @@ fn logarithms_and_entropies() {
             assert_eq!(bits(&a), bits(&b), "{:?}", isa);
             let smallest = (entropies(xs, &mut a), naive::entropies(xs, &mut b));
             assert_eq!(smallest.0, smallest.1);
-            // -0 and +0 add the same.
+            // -0 and +0 have the same effect on a sum.
             assert!(a.iter().zip(&b).all(|(&a, &b)| a == b || same(a, b)));
         }
-        // Of several, and in one whose sum leaves many binades.
+        // Sums that start at several numbers, including one that leaves many binades.
         let total: f32 = ps.iter().sum();
         let shares: Vec<f32> = ps.iter().map(|p| p / total).collect();
         for (start, ps) in [(0.0, &ps), (0.0, &shares), (3.0, &shares)] {
@@ -265,7 +264,7 @@ fn ln_is_that_of_the_host() {
     ln_on_every(997);
 }
 
-/// Tries all positive floats: some seconds.
+/// Tries all positive floats, which takes some seconds.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn ln_is_that_of_the_host_on_every_float() {
@@ -305,8 +304,8 @@ fn tails() {
     });
 }
 
-/// Also where nearly all terms round to nothing, and where the logits are so large that differences
-/// are coarse.
+/// Includes logits for which nearly all terms round to 0, and logits so large that their
+/// differences are coarse.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
@@ -331,7 +330,7 @@ fn exp_is_that_of_the_host() {
     exp_on_every(997);
 }
 
-/// Tries all of those floats: some seconds.
+/// Tries all of these floats, which takes some seconds.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn exp_is_that_of_the_host_on_every_float() {
@@ -352,7 +351,7 @@ fn exp_on_every(step: usize) {
                 for (x, e) in xs.iter().zip(&ours) {
                     let host = libm::exp(*x);
                     assert_eq!(e.to_bits(), host.to_bits(), "{:?}: exp({x})", isa);
-                    // What a descending sum relies on: never up where x goes down.
+                    // Descending sums rely on this: the exponential never rises as x falls.
                     assert!(*e <= previous || from > 0.0, "exp({x})");
                     previous = *e;
                 }
@@ -361,8 +360,8 @@ fn exp_on_every(step: usize) {
     }
 }
 
-/// Sums in double precision are right within what they promise, also where little is left beside
-/// the largest, or nothing.
+/// Sums in double precision are within the promised error, even if little or nothing is left
+/// besides the largest term.
 #[test]
 fn sums_in_double_precision() {
     for_all(|isa, logits| {
@@ -371,7 +370,7 @@ fn sums_in_double_precision() {
             return;
         }
         let mut sums = SumsF64::default();
-        // In two parts, of which one may be empty.
+        // Added in two parts, one of which may be empty.
         let (first, second) = logits.split_at(logits.len() / 3);
         sums.add_spread(first, max);
         sums.add_spread(second, max);

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Header;
 
-/// The value before a key is made.
+/// The value of `KEY` before the key is made.
 const NONE: u64 = u64::MAX;
-/// The value while this code is being unloaded.
+/// The value of `KEY` while this code is being unloaded.
 const GONE: u64 = u64::MAX - 1;
 
 static KEY: AtomicU64 = AtomicU64::new(NONE);
@@ -22,7 +22,7 @@ fn get() -> Option<libc::pthread_key_t> {
         return Some(known as libc::pthread_key_t);
     }
     let mut made: libc::pthread_key_t = 0;
-    // SAFETY: a place for the key, and a function as it is asked for.
+    // SAFETY: a valid place for the key, and a destructor of the right type.
     if unsafe { libc::pthread_key_create(&raw mut made, Some(end_all)) } != 0 {
         return None;
     }
@@ -30,7 +30,7 @@ fn get() -> Option<libc::pthread_key_t> {
     match KEY.compare_exchange(NONE, made as u64, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(made),
         Err(other) => {
-            // SAFETY: just made, and nothing hangs on it.
+            // SAFETY: just made, and no thread has a value for it.
             unsafe { libc::pthread_key_delete(made) };
             (other != GONE).then_some(other as libc::pthread_key_t)
         }
@@ -40,7 +40,7 @@ fn get() -> Option<libc::pthread_key_t> {
 /// Registers the value with this header to be dropped when the calling thread ends.
 pub(super) fn keep(header: NonNull<Header>) {
     let Some(key) = get() else { return };
-    // SAFETY: the key is live, and what hangs on it are headers of this thread.
+    // SAFETY: the key is live, and its values are headers of this thread.
     unsafe {
         (*header.as_ptr()).next = libc::pthread_getspecific(key).cast();
         libc::pthread_setspecific(key, header.as_ptr().cast());

@@ -46,8 +46,7 @@ fn it_ends_with_its_thread() {
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
-/// A destructor that asks for the value which it is the end of, as a sampler's may that a thread
-/// keeps.
+/// A value whose destructor requests the thread's value of the same type, as that of a sampler may.
 #[derive(Default)]
 struct Asks(RefCell<Option<Arc<()>>>);
 

@@ -14,7 +14,7 @@ fn random_numbers_are_other_ones_at_each_call() {
     let numbers: std::collections::BTreeSet<_> = (0..1000).map(|_| random_number()).collect();
     assert_eq!(numbers.len(), 1000);
     let of_bits = |bit: u32| numbers.iter().filter(|&&n| n >> bit & 1 == 1).count();
-    // Eight deviations from the half.
+    // Within eight standard deviations of one half.
     assert!((0..64).all(|bit| (373..=627).contains(&of_bits(bit))));
 }
 

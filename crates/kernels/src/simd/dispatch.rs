@@ -1,14 +1,15 @@
-//! The choice of the instruction set for a kernel, and the calls that enter it.
+//! Chooses the instruction set for kernels, and calls them with it.
 //!
 //! A kernel is a value that can run on any [`Vector`](super::Vector). Everything in it is inlined
 //! into one trampoline per instruction set, the `run` of each backend, which is compiled with those
 //! instructions; there is no other call between a kernel's caller and its loop.
 //!
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
-//! avx512, neon) names another; [`take_unknown_name`] gives a name that stands for none.
+//! avx512, neon) names another; [`take_unknown_name`] returns a value that names no known one.
 //!
-//! Passes whose results hold a [`Function`] of the C library run with what was chosen for that
-//! function: the scalar instructions, which call it, where the others have other bits.
+//! Passes whose results depend on a [`Function`] of the C library run with the instruction set that
+//! was chosen for that function. If a vector form differs from the C library's function in any bit,
+//! that is the scalar one, which calls the function.
 
 use crate::sync::Mutex;
 use std::ffi::CStr;
@@ -42,7 +43,7 @@ enum Kind {
     Neon = 4,
 }
 
-/// The name of an instruction set, alone and with each set of functions that are not its own.
+/// The names of an instruction set: alone, and with each set of functions that run scalar.
 macro_rules! names {
     ($name:literal) => {
         const {
@@ -60,7 +61,7 @@ macro_rules! names {
     };
 }
 
-/// The text of a literal up to its NUL.
+/// Returns a literal as a C string, up to its NUL.
 const fn text(of: &'static str) -> &'static CStr {
     match CStr::from_bytes_until_nul(of.as_bytes()) {
         Ok(text) => text,
@@ -68,7 +69,7 @@ const fn text(of: &'static str) -> &'static CStr {
     }
 }
 
-/// A function of the C library that the instruction sets have forms of.
+/// A function of the C library of which the instruction sets have vector forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// `expf`.
@@ -83,17 +84,17 @@ impl Function {
     const ALL: [Self; 3] = [Self::Exp, Self::ExpF64, Self::Ln];
 }
 
-/// The one in use, 0 before the first choice.
+/// The instruction set in use; 0 before the first choice.
 static CURRENT: AtomicU8 = AtomicU8::new(0);
 
-/// The one in use for each function, 0 before the first choice.
+/// The instruction set in use for each function; 0 before the first choice.
 static BY_FUNCTION: [AtomicU8; Function::ALL.len()] = [const { AtomicU8::new(0) }; 3];
 
 impl Isa {
     /// Plain Rust, with the C library's exponentials and logarithms.
     pub const SCALAR: Self = Self(Kind::Scalar);
 
-    /// The instruction sets that this processor has, the best one last.
+    /// Returns the instruction sets that this processor has, the best one last.
     pub fn supported() -> Vec<Self> {
         let mut supported = vec![Self::SCALAR];
         #[cfg(target_arch = "x86_64")]
@@ -114,7 +115,7 @@ impl Isa {
         }
         #[cfg(target_arch = "aarch64")]
         supported.push(Self(Kind::Neon));
-        // Miri knows few intrinsics.
+        // Miri supports few intrinsics.
         supported.truncate(if cfg!(miri) { 1 } else { supported.len() });
         supported
     }
@@ -129,8 +130,8 @@ impl Isa {
         Self::chosen(&CURRENT)
     }
 
-    /// The one in use where results hold that function: its form there is the C library's, bit for
-    /// bit.
+    /// Returns the instruction set in use for results that depend on a function. Its form of the
+    /// function agrees with the C library's, bit for bit.
     #[inline]
     // In bounds: there is one for each function.
     pub fn exact(function: Function) -> Self {
@@ -155,7 +156,8 @@ impl Isa {
         }
     }
 
-    /// Itself, or the scalar one, which calls the function, if its own form is another.
+    /// Returns this instruction set if its form of the function agrees with the C library's;
+    /// otherwise the scalar one, which calls that.
     fn if_agrees(self, function: Function) -> Self {
         match self == Self::SCALAR || agrees(self, function) {
             true => self,
@@ -180,12 +182,13 @@ impl Isa {
         }
     }
 
-    /// Returns its name in LLAMA_SIEVE_SIMD.
+    /// Returns the name of the instruction set in LLAMA_SIEVE_SIMD.
     pub fn name(self) -> &'static CStr {
         self.names()[0]
     }
 
-    /// Its name, then with the functions that others run: `expf` is bit 0, `exp` 1, `logf` 2.
+    /// Returns the names of the instruction set, by the set of functions that run scalar: `expf` is
+    /// bit 0, `exp` bit 1, and `logf` bit 2.
     fn names(self) -> &'static [&'static CStr; 8] {
         match self.0 {
             Kind::Scalar => &names!("scalar"),
@@ -199,8 +202,8 @@ impl Isa {
     }
 }
 
-/// The name of the instruction set in use; after it ", scalar" and the functions of the C library
-/// whose forms there are others.
+/// Returns the name of the instruction set in use, followed, if there are any, by ", scalar" and
+/// the functions for which the C library is called.
 pub fn instruction_set() -> &'static CStr {
     let isa = Isa::current();
     let others = Function::ALL.map(|function| Isa::exact(function) != isa);
@@ -209,15 +212,15 @@ pub fn instruction_set() -> &'static CStr {
     isa.names()[exp | exp_f64 << 1 | ln << 2]
 }
 
-/// Returns what is chosen for `kind`, now that all are.
+/// Makes all choices, and returns the one for `kind`.
 #[cold]
 fn choose(kind: &AtomicU8) -> Isa {
     choose_all();
     Isa::chosen(kind)
 }
 
-/// Chooses the best, or the one that LLAMA_SIEVE_SIMD names, and for each function that one if its
-/// form is the C library's.
+/// Chooses the best instruction set, or the one that LLAMA_SIEVE_SIMD names. For each function the
+/// same one is chosen if its form agrees with the C library's.
 // In bounds: there is one for each function.
 fn choose_all() {
     let supported = Isa::supported();
@@ -260,7 +263,7 @@ fn unknown_name() -> Option<String> {
     UNKNOWN.lock().take()
 }
 
-/// True if its form of a function is the C library's, bit for bit.
+/// True if an instruction set's form of a function agrees with the C library's, bit for bit.
 fn agrees(isa: Isa, function: Function) -> bool {
     match function {
         Function::Exp => isa.run(self_check::Exp),
@@ -299,7 +302,7 @@ macro_rules! dispatched {
 }
 pub(crate) use dispatched;
 
-/// The type that a function declaration returns.
+/// Expands to the type that a declared function returns.
 macro_rules! result {
     () => {
         ()
@@ -310,7 +313,7 @@ macro_rules! result {
 }
 pub(crate) use result;
 
-/// The instruction set that was named, or the one in use, for a function.
+/// Expands to the instruction set that was passed, or to the one in use, perhaps for a function.
 macro_rules! isa {
     () => {
         $crate::simd::Isa::current()

@@ -1,10 +1,10 @@
-//! `expf` by a table, and the polynomial of an approximation.
+//! Constants and tables for `expf`, and the polynomial of an approximation.
 //!
-//! With k the integer nearest to x * 32 / ln 2 and r what remains, e^x = 2^(k/32) * 2^(r/32): the
-//! first from a table of 32, the second a polynomial of degree 3, all in `double`, rounded once to
-//! `float`. That is what the GNU C library computes since 2.27, bit for bit where each product is
-//! fused with the sum that follows it, and what musl computes where none is. The results for all
-//! negative floats were compared with both.
+//! With k the integer nearest to x * 32 / ln 2, and r the remainder, e^x = 2^(k/32) * 2^(r/32). The
+//! first factor comes from a table of 32 entries, and the second is a polynomial of degree 3, all
+//! in `double` and rounded once to `float`. The GNU C library has computed exactly this since 2.27,
+//! with each product fused with the sum that follows it. musl computes it without fusing. The
+//! results for all negative floats were compared with both.
 
 use super::exp_f64::BITS;
 
@@ -52,7 +52,7 @@ pub const TABLE: [u64; 32] = table();
 
 // In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
 const fn table() -> [u64; 32] {
-    // Those of the double's table that are no other powers.
+    // Every fourth entry of the table for doubles, since 2^(4i/128) is 2^(i/32).
     let mut table = [0; 32];
     let mut i = 0;
     while i < 32 {

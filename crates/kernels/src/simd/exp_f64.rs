@@ -1,11 +1,10 @@
-//! `exp` in double precision by a table.
+//! Constants and tables for `exp` in double precision.
 //!
-//! With k the integer nearest to x * 128 / ln 2 and r what remains, e^x = 2^(k/128) * e^r: the
-//! first from a table of 128, with what its rounding left out, the second a polynomial of degree 5.
-//! That is what the GNU C library computes since 2.28, bit for bit where each product is fused with
-//! the sum that follows it, and what musl computes where none is. Every entry of the table is a
-//! rounded number; the polynomial's coefficients are those that fit best between -ln 2 / 256 and ln
-//! 2 / 256.
+//! With k the integer nearest to x * 128 / ln 2, and r the remainder, e^x = 2^(k/128) * e^r. The
+//! first factor comes from a table of 128 entries, which also has the rounding error of each, and
+//! the second is a polynomial of degree 5. The GNU C library has computed exactly this since 2.28,
+//! with each product fused with the sum that follows it. musl computes it without fusing. The
+//! polynomial's coefficients are those that fit best between -ln 2 / 256 and ln 2 / 256.
 
 /// 128 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4067_1547_652b_82fe);

@@ -7,7 +7,7 @@ use super::vector::Vector;
 /// No closure in it may contain vector code: only functions marked `#[inline(always)]` are compiled
 /// with the instructions of the function into which they are inlined.
 pub trait Kernel {
-    /// The type of its result.
+    /// The type of the result.
     type Output;
     /// Runs with the instructions of `v`. Implementations are marked `#[inline(always)]`.
     fn run<V: Vector>(self, v: V) -> Self::Output;

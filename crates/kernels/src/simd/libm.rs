@@ -25,7 +25,7 @@ mod ucrt;
 #[cfg(windows)]
 use ucrt::{exp_double, expf, log2f, logf, pow_double, powf};
 
-/// Replacements for Miri, which cannot run a C library. It checks memory, not last bits.
+/// Replacements for Miri, which cannot run a C library. Miri checks memory accesses, not last bits.
 #[cfg(miri)]
 mod interpreted {
     pub fn expf(x: f32) -> f32 {
@@ -50,64 +50,65 @@ mod interpreted {
 #[cfg(miri)]
 use interpreted::{exp_double, expf, log2f, logf, pow_double, powf};
 
-/// e^x, bit for bit the host's `expf`.
+/// Returns e^x, bit for bit as the host's `expf`.
 #[inline]
 pub fn exp(x: f32) -> f32 {
     expf(x)
 }
 
-/// The natural logarithm, bit for bit the host's `logf`.
+/// Returns the natural logarithm, bit for bit as the host's `logf`.
 #[inline]
 pub fn ln(x: f32) -> f32 {
     logf(x)
 }
 
-/// The logarithm to base 2, bit for bit the host's `log2f`.
+/// Returns the logarithm to base 2, bit for bit as the host's `log2f`.
 #[inline]
 pub fn log2(x: f32) -> f32 {
     log2f(x)
 }
 
-/// x^y, bit for bit the host's `powf`.
+/// Returns x^y, bit for bit as the host's `powf`.
 #[inline]
 pub fn pow(x: f32, y: f32) -> f32 {
     powf(x, y)
 }
 
-/// e^x in double precision, bit for bit the host's `exp`.
+/// Returns e^x in double precision, bit for bit as the host's `exp`.
 #[inline]
 pub fn exp_f64(x: f64) -> f64 {
     exp_double(x)
 }
 
-/// x^y in double precision, bit for bit the host's `pow`.
+/// Returns x^y in double precision, bit for bit as the host's `pow`.
 #[inline]
 pub fn pow_f64(x: f64, y: f64) -> f64 {
     pow_double(x, y)
 }
 
-/// x * y + z, rounded once.
+/// Returns x * y + z, rounded once.
 #[cfg(not(windows))]
 #[inline(always)]
 pub fn fma(x: f32, y: f32, z: f32) -> f32 {
     x.mul_add(y, z)
 }
 
-/// x * y + z in double precision, rounded once.
+/// Returns x * y + z in double precision, rounded once.
 #[cfg(not(windows))]
 #[inline(always)]
 pub fn fma_f64(x: f64, y: f64, z: f64) -> f64 {
     x.mul_add(y, z)
 }
 
-// The standard library's is MinGW's where the processor's instruction is not asked for: not exact.
+// Without the processor's instruction, the standard library calls MinGW's function, which is not
+// exact.
 #[cfg(windows)]
 pub use ucrt::{fma, fma_f64};
 
-/// A float as a C++ `int`, as the host's compiled code converts it.
+/// Converts a float to a C++ `int`, as the host's compiled code does.
 ///
-/// Out of range C++ leaves the result undefined; x86's instruction then gives the smallest integer,
-/// and Arm's the nearest.
+/// In C++ the result is undefined if the number is out of range. The instruction of x86 then gives
+/// the smallest integer, and that of Arm the nearest.
 #[inline]
 pub fn as_int(x: f32) -> i32 {
     let in_range = (-2_147_483_648.0..2_147_483_648.0).contains(&x);

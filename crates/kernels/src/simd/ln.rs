@@ -1,10 +1,10 @@
-//! `logf` by a table.
+//! Constants and tables for `logf`.
 //!
-//! With x = 2^k z, z between 0.7 and 1.4, and c about 1 / z from a table of 16 by the highest bits
-//! of z: ln x = k ln 2 - ln c + ln(1 + r) with r = z c - 1. The last term is a polynomial of
-//! degree 4. All is computed in `double` and rounded once to `float`. The GNU C library has
-//! computed it like this since 2.27. The results for all positive normal floats were compared, and
-//! are the same with and without fused multiplication.
+//! Let x = 2^k z, with z between 0.7 and 1.4, and let c be approximately 1 / z, from a table of 16
+//! entries that is indexed by the highest bits of z. Then ln x = k ln 2 - ln c + ln(1 + r) with r =
+//! z c - 1. The last term is a polynomial of degree 4. All is computed in `double`, and rounded
+//! once to `float`. The GNU C library has computed it in this way since 2.27. The results for all
+//! positive normal floats were compared, and are the same with and without fused multiplication.
 
 /// The bits of the float at which the range of z begins, about 0.7.
 pub const OFFSET: u32 = 0x3f33_0000;
@@ -17,7 +17,7 @@ pub const A: [f64; 3] = [
     f64::from_bits(0xbfdf_fffe_f20a_4123),
 ];
 
-/// x as 2^k * z, with the entry of the table for z.
+/// The parts of x = 2^k * z, with the entry of the table for z.
 #[derive(Clone, Copy)]
 pub struct LnParts<D> {
     /// z, between 0.7 and 1.4.

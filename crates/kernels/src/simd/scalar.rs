@@ -1,5 +1,5 @@
-//! Plain Rust, with 4 floats. It runs everywhere, Miri included. It calls the C library's
-//! exponentials, so it is also used if these differ from the tables.
+//! The scalar backend: plain Rust, with 4 floats. It runs everywhere, even in Miri. It calls the
+//! exponentials of the C library, so it is also used if these differ from the tables.
 
 use super::libm;
 use super::vector::Vector;
@@ -28,7 +28,7 @@ fn zip<T: Copy, U: Default + Copy, const N: usize>(
     lanes
 }
 
-/// Returns one bit for each lane.
+/// Returns a word with one bit for each lane.
 #[inline(always)]
 fn bits(lanes: [bool; LANES]) -> u32 {
     let lanes = lanes.into_iter().enumerate();

@@ -1,19 +1,20 @@
 //! Checks that the exponentials and logarithms of an instruction set are those of the C library,
 //! bit for bit.
 //!
-//! They are on the GNU C library since 2.28, and on musl. Where one is not, exactness goes before
-//! speed, and the built-ins themselves spend most of their time in `expf`.
+//! They agree with the GNU C library since 2.28, and with musl. If one does not agree, the C
+//! library is called instead: exactness comes before speed, and the built-ins themselves spend most
+//! of their time in `expf`.
 //!
-//! Two good functions differ in a last bit where the exact result lies near the middle between two
-//! numbers, in one of 1,400 values or fewer. Hence the hard ones: there the GNU C library's rounds
-//! to the farther neighbour, as one in 2,000 to 5,000 values of `expf` and `logf`, and one in 1,400
-//! of `exp`. Hardly any other function has all these bits.
+//! Two good functions differ in the last bit only where the exact result is near the middle between
+//! two numbers. So the check includes hard values, for which the GNU C library rounds to the
+//! farther neighbour: it does so for one in 2,000 to 5,000 values of `expf` and `logf`, and one in
+//! 1,400 of `exp`. Hardly any other implementation has the same bits for all of them.
 
 use super::kernel::Kernel;
 use super::libm;
 use super::vector::Vector;
 
-/// The number of values that each is tried on, beside those that are hard.
+/// The number of values on which each function is tried, in addition to the hard ones.
 const N: usize = 4096;
 
 /// The kernel that computes `expf`.
@@ -23,7 +24,7 @@ impl Kernel for Exp {
     type Output = bool;
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
-        // Densest near 0, down to where everything rounds to 0.
+        // Densest near 0, down to where all results round to 0.
         let xs = (0..N).map(|i| i as f32 / N as f32);
         let xs = xs.map(|x| -104.5 * x * x);
         let xs: Vec<f32> = xs.chain(HARD_EXP.map(f32::from_bits)).collect();
@@ -47,7 +48,7 @@ impl Kernel for ExpF64 {
     type Output = bool;
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
-        // In no order, densest near 0, of every exponent.
+        // In scrambled order, densest near 0, with every exponent.
         let xs = (0..N).map(|i| i.wrapping_mul(2_654_435_761) % N);
         let xs = xs.map(|i| -120.0 * (i as f64 / N as f64).powi(5));
         let xs: Vec<f64> = xs.chain(HARD_EXP_F64.map(f64::from_bits)).collect();
@@ -68,7 +69,7 @@ impl Kernel for Ln {
     type Output = bool;
     #[inline(always)]
     fn run<V: Vector>(self, v: V) -> bool {
-        // Over all powers of two, with mantissas of every kind.
+        // All powers of two, with mantissas of every kind.
         let step = (f32::MAX.to_bits() - f32::MIN_POSITIVE.to_bits()) / N as u32;
         let bits = (0..N as u32).map(|i| f32::MIN_POSITIVE.to_bits() + i * step);
         let xs: Vec<f32> = bits.chain(HARD_LN).map(f32::from_bits).collect();
@@ -84,8 +85,8 @@ impl Kernel for Ln {
     }
 }
 
-/// The bits of the number below 0 whose `expf` alone shows whether products and sums are fused, as
-/// a comparison of all such numbers from -2^-20 to -104 has told.
+/// The bits of the only number from -2^-20 down to -104 for which `expf` differs with and without
+/// fused operations. It was found by comparing all of them.
 const NOT_FUSED: u32 = 0xc27c_65d9;
 
 /// Bits of numbers whose `expf` is hard.
@@ -155,7 +156,7 @@ mod tests {
     use crate::simd::dispatch::tests as tests_of_dispatch;
     use crate::simd::{Function, Isa, MAX_LANES};
 
-    /// `expf` of what is hard.
+    /// The kernel that computes `expf` of the hard values.
     struct HardExp;
 
     impl Kernel for HardExp {
@@ -171,7 +172,8 @@ mod tests {
         }
     }
 
-    /// The first of a million doubles of which `exp` is another, and every exponent has some.
+    /// The kernel that finds the first of a million doubles for which `exp` differs. Every exponent
+    /// occurs among them.
     struct ManyExpF64;
 
     impl Kernel for ManyExpF64 {
@@ -206,7 +208,8 @@ mod tests {
         }
     }
 
-    /// A double tells which of two floats is nearer, and every form has the other.
+    /// For the hard values, a computation in `double` shows which of two floats is nearer, and
+    /// every form returns the other.
     #[test]
     fn what_is_hard_is_rounded_to_the_farther_neighbour() {
         let forms = Isa::supported().into_iter();

@@ -1,4 +1,4 @@
-//! The operations that kernels need from an instruction set.
+//! The trait with the operations that kernels need from an instruction set.
 
 use std::mem::MaybeUninit;
 
@@ -29,7 +29,7 @@ pub trait Vector: Copy {
     const LANES: usize;
     /// Floats.
     type F: Copy;
-    /// Doubles, half as many.
+    /// Doubles, half as many as `F` has floats.
     type D: Copy;
 
     // Load and store.
@@ -160,14 +160,14 @@ pub trait Vector: Copy {
         let ids = data.iter().take(Self::LANES).map(|c| c.id as u32);
         ids.zip(0..).all(|(id, i)| id == first.wrapping_add(i))
     }
-    /// Reads words as they are.
+    /// Reads words as the bits of floats.
     #[inline(always)]
     fn load_u32(self, from: &[u32]) -> Self::F {
         let from: *const [u32] = from;
         // SAFETY: the same memory; every word is the bits of a float.
         self.load(unsafe { &*(from as *const [f32]) })
     }
-    /// Writes the bits.
+    /// Writes the bits of floats as words.
     #[inline(always)]
     fn store_u32(self, to: &mut [u32], x: Self::F) {
         let to: *mut [u32] = to;
@@ -381,7 +381,8 @@ pub trait Vector: Copy {
         compare_exchange(self, x, y, 1)
     }
 
-    // Provided: exponentials and logarithms. What they promise, `simd::exp` and its like say.
+    // Provided: exponentials and logarithms, described in `simd::exp`, `simd::exp_f64` and
+    // `simd::ln`.
 
     /// True if [`exp`](Self::exp) accepts any doubles from [`exp::LOWEST`] to 0, not only widened
     /// floats, with a relative error of at most 2e-10.
@@ -449,7 +450,7 @@ pub trait Vector: Copy {
         x.map(|x| self.exp_approx(x))
     }
 
-    // Provided: what the tables of exponentials and logarithms need.
+    // Provided: operations for the tables of exponentials and logarithms.
 
     /// 2^(n/32) by the table of [`exp`], where n is the low half of each double, an integer.
     #[inline(always)]
@@ -566,7 +567,7 @@ fn fma_of_host<V: Vector>(v: V, a: V::D, b: V::D, c: V::D) -> V::D {
 fn exp2_128ths<V: Vector>(v: V, shifted: V::D) -> [V::D; 2] {
     let ks = &lanes_d(v, shifted)[..V::LANES / 2];
     let (first, last) = (ks[0], ks[V::LANES / 2 - 1]);
-    // In the order of the logits, mostly two neighbours or the same.
+    // In the order of the logits these are usually one entry, or two neighbours.
     let every = u32::MAX >> (32 - V::LANES / 2);
     let is_first = v.splat_d(first);
     if v.eq_d(shifted, is_first) | v.eq_d(shifted, v.splat_d(last)) == every {

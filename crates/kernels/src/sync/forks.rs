@@ -1,4 +1,4 @@
-//! The functions of forks on POSIX systems.
+//! The handlers of a fork on POSIX systems.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -18,22 +18,22 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 /// The time that a fork waits for other threads: longer than any of them holds a lock.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time that threads wait for a fork: as long as the copy of a large process takes. After it
-/// the only fork that is left is one that waits for a lock of the program, which one of the waiting
-/// threads holds.
+/// The longest time that threads wait for a fork: as long as copying a large process takes. A fork
+/// that has not ended by then waits for a lock of the program that one of the waiting threads
+/// holds.
 pub(super) const LONGEST_FORK: Duration = Duration::from_secs(1);
 
 /// The number of forks that have ever begun.
 static BEGUN: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of forks that were over in the parent.
+/// The number of forks that have ended in the parent.
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many of the [`BEGUN`] forks threads no longer wait for.
+/// The number of the [`BEGUN`] forks that threads no longer wait for.
 static PASSED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of forks that the thread has begun and that are not over.
+    /// The number of forks that the thread has begun and that have not ended.
     static OWN_FORKS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -64,7 +64,7 @@ pub(super) extern "C" fn begins() {
 
 /// Called in the parent after a fork. Lets other threads continue.
 pub(super) extern "C" fn is_over() {
-    // Where this was registered after the fork had begun, that was not counted.
+    // If the handlers were registered after the fork had begun, it was not counted.
     let Some(left) = OWN_FORKS.get().checked_sub(1) else {
         return;
     };
@@ -87,7 +87,7 @@ pub(super) extern "C" fn has_made_a_child() {
 /// counted before and afterwards, but not while it waits.
 #[cold]
 pub(super) fn count_after_forks(counter: &AtomicUsize) {
-    // Counted first, and checked then, as in `count`.
+    // Counts first, and then checks, as `count` does.
     while OWN_FORKS.get() == 0 && must_wait() {
         counter.fetch_sub(1, Ordering::SeqCst);
         wait();
@@ -112,8 +112,8 @@ fn pause() -> Duration {
     started.elapsed().min(LONGEST_PAUSE)
 }
 
-/// Waits until no fork is left to be waited for. After [`LONGEST_FORK`] in which none has ended, no
-/// thread waits any longer for those that have begun.
+/// Waits until there is no fork to wait for. If none has ended for [`LONGEST_FORK`], no thread
+/// waits any longer for those that have begun.
 fn wait() {
     let mut ended = ENDED.load(Ordering::SeqCst);
     let mut waited = Duration::ZERO;
@@ -130,7 +130,8 @@ fn wait() {
     }
 }
 
-/// Registers the handlers when the library is loaded, so that those of the program run before ours.
+/// Registers the handlers when the library is loaded, so that the program's handlers run before
+/// these.
 #[cfg(not(miri))]
 #[used]
 // SAFETY: the section holds functions of this type, which the loader calls once. This one needs
@@ -161,6 +162,6 @@ pub(super) fn is_registered() -> bool {
             in_child: extern "C" fn(),
         ) -> c_int;
     }
-    // SAFETY: POSIX's function. What it is given stays: the library is never unloaded.
+    // SAFETY: POSIX's function. The handlers stay valid, since the library is never unloaded.
     unsafe { pthread_atfork(begins, is_over, has_made_a_child) == 0 }
 }

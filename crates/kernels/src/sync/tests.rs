@@ -8,7 +8,7 @@ use super::*;
 
 /// Calls `work` on three other threads, again and again, while `body` runs.
 fn beside(work: impl Fn() + Sync, body: impl FnOnce()) {
-    /// Says that it is over, also after a panic.
+    /// Stops the other threads when it is dropped, even after a panic.
     struct End<'a>(&'a AtomicBool);
     impl Drop for End<'_> {
         fn drop(&mut self) {
@@ -32,19 +32,19 @@ fn beside(work: impl Fn() + Sync, body: impl FnOnce()) {
 /// The exit code of a child that runs `body`; a signal's number, negated, of one that was killed. A
 /// child that hangs is, after two minutes.
 fn in_a_child(body: impl FnOnce()) -> i32 {
-    // SAFETY: the child calls nothing that another thread of this process may hold a lock for, but
-    // what is tested, and leaves without a return.
+    // SAFETY: the child takes no lock that another thread of this process may hold, except those
+    // that are tested, and never returns.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "no child could be made");
     if child == 0 {
         // SAFETY: kills this process alone.
         unsafe { libc::alarm(120) };
         body();
-        // SAFETY: ends this process alone.
+        // SAFETY: ends only this process.
         unsafe { libc::_exit(7) };
     }
     let mut status = 0;
-    // SAFETY: a child of this process, and a place for a number.
+    // SAFETY: a child of this process, and a valid place for the status.
     let ended = unsafe { libc::waitpid(child, &mut status, 0) };
     assert_eq!(ended, child);
     match libc::WIFEXITED(status) {
@@ -65,7 +65,7 @@ fn a_child_can_take_what_other_threads_held() {
     let work = || {
         let mut one = ONE.lock();
         a_while();
-        // One inside the other, also when a fork waits.
+        // One lock inside the other, even while a fork waits.
         *MANY.write() += 1;
         a_while();
         *one += 1;
@@ -135,11 +135,11 @@ fn many_threads_fork_at_once() {
         assert_eq!(in_a_child(|| *SHARED.lock() += 1), 7);
     };
     beside(work, || (0..30).for_each(|_| work()));
-    // None is left that would be waited for.
+    // No fork is left to wait for.
     *SHARED.lock() += 1;
 }
 
-/// The handlers as the C library calls them, in a child, where no other test forks.
+/// Calls the handlers as the C library does, in a child, where no other test forks.
 fn alone(body: impl FnOnce()) {
     assert_eq!(in_a_child(body), 7, "the child says why");
 }
@@ -168,11 +168,11 @@ fn a_thread_does_not_wait_for_its_own_forks() {
         is_over();
         takes_at_once();
         is_over();
-        // One more was registered after the fork had begun.
+        // As if the handlers had been registered again after the fork had begun.
         is_over();
         assert_eq!(FORKS.load(Ordering::SeqCst), 0);
         assert_eq!(counted(), 0);
-        // The other threads of the parent, and their forks, are not in the child.
+        // The child has neither the other threads of the parent nor their forks.
         begins();
         FORKS.fetch_add(1, Ordering::SeqCst);
         COUNTERS[3].0.fetch_add(1, Ordering::SeqCst);

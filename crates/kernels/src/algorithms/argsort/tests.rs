@@ -8,8 +8,8 @@ fn floats_of_every_kind_are_ranked() {
     let inf = f32::INFINITY;
     let outliers = [inf, -inf, 0.0, -0.0, 1e30, -1e30, f32::MAX, f32::MIN];
     let mut ranking = Ranking::default();
-    // Miri interprets few of them: those that write to places which were counted take the same
-    // way from here on, whatever their number.
+    // Miri interprets only a few rounds, since the unsafe writes are the same for any number of
+    // elements.
     let rounds = (0..60).filter(|round| !cfg!(miri) || [2, 9].contains(round));
     for round in rounds {
         let n = if cfg!(miri) && round == 2 {
@@ -36,8 +36,8 @@ fn floats_of_every_kind_are_ranked() {
     }
 }
 
-/// However the floats are spread, and whatever of it a sample sees: the sizes are those of
-/// windows and buckets, and one more or less.
+/// Floats of many distributions. The sizes are those at which the algorithm changes, and one more
+/// or less.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn floats_spread_in_any_way_are_ranked() {
@@ -54,7 +54,8 @@ fn floats_spread_in_any_way_are_ranked() {
         |_, u| -f32::from_bits((u * 2_139_095_039.0) as u32 | 1),
         |i, u| if i % 3 == 0 { u } else { f32::NEG_INFINITY },
         |i, u| if i % 4001 == 5 { u * 1e30 } else { u * 1e-30 },
-        // As bf16 gives them, zeros of both signs among them; and all but the last.
+        // Floats with the precision of bf16, including zeros of both signs. In the second case the
+        // last float has more bits.
         |i, u| f32::from_bits((u * 24.0 - 12.0).to_bits() & 0xffff_0000) * (i % 9).min(1) as f32,
         |i, u| f32::from_bits((u * 24.0 - 12.0).to_bits() & 0xffff_0000 | u32::from(i == 4000)),
     ];
@@ -71,7 +72,7 @@ fn floats_spread_in_any_way_are_ranked() {
             assert!(ranking.indices() == expected, "{n} of spread {number}");
             let sorted = expected.iter().map(|&i| xs[i as usize].to_bits());
             assert!(ranking.sorted().iter().map(|x| x.to_bits()).eq(sorted));
-            // Every third, which is not the first.
+            // Every third element, beginning with the second.
             let named: Vec<u32> = (1..n as u32).step_by(3).collect();
             let picked: Vec<f32> = named.iter().map(|&i| xs[i as usize]).collect();
             ranking.rank_selected(&xs, &named, &picked);

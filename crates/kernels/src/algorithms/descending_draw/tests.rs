@@ -1,7 +1,7 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// Draws in the operations of the built-in: sorts, adds up, and looks for the draw.
+/// Draws as the built-in does: sorts, adds up, and searches for the draw.
 fn in_order(from: Descending<'_>, draw: f64) -> (f32, usize) {
     let mut sorted = from.logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -66,7 +66,7 @@ fn it_is_the_one_of_the_sorted_array() {
                 Some(drawn) => {
                     assert_eq!((drawn.logit, drawn.nth), expected, "{case}, {share}")
                 }
-                // On a border, or where all that is left is less than what rounding can do.
+                // The draw is on a border, or so near the end that rounding could decide.
                 None => assert!(share == 0.0 || share > 0.999_999, "{case}, {share}"),
             }
         }

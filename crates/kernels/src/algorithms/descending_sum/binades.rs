@@ -30,8 +30,8 @@ pub(super) struct Binades {
     /// The largest keys, descending: all that are at or above `bound`.
     head: Vec<f32>,
     bound: f32,
-    /// A sample of all keys, descending, and the number of keys per element; empty if the head has
-    /// all keys.
+    /// A sample of all keys, descending; empty if the head has all keys. `weight` is the number of
+    /// keys that each element represents.
     sample: Vec<f32>,
     weight: f32,
     sample_terms: Vec<f32>,
@@ -74,7 +74,7 @@ struct Reached {
 struct Bracket {
     /// The key above which the sum stays in its binade.
     high: f32,
-    /// The key at which the sum has left it.
+    /// A key at which the sum has left its binade.
     low: f32,
     /// True if few keys are above the bracket.
     few: bool,
@@ -104,7 +104,7 @@ pub(super) struct Series<'a> {
     pub keys: &'a [f32],
     /// The terms to add.
     pub values: &'a [f32],
-    /// The kind of the terms, which says how they follow from the keys.
+    /// The kind of the terms, which determines how they follow from the keys.
     pub terms: Terms,
     /// An approximate sum of the terms.
     pub total: f64,
@@ -127,7 +127,7 @@ impl Series<'_> {
 /// The term with which a sum reaches its target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Reaching {
-    /// Its key.
+    /// The key of the term.
     pub key: f32,
     /// The number of preceding terms with the same key.
     pub nth: usize,
@@ -154,7 +154,7 @@ impl Binades {
         while self.head.len() < n.min(keys.len()) {
             let wanted = n as f32 / self.weight;
             let index = (wanted + 4.0 * wanted.sqrt() + 3.0) as usize;
-            // The next head must be larger than the present one.
+            // The next head must be larger than the current one.
             let bound = self.sample.get(index).copied().unwrap_or(0.0);
             self.bound = if bound < self.bound { bound } else { 0.0 };
             self.take_head(keys);
@@ -167,12 +167,12 @@ impl Binades {
         sort_descending(&mut self.head, &mut self.words);
     }
 
-    /// The largest keys, descending.
+    /// Returns the largest keys, descending.
     pub(super) fn head(&self) -> &[f32] {
         &self.head
     }
 
-    /// Returns a key that about `n` keys reach, more rather than fewer.
+    /// Returns a key that about `n` keys reach, or somewhat more.
     pub(super) fn key_for(&self, n: usize) -> f32 {
         if let Some(&key) = self.head.get(n.saturating_sub(1)) {
             return key;
@@ -292,7 +292,8 @@ impl Binades {
                 few: true,
             };
         }
-        // In units of the sample: the rest of the sum is known better than from the sample.
+        // Scaled so that the sample adds up to the rest of the sum, which is known better than the
+        // sample gives it.
         let scale = if left > 0.0 {
             left / all
         } else {
@@ -367,7 +368,7 @@ impl Binades {
             added += f64::from(term);
             added >= gap
         });
-        // The last may be the least key of all, which would exclude nothing.
+        // Not the last pair: its key may be the least of all, which would exclude nothing.
         self.pairs[reached.unwrap_or(PIVOTS).min(PIVOTS - 2)].0
     }
 
@@ -437,7 +438,7 @@ fn add_between(
         }
         let larger = rounded(key(&equals[0]), None);
         for &i in equals {
-            // The addition itself rounds the term the way it goes.
+            // The addition to this sum rounds a half-way term up or down.
             let before = reached.sum + larger + resolved;
             resolved += (before + values[i as usize]) - before;
         }

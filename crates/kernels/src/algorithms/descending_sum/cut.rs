@@ -26,21 +26,21 @@ room!(DescendingCut: es, ps, binades, equals);
 pub enum End {
     /// The sum of the first probabilities reaches the number.
     At {
-        /// The number of those.
+        /// The number of these probabilities.
         n: usize,
         /// The logit of the last one.
         last: f32,
     },
-    /// The sum of all does not reach the number.
+    /// The sum of all probabilities does not reach the number.
     Beyond,
-    /// The cut can be found only by sorting all.
+    /// The cut can be found only by sorting all candidates.
     Unknown,
 }
 
 impl DescendingCut {
-    /// Returns how many of `logits`, the largest first, have probabilities whose `float` sum
-    /// reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the sum of the
-    /// exponentials, by which they are divided.
+    /// Returns how many of `logits`, the largest first, it takes until the `float` sum of their
+    /// probabilities reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the
+    /// sum of the exponentials, by which they are divided.
     // In bounds: the term that was found is one of those with its key.
     pub fn find(&mut self, logits: &[f32], max: f32, sum: f32, p: f32) -> End {
         let total = exponentials(logits, max, &mut self.es);

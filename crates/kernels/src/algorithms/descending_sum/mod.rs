@@ -5,7 +5,7 @@
 //! too. The module `binades` finds such a sum without the order, or the rank at which it reaches a
 //! number ([`DescendingCut`]).
 //!
-//! That the exponentials descend where the logits do is a property of `expf` that the tests check.
+//! The module relies on `expf` being monotonic, which the tests check.
 //!
 //! Exact exponentials are computed only for the largest candidates, which are few but nearly all of
 //! the sum. They are taken down to a logit below which, according to a sample, the sum no longer
@@ -13,8 +13,9 @@
 //! for which approximate exponentials suffice (see the module `remainder`). If the sum leaves its
 //! binade among these, more candidates are taken.
 //!
-//! It reads 12 bytes per candidate, writes 4 and reads these once, with an exponential in single
-//! precision, and an `exp` for each of the largest. The entropy takes another pass over all.
+//! A sum reads 12 bytes per candidate, writes 4 and reads these once. It computes an approximate
+//! exponential of each, and an exact one of the largest. The entropy takes another pass over all
+//! candidates.
 
 mod binades;
 mod cut;
@@ -53,13 +54,14 @@ pub struct DescendingSum {
     outline: Outline,
     /// The logit from which candidates are taken.
     lowest: f32,
-    /// The taken candidates, in the order of the array: their indices, logits and exponentials, and
-    /// about the sum of these.
+    /// The taken candidates, in the order of the array: their indices, then their logits and
+    /// exponentials, and the approximate sum of these.
     indices: Vec<u32>,
     taken: Vec<f32>,
     es: Vec<f32>,
     total: f64,
-    /// Their probabilities, the logarithms of these, and their terms of the entropy.
+    /// The probabilities of the taken candidates, followed by the logarithms of these, and the
+    /// terms of the entropy.
     ps: Vec<f32>,
     lns: Vec<f32>,
     terms: Vec<f32>,
@@ -81,31 +83,31 @@ room! {
 /// Candidates that were taken, in the order of the array.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken<'a> {
-    /// Their indices in the array.
+    /// The indices of the candidates in the array.
     pub indices: &'a [u32],
-    /// Their logits.
+    /// The logits of the candidates.
     pub logits: &'a [f32],
-    /// Their probabilities.
+    /// The probabilities of the candidates.
     pub ps: &'a [f32],
-    /// The logarithms of their probabilities.
+    /// The logarithms of the probabilities.
     pub lns: &'a [f32],
 }
 
 /// The number of candidates below which an array is simply sorted.
 const SMALLEST: usize = 512;
-/// The number of candidates below which all that affect the sum are taken at once.
+/// The number of candidates below which all those that affect the sum are taken at once.
 const FEW: usize = 4096;
 /// Half a unit of a float, compared with the power of two below it.
 const HALF_UNIT: f32 = f32::EPSILON / 2.0;
 /// The distance below the largest logit from which exponentials are less than half a unit of 1.
 const COUNTS: f32 = 16.65;
-/// The number of times that thresholds from the sample are tried.
+/// The number of thresholds from the sample that are tried.
 const ATTEMPTS: usize = 3;
 
 impl DescendingSum {
     /// Returns the sum of all exponentials, as if added in descending order; `None` if everything
-    /// has to be sorted. About the fraction `beside` of it is added without taking the candidates,
-    /// which does not affect the result.
+    /// has to be sorted. Candidates with about the fraction `beside` of the sum are not taken, but
+    /// only added, which does not affect the result.
     pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         if data.len() < SMALLEST {
             return None;
@@ -140,8 +142,8 @@ impl DescendingSum {
 
     fn try_sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         self.warm_up(data.len());
-        // The sample may lack the largest. A part of the array mostly contains one about as large,
-        // and stays in the cache.
+        // The sample may not contain the largest logit. An eighth of the array usually contains one
+        // about as large, and stays in the cache.
         let beginning = data.get(..data.len() / 8).unwrap_or_default();
         let seen = max_logit(beginning, false);
         let largest = seen.max(self.outline.take(data));
@@ -345,7 +347,7 @@ impl DescendingSum {
 
     /// Returns true if the terms of the candidates that were not taken leave `entropy` unchanged.
     fn adds_nothing(&self, sum: f32, entropy: f32) -> bool {
-        // Below 1 / e, smaller probabilities have smaller terms.
+        // Below 1 / e, a smaller probability has a smaller term.
         let p = self.left_out() / sum;
         let most = 1.000_01 * p * -libm::ln(p);
         p == 0.0 || (p < 0.3 && most < binade(entropy) * HALF_UNIT)
@@ -354,10 +356,10 @@ impl DescendingSum {
     /// Returns the logit down to which candidates affect an entropy of about `entropy`, if more of
     /// them must be taken.
     fn lowest_for_entropy(&self, sum: f32, entropy: f64) -> Option<f32> {
-        // Rounding may end in the binade below.
+        // Rounding may lead to the binade below.
         let nothing = binade((entropy * 0.999) as f32) * HALF_UNIT;
         let lowest = self.column.max + libm::ln(smallest_for(nothing) * sum);
-        // The entropy is nearly 0: all count.
+        // The entropy is nearly 0, so all candidates affect it.
         let lowest = if lowest.is_finite() { lowest } else { f32::MIN };
         (lowest < self.lowest).then_some(lowest)
     }
@@ -412,7 +414,7 @@ impl DescendingSum {
     /// more, and at least one.
     fn lowest_of(&self, e: f32) -> f32 {
         let max = self.column.max;
-        // Far below what rounding can do, of `ln` as well as of the difference to the largest.
+        // More than the rounding errors of `ln` and of the difference to the largest logit.
         let margin = 1e-4 + 1e-6 * max.abs();
         max + libm::ln(e.min(1.0)) - margin
     }
@@ -440,7 +442,7 @@ impl DescendingSum {
     /// least one, in descending order. [`first_places`](Self::first_places) returns the candidates.
     /// `sum` is the result of [`sum`](Self::sum).
     pub fn ranked_at_least(&mut self, sum: f32, p: f32) -> &[f32] {
-        // The quotient is rounded, and p may be, coarsely if it is hardly above 0.
+        // The quotient is rounded, and so may `p` be: coarsely, if it is hardly above 0.
         let least = if p < 1e-37 { 0.0 } else { sum * p * 0.999_9 };
         self.rank_down_to(least);
         self.ranked_ps.clear();
@@ -471,7 +473,7 @@ impl DescendingSum {
         }
     }
 
-    /// Returns the properties of the candidates.
+    /// Returns the properties of the array of candidates.
     #[inline]
     pub fn column(&self) -> Column {
         self.column

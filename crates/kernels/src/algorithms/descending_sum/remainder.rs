@@ -17,7 +17,7 @@ pub(super) struct Remainder {
     /// Logits whose terms are half-way.
     halfway: Vec<f32>,
     larger: Larger,
-    /// The logits above one of these.
+    /// The logits between two half-way ones.
     between: Vec<f32>,
 }
 
@@ -74,12 +74,13 @@ impl Remainder {
                 return None;
             }
             let above = equals[0];
-            // Few lie between, and copying these takes less time than all the exponentials.
+            // Few logits lie in between. Copying them takes less time than computing all
+            // exponentials.
             self.between.clear();
             pick(logits, logits, above.next_up(), of.below, &mut self.between);
             let larger = start + self.larger.sum(&self.between, of);
             for &x in equals {
-                // The addition itself rounds the term the way it goes.
+                // The addition to this sum rounds a half-way term up or down.
                 let before = larger as f32 + resolved;
                 resolved += (before + of.term(x)) - before;
             }

@@ -1,4 +1,4 @@
-//! Thresholds from a sample.
+//! Estimates thresholds from a sample.
 
 use super::terms::Terms;
 use crate::algorithms::scratch::room;
@@ -7,7 +7,7 @@ use crate::kernels::softmax::exp_sum;
 use crate::per_thread::lent_per_thread;
 use crate::token::{TokenData, comparable};
 
-/// A sample of logits, and their terms of a sum.
+/// A sample of logits, and the terms that they add to a sum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outline {
     logits: Vec<f32>,
@@ -29,7 +29,7 @@ impl Outline {
     /// The least number of a sample's logits above a threshold.
     const HEAD: usize = 4;
 
-    /// Takes a sample of logits, and returns the largest of it. There must be at least as many
+    /// Takes a sample of logits. Returns the largest logit in it. There must be at least as many
     /// logits as a sample has.
     pub(super) fn take(&mut self, data: &[TokenData]) -> f32 {
         self.logits.clear();
@@ -40,8 +40,8 @@ impl Outline {
         max
     }
 
-    /// Takes a sample of the logits of a vocabulary, without their largest, which
-    /// [`relate_to`](Self::relate_to) sets.
+    /// Takes a sample of the logits of a vocabulary. [`relate_to`](Self::relate_to) then sets the
+    /// largest logit.
     pub(super) fn take_of(&mut self, logits: &[f32]) {
         self.logits.clear();
         take_groups(logits, Self::SIZE, Self::GROUP, &mut self.logits);
@@ -59,7 +59,7 @@ impl Outline {
     /// the fraction `beside` of the total, or less.
     pub(super) fn threshold(&mut self, max: f32, beside: f32) -> f32 {
         let total = self.es.iter().sum::<f32>() * self.weight;
-        // The largest, 1, may not be in the sample.
+        // The largest exponential, 1, may not be in the sample.
         let left = beside * total.max(1.0) / self.weight;
         let mut sorted = [0.0; Self::SIZE];
         sorted.copy_from_slice(&self.logits);
@@ -100,7 +100,7 @@ fn sum_below(logits: &[f32], terms: &[f32], below: f32) -> f32 {
     sum_between(logits, terms, f32::NEG_INFINITY, below)
 }
 
-/// Thresholds for a nucleus.
+/// Estimates thresholds for a nucleus.
 #[derive(Clone, Debug, Default)]
 pub struct NucleusSample {
     logits: Vec<f32>,

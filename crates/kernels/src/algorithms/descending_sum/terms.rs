@@ -1,4 +1,4 @@
-//! The terms of a descending sum.
+//! Computes the terms of a descending sum.
 
 use crate::kernels::entropy::entropies;
 use crate::kernels::layout::CHUNK;
@@ -19,7 +19,7 @@ pub(super) enum Terms {
 }
 
 impl Terms {
-    /// Returns the terms of these exponentials.
+    /// Writes the terms that follow from exponentials to `to`.
     // In bounds: a chunk has at most `CHUNK` terms.
     pub(super) fn of(self, es: &[f32], to: &mut Vec<f32>) {
         to.clear();
@@ -38,7 +38,7 @@ impl Terms {
         }
     }
 
-    /// Returns the sum of the exponentials, for the terms of an entropy.
+    /// Returns the sum of all exponentials, if the terms are those of an entropy.
     pub(super) fn sum(self) -> Option<f32> {
         match self {
             Self::Exponentials | Self::Probabilities(_) => None,

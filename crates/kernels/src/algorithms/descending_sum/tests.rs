@@ -2,15 +2,15 @@ use super::*;
 use crate::algorithms::top_k::TopK;
 use crate::lcg::Lcg;
 
-/// Counts of the branches taken.
+/// Counts of the branches that the tests have taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     /// Sums that ended with one pass over the rest.
     pub finishes: usize,
-    /// Crossings after the head, and the most of one sum.
+    /// Crossings after the head, in all sums; then the most in one sum.
     pub crossings: usize,
     pub most_crossings: usize,
-    /// Terms half-way in those last passes.
+    /// Half-way terms in these last passes.
     pub halfway: usize,
     /// Brackets that began after the crossing.
     pub misses: usize,
@@ -39,7 +39,7 @@ fn sorted(data: &[TokenData]) -> Vec<TokenData> {
     TopK::default().top(data, data.len()).to_vec()
 }
 
-/// Sum and entropy of a sorted array, one by one.
+/// Returns the sum and the entropy of a sorted array, adding term by term.
 fn one_by_one(sorted: &[TokenData]) -> (f32, f32) {
     let max = sorted[0].logit;
     let es: Vec<f32> = sorted.iter().map(|c| libm::exp(c.logit - max)).collect();
@@ -51,7 +51,8 @@ fn one_by_one(sorted: &[TokenData]) -> (f32, f32) {
     (sum, entropy)
 }
 
-/// Compares with the sorted array; gives whether the sum and the entropy were found.
+/// Compares the results with those of the sorted array. Returns true, for the sum and for the
+/// entropy, if it was found.
 fn check(descending: &mut DescendingSum, data: &[TokenData], beside: f32) -> [bool; 2] {
     let sorted = sorted(data);
     let (sum, entropy) = one_by_one(&sorted);
@@ -83,7 +84,7 @@ fn check(descending: &mut DescendingSum, data: &[TokenData], beside: f32) -> [bo
     [true, found.is_some()]
 }
 
-/// Arrays of many shapes, most of which need no order.
+/// Returns logits of one of many shapes, most of which need not be sorted.
 fn logits(shape: usize, n: usize, random: &mut Lcg) -> Vec<f32> {
     let spread = 0.5 + 4.0 * random.unit();
     let mut normal = || {
@@ -103,14 +104,14 @@ fn logits(shape: usize, n: usize, random: &mut Lcg) -> Vec<f32> {
             }
             xs
         }
-        // Nearly all equal.
+        // All nearly equal.
         3 => normal().iter().map(|x| 3.0 + x * 1e-3).collect(),
         // Few distinct values.
         4 => normal()
             .iter()
             .map(|x| x.signum() * 0.7 + x.abs().round())
             .collect(),
-        // Some have exponentials that are denormal, or nothing.
+        // Some exponentials are denormal or 0.
         5 => normal()
             .iter()
             .map(|x| {
@@ -121,18 +122,18 @@ fn logits(shape: usize, n: usize, random: &mut Lcg) -> Vec<f32> {
                 }
             })
             .collect(),
-        // Masked.
+        // Some are masked.
         6 => normal()
             .iter()
             .map(|x| if *x > 0.0 { *x } else { f32::NEG_INFINITY })
             .collect(),
-        // Falling in order.
+        // In descending order.
         7 => {
             let mut xs = normal();
             xs.sort_by(|a, b| b.total_cmp(a));
             xs
         }
-        // One takes nearly all: the entropy is next to nothing.
+        // One has nearly all of the probability, so that the entropy is almost 0.
         _ => {
             let mut xs = normal();
             xs[n / 3] = 20.0 + 5.0 * spread;
@@ -174,8 +175,7 @@ fn sums_and_entropies_are_those_of_the_sorted_array() {
     }
 }
 
-/// The total is brought close to a power of two from both sides by the weight of many equal
-/// candidates.
+/// Many equal candidates bring the total close to a power of two, from both sides.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn sums_beside_a_power_of_two() {
@@ -188,7 +188,7 @@ fn sums_beside_a_power_of_two() {
             let max = f64::from(xs.iter().fold(f32::MIN, |a, &b| a.max(b))) + by;
             1.0 + xs.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>()
         };
-        // One candidate `by` above the largest: the larger `by`, the smaller the sum.
+        // Adds a candidate `by` above the largest. The larger `by` is, the smaller is the sum.
         let target = shift(&xs, 0.0).log2().floor().exp2();
         let wanted = target * (1.0 + [1e-6, -1e-6, 1e-4, 1e-3][round % 4]);
         let (mut low, mut high) = (0.0, 10.0);
@@ -214,7 +214,7 @@ fn equal_candidates() {
     for n in [600, 5000, 16_384, 70_000, 262_144] {
         let found = check(&mut descending, &array((0..n).map(|_| 1.0)), 0.15);
         assert_eq!(found, [true; 2]);
-        // And one a little below.
+        // The same with a total that stays a little below.
         let below = (0..n).map(|i| if i == 0 { -9.0 } else { 1.0 });
         assert_eq!(check(&mut descending, &array(below), 0.15), [true; 2]);
     }
@@ -253,8 +253,8 @@ fn of_keys(keys: &[f32], total: f64) -> Series<'_> {
     }
 }
 
-/// How many of the logits, the largest first, have probabilities whose sum reaches `p`, and the
-/// last of them, one by one.
+/// Finds the cut term by term: how many of the logits, the largest first, it takes until the sum of
+/// their probabilities reaches `p`, and the last of these.
 fn cut_one_by_one(logits: &[f32], sum: f32, p: f32) -> End {
     let mut sorted = logits.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -284,7 +284,7 @@ fn a_cut_is_that_of_the_sorted_array() {
             continue;
         }
         let all = xs.iter().fold(0.0f32, |sum, x| sum + libm::exp(x - max));
-        // What is cut may be a part of all.
+        // The logits may be only a part of those in the sum.
         let sum = all * [1.0, 1.3, 1.0][round % 3];
         let share = random.unit();
         for p in [
@@ -309,7 +309,7 @@ fn a_cut_is_that_of_the_sorted_array() {
     assert!(seen.crossings > 100 && seen.misses > 0, "{seen:?}");
 }
 
-/// More different terms half-way between two floats than it is worth looking at.
+/// If too many different terms are half-way between two floats, the sum is given up.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn many_terms_half_way_give_way() {
@@ -321,7 +321,7 @@ fn many_terms_half_way_give_way() {
     binades.prepare(&keys);
     let total = keys.iter().map(|&x| f64::from(x)).sum();
     assert!(binades.sum(of_keys(&keys, total)).is_none());
-    // Many equal ones are one.
+    // Many equal half-way terms count once.
     for key in &mut keys[600..] {
         *key = 3.0 * half;
     }
@@ -331,7 +331,7 @@ fn many_terms_half_way_give_way() {
     assert_eq!(binades.sum(of_keys(&keys, total)), Some(expected));
 }
 
-/// A total that is far off, and so brackets that miss, costs passes but changes nothing.
+/// A wrong total, which makes brackets miss, costs passes but does not change the result.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_wrong_total_changes_nothing() {
@@ -353,6 +353,6 @@ fn a_wrong_total_changes_nothing() {
             "factor {factor}"
         );
     }
-    // So far off that every step goes nowhere.
+    // So wrong that no step makes progress.
     assert!(binades.sum(of_keys(&keys, total * 100.0)).is_none());
 }

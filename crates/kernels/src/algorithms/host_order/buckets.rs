@@ -18,7 +18,7 @@ const LOOK: usize = 32;
 /// The least float that does not fit the host's `int`.
 const INT_LIMIT: f32 = 2_147_483_648.0;
 
-/// Returns true if a logit is so large that the number of its bucket does not fit an `int`.
+/// True if a logit is so large that the number of its bucket does not fit an `int`.
 ///
 /// On x86-64 the conversion then gives the smallest `int`, and the logit gets into the lowest
 /// bucket. An infinite logit, by which another sampler forces a token, is then sorted last.
@@ -52,7 +52,7 @@ pub(super) fn is_in(bucket: u8) -> impl Fn(f32) -> bool {
 fn number_by(logit: f32, fused: bool) -> u8 {
     let exact = scaled(logit, fused);
     let fits = exact < INT_LIMIT || !cfg!(target_arch = "x86_64");
-    // Written so that NaN becomes 0.
+    // This form turns NaN into 0.
     let number = if fits && exact > 0.0 { exact } else { 0.0 };
     const LAST: f32 = (COUNT - 1) as f32;
     let number = if number < LAST { number } else { LAST };
@@ -80,7 +80,8 @@ pub(super) fn least(bucket: usize) -> f32 {
     if bucket == 0 {
         return f32::NEG_INFINITY;
     }
-    // The number rises with the logit, rounding included: halving finds where it begins.
+    // Even with rounding, the number never falls as the logit rises, so bisection finds the least
+    // logit.
     let fused = fuses(Fused::Bucket);
     let (mut below, mut from) = (-16.0f32, 16.0f32);
     while below.next_up() < from {
@@ -181,22 +182,23 @@ impl Buckets {
             places[bucket] = n;
             n += self.len(bucket);
         }
-        // Every item is overwritten. If these are all, clearing them first brings them into the
-        // cache.
+        // Every item is overwritten. If all buckets are dealt, clearing the items first brings them
+        // into the cache.
         if lowest == 0 {
             items.clear();
         }
         items.resize(n, 0);
         let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
         for (numbers, start) in numbers {
-            // Mostly none is looked for. A largest is found in vector registers, a first is not.
+            // Usually no logit of the chunk is wanted. The largest number is found in vector
+            // registers, the first wanted one is not.
             let highest = numbers.iter().fold(0, |highest: u8, &n| highest.max(n));
             if usize::from(highest) < lowest {
                 continue;
             }
             let least = numbers.iter().fold(u8::MAX, |least: u8, &n| least.min(n));
             if least == highest {
-                // As in an array that is sorted.
+                // All in one bucket, as in a sorted array.
                 let first = places[usize::from(least)];
                 places[usize::from(least)] += numbers.len();
                 let to = items[first..first + numbers.len()].iter_mut();

@@ -1,4 +1,4 @@
-//! The C++ libraries' heap functions, replayed on [`Item`]s.
+//! Replays the heap functions of the C++ libraries on [`Item`]s.
 //!
 //! `std::partial_sort` makes a heap of the first k items, whose root is the item that comes last.
 //! It replaces the root by each later item that comes before it, and sorts the heap. Every step
@@ -10,7 +10,8 @@ use crate::host_profile::HostProfile;
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 
-/// The multiple of a heap's size after which it hardly changes in an array in random order.
+/// The number of elements, as a multiple of the heap's size, after which a heap over an array in
+/// random order hardly changes.
 const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes after its parent.
@@ -48,7 +49,7 @@ fn offer_and<const LEFT: bool, const FORESEEN: bool>(heap: &mut [Item], item: It
     }
 }
 
-/// Offers the candidates of `data` from `start` on.
+/// Offers the candidates of `data` from `start` on to the heap.
 ///
 /// In random order the heap changes about `k ln(n / k)` times, and only for a logit above that of
 /// its root. So most of the array is only compared with the root, in vector registers. In a rising
@@ -146,7 +147,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     const QUEUE: usize = 64;
     let mut queue = [0; QUEUE];
     let (mut first, mut end) = (0usize, 0usize);
-    // The index on the spine past the last one.
+    // The index on the spine after the last one that is in use.
     let mut next = 0;
     while next < heap.len() {
         queue[end] = heap[next];
@@ -155,7 +156,7 @@ fn sort_heap_of_equals(heap: &mut [Item]) {
     }
     for len in (1..heap.len()).rev() {
         if (next - 2) / 2 == len {
-            // The heap's last item is the spine's.
+            // The last item of the heap is also that of the spine.
             next = len;
             end -= 1;
             heap[len] = queue[end % QUEUE];
@@ -200,7 +201,7 @@ fn all_equal(items: &[Item]) -> bool {
     items.iter().all(|&item| key(item) == first)
 }
 
-/// Returns true if most items are equal to the root, as in an array of which few are not masked.
+/// True if most items are equal to the root, as in an array in which most candidates are masked.
 fn are_mostly_equal(heap: &[Item]) -> bool {
     const SAMPLE: usize = 64;
     let root = heap.first().map_or(0, |&root| key(root));

@@ -1,15 +1,15 @@
-//! libstdc++'s `std::sort`, replayed on [`Item`]s: with the same permutation, equal items included.
+//! Replays libstdc++'s `std::sort` on [`Item`]s, with the same permutation, even of equal items.
 //!
-//! Introsort: a range of more than 16 items is partitioned around the median of its second, middle
-//! and last item, and both parts likewise; after `2 floor(log2 n)` levels a heap sort takes over.
-//! At the end an insertion sort, which is stable, orders the rest. Different items no longer change
-//! sides then, so this is a stable sort of each part by itself. Parts do not depend on each other.
-//! So they are sorted in any order, and those that are not wanted are not sorted.
+//! It is an introsort: a range of more than 16 items is partitioned around the median of its
+//! second, middle and last item, and so are both parts. After `2 floor(log2 n)` levels a heap sort
+//! takes over. At the end a stable insertion sort orders all short parts. No item then moves from
+//! one part to another, so it is a stable sort of each part by itself. Parts do not depend on each
+//! other, so they may be sorted in any order, and those that are not wanted are left unsorted.
 //!
-//! Hoare's partition exchanges the i-th item from the left that does not belong there with the i-th
-//! from the right. Collecting both in blocks, without a branch that depends on an item, gives the
-//! same pairs (BlockQuicksort, Edelkamp and Weiss 2016). Here a block is a word with a bit for each
-//! item, computed by vector comparisons.
+//! Hoare's partition exchanges the i-th misplaced item from the left with the i-th from the right.
+//! Collecting both in blocks, without a branch that depends on an item, gives the same pairs
+//! (BlockQuicksort, Edelkamp and Weiss 2016). Here a block is a word with a bit for each item,
+//! computed by vector comparisons.
 
 use std::ops::Range;
 
@@ -67,7 +67,7 @@ fn sort_on<V: Vector>(v: V, items: &mut [Item], wanted: &mut impl Wanted) {
         let places = part.start..part.end;
         let range = &mut items[places.clone()];
         if !wanted.wants(range, places.clone()) {
-            // Left as it is.
+            // The part is left as it is.
         } else if range.len() > LEAF && part.levels > 0 && !settle_run(range) {
             let (cut, equal) = split(v, items, places, part.equal);
             let levels = part.levels - 1;
@@ -168,7 +168,7 @@ fn split<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, equal: bool)
     range.swap(0, median);
     let pivot = key(range[0]);
     if equal {
-        // Every item stops both searches.
+        // Equal items stop both searches, so the partition only reverses them.
         let rest = &mut range[1..];
         rest.reverse();
         return (places.start + 1 + rest.len() / 2, true);
@@ -250,7 +250,7 @@ fn partition<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pivot: u
         }
         let right_start = end - right_len;
         if is_run(lefts) && is_run(rights) {
-            // As where the items are in the opposite order, or many are equal.
+            // This happens if the items are in reverse order, or many are equal.
             exchange_runs(items, (start, &mut lefts), (right_start, &mut rights));
         }
         for _ in 0..lefts.count_ones().min(rights.count_ones()) {
@@ -321,7 +321,7 @@ fn partition_block<V: Vector>(v: V, items: &mut [Item], places: Range<usize>, pi
         let (first, last) = (first_bit(lefts), last_bit(rights));
         let between = first_bits((last + 1).saturating_sub(first)) << first;
         if first < last && lefts & rights & between == between {
-            // As where all between are equal: each stops both searches.
+            // This happens if all items in between are equal, so that each stops both searches.
             items[places.start + first..=places.start + last].reverse();
             return first + (last + 1 - first) / 2;
         }
@@ -369,7 +369,7 @@ fn right_stops<V: Vector>(v: V, items: &[Item], places: Range<usize>, pivot: u32
 // In bounds: `places` are some of the items'.
 fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64) -> u64 {
     let n = places.len();
-    // The one that begins with them, or the last one.
+    // The block that begins with these items, or the last one of the array.
     let start = places.start.min(items.len().saturating_sub(BLOCK));
     let Some(block) = items[start..].first_chunk::<BLOCK>() else {
         return at_least(v, &items[places], least);
@@ -377,7 +377,7 @@ fn at_least_of<V: Vector>(v: V, items: &[Item], places: Range<usize>, least: u64
     at_least(v, block, least) >> (places.start - start) & first_bits(n)
 }
 
-/// Returns a word whose first `n` bits are set, all if `n` exceeds their number.
+/// Returns a word whose lowest `n` bits are set; all of them if `n` exceeds their number.
 #[inline(always)]
 fn first_bits(n: usize) -> u64 {
     u64::MAX.checked_shr((BLOCK - n) as u32).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Items that the replayed sorts move.
+//! The items that the replayed sorts move.
 
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};

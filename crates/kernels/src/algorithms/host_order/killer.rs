@@ -1,4 +1,4 @@
-//! Numbers on which the sort of Microsoft's library runs out of levels.
+//! Makes arrays on which the sort of Microsoft's library runs out of levels.
 
 /// The number of items that a level splits off from a range of which nine items are compared.
 const PER_LEVEL: usize = 4;

@@ -1,12 +1,12 @@
-//! libc++'s `std::sort`, replayed on [`Item`]s: with the same permutation, equal items included.
+//! Replays libc++'s `std::sort` on [`Item`]s, with the same permutation, even of equal items.
 //!
 //! It is an introsort, like libstdc++'s: a range is partitioned around a pivot, and both parts
 //! likewise. After `2 floor(log2 n)` levels a heap sort takes over, and short ranges are left to an
 //! insertion sort, which is stable. Unlike in libstdc++, the pivot ends between the parts and
-//! belongs to neither. If a partition finds all items on their sides, an insertion sort tries both
-//! parts, and a part in which it has moved eight items is partitioned after all. If the pivot is
-//! found to be the least of its range, all items equal to it are moved to the front, and are then
-//! in order.
+//! belongs to neither. If a partition finds no misplaced items, an insertion sort is tried on both
+//! parts. A part in which it has moved eight items is partitioned after all. If the pivot is found
+//! to be the least of its range, all items equal to it are moved to the front, and are then in
+//! order.
 //!
 //! A [`Scheme`] holds the differences between versions: how many items make a short range, which
 //! item is the pivot, and where items equal to it go.
@@ -39,14 +39,14 @@ pub(super) const LLVM_14: Scheme = Scheme {
     heap_sort,
 };
 
-/// The scheme of LLVM 17 on.
+/// The scheme of LLVM 17 and later.
 pub(super) const LLVM_17: Scheme = Scheme {
     leaf: 23,
     split: split_around_first,
     heap_sort,
 };
 
-/// The scheme of LLVM 22 on, for numbers.
+/// The scheme of LLVM 22 and later, for numbers.
 pub(super) const LLVM_22_NUMBERS: Scheme = Scheme {
     heap_sort: |items| {
         heap::make_heap_of_numbers(items);
@@ -124,7 +124,8 @@ impl<W: Wanted> Sorting<'_, W> {
             let right_settled = tried(&mut range[right..]);
             let at = |within: usize| places.start + within;
             let levels = part.levels - 1;
-            // That a first part was in order is not used for the second.
+            // libc++ forgets this pivot if the first part was already in order and had no pivot
+            // before it.
             let before = Some(split.pivot).filter(|_| !left_settled || part.before.is_some());
             let goes_on = match left_settled {
                 true => self.settled(at(left.start)..at(left.end)),

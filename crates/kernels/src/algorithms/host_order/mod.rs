@@ -1,4 +1,5 @@
-//! The order in which the built-in samplers leave candidates, equal logits included.
+//! Computes the order in which the built-in samplers leave candidates, including those with equal
+//! logits.
 //!
 //! The built-ins sort with the C++ library's `std::sort` and `std::partial_sort`, which are not
 //! stable: the final order of equal elements follows from every swap of the algorithms. The
@@ -32,7 +33,7 @@ mod libcxx;
 mod msvc;
 mod replay;
 pub mod sort;
-// Beside what llama.cpp's compiler brings.
+// Compares with the C++ library of the compiler that builds llama.cpp.
 #[cfg(all(test, target_os = "linux", target_env = "gnu"))]
 mod tests;
 mod ties;
@@ -64,8 +65,8 @@ const GROUP: usize = 8;
 const LARGE_PART: usize = 8;
 /// The number of logits that are searched at once for the largest of a bucket.
 const CHUNK: usize = 1024;
-/// The number of leading candidates that are checked for descending order. So many in order are no
-/// coincidence. About 256 of the other candidates are compared with them.
+/// The number of leading candidates that are checked for descending order. If so many are in order,
+/// that is no coincidence. About 256 of the other candidates are compared with them.
 const LOOKED_AT: usize = 16;
 
 /// Returns true if ties keep input order.
@@ -103,9 +104,8 @@ impl HostOrder {
         if k <= HEAP && !is_stable() {
             self.replay.items.clear();
             self.top.clear();
-            // Ranked or by a heap, with ties or without, however often the heap's root is beaten in
-            // a chunk, and of few candidates for as many as there may be next. But not the first
-            // time, when the system gives each piece of memory again.
+            // Makes room for every method that a later array of this size may need. Not in the
+            // first call, since the system would have to provide all that memory.
             if std::mem::replace(&mut self.began, true) {
                 self.order.warm_up_for(data.len().max(HEAP), HEAP + 1);
                 self.replay.items.reserve(HEAP);
@@ -150,8 +150,8 @@ impl HostOrder {
         &self.top
     }
 
-    /// Sets whether ties are expected among the few largest candidates, as half precision makes
-    /// likely. Affects only the speed.
+    /// Sets if ties are expected among the few largest candidates, as is likely with half
+    /// precision. Affects only the speed.
     #[inline]
     pub fn expect_ties(&mut self, tied: bool) {
         self.tied = tied;
@@ -208,7 +208,7 @@ impl HostOrder {
                 .exchange(&self.ties, &self.logits, indices, sorted);
         }
         if column.plain && have_no_p(data) {
-            // Then no candidate need be copied first.
+            // In that case the candidates need not be copied first.
             for ((candidate, &i), &logit) in data.iter_mut().zip(&*indices).zip(&*sorted) {
                 *candidate = TokenData {
                     id: i as Token,
@@ -260,7 +260,7 @@ impl HostOrder {
     /// begin with it.
     pub fn rank_plain(&mut self, data: &[TokenData]) -> bool {
         let last_id = |last: &TokenData| usize::try_from(last.id) == Ok(data.len() - 1);
-        // An array that an earlier sampler has cut is not worth a check.
+        // An array that an earlier sampler has cut is not worth checking.
         if data.len() < RANKED || !data.last().is_some_and(last_id) {
             return false;
         }
@@ -289,7 +289,7 @@ impl HostOrder {
         };
         let sorted = self.order.ranking().sorted();
         let least = sorted[last];
-        // The ranks after its run do not matter.
+        // The ranks after its run of equal logits do not matter.
         let equals = sorted[last..].iter().take_while(|&&x| x == least);
         let sorted = &sorted[..last + equals.count()];
         if is_stable() || !self.ties.find(sorted, false) {
@@ -385,7 +385,7 @@ impl HostOrder {
     /// these logits. None of the logits [`overflows`].
     pub fn settle(&mut self, logits: &[f32], k: usize, ranked: &mut [u32], sorted: &mut [f32]) {
         let cut = ranked.len() < logits.len();
-        // Warms up for an array of this size, even if it has no ties.
+        // Makes room for an array of this size, even if it has no ties.
         self.warm_up(logits.len());
         if is_stable() || !self.ties.find(sorted, cut) {
             return;
@@ -432,7 +432,7 @@ impl HostOrder {
 
     /// Ranks the `k` largest and the one after them, if that is quick.
     fn rank_some(&mut self, data: &[TokenData], k: usize) -> Ranked {
-        // Ranking takes long where half of the candidates are equal.
+        // Ranking takes long if half of the candidates are equal.
         let replays = data.len() > MANY && looks_tied::<64>(data, 16)
             || k >= data.len() / LARGE_PART && looks_ordered(data);
         if replays {

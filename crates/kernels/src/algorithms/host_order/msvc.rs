@@ -1,5 +1,5 @@
-//! `std::sort` of Microsoft's C++ library, replayed on [`Item`]s: with the same permutation, equal
-//! items included.
+//! Replays the `std::sort` of Microsoft's C++ library on [`Item`]s, with the same permutation, even
+//! of equal items.
 //!
 //! It is an introsort, like libstdc++'s. But a partition makes three parts; the middle one holds
 //! the items equal to the pivot and is then in order. The pivot is the median of three items or, in

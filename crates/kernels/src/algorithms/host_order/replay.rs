@@ -1,4 +1,4 @@
-//! The host's partial sort, replayed as far as its result is needed.
+//! Replays the host's partial sort, as far as its result is needed.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::host_profile::HostProfile;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
-/// The divisor of an array's length that gives the largest bucket that is always dealt. Reading the
-/// array again, to search for the largest of the bucket, would take longer.
+/// An array's length divided by this is the size up to which a bucket is always dealt. Reading the
+/// array again to search for the largest of the bucket would take longer.
 const FEW_OF: usize = 8;
 
-/// The divisor of a bucket's length that gives the number of largest above which the whole bucket
-/// is dealt instead of searched.
+/// If more of its largest are needed than its size divided by this, a bucket is dealt as a whole,
+/// not searched.
 const LARGEST_OF: usize = 4;
 
 /// The host's partial sort, replayed.
@@ -43,7 +43,7 @@ impl Replay {
         let last = self.buckets.holding(need);
         let (above, of_last) = (self.buckets.above(last), self.buckets.len(last));
         let of_last_needed = k.saturating_sub(above);
-        // NaN is in the lowest bucket, too.
+        // The lowest bucket also contains NaN.
         let streams = last > 0
             && (1..=of_last / LARGEST_OF).contains(&of_last_needed)
             && of_last > logits.len() / FEW_OF;
@@ -102,7 +102,7 @@ impl Replay {
         let logits = self.indices.iter().map(|&i| data[i as usize].logit);
         self.picked.extend(logits);
         if last == 0 && self.picked.len() < data.len() {
-            // NaN is in the lowest bucket, too.
+            // The lowest bucket also contains NaN.
             self.indices.clear();
             self.indices.extend(0..data.len() as u32);
             self.picked.clear();
@@ -111,8 +111,8 @@ impl Replay {
         self.sort_picked(last, k, None);
     }
 
-    /// Puts the tied ones among the first of the `k` largest of `logits` into the items. `least` is
-    /// the last of these first ones.
+    /// Puts the tied candidates among the first of the `k` largest of `logits` into the items.
+    /// `least` is the last logit of these first ones.
     pub(super) fn tied(&mut self, logits: &[f32], k: usize, least: f32, ties: &Ties) {
         if k <= HEAP {
             return self.by_heap(logits, k);
@@ -148,7 +148,7 @@ impl Replay {
         self.picked.clear();
         let least = buckets::least(usize::from(bucket));
         kernels::select(logits, least, &mut self.indices, &mut self.picked);
-        // The last that is not empty is sorted as the rest of a partial sort is.
+        // The last bucket that is not empty is sorted as in a partial sort.
         let is_last = self.picked.len() == logits.len();
         let selected = self.picked.iter().zip(&self.indices);
         let is_in_bucket = buckets::is_in(bucket);
@@ -186,7 +186,7 @@ impl Replay {
             let end = start + self.buckets.len(bucket);
             let items = &mut self.items[start..end];
             if end >= k {
-                // Also if its last may be tied with one that was not read: that one must be known.
+                // Also needed if the last item may be tied with one that is not read.
                 if end > k || ties.is_none_or(|ties| ties.any_from(start..end)) {
                     heap::partial_sort(items, k - start);
                 }

@@ -1,4 +1,4 @@
-//! `std::sort` of the host's C++ library.
+//! Replays the `std::sort` of the host's C++ library.
 
 use super::item::Item;
 pub use super::wanted::{All, Wanted};

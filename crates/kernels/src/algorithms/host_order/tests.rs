@@ -1,4 +1,4 @@
-//! Against `std::sort` and `std::partial_sort` themselves.
+//! Compares the replayed sorts with `std::sort` and `std::partial_sort`.
 
 use std::ops::Range;
 
@@ -25,14 +25,14 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// About normal.
+    /// Returns an approximately normally distributed number.
     fn normal(&mut self) -> f32 {
         let units = (0..6).map(|_| self.below(1 << 24) as f32 / 16_777_216.0);
         2.0 * (units.sum::<f32>() - 3.0)
     }
 }
 
-/// Logits in which ties stand in many ways.
+/// Returns logits with ties of many kinds.
 fn logits(n: usize, random: &mut Random) -> Vec<f32> {
     let spread = 1.0 + random.below(5) as f32;
     let centre = random.below(30) as f32 - 15.0;
@@ -83,7 +83,7 @@ fn arrange(logits: &mut [f32], random: &mut Random) {
             0 => run.sort_by(f32::total_cmp),
             1 => run.sort_by(|a, b| b.total_cmp(a)),
             2 => {
-                // Up and down again.
+                // Ascending and descending by turns.
                 run.sort_by(f32::total_cmp);
                 let half = run.len() / 2;
                 run[half..].reverse();
@@ -164,7 +164,7 @@ fn large_arrays_and_those_that_run_out_of_levels() {
         }
         let equal = vec![1.5; n];
         let mut killer = reference::std_sort_killer(n.min(20_000));
-        // The same with ties.
+        // Again with ties.
         for coarse in [1.0, 2.0, 5.0] {
             killer.iter_mut().for_each(|x| *x = (*x / coarse).floor());
             for keys in [&equal, &killer] {
@@ -176,7 +176,7 @@ fn large_arrays_and_those_that_run_out_of_levels() {
     }
 }
 
-/// Wants all, and counts the items that are passed on together.
+/// Wants everything, and records the largest number of items that are passed on together.
 struct Largest(usize);
 
 impl Wanted for Largest {
@@ -190,7 +190,8 @@ impl Wanted for Largest {
     }
 }
 
-/// Of different numbers no other part is larger than those that are left to the insertion sort.
+/// With different numbers, no part that is passed on is larger than those left to the insertion
+/// sort.
 #[test]
 fn killers_of_msvc_leave_a_heap() {
     for (n, least) in [(128, 60), (200, 133), (1000, 800), (4097, 3500)] {
@@ -335,7 +336,8 @@ fn ties_among_what_is_ranked_are_settled() {
     }
 }
 
-/// The last that is kept may be tied with the first that is not, and is the last of its bucket.
+/// The last candidate that is kept may be tied with the first that is not, and may be the last of
+/// its bucket.
 #[test]
 #[cfg_attr(miri, ignore = "calls C++")]
 fn a_cut_between_two_buckets() {
@@ -362,7 +364,8 @@ fn buckets_begin_at_their_least_logit() {
     assert_eq!(overflows(f32::INFINITY), cfg!(target_arch = "x86_64"));
 }
 
-/// Small enough for Miri: every way through, with a stable sort as the oracle of what is distinct.
+/// Small enough for Miri: covers every branch, with a stable sort as the oracle for distinct
+/// logits.
 #[test]
 fn distinct_logits_have_one_order() {
     let mut random = Random(6);

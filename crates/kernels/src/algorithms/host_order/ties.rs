@@ -1,4 +1,4 @@
-//! The ties in an order, at which the host's sort has to be replayed.
+//! Finds the ties in an order, at which the host's sort has to be replayed.
 
 use std::ops::Range;
 
@@ -57,7 +57,7 @@ impl Ties {
         let mut start = 0;
         while let Some(run) = self.next_run(start) {
             start = run.end;
-            // Only up to the end of the run.
+            // Searches only up to the end of the run.
             let named = self.named.get(..run.end.div_ceil(BITS)).unwrap_or_default();
             if next_set(named, run.start).is_none_or(|rank| rank >= run.end) {
                 clear(&mut self.words, run);
@@ -137,7 +137,7 @@ fn clear(words: &mut [u64], bits: Range<usize>) {
 fn equal_bits(block: &[f32], next: &[f32]) -> u64 {
     let equal = |(&a, &b): (&f32, &f32)| comparable(a) == comparable(b);
     let pairs = || block.iter().zip(next);
-    // Mostly there is none, which is found without making the bits.
+    // Usually no two are equal, which is found without computing the bits.
     if pairs().map(|pair| u32::from(equal(pair))).sum::<u32>() == 0 {
         return 0;
     }
@@ -158,8 +158,9 @@ impl Wanted for Tied<'_> {
         if self.ties.any_in(ranks.clone()) {
             return true;
         }
-        // One item may belong to a tie that began in the part before, another to one that goes on
-        // in the next. They are the first and the last here, and distinct from the others.
+        // One item may belong to a tie that begins in the part before this one, and another to a
+        // tie that continues in the next part. They are the first and the last here, and differ
+        // from all others.
         if ranks.start > 0 && self.ties.is_set(ranks.start - 1) {
             bring(items, 0, |a, b| a < b);
         }
@@ -174,7 +175,7 @@ impl Wanted for Tied<'_> {
     }
 }
 
-/// Swaps the item at `place` with the one whose key is `before` all others.
+/// Swaps the item at `place` with the one that comes first by `before`.
 fn bring(items: &mut [Item], place: usize, before: impl Fn(u32, u32) -> bool) {
     let mut best = place;
     for (i, &item) in items.iter().enumerate() {

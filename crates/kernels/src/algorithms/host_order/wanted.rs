@@ -1,4 +1,4 @@
-//! The part of an order that a caller wants.
+//! Selections of the parts of an order that a caller wants.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
 use super::*;
 use crate::lcg::Lcg;
 
-/// The threshold in the operations of the built-in, one by one.
+/// Returns the threshold, computed step by step as the built-in does.
 fn exact(data: &[TokenData], n: f32) -> f32 {
     let left = || {
         data.iter()
@@ -24,7 +24,8 @@ fn array(logits: impl Iterator<Item = f32>) -> Vec<TokenData> {
     data.collect()
 }
 
-/// The threshold lies between its bounds, and these are near: within a hundredth of a deviation.
+/// The threshold lies between its bounds, which are within a hundredth of a deviation of each
+/// other.
 #[test]
 fn the_threshold_lies_between_its_bounds() {
     let mut lcg = Lcg(5);
@@ -44,7 +45,7 @@ fn the_threshold_lies_between_its_bounds() {
             let mut next = || (unit() + unit() + unit() - 1.5) * spread + centre;
             let mut data = array((0..len).map(|_| next()));
             if shape == 5 {
-                // A running sum that grows at once, and shrinks.
+                // The running sum grows at once, and then shrinks.
                 data.sort_by(|a, b| a.logit.abs().total_cmp(&b.logit.abs()).reverse());
             }
             for n in [0.3, 1.0, 4.0] {
@@ -63,7 +64,7 @@ fn the_threshold_lies_between_its_bounds() {
     }
 }
 
-/// Masks a copy of `data`, and says whether that took the exact sums.
+/// Masks a copy of `data`. Returns true if that took the exact sums.
 fn check(data: &[TokenData], n: f32) -> bool {
     let mut sigma = SigmaBounds::default();
     let bounds = sigma.take(data, n);
@@ -86,7 +87,7 @@ fn a_logit_at_the_threshold_needs_the_exact_sums() {
         let spread = |i| (i * 7919 % len) as f32 * 8.0 / len as f32 - 3.0;
         let mut data = array((0..len).map(spread));
         check(&data, 1.0);
-        // Moving it moves the threshold, a little less each time.
+        // Moving the logit moves the threshold, a little less each time.
         for _ in 0..9 {
             data[8].logit = exact(&data, 1.0);
         }

@@ -32,7 +32,7 @@ fn special_values_and_ties_keep_input_order() {
 fn top_k_is_the_head_of_a_stable_sort() {
     let mut lcg = Lcg(7);
     let sizes = [0, 1, 2, 17, 100, 1000, 5000];
-    // Miri takes minutes for all of them.
+    // With all of them Miri would take minutes.
     for &n in &sizes[..if cfg!(miri) { 5 } else { 7 }] {
         // Coarse values, so that ties are common.
         let logits: Vec<f32> = (0..n)
@@ -59,7 +59,7 @@ fn keys_of_every_kind_are_sorted() {
     let mut next = || lcg.unit();
     let inf = f32::INFINITY;
     let outliers = [inf, -inf, f32::NAN, 1e30, -1e30, f32::MAX, f32::MIN];
-    // Miri takes minutes for all of them.
+    // With all of them Miri would take minutes.
     for round in 0..if cfg!(miri) { 2 } else { 60 } {
         let n = 3000 + 100 * round;
         let mut logits: Vec<f32> = (0..n).map(|_| next() * 20.0 - 12.0).collect();
@@ -81,7 +81,8 @@ fn keys_of_every_kind_are_sorted() {
     }
 }
 
-/// A sample may see next to nothing of what is large where teeth are as far apart as its groups.
+/// A sample may miss nearly all large logits of a sawtooth, if its teeth are as far apart as the
+/// groups.
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_sample_that_lets_too_many_pass() {
@@ -109,7 +110,7 @@ fn a_sample_that_lets_too_many_pass() {
 fn a_sample_that_misleads_gives_way() {
     const N: usize = 10_000;
     let mut logits: Vec<f32> = (0..N).map(|i| -(i as f32)).collect();
-    // Large ones where the sample looks, and nowhere else.
+    // Large logits only where the sample looks.
     for (start, group) in sampled(N, SAMPLE / SAMPLE_GROUP).zip(0..30) {
         logits[start] = 1.0 + group as f32;
     }

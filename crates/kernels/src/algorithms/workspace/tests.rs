@@ -6,8 +6,8 @@ fn bits(xs: &[f32]) -> Vec<u32> {
     xs.iter().map(|x| x.to_bits()).collect()
 }
 
-/// However far above the first a logit lies in an array that is wrongly said to be sorted, the
-/// exponentials are the host's.
+/// In an array that is wrongly marked as sorted, the exponentials are the host's, however far a
+/// logit is above the first one.
 #[test]
 fn a_false_promise_of_order_costs_speed_alone() {
     let mut work = Workspace::default();
@@ -27,8 +27,8 @@ fn a_false_promise_of_order_costs_speed_alone() {
     }
 }
 
-/// A draw exactly on the border of two candidates is decided by the operations of the built-in,
-/// one inside a candidate is not.
+/// A draw exactly on the border of two candidates is decided by the operations of the built-in. A
+/// draw well within a candidate is not.
 #[test]
 fn a_draw_on_a_border_gives_way() {
     let mut work = Workspace::default();

@@ -15,7 +15,8 @@ pub(crate) struct Neon(());
 
 impl Neon {
     /// # Safety
-    /// None to keep: the architecture has it. Unsafe as the other instruction sets' are.
+    /// None: the architecture always has NEON. Unsafe only because the constructors of the other
+    /// instruction sets are.
     #[inline(always)]
     pub(crate) unsafe fn new() -> Self {
         Self(())
@@ -59,7 +60,7 @@ fn exp2_32nds_half(n: float64x2_t) -> float64x2_t {
     }
 }
 
-/// Ids (as bits), logits and probabilities of 4 candidates.
+/// Returns the ids (as bits), logits and probabilities of 4 candidates.
 #[inline(always)]
 fn fields(data: &[TokenData]) -> float32x4x3_t {
     assert!(data.len() >= 4);
@@ -197,7 +198,7 @@ impl Vector for Neon {
     }
 
     instructions! {
-        // The instruction's own maximum is NaN where either is.
+        // The instruction for the maximum gives NaN if either operand is.
         fn max(a: float32x4_t, b: float32x4_t) -> float32x4_t = vbslq_f32(vcgtq_f32(a, b), a, b);
         fn max_d(a: float64x2_t, b: float64x2_t) -> float64x2_t = vbslq_f64(vcgtq_f64(a, b), a, b);
         fn splat(x: f32) -> float32x4_t = vdupq_n_f32(x);

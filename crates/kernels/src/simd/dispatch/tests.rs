@@ -2,14 +2,14 @@ use super::*;
 use std::cell::Cell;
 
 thread_local! {
-    /// The instruction set that a test runs its kernels on.
+    /// The instruction set that a test has forced on this thread.
     pub(super) static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
-/// Those of each function where one is forced, 0 before they are asked for.
+/// For each forced instruction set, that of each function; 0 before the first query.
 static EXACT: [[AtomicU8; 3]; 5] = [const { [const { AtomicU8::new(0) }; 3] }; 5];
 
-/// Returns [`Isa::exact`] where `isa` is forced.
+/// Returns the result of [`Isa::exact`] while `isa` is forced.
 pub(crate) fn exact(isa: Isa, function: Function) -> Isa {
     let known = &EXACT[isa.0 as usize][function as usize];
     if known.load(Ordering::Relaxed) == 0 {
@@ -29,14 +29,13 @@ impl Drop for Forced {
 }
 
 impl Isa {
-    /// Lets everything that this thread calls run with this instruction set, until what is returned
-    /// is dropped.
+    /// Makes this thread use this instruction set until the returned value is dropped.
     pub fn force(self) -> Forced {
         Forced(FORCED.replace(Some(self)))
     }
 }
 
-/// The functions that each instruction set has another form of than this C library.
+/// The functions for which the vector forms differ from this C library.
 const OTHERS: &[Function] = if cfg!(windows) { &Function::ALL } else { &[] };
 
 #[test]
@@ -52,7 +51,8 @@ fn instruction_sets_agree_with_the_c_library_but_for_known_functions() {
     }
 }
 
-/// The C library's own is called where a form differs, and the rest runs on the best.
+/// Where a form differs, the C library's function is called. All else runs on the best instruction
+/// set.
 #[test]
 fn each_function_has_its_own_instruction_set() {
     let isa = Isa::current();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::windows::{library, symbol};
 
-/// Declares functions of the C library by their names there.
+/// Declares functions of the C library, each by its name in `ucrtbase.dll`.
 macro_rules! functions {
     ($(
         $(#[$attribute:meta])*
@@ -19,7 +19,7 @@ macro_rules! functions {
         $visible fn $name($($argument: $number),*) -> $number {
             type Function = unsafe extern "C" fn($(functions!($argument as $number)),*) -> $number;
             unsafe extern "C" {
-                /// The linked function, for a Windows without that library.
+                /// The linked function, for versions of Windows without `ucrtbase.dll`.
                 fn $symbol($($argument: $number),*) -> $number;
             }
             static FOUND: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
@@ -74,14 +74,15 @@ mod tests {
         assert_eq!(found(b"no such function\0"), None);
     }
 
-    /// Checks a product with more digits than a number has, of which only the last ones are left.
+    /// Checks a product with more digits than a number has, of which a subtraction leaves only the
+    /// last ones.
     #[test]
     fn a_sum_is_rounded_once() {
         let x = 1.0 + f64::EPSILON;
         assert_eq!(fma_f64(x, x, -(x * x)), f64::EPSILON * f64::EPSILON);
         let x = 1.0 + f32::EPSILON;
         assert_eq!(fma(x, x, -(x * x)), f32::EPSILON * f32::EPSILON);
-        // Halfway between two numbers, but for the last digit.
+        // Half-way between two numbers, except for the last digit.
         let (half, least) = (f32::EPSILON / 2.0, f32::MIN_POSITIVE);
         assert_eq!(fma(half, 1.0 + f32::EPSILON, 1.0), 1.0 + f32::EPSILON);
         assert_eq!(fma(least, least, 1.0), 1.0);

@@ -63,7 +63,7 @@ impl Avx2 {
     }
 }
 
-// Constants, not statics: the compiler sees through them in every unit that it generates code for.
+// Constants, not statics, so that their values are known in every codegen unit.
 
 /// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice:
 /// blending gathers them in the order 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
@@ -125,7 +125,7 @@ macro_rules! instructions {
 /// Blends permuted `x` into 8 candidates: A, B and C are its lanes in the three registers.
 ///
 /// # Safety
-/// AVX2 is there.
+/// The processor must have AVX2.
 #[inline(always)]
 unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     data: &mut [TokenData],
@@ -296,7 +296,7 @@ impl Vector for Avx2 {
         assert!(words.len() <= 8);
         // SAFETY: `self` proves AVX2; a word that is not there is not read.
         unsafe {
-            // Signed comparison, which is all there is, orders words with the first bit turned.
+            // There are only signed comparisons, so the highest bit of each word is inverted.
             let turn = _mm256_set1_epi64x(i64::MIN);
             let least = _mm256_xor_si256(_mm256_set1_epi64x(least as i64), turn);
             let n = _mm256_set1_epi64x(words.len() as i64);
@@ -357,8 +357,7 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
-        // `max` and not a comparison of signed lanes: indices are below 2^31, or else out of bounds
-        // all the same.
+        // `max` of signed lanes suffices: an index of 2^31 or more is out of bounds in any case.
         // SAFETY: `self` proves AVX2; 8 indices are there.
         unsafe {
             let eight = _mm256_loadu_si256(indices.as_ptr().cast());

@@ -44,7 +44,7 @@ macro_rules! instructions {
 /// Reads the 16 words of candidates that `masks` selects, in the order given by `gather`.
 ///
 /// # Safety
-/// AVX-512 is there.
+/// The processor must have AVX-512.
 #[inline(always)]
 unsafe fn load_field(data: &[TokenData], masks: [u16; 3], gather: &[i32; 16]) -> __m512 {
     assert!(data.len() >= 16);
@@ -61,7 +61,7 @@ unsafe fn load_field(data: &[TokenData], masks: [u16; 3], gather: &[i32; 16]) ->
 /// Writes the 16 words of candidates that `masks` selects.
 ///
 /// # Safety
-/// AVX-512 is there.
+/// The processor must have AVX-512.
 #[inline(always)]
 unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 16], x: __m512) {
     assert!(data.len() >= 16);
@@ -69,8 +69,8 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
     unsafe {
         let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
-        // Under a mask: loading, blending and storing whole registers takes as long, but a load
-        // that follows a store to part of it waits.
+        // Stored under a mask: a later load of a line to which only part was stored would wait.
+        // Loading, blending and storing whole registers takes as long.
         for (i, mask) in masks.into_iter().enumerate() {
             _mm512_mask_storeu_ps(to.add(16 * i), mask, x);
         }
@@ -485,7 +485,7 @@ impl Vector for Avx512 {
             let ab = _mm512_max_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b));
             let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(c, d);
             let cd = _mm512_max_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(c, d));
-            // One's lanes are now a quarter of the register.
+            // The lanes of one register are now a quarter of the result.
             let even = _mm512_shuffle_f32x4::<0b10_00_10_00>(ab, cd);
             let max = _mm512_max_ps(even, _mm512_shuffle_f32x4::<0b11_01_11_01>(ab, cd));
             let max = _mm512_max_ps(max, _mm512_permute_ps::<0b10_11_00_01>(max));
@@ -503,7 +503,7 @@ impl Vector for Avx512 {
         // SAFETY: `self` proves AVX-512; 8 registers of 32 words are there.
         unsafe {
             let from = blocks.as_ptr().cast::<i32>();
-            // Those below 0 are all less as signed words.
+            // Numbers below 0 are all less as signed words.
             let mut of_each = [_mm512_setzero_si512(); 4];
             for (i, max) in of_each.iter_mut().enumerate() {
                 let first = _mm512_loadu_epi32(from.add(32 * i));

@@ -57,7 +57,7 @@ const fn scattering(field: i32) -> [i32; 16] {
     candidates
 }
 
-// Constants, not statics: the compiler sees through them in every unit that it generates code for.
+// Constants, not statics, so that their values are known in every codegen unit.
 pub(super) const GATHER_LOGITS: [i32; 16] = gathering(1);
 pub(super) const GATHER_PROBABILITIES: [i32; 16] = gathering(2);
 pub(super) const SCATTER_IDS: [i32; 16] = scattering(0);

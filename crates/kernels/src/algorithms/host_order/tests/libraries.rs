@@ -1,4 +1,5 @@
-//! Against the sorts of other C++ libraries, each compiled into a shared library of its own.
+//! Compares the replayed sorts with those of other C++ libraries, each compiled into a separate
+//! shared library.
 
 use vendor_llama_cpp::sorts::Sorts;
 
@@ -9,7 +10,7 @@ use crate::algorithms::host_order::sort::{All, sort, sort_numbers};
 use crate::algorithms::host_order::{HostOrder, heap, killer};
 use crate::host_profile::{HostProfile, Sort};
 
-/// The order that a library leaves.
+/// Returns the order in which a library's sorts leave equal elements.
 fn order_of(sorts: &Sorts) -> Sort {
     match sorts.version() {
         -1 => Sort::Msvc,
@@ -21,8 +22,8 @@ fn order_of(sorts: &Sorts) -> Sort {
     }
 }
 
-/// Asserts that ours leave what the library does; of a partial sort, the first `k`, by itself and
-/// as the built-ins have it.
+/// Asserts that the replayed sorts give the same order as the library's: for its full sort, and for
+/// the first `k` of its partial sort, alone and after the built-ins' buckets.
 fn compare(sorts: &Sorts, order: &mut HostOrder, keys: &[f32], k: usize) {
     let profile = HostProfile {
         sort: order_of(sorts),
@@ -63,7 +64,7 @@ fn compare(sorts: &Sorts, order: &mut HostOrder, keys: &[f32], k: usize) {
     });
 }
 
-/// The numbers of items at which some library changes its ways, and others.
+/// Returns a number of items: often one at which some library changes its algorithm.
 fn size(random: &mut Random) -> usize {
     let around = random.pick(&[2, 5, 16, 23, 30, 32, 40, 64, 128, 256, 1000, 2048]);
     match random.below(4) {
@@ -72,8 +73,8 @@ fn size(random: &mut Random) -> usize {
     }
 }
 
-/// Keys on which a sort runs out of levels, their last part replaced by ties in random order: the
-/// heap that takes over has them.
+/// Returns keys on which a sort runs out of levels. Their last part, on which the heap sort takes
+/// over, is replaced by ties in random order.
 fn with_ties_at_the_end(killer: &[f32], random: &mut Random) -> Vec<f32> {
     let n = killer.len();
     let first_of_end = n / 2 + random.below(n / 4);
@@ -85,7 +86,7 @@ fn with_ties_at_the_end(killer: &[f32], random: &mut Random) -> Vec<f32> {
     tied.collect()
 }
 
-/// The libraries are those in the folder that LLAMA_SIEVE_SORTS names.
+/// Tests all libraries in the folder that LLAMA_SIEVE_SORTS names.
 #[test]
 #[ignore = "ci/profiles gets the libraries and runs it"]
 fn sorted_as_other_libraries_do() {
@@ -99,7 +100,7 @@ fn sorted_as_other_libraries_do() {
             let most = random.pick(&[64, 300, keys.len()]).min(keys.len());
             compare(sorts, &mut order, &keys, random.below(most + 1));
         }
-        // Those of each library for all.
+        // The arrays made for each library are sorted by all of them.
         for n in [40, 64, 200, 1000, 4097] {
             let killers = libraries.iter().filter_map(|other| other.killer(n));
             let of_msvc = killer::of_msvc(n).into_iter().map(|x| -(x as f32));
