@@ -1,5 +1,5 @@
-//! The metrics against a reference in `double` by the textbook formulas, and what they answer where
-//! nothing is defined.
+//! Compares the metrics with a reference in `double` by the textbook formulas, and checks their
+//! results where the metric is undefined.
 
 mod support;
 
@@ -10,7 +10,7 @@ use llama_sieve::metrics::{self, Base, RollingPerplexity, Summary};
 use support::arrays::{Rng, Shape};
 use support::fresh_rng;
 
-/// Sums with Neumaier's compensation, so that the reference has digits to spare.
+/// A sum with Neumaier's compensation, so that the reference has digits to spare.
 #[derive(Default)]
 struct Exact {
     sum: f64,
@@ -33,8 +33,8 @@ impl Exact {
     }
 }
 
-/// Entropy and log-sum-exp relative to the largest logit, which is left out of the sum so that its
-/// logarithm keeps all digits.
+/// Returns the entropy, and the log-sum-exp relative to the largest logit. That logit is left out
+/// of the sum, so that the logarithm keeps all digits.
 fn reference(logits: &[f32]) -> (f64, f64, f32) {
     let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let at = logits.iter().position(|&l| l == max).expect("not empty");
@@ -138,7 +138,7 @@ fn within_a_millionth_of_the_reference() {
                 continue;
             }
             worst = worst.max(check(&format!("{shape:?}"), &logits, &mut rng));
-            // What is left of the logits at such an offset is the input; nothing more may be lost.
+            // At such an offset the logits themselves lose digits. No more may be lost.
             for offset in [1e4, -1e4] {
                 let shifted: Vec<f32> = logits.iter().map(|l| l + offset).collect();
                 let label = format!("{shape:?} shifted by {offset}");
@@ -146,7 +146,7 @@ fn within_a_millionth_of_the_reference() {
             }
         }
     }
-    // A certain model: all but one token far away.
+    // A model that is nearly certain: all logits but one are far below.
     for gap in [1.0f32, 10.0, 30.0, 60.0, 79.0, 81.0] {
         for n in [2, 1500, 262_144] {
             let mut logits = vec![0.0; n];
@@ -181,8 +181,8 @@ fn summaries_merge_to_the_summary_of_the_whole() {
         let mut merged = Summary::of(&logits[cut..]);
         merged.merge(&Summary::of(&logits[..cut]));
         assert_eq!(merged.max(), whole.max());
-        // Where the parts begin decides which terms are added as floats: the last digits differ,
-        // the promise holds.
+        // The division into parts decides which terms are added as floats, so the last digits
+        // differ, within the promised error.
         let (entropy, log_mass, max) = reference(&logits);
         assert_eq!((merged.max(), merged.unmasked()), (max, 5000));
         assert!(relative(merged.log_sum_exp(), f64::from(max) + log_mass) < 1e-6);
@@ -203,7 +203,7 @@ fn masked_and_infinite_logits() {
     );
     assert_eq!(metrics::surprisal(&[nan, 1.0], 0, Base::Nats), Some(inf));
     assert_eq!(metrics::surprisal(&[nan, 1.0], 1, Base::Nats), Some(0.0));
-    // One infinite logit wins, of several the first.
+    // An infinite logit wins; of several, the first.
     let two = [1.0, inf, inf];
     assert_eq!(metrics::entropy(&two, Base::Nats), Some(0.0));
     assert_eq!(metrics::surprisal(&two, 0, Base::Nats), Some(inf));
@@ -248,7 +248,7 @@ fn rolling_perplexity() {
     assert_eq!(perplexity.value(), f32::INFINITY);
 }
 
-/// The C functions: the same values, and NaN with a text that says what was wrong.
+/// The C functions return the same values, or NaN with a message about the fault.
 #[test]
 fn the_c_functions_answer_bad_input() {
     let logits = [1.0f32, 2.0, f32::NEG_INFINITY];

@@ -1,6 +1,6 @@
-//! The CMake project: built through cargo, tested with ctest, installed, moved, and used from there
-//! by a project that knows it only by find_package or pkg-config. Needs cmake, and pkg-config;
-//! where they are missing the tests say so and pass.
+//! Tests the CMake project: builds it through cargo, runs ctest, installs it, moves it, and uses it
+//! from there in a project that finds it only by find_package or pkg-config. Needs cmake and
+//! pkg-config; without them the tests are skipped with a message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use crate::toolchain::{empty_folder, root, skipped, succeed};
 use vendor_llama_cpp::paths;
 
-/// The project, built and installed once for all tests of this file. `None` without cmake.
+/// The project, built and installed once for all tests of this file; `None` without cmake.
 static PROJECT: LazyLock<Option<Project>> = LazyLock::new(Project::build);
 
 struct Project {
@@ -34,8 +34,9 @@ impl Project {
                 .args(["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_INSTALL_LIBDIR=lib"])
                 .arg(format!("-DCMAKE_C_COMPILER={}", cc()))
                 .arg(format!("-DLLAMA_SIEVE_CARGO={}", cargo()))
-                // What cargo needs is here, since it has built this test; with the features that it
-                // chooses beside what the tests use, so is the library.
+                // Offline, since cargo has built this test from the same packages. With the crates
+                // of the tests, cargo chooses the same features, and finds the library already
+                // built.
                 .arg("-DLLAMA_SIEVE_CARGO_ARGS=--offline -p test-crates")
                 .arg(format!("-DLLAMA_SIEVE_TARGET_DIR={}", cargo_dir())),
         );
@@ -72,20 +73,20 @@ fn cc() -> String {
     paths::c_compiler().display().to_string()
 }
 
-/// The cargo that runs this test.
+/// Returns the path of the cargo that runs this test.
 fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Returns the target directory of this test, whose libraries are there already; cargo has unlocked
-/// it.
+/// Returns the target directory of this test, which contains the libraries already. Cargo no longer
+/// locks it.
 fn cargo_dir() -> String {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent();
     let folder = folder.expect("tmp is in the target directory");
     folder.display().to_string()
 }
 
-/// The project, or the note that this machine cannot build it.
+/// Returns the project; prints a note if this machine cannot build it.
 fn project() -> Option<&'static Project> {
     if PROJECT.is_none() {
         skipped("cmake is not installed");
@@ -93,7 +94,7 @@ fn project() -> Option<&'static Project> {
     PROJECT.as_ref()
 }
 
-/// The project, or the note that this machine cannot build it or lacks pkg-config.
+/// Returns the project; prints a note if this machine cannot build it or lacks pkg-config.
 fn project_and_pkg_config() -> Option<&'static Project> {
     if !is_installed("pkg-config") {
         skipped("pkg-config is not installed");
@@ -102,13 +103,13 @@ fn project_and_pkg_config() -> Option<&'static Project> {
     project()
 }
 
-/// Runs a consumer, which prints the version of the library that it uses.
+/// Runs a consumer, and checks the version of the library that it prints.
 fn check_runs(consumer: &mut Command) {
     consumer.arg(paths::shared_library());
     assert_eq!(succeed(consumer).trim(), env!("CARGO_PKG_VERSION"));
 }
 
-/// Compiles the consumer with what pkg-config says, as a Makefile does.
+/// Compiles the consumer with the flags of pkg-config, as a Makefile does.
 fn compile_consumer(name: &str, flags: &[String]) -> PathBuf {
     let program = empty_folder(name).join("consumer");
     let mut command = Command::new(cc());
@@ -204,7 +205,8 @@ fn a_consumer_finds_the_static_library_with_pkg_config() {
         return;
     };
     let flags = project.pkg_config(&["--static", "--cflags", "--libs"]);
-    // A linker prefers the shared library of two that have one name, unless the file is named.
+    // Of a shared and a static library with one name, a linker prefers the shared one, unless the
+    // file is named.
     let flags: Vec<_> = flags
         .into_iter()
         .map(|flag| match flag.as_str() {

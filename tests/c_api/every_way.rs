@@ -1,5 +1,5 @@
-//! Programs in C that run in every way: linked with static libraries, with shared ones, and under
-//! sanitizers. What each checks is in its own source, in c-tests/.
+//! Runs C programs in every way: linked with static libraries, with shared ones, and under
+//! sanitizers. The source of each, in c-tests/, describes what it checks.
 
 use crate::toolchain::{Build, Link, has_sanitizers, root, skipped};
 
@@ -9,7 +9,8 @@ enum Way {
     Sanitized,
 }
 
-/// The trained model is each program's argument: its vocabulary has 2048 tokens.
+/// Builds and runs a program, with the trained model as its argument, whose vocabulary has 2048
+/// tokens.
 fn run(name: &str, source: &str, with_llama: bool, way: Way, says: &str) {
     let (way, link) = match way {
         Way::Static => ("static", Link::Static),

@@ -1,9 +1,9 @@
-//! Hosts that lack one of the functions that the library asks for, each in turn:
-//! c-tests/fake_host.c, compiled once for each, and c-tests/host_without.c.
+//! Tests hosts that lack one of the functions that the library looks up, each in turn:
+//! c-tests/fake_host.c, compiled once for each function, and c-tests/host_without.c.
 
 use crate::toolchain::{Build, Link, Program, has_sanitizers, root, skipped};
 
-/// Returns all host functions that the library asks for, as the sources name them.
+/// Returns the names of all host functions that the library looks up, read from its sources.
 fn functions() -> Vec<String> {
     let source = root().join("src/ffi/host/linker.rs");
     let source = std::fs::read_to_string(source).expect("the source is there");
@@ -21,7 +21,8 @@ fn functions() -> Vec<String> {
     names
 }
 
-/// `of`: the test, for each builds them again while others may be loading theirs.
+/// Builds a host that lacks a function. `of` is the name of the test: each builds its own hosts,
+/// since another may be loading its own at the same time.
 fn host_lacking(name: &str, of: &str) -> Program {
     let build = Build::new(&format!("{of}_lacking_{name}"), "c-tests/fake_host.c");
     let build = build.flag("-shared").flag("-fPIC");
@@ -55,13 +56,13 @@ fn a_lacking_host_under_sanitizers() {
     run(&build.with_ours(Link::Static).build(), "sanitized_host");
 }
 
-/// A host is taken to be built with libc++ if it brings that library along, and not libstdc++: what
-/// stands for libc++ here is a library with one of its functions.
+/// A host that loads libc++ and not libstdc++ is assumed to be built with libc++. Here a library
+/// with one of its functions plays libc++.
 #[test]
 fn ties_keep_input_order_in_a_host_with_libcxx() {
     let shared = |name: &str, source: &str| {
         let build = Build::new(name, source).flag("-shared").flag("-fPIC");
-        // As a C library is linked, without the C++ library of the other tests.
+        // Linked like a C library, without the C++ library that the other tests need.
         build.flag("-Wl,--as-needed")
     };
     let libcxx = shared("libcxx", "c-tests/libcxx.c").build();

@@ -1,4 +1,5 @@
-//! The C interface as C and C++ programs meet it: headers, both libraries, the CMake project.
+//! Tests the C interface as C and C++ programs use it: the headers, both libraries, and the CMake
+//! project.
 #![cfg(target_os = "linux")]
 
 mod cmake;

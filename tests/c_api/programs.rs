@@ -1,5 +1,5 @@
-//! Programs in C and C++, compiled and linked in every way that a host can be, and run. What each
-//! checks is in its own source, in c-tests/.
+//! Compiles, links and runs C and C++ programs in every way that a host can be built. The source of
+//! each, in c-tests/, describes what it checks.
 
 use std::fmt::Write;
 use std::fs;
@@ -47,7 +47,8 @@ fn the_header_stands_before_and_behind_llama_h() {
     }
 }
 
-/// The page of the header that is to be read first, as it stands there, on the trained model.
+/// Compiles the program on the first page of the header, unchanged, and runs it on the trained
+/// model.
 #[test]
 fn the_uses_on_the_first_page_of_the_header_run() {
     let header = fs::read_to_string(root().join("include/llama_sieve.h"));
@@ -191,7 +192,7 @@ fn denormal_numbers_may_be_flushed() {
     assert_eq!(said, "the same with denormals flushed\n");
 }
 
-/// Not under sanitizers, which need more of it.
+/// Not run under sanitizers, which need more stack.
 #[test]
 fn the_stack_of_a_coroutine_is_large_enough() {
     let build = Build::new("stack", "c-tests/stack.c");
@@ -200,7 +201,7 @@ fn the_stack_of_a_coroutine_is_large_enough() {
     assert_eq!(program.succeed(&[]), "every stack was large enough\n");
 }
 
-/// The program of docs/chains.md, as it stands there.
+/// Compiles and runs the program of docs/chains.md, unchanged.
 #[test]
 fn the_documented_chain_runs() {
     let text = std::fs::read_to_string(root().join("docs/chains.md"));
@@ -229,7 +230,7 @@ fn chain_under_sanitizers() {
     assert_eq!(build.build().succeed(&[]), "the same tokens\n");
 }
 
-// Hosts that the linker knows nothing of.
+// Hosts that are not linked, but loaded at run time.
 
 fn dlopen(name: &str, order: &str) {
     let program = Build::new(name, "c-tests/host_dlopen.c")
@@ -316,7 +317,7 @@ fn generate_gives_the_text_of_the_built_in_chain() {
         "--repeat-penalty 1.2 --repeat-last-n 32 -s 3",
         "--presence-penalty 0.3 --frequency-penalty 0.2 -p Blessed",
     ] {
-        // One thread: the tests beside this one need the other cores.
+        // One thread, since other tests run on the other cores.
         let mut args = vec!["--compare", "-n", "64", "--threads", "1"];
         args.extend(options.split_whitespace());
         let text = program.succeed(&args);
@@ -375,7 +376,7 @@ fn what_the_tokenizer_throws_passes_through_dry() {
     }
 }
 
-/// Hosts that are shut in may end where a system call is made that samplers do not need.
+/// A sandboxed host may be killed for a system call that samplers do not need.
 #[test]
 fn no_constructor_and_no_sampler_needs_a_system_call_of_its_own() {
     let build = Build::new("filtered", "c-tests/filtered.c");

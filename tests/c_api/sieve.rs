@@ -1,4 +1,4 @@
-//! The sieve from C, where the environment or the process matters.
+//! Tests the sieve from C, in cases that depend on the environment or the process.
 
 use std::fs::{Permissions, metadata, read_to_string, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -36,7 +36,7 @@ fn batches_in_children_that_were_forked_before_the_first() {
     process("prefork");
 }
 
-/// A program whose owner is another than who starts it has the owner's rights.
+/// A setuid program has the rights of its owner, who is not the user that starts it.
 #[test]
 fn a_setuid_program_does_not_read_the_environment() {
     const NOBODY: u32 = 65534;
@@ -94,7 +94,7 @@ fn the_library_needs_what_the_readme_says() {
     }
     let readme = read_to_string(root().join("README.md")).expect("it is there");
     assert!(readme.contains("libgcc_s"));
-    // Its size is that of the platform that is spoken of.
+    // The documented size is that of this platform.
     if cfg!(target_arch = "x86_64") && !cfg!(debug_assertions) {
         let said = readme.split("library of about ").nth(1).expect("a size");
         let said: f64 = said

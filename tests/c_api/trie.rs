@@ -1,8 +1,8 @@
-//! The published tests of the token trie's design, in C++.
+//! Runs the published C++ tests of the token trie's design.
 
 use crate::toolchain::{Build, Link, root};
 
-/// The trained model of the repository: its vocabulary has 2048 tokens.
+/// Returns the path of the repository's trained model, whose vocabulary has 2048 tokens.
 fn model() -> String {
     root().join("models/kjv-tiny.gguf").display().to_string()
 }

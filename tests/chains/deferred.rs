@@ -1,10 +1,11 @@
-//! Samplers that leave open what they may straight from the logits: locally typical sampling in
-//! which order those come that are equally near to the entropy, and top-p the order of its nucleus.
-//! Ours may choose before it knows. Against the built-ins on the array that a host fills: the
-//! token, and, when the candidates are read, these, bit for bit.
+//! Tests chains straight from the logits in which samplers defer work: locally typical sampling
+//! leaves open the order of candidates that are equally near to the entropy, and top-p the order of
+//! its nucleus. The chain may choose a token before that order is known. The token, and the
+//! candidates if they are read, are compared bit for bit with those of built-ins on the array that
+//! a host fills.
 //!
-//! 400 chains of 8 tokens, and ten times as many of small vocabularies; LLAMA_SIEVE_TEST_CHAINS
-//! sets another number.
+//! Runs 400 chains of 8 tokens, and ten times as many on small vocabularies.
+//! LLAMA_SIEVE_TEST_CHAINS sets another number.
 
 use crate::support::arrays::{Array, Rng};
 use crate::support::compare::same;
@@ -19,13 +20,13 @@ use vendor_llama_cpp::sys;
 
 const TOKENS: usize = 8;
 
-/// A chain of ours and one of built-ins, and what logits they are given.
+/// A chain of this library's samplers and one of built-ins, with the kind of logits that they get.
 struct Chains {
     label: String,
     sides: [HostSampler; 2],
     n: usize,
     deviation: f32,
-    /// The logits are multiples of 1 / this: that many are equal.
+    /// The logits are multiples of 1 / `fineness`, so that many are equal.
     fineness: f32,
     grid: Grid,
     /// The number of logits that stand out.
@@ -53,7 +54,7 @@ impl Chains {
             Grid::Bf16,
             Grid::Quarters,
         ]);
-        // In halves the logits are so near to 0 that they are seldom equal.
+        // In half precision these logits are so near to 0 that they are seldom equal.
         let small = grid == Grid::F16 && rng.chance(0.5);
         let mut chains = Self {
             label: String::new(),
@@ -73,8 +74,7 @@ impl Chains {
         chains
     }
 
-    /// Returns chains on so few tokens that one which is kept or not moves the draw from another to
-    /// the next.
+    /// Returns chains on so few tokens that the draw changes if one token more or less is kept.
     fn of_few(rng: &mut Rng) -> Self {
         let mut chains = Self {
             label: String::new(),
@@ -91,8 +91,8 @@ impl Chains {
         chains
     }
 
-    /// Returns chains with top-p, on logits of which few to nearly all are kept, none or nearly all
-    /// are equal to others.
+    /// Returns chains with top-p, on logits of which between few and nearly all are kept, and none
+    /// to nearly all are tied.
     fn of_nucleus(rng: &mut Rng) -> Self {
         let n = match rng.below(20) {
             0..=2 => 1 + rng.below(300),
@@ -134,7 +134,7 @@ impl Chains {
         }
         chains.add_top_p(rng);
         if rng.chance(0.3) {
-            // Above the last of the nucleus, below it, or above all.
+            // A probability above the last of the nucleus, below it, or above all.
             let p = rng.pick(&[1e-6, 1e-3, 0.01, 0.1, 0.5, 0.99, 1.5]);
             let min_keep = rng.pick(&[0, 1, 1, 20, 3000]);
             let members = both!(llama_sieve_init_min_p, llama_sampler_init_min_p; p, min_keep);
@@ -172,7 +172,7 @@ impl Chains {
         self.add(&format!("top_p({p}, {min_keep})"), members);
     }
 
-    /// Adds a member of one of these names, with any parameters.
+    /// Adds a member with one of these names and random parameters.
     fn add_one_of(&mut self, names: &[&str], rng: &mut Rng) {
         let name = rng.pick(names);
         let member = FAMILY.iter().find(|member| member.name == name);
@@ -205,7 +205,7 @@ impl Chains {
             let to_sys = |&(token, bias): &(i32, f32)| sys::llama_logit_bias { token, bias };
             let biases: Vec<_> = biases.iter().map(to_sys).collect();
             let (count, of) = (biases.len() as i32, biases.as_ptr());
-            // SAFETY: as many biases as are said, which live during the calls.
+            // SAFETY: the biases are as many as is passed, and live during the calls.
             let members = unsafe {
                 let ours = sieve::llama_sieve_init_logit_bias(n, count, of.cast());
                 let theirs = sys::llama_sampler_init_logit_bias(n, count, of);
@@ -243,7 +243,8 @@ impl Chains {
                 both!(llama_sieve_init_temp, llama_sampler_init_temp; t),
             );
         }
-        // What is chosen here is the place that another then stands at.
+        // A selector in the midst of the chain, whose choice is an index at which another candidate
+        // then is.
         let is_chosen = rng.chance(0.03);
         if is_chosen {
             let members = both!(llama_sieve_init_greedy, llama_sampler_init_greedy);
@@ -286,7 +287,7 @@ impl Chains {
         self.add_last(rng);
     }
 
-    /// Adds the member that chooses.
+    /// Adds the selector at the end.
     fn add_last(&mut self, rng: &mut Rng) {
         let seed = rng.next() as u32 >> 1;
         let members = match rng.below(20) {
@@ -295,7 +296,7 @@ impl Chains {
                 let ours = sieve::llama_sieve_init_dist(seed);
                 // SAFETY: a constructor without preconditions.
                 let theirs = unsafe { sys::llama_sampler_init_dist(seed) };
-                // One that looks at what was chosen.
+                // A member that reads the candidates after a choice.
                 self.add("dist", [HostSampler::new(ours), HostSampler::new(theirs)]);
                 both!(llama_sieve_init_temp, llama_sampler_init_temp; 0.5)
             }
@@ -354,7 +355,7 @@ impl Chains {
         data
     }
 
-    /// Returns the array that the built-ins leave; `None` where they are undefined.
+    /// Returns the array that the built-ins leave; `None` if their behaviour is undefined.
     fn expected(&self, logits: &[f32]) -> Option<Array> {
         let mut array = Array::of_logits(logits.iter().copied());
         // SAFETY: this is a chain.
@@ -368,7 +369,8 @@ impl Chains {
         Some(array)
     }
 
-    /// `Ok(false)` where the built-ins are undefined: then the states have parted.
+    /// Samples and compares one token. Returns `Ok(false)` if the built-ins' behaviour is
+    /// undefined, after which the states differ.
     fn step(&self, looks: f64, rng: &mut Rng) -> Result<bool, String> {
         let logits = self.logits(rng);
         let halves: Vec<u16> = match self.grid {
@@ -388,7 +390,7 @@ impl Chains {
                 _ => Err(format!("token {token}, not none")),
             };
         };
-        // Where a tiny temperature has divided it to minus infinity there is none.
+        // There is no token if a tiny temperature has turned its logit into minus infinity.
         let is_none = expected.selects_none();
         let wanted = match is_none {
             true => LLAMA_SIEVE_ERROR_NO_CANDIDATE,
@@ -398,7 +400,7 @@ impl Chains {
             return Err(format!("token {token}, not {wanted}"));
         }
         let token = chosen.id;
-        // Twice: what has been put in order stays so.
+        // Reads the candidates twice, since an order that was made must stay.
         for _ in 0..usize::from(rng.chance(looks) && !is_none) * 2 {
             let left = Array {
                 data: self.candidates(),
@@ -413,7 +415,8 @@ impl Chains {
     }
 }
 
-/// Looks at the candidates of all tokens, of some, or of none: that is for each chain to guess.
+/// Runs chains whose candidates are read at every token, at some, or at none. Each chain has to
+/// guess which.
 fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) {
     let mut rng = fresh_rng(name);
     let mut compared = 0;

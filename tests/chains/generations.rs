@@ -1,6 +1,7 @@
-//! Whole generations: 50 seeds of 200 tokens on each model, ours and the built-in chain sampling
-//! from the same logits of a real context. Identical, token by token; where the logits are rounded
-//! before, as those of a model in half precision are, so is all that the chains leave.
+//! Compares whole generations: 200 tokens for each of 50 seeds on each model, sampled by a chain of
+//! this library and a chain of built-ins from the same logits of a real context. The tokens must be
+//! identical. If the logits are rounded first, as those of a model in half precision are, the
+//! candidates that the chains leave must be identical, too.
 
 use std::path::Path;
 
@@ -12,8 +13,7 @@ use vendor_llama_cpp::{Context, Model, sys, test_model};
 const SEEDS: u32 = 50;
 const TOKENS: usize = 200;
 
-/// The sampler options of one generation; every sampler of the family is switched on for some
-/// seeds.
+/// The sampler options of one generation. Every sampler is switched on for some seeds.
 struct Options {
     top_k: i32,
     top_p: f32,
@@ -91,7 +91,7 @@ fn generate_and_compare(model: &Path) {
     let mut texts = std::collections::HashSet::new();
     let mut rng = fresh_rng("generations");
     for i in 0..SEEDS {
-        // Every option in turn, and another draw.
+        // Switches on every option in turn, each with another seed.
         let seed = rng.below(1 << 20) as u32 * SEEDS + i;
         let grid = Grid::ALL[rng.below(Grid::ALL.len())];
         let options = Options::of_seed(seed);
@@ -119,7 +119,7 @@ fn generate_and_compare(model: &Path) {
         }
         texts.insert(tokens);
     }
-    // Chains that ignore their seed would be identical, too.
+    // Chains that ignore their seed would also be identical.
     assert!(
         texts.len() > SEEDS as usize / 2,
         "only {} different texts",

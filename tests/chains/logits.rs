@@ -1,9 +1,9 @@
-//! Any chain straight from the logits, against the same chain of built-ins over the full array that
-//! a host fills: the token, and the candidates that the chain leaves, bit for bit.
+//! Compares chains that run straight from the logits with the same chains of built-ins on the full
+//! array that a host fills: the token, and the candidates that the chain leaves, bit for bit.
 //!
-//! Chains are random: ours, ours mixed with built-ins, with grammars, with the token trie in front,
-//! chains inside chains; the logits of every shape, in three precisions, full of ties. 400 chains
-//! of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
+//! The chains are random: of this library's samplers, mixed with built-ins, with grammars, with the
+//! token trie in front, or nested. The logits have every shape, three precisions, and many ties.
+//! Runs 400 chains of 50 steps; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
 use std::ffi::CString;
 
@@ -21,8 +21,8 @@ use vendor_llama_cpp::sys;
 
 const STEPS: usize = 50;
 
-/// Two chains of equal parameters: the one to be sampled from logits, and one of built-ins, as far
-/// as there are.
+/// Two chains with equal parameters: one that is sampled straight from the logits, and one of
+/// built-ins, as far as these exist.
 struct Chains {
     label: String,
     ours: HostSampler,
@@ -30,13 +30,13 @@ struct Chains {
     n: usize,
 }
 
-/// The vocabulary's size that grammars ask about.
+/// Returns the size of the vocabulary that grammars use.
 fn n_of_vocabulary() -> usize {
     // SAFETY: the vocabulary lives as long as the process.
     unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
 }
 
-/// Grammars that allow most tokens at first, some, and fewer than a top-k keeps.
+/// Grammars that at first allow most tokens, some tokens, or fewer than a top-k keeps.
 const GRAMMARS: [&str; 5] = [
     "root ::= [a-zA-Z ,.;:]* \"\\n\"?",
     "root ::= [^a-z] .*",
@@ -45,7 +45,7 @@ const GRAMMARS: [&str; 5] = [
     "root ::= \"Q\"",
 ];
 
-/// Ours, or the built-in in its place, and the built-in.
+/// Returns a grammar for the mixed chain, from this library or built-in, and the built-in one.
 fn grammar(rng: &mut Rng) -> (HostSampler, HostSampler) {
     let text = CString::new(rng.pick(&GRAMMARS)).expect("no NUL");
     let (text, root, vocab) = (text.as_ptr(), c"root".as_ptr(), vocabulary());
@@ -98,7 +98,7 @@ impl Chains {
             n,
         };
         if with_grammar {
-            // After one that edits some logits, or changes all of them.
+            // After a member that edits some logits, or changes all of them.
             if rng.chance(0.4) {
                 chains.add(
                     Some(rng.pick(&["penalties", "logit_bias", "temp"])),
@@ -132,8 +132,8 @@ impl Chains {
         chains
     }
 
-    /// Returns a chain of few members of ours that read all of a vocabulary, one after the other:
-    /// what they put off has to be made up for when it is read.
+    /// Returns a chain of a few of this library's members, each of which reads the whole
+    /// vocabulary, so that work that one defers must be done when the next reads.
     fn of_whole(rng: &mut Rng) -> Self {
         let n = 4000 + rng.below(30_000);
         let mut chains = Self {
@@ -155,7 +155,7 @@ impl Chains {
         let selector = rng.pick(&["dist", "dist", "dist", "adaptive_p", "greedy"]);
         chains.add(Some(selector), 1.0, rng);
         if rng.chance(0.1) {
-            // One that looks at what was chosen.
+            // A member that reads the candidates after a choice.
             chains.add(Some(rng.pick(&["temp", "top_k", "dist"])), 0.5, rng);
         }
         chains
@@ -170,7 +170,8 @@ impl Chains {
     fn add(&mut self, name: Option<&str>, share: f64, rng: &mut Rng) {
         let fits = |member: &&crate::support::family::Member| match name {
             Some(name) => member.name == name,
-            // All pairs are compared; and it aborts where nothing was accepted.
+            // Not infill, which compares all pairs, nor a built-in that aborts unless tokens are
+            // accepted.
             None => member.name != "infill" && !member.accept_always,
         };
         let members: Vec<_> = FAMILY.iter().filter(fits).collect();
@@ -182,7 +183,7 @@ impl Chains {
         let mark = if ours { "ours" } else { "built-in" };
         let label = format!("{mark}: {}", pair.label);
         let chosen = if ours { pair.ours } else { again.theirs };
-        // A chain in a chain does what its members do.
+        // A nested chain does what its members do.
         match rng.chance(0.05) {
             true => self.add_both(HostSampler::chain(vec![chosen]), pair.theirs, &label),
             false => self.add_both(chosen, pair.theirs, &label),
@@ -200,7 +201,8 @@ impl Chains {
         }
     }
 
-    /// Returns the array that the built-ins leave of the full one; `None` where they are undefined.
+    /// Returns the array that the built-ins leave of the full one; `None` if their behaviour is
+    /// undefined.
     fn expected(&self, logits: &[f32]) -> Option<Array> {
         let mut array = Array::of_logits(logits.iter().copied());
         // SAFETY: this is a chain.
@@ -215,7 +217,8 @@ impl Chains {
         Some(array)
     }
 
-    /// The token of ours, through one of the functions that take such logits.
+    /// Returns the token of this library's chain, sampled by one of the functions for logits of
+    /// this precision.
     fn sample(&self, logits: &[f32], grid: Grid, rng: &mut Rng) -> i32 {
         let (chain, n) = (self.ours.as_ptr().cast(), logits.len() as i32);
         // SAFETY: a live chain and `n` logits.
@@ -242,7 +245,8 @@ impl Chains {
         }
     }
 
-    /// Asks for the candidates while the halves are there, so that they are known afterwards.
+    /// Requests the candidates while the logits in half precision are still alive, so that they are
+    /// known afterwards.
     fn compare_candidates(&self, _halves: &[u16]) {
         // SAFETY: a live chain; nothing is written.
         unsafe { llama_sieve_chain_candidates(self.ours.as_ptr().cast(), std::ptr::null_mut(), 0) };
@@ -265,7 +269,8 @@ impl Chains {
         }
     }
 
-    /// `Ok(false)` where the built-ins are undefined: then the states have parted.
+    /// Samples and compares one token. Returns `Ok(false)` if the built-ins' behaviour is
+    /// undefined, after which the states differ.
     fn step(&self, rng: &mut Rng) -> Result<bool, String> {
         let recipe = Recipe::random(rng);
         let mut array = recipe.array(self.n, self.n, rng);
@@ -285,7 +290,7 @@ impl Chains {
         }
         let selected = usize::try_from(expected.selected).ok();
         let selected = selected.and_then(|i| expected.data.get(i));
-        // One that is banned is none.
+        // A banned token does not count as chosen.
         let chosen = selected.filter(|_| !expected.selects_none());
         let chosen = chosen.map(|c| c.id);
         let wanted = match chosen {
@@ -315,7 +320,7 @@ impl Chains {
     }
 }
 
-/// Compares `count` chains step by step, and returns the number of steps compared.
+/// Compares `count` chains step by step. Returns the number of steps that were compared.
 fn run(name: &str, count: usize, make: fn(&mut Rng) -> Chains) -> usize {
     let mut rng = fresh_rng(name);
     let mut compared = 0;
@@ -367,7 +372,7 @@ fn what_is_put_off_is_what_built_ins_do() {
     );
 }
 
-/// Returns the token or error that each function that samples gives for a chain.
+/// Returns the token or error that each sampling function returns for a chain.
 fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     let (handle, n) = (chain.as_ptr().cast(), logits.len() as i32);
     let halves: Vec<u16> = logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
@@ -397,10 +402,11 @@ fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     }
 }
 
-/// The members of the table that choose.
+/// The members of the table that select a token.
 const SELECTORS: [&str; 5] = ["dist", "greedy", "mirostat", "mirostat_v2", "adaptive_p"];
 
-/// Whatever chain it is, ours or built-in: a candidate of minus infinity counts as none.
+/// In any chain, of this library's samplers or of built-ins, a candidate with minus infinity does
+/// not count.
 #[test]
 fn where_every_candidate_is_banned_there_is_no_token() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
@@ -440,8 +446,8 @@ fn where_every_candidate_is_banned_there_is_no_token() {
     }
 }
 
-/// Whatever infinities make of it: the token is that of the same logits with minus infinity in the
-/// place of NaN, and so are the candidates; it is none of those.
+/// Even if there are infinities, logits with NaN give the same token and candidates as with minus
+/// infinity in place of NaN, and the token is not one of these.
 #[test]
 fn nan_is_minus_infinity_also_beside_infinite_logits() {
     const INF: f32 = f32::INFINITY;
@@ -471,7 +477,7 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
         let mut logit = || match rng.chance(odd) {
             true if rng.chance(infinite) => INF,
             true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
-            // The same in each precision.
+            // Numbers that are the same in each precision.
             false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 24.0]),
         };
         let with: Vec<f32> = (0..n).map(|_| logit()).collect();
@@ -505,9 +511,9 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
     assert!(tokens > 1000 && none > 300, "{tokens} tokens, {none} none");
 }
 
-/// After top-k the array is said to be sorted, and stays so where a grammar or a bias bans the
-/// first: then built-ins choose what is banned, and there is no token. What they choose otherwise
-/// is the token.
+/// After top-k the array is marked as sorted, even if a grammar or a bias then bans the first
+/// candidate. Built-ins then choose the banned one, and there is no token. Otherwise the token is
+/// the one that they choose.
 #[test]
 fn where_a_banned_candidate_is_chosen_there_is_no_token() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
@@ -522,14 +528,14 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
             n,
         };
         let share = rng.pick(&[1.0, 1.0, 0.5, 0.0]);
-        // Numbers of few digits, which are the same in each precision.
+        // Numbers with few digits, which are the same in each precision.
         let mut logits = vec![-24.0; n];
         let few: Vec<usize> = (0..5).map(|_| rng.below(n)).collect();
         few.iter()
             .for_each(|&token| logits[token] = rng.below(16) as f32 / 2.0);
         let largest = (0..n).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
         let largest = largest.expect("there are tokens") as i32;
-        // SAFETY: constructors that copy what they are given.
+        // SAFETY: constructors that copy their arguments.
         unsafe {
             let top_k = || HostSampler::new(sys::llama_sampler_init_top_k(3));
             chains.add_both(top_k(), top_k(), "top_k");
@@ -552,7 +558,7 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
         let selector = rng.pick(&["dist", "greedy", "mirostat_v2", "adaptive_p"]);
         chains.add(Some(selector), share, &mut rng);
         let what = || format!("{}, case {case}, {}", replay(), chains.label);
-        // Each draw is one of the built-in's generator, too.
+        // The built-in's generator gives the same draws.
         let wanted: Vec<i32> = (0..4)
             .map(|_| {
                 let mut array = Array::of_logits(logits.iter().copied());
@@ -564,7 +570,7 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
             })
             .collect();
         let mut ours = samples_of(&chains.ours, &logits);
-        // The batch is the first of them to sample.
+        // Rotated, so that each function is once the first to sample.
         ours.rotate_right(1);
         assert_eq!(ours, wanted, "{}", what());
         let without = |tokens: &[i32]| tokens.iter().filter(|&&t| t < 0).count();

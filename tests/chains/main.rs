@@ -1,5 +1,5 @@
-//! Chains of drop-ins against chains of built-ins: on random arrays, straight from logits, and on a
-//! model's text.
+//! Compares chains of drop-ins with chains of built-ins: on random arrays, straight from logits,
+//! and on a model's text.
 
 mod deferred;
 mod generations;

@@ -1,9 +1,9 @@
-//! Whole chains: 1 to 9 members in random order, ours and built-ins mixed in one chain, against the
-//! chain of built-ins alone; 300 steps of `apply` and `accept` with clone, reset,
-//! `llama_sampler_copy` and exchanged members in between. Compared after every member of every
-//! step: everything is equal, bit for bit.
+//! Compares whole chains of 1 to 9 members in random order, drop-ins mixed with built-ins, with a
+//! chain of built-ins: 300 steps of `apply` and `accept`, with clone, reset, `llama_sampler_copy`
+//! and exchanged members in between. After every member of every step, everything must be equal,
+//! bit for bit.
 //!
-//! 5,000 chains; LLAMA_SIEVE_TEST_CHAINS sets another number.
+//! Runs 5,000 chains; LLAMA_SIEVE_TEST_CHAINS sets another number.
 
 use crate::support::arrays::{Recipe, Rng};
 use crate::support::compare::same;
@@ -13,13 +13,13 @@ use crate::support::{Array, HostSampler, fresh_rng, number_from_env, replay};
 const STEPS: usize = 300;
 const N_VOCAB: i32 = 2048;
 
-/// Two chains of equal parameters: one mixed, one of built-ins.
+/// Two chains with equal parameters: one mixed, and one of built-ins.
 struct Chains {
     label: String,
     mixed: HostSampler,
     theirs: HostSampler,
     len: usize,
-    /// A member compares all pairs of candidates.
+    /// True if a member is infill, which compares all pairs of candidates.
     has_infill: bool,
 }
 
@@ -53,7 +53,7 @@ impl Chains {
         self.has_infill |= member.name == "infill";
     }
 
-    /// Does to both chains what a host may do between two tokens.
+    /// Does with both chains what a host may do between two tokens.
     fn between_tokens(&mut self, rng: &mut Rng) {
         if rng.chance(0.01) {
             self.mixed.reset();
@@ -64,7 +64,7 @@ impl Chains {
             self.theirs = self.theirs.clone();
         }
         if rng.chance(0.02) {
-            // Copies part ways, and then come back.
+            // A copy goes its own way, and is then copied back.
             let (mixed, theirs) = (self.mixed.clone(), self.theirs.clone());
             let token = rng.below(60) as i32;
             self.mixed.accept(token);
@@ -83,9 +83,9 @@ impl Chains {
 
     /// Applies the members one by one.
     ///
-    /// NaN logits are the one input on which built-ins that sort or compare are undefined: where
-    /// members make them of infinities, those after do not run, on either side. Nor do they on an
-    /// empty array, which built-ins abort on.
+    /// If members turn infinities into NaN, the members after them do not run, on either side,
+    /// since NaN is the only input for which built-ins that sort or compare are undefined. Nor do
+    /// they run on an empty array, on which built-ins abort.
     fn step(&self, input: &Array, rng: &mut Rng) -> Result<(), String> {
         let (mut ours, mut theirs) = (input.clone(), input.clone());
         for i in 0..self.len {
@@ -103,8 +103,8 @@ impl Chains {
     }
 }
 
-/// The token that was selected, mostly. Always one of the vocabulary: without, some built-ins
-/// abort, or read out of bounds when cloned.
+/// Returns a token to accept, usually the selected one. It is always one of the vocabulary, since
+/// with other tokens some built-ins abort, or read out of bounds when cloned.
 fn accepted_token(array: &Array, rng: &mut Rng) -> i32 {
     let chosen = array.data.get(array.selected as usize).map(|c| c.id);
     let forced = rng.below(60) as i32;
@@ -112,7 +112,7 @@ fn accepted_token(array: &Array, rng: &mut Rng) -> i32 {
 }
 
 fn input(chains: &Chains, rng: &mut Rng) -> Array {
-    // Mostly few candidates, for speed; sometimes more than the built-ins' thresholds.
+    // Usually few candidates, for speed, and sometimes more than the built-ins' thresholds.
     let n = match rng.below(40) {
         0 if !chains.has_infill => 1025 + rng.below(1000),
         1 if !chains.has_infill => 129 + rng.below(800),
@@ -122,7 +122,7 @@ fn input(chains: &Chains, rng: &mut Rng) -> Array {
     Recipe::random(rng).array(n, N_VOCAB as usize, rng)
 }
 
-/// Compares `count` chains step by step, and returns the number of steps.
+/// Compares `count` chains step by step. Returns the number of steps.
 fn run(name: &str, count: usize) -> usize {
     let mut rng = fresh_rng(name);
     for i in 0..count {

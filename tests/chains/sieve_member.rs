@@ -1,5 +1,5 @@
-//! A sieve after other samplers of a host's chain, beside the chain of built-ins that it stands
-//! for.
+//! Compares a sieve, after other samplers in a host's chain, with the chain of built-ins that it
+//! replaces.
 
 use crate::support::arrays::Shape;
 use crate::support::{HostSampler, fresh_rng, replay};
@@ -9,8 +9,8 @@ use vendor_llama_cpp::sys;
 
 const N: usize = 2000;
 
-/// Returns the sampler in front: none, one that sorts and cuts, one that cuts, or one that moves
-/// candidates.
+/// Returns the sampler before the sieve: none, one that sorts and cuts, one that cuts, or one that
+/// moves candidates.
 fn in_front(kind: usize) -> Option<HostSampler> {
     // SAFETY: constructors without preconditions.
     unsafe {
@@ -23,8 +23,8 @@ fn in_front(kind: usize) -> Option<HostSampler> {
     }
 }
 
-/// Candidates that were sorted or cut keep their mark under a bias, and one that is not in its
-/// place gets the first of its biases alone.
+/// Candidates that were sorted or cut stay marked as sorted after a bias. A candidate that is not
+/// at the index of its id gets only the first of its biases.
 #[test]
 fn a_sieve_with_biases_does_what_the_built_ins_do_behind_any_sampler() {
     let mut rng = fresh_rng("sieve_member");
@@ -60,7 +60,7 @@ fn a_sieve_with_biases_does_what_the_built_ins_do_behind_any_sampler() {
         let theirs = HostSampler::chain(in_front(kind).into_iter().chain(members).collect());
         for token in 0..40 {
             let mut of_ours = rng.pick(&[Shape::Peaked, Shape::Flat]).array(N, &mut rng);
-            // The likeliest are those that have biases.
+            // The most probable candidates are those with biases.
             for candidate in of_ours.data.iter_mut().take(200) {
                 candidate.logit += 6.0;
             }

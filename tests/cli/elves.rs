@@ -1,4 +1,4 @@
-//! Files that pretend to be libraries: each is answered at once.
+//! Tests that files which only pretend to be libraries are refused at once.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -18,8 +18,8 @@ const SHT_NOTE: u32 = 7;
 const SHT_STRTAB: u32 = 3;
 const SHT_SYMTAB_SHNDX: u32 = 18;
 
-/// A header of ELF, 64 bits, with these numbers of sections and their size, after it. The names of
-/// sections are in the section of that index.
+/// Returns a 64-bit ELF header that is followed by `sections` section headers of `size` bytes. The
+/// names of the sections are in the section with the index `names`.
 fn header(sections: u16, size: u16, names: u16) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(64, 0);
@@ -42,7 +42,8 @@ fn section(kind: u32, offset: u64, size: u64, link: u32) -> Vec<u8> {
     bytes
 }
 
-/// As many sections as the header can count, all of them the whole file.
+/// Returns a file with as many sections as the header can count, each of which covers the whole
+/// file.
 fn many(kind: u32) -> Vec<u8> {
     let n = u16::MAX - 1;
     let length = 64 + 64 * u64::from(n);
@@ -50,14 +51,14 @@ fn many(kind: u32) -> Vec<u8> {
     bytes.extend(section(0, 0, 0, 0));
     bytes.extend(section(SHT_STRTAB, 0, length, 0));
     for i in 2..n {
-        // None is the same as another, so that none is read from a cache; whole symbols.
+        // No two sections are equal, so that no cache helps. Each has whole symbols.
         let size = length - 24 * u64::from(i % 8192);
         bytes.extend(section(kind, 0, size / 24 * 24, 1));
     }
     bytes
 }
 
-/// A table of symbols whose names are all the rest of a long text.
+/// Returns a symbol table in which every name is the rest of a long text.
 fn long_names() -> Vec<u8> {
     let (symbols, names) = (200_000u64, 8_000_000u64);
     let mut bytes = header(3, 64, 2);
@@ -95,7 +96,7 @@ fn at_once(mut command: Command) -> Command {
 #[test]
 fn what_pretends_to_be_a_library_is_answered_at_once() {
     let file = empty_folder("cli_elves").join("lib.so");
-    // What cargo takes to build it does not count.
+    // Cargo's build time does not count.
     installed();
     let cases = [
         ("nothing", Vec::new()),
@@ -119,7 +120,7 @@ fn what_pretends_to_be_a_library_is_answered_at_once() {
     }
 }
 
-/// A real library cut off anywhere, or with a byte that is wrong in its first part.
+/// A real library that is cut off anywhere, or has a wrong byte near its beginning.
 #[test]
 fn a_damaged_library_is_answered() {
     let library = fs::read(paths::shared_library()).expect("it was built");
@@ -143,7 +144,8 @@ fn a_damaged_library_is_answered() {
     for at in (0..64).step_by(3) {
         let mut bytes = library.clone();
         bytes[at] ^= 0xFF;
-        // Not loaded: it has lost the names by which it would be a llama.cpp.
+        // It is not loaded, since it has lost the names by which it would be recognized as
+        // llama.cpp.
         let end = bytes.len();
         bytes[64 + 56 * 20..end]
             .iter_mut()

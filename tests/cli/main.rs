@@ -1,5 +1,5 @@
-//! The command line, as an archive or a package has it: the program in `bin`, the libraries in
-//! `lib` beside it.
+//! Tests the command line, installed as by an archive or a package: the program in `bin`, and the
+//! libraries in `lib` next to it.
 #![cfg(target_os = "linux")]
 
 mod elves;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 
 use toolchain::{Link, copy_program, empty_folder, our_library, preload_library, root, succeed};
 
-/// The program, where an archive would have it; with the libraries of this build.
+/// Returns the path of the program, installed as by an archive, with the libraries of this build.
 fn installed() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -36,7 +36,7 @@ fn installed() -> &'static Path {
     })
 }
 
-/// The program that cargo makes of the crate.
+/// Returns the path of the program that cargo builds.
 fn built() -> PathBuf {
     let preload = preload_library();
     let folder = preload.parent().expect("it is in a folder");
@@ -52,7 +52,7 @@ fn built() -> PathBuf {
     folder.join("llama-sieve")
 }
 
-/// A call of the program, without what the environment of the tests may say.
+/// Returns a call of the program, without the variables that the environment of the tests may have.
 fn call(arguments: &[&str]) -> Command {
     call_of(installed(), arguments)
 }
@@ -74,7 +74,7 @@ fn call_of(program: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Exit code, output and errors.
+/// Returns the exit code, the output and the errors of a command.
 fn answer(mut command: Command) -> (i32, String, String) {
     let output = command.output();
     let Output {
@@ -89,7 +89,7 @@ fn answer(mut command: Command) -> (i32, String, String) {
     (code, text(stdout), text(stderr))
 }
 
-/// Exit code, output and errors of a command that reads this text.
+/// Returns the exit code, the output and the errors of a command that reads this text.
 fn answer_to(mut command: Command, text: &str) -> (i32, String, String) {
     let file = empty_folder("cli_given").join("text");
     fs::write(&file, text).expect("the folder was just made");
@@ -97,7 +97,7 @@ fn answer_to(mut command: Command, text: &str) -> (i32, String, String) {
     answer(command)
 }
 
-/// The arguments, then the exit code, and what stands in the errors.
+/// Wrong arguments, each with the exit code and the words that the error must contain.
 const WRONG: [(&[&str], &str); 12] = [
     (&[], "which command?"),
     (&["wrong"], "there is no command \"wrong\""),
@@ -166,7 +166,7 @@ fn versions_of_program_and_library() {
     assert!(code == 0 && out.starts_with(&begin), "{out}");
 }
 
-/// As in a wheel, and in a package of npm's.
+/// A wheel and an npm package have only the preload library, next to the program.
 #[test]
 fn the_preload_library_alone_has_all_that_is_needed() {
     let alone = empty_folder("cli_with_preload").join("llama-sieve");
@@ -182,7 +182,7 @@ fn the_preload_library_alone_has_all_that_is_needed() {
         "{out}"
     );
     assert!(out.contains("cli_with_preload"), "{out}");
-    // It says nothing of itself where it was not preloaded.
+    // The library prints nothing about itself if it was not preloaded.
     assert_eq!(err, "");
     for arguments in [
         ["schema", "examples/json.schema.json"].as_slice(),
@@ -194,7 +194,7 @@ fn the_preload_library_alone_has_all_that_is_needed() {
     }
 }
 
-/// As in a package that was taken apart.
+/// The libraries are missing, as after an incomplete installation.
 #[test]
 fn without_the_libraries_it_says_where_they_belong() {
     let alone = empty_folder("cli_alone").join("llama-sieve");
@@ -207,7 +207,7 @@ fn without_the_libraries_it_says_where_they_belong() {
     );
     let (code, _, err) = answer(call_of(&alone, &["schema", "examples/json.schema.json"]));
     assert!(code == 2 && err.contains("cannot be loaded"), "{err}");
-    // The environment names them.
+    // The environment names the libraries.
     let ours = installed().with_file_name("../lib/libllama_sieve.so");
     let mut named = call_of(&alone, &["schema", "examples/json.schema.json"]);
     named.env("LLAMA_SIEVE_LIBRARY", &ours);

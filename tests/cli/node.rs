@@ -1,4 +1,4 @@
-//! `npx llama-sieve`: the package's command, with the program and without.
+//! Tests `npx llama-sieve`, the npm package's command, with and without the program.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use crate::toolchain::{
 };
 use crate::{answer, installed};
 
-/// The package's `bin` and `lib`, with these files in the second; `None` where there is no node.
+/// Returns a folder with the package's `bin` and `lib`, and these files in `lib`; `None` without
+/// node.
 fn package(name: &str, files: &[&Path]) -> Option<PathBuf> {
     if Command::new("node").arg("--version").output().is_err() {
         skipped("npx llama-sieve: node is not installed");
@@ -72,7 +73,7 @@ fn without_the_program_it_runs_others() {
     }
 }
 
-/// As npm installs what is released: the libraries are in a package of their own.
+/// Installed as from the released packages: the libraries are in a separate package.
 #[test]
 fn the_libraries_of_a_package_for_the_machine_are_found() {
     let Some(script) = package("cli_node_platform", &[]) else {

@@ -1,4 +1,4 @@
-//! `run`.
+//! Tests the command `run`.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use crate::programs::{build, model, source};
 use crate::toolchain::{Build, Link, copy_program, empty_folder};
 use crate::{answer, call, call_of, installed};
 
-/// The library itself says that it is there, and what it does.
+/// The library itself reports that it is loaded, and what it does.
 #[test]
 fn a_program_samples_with_ours() {
     let program = Build::new("cli_generate", &source("generate.cpp"));
@@ -72,7 +72,7 @@ fn what_cannot_be_run_has_the_codes_of_env() {
     }
 }
 
-/// The dynamic linker preloads nothing into it, without a word.
+/// The dynamic linker silently ignores LD_PRELOAD for such a program.
 #[test]
 fn a_program_with_more_rights_is_told_of_and_runs() {
     let program = empty_folder("cli_setuid").join("program");
@@ -100,7 +100,7 @@ fn a_path_that_ld_preload_cannot_name_is_refused() {
         code == 125 && err.contains("a space or a colon"),
         "{code}, {err}"
     );
-    // A link from elsewhere is followed to where the libraries are.
+    // A symbolic link is followed to the folder of the libraries.
     let link = empty_folder("cli_link").join("llama-sieve");
     symlink(own, &link).expect("the folder was just made");
     assert_eq!(answer(call_of(&link, &["run", "--", "true"])).0, 0);

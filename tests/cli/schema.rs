@@ -1,4 +1,4 @@
-//! `schema`: the text of `llama_sieve_json_schema_to_gbnf`.
+//! Tests the command `schema`, which prints the text of `llama_sieve_json_schema_to_gbnf`.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::{answer, call};
 fn gbnf(schema: &str, flags: u32) -> String {
     let schema = CString::new(schema).expect("no NUL is in it");
     let mut text = vec![0u8; 1 << 20];
-    // SAFETY: a C string, and as much room as is told.
+    // SAFETY: a C string, and as much room as is passed.
     let size = unsafe {
         llama_sieve_json_schema_to_gbnf(schema.as_ptr(), flags, text.as_mut_ptr().cast(), 1 << 20)
     };
@@ -47,7 +47,7 @@ fn each_option_is_the_flag_of_the_header() {
     assert_eq!(seen.len(), 5, "all are told apart, but for what is lenient");
 }
 
-/// Each grammar is made once, although its length is not known before.
+/// Each grammar is made only once, although its length is not known in advance.
 #[test]
 fn what_a_lenient_grammar_leaves_out_is_told_once() {
     let file = empty_folder("cli_lenient").join("schema.json");

@@ -1,4 +1,4 @@
-//! `certify` and `doctor`, on the vendored llama.cpp.
+//! Tests `certify` and `doctor` on the vendored llama.cpp.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -40,7 +40,7 @@ fn every_sampler_of_llama_cpp_is_equal_to_ours() {
     assert_eq!(out.matches(": equal\n").count(), names.len(), "{out}");
 }
 
-/// Where the host is said to compute otherwise than it does, ours differ from it.
+/// With a wrong host profile the drop-ins differ from the host.
 #[test]
 fn what_differs_is_named_and_has_its_own_code() {
     let mut command = call(&["certify", &libllama()]);
@@ -56,7 +56,7 @@ fn a_library_that_is_no_llama_cpp_is_answered() {
     let ours = root().join("Cargo.toml").display().to_string();
     let (code, _, err) = answer(call(&["certify", &ours]));
     assert!(code == 2 && err.contains("certify: "), "{err}");
-    // The C library of the machine is loaded into every program.
+    // The machine's C library is loaded into every program.
     let maps = fs::read_to_string("/proc/self/maps").expect("Linux has it");
     let libc = maps.lines().find_map(|line| {
         line.find('/')
@@ -67,7 +67,8 @@ fn a_library_that_is_no_llama_cpp_is_answered() {
     assert!(code == 2 && err.contains("llama_sampler_init"), "{err}");
 }
 
-/// A library whose initialiser ends the process, writes much, or never ends is no end of ours.
+/// A library whose initialiser ends the process, prints a lot, or never returns does not stop the
+/// command.
 #[test]
 fn a_library_that_ends_its_process_is_answered() {
     let folder = empty_folder("cli_ending");
@@ -116,7 +117,7 @@ fn the_doctor_tries_a_library() {
     );
 }
 
-/// As the Python package has its own report told: in the order of its kinds.
+/// The report lists the kinds in the order of the Python package's report.
 #[test]
 fn a_report_of_others_is_told_as_the_doctors_own() {
     let told = |report: &str, arguments: &[&str]| {
@@ -150,7 +151,7 @@ fn a_report_of_others_is_told_as_the_doctors_own() {
     assert!(code == 2 && err.contains("--what"), "{err}");
 }
 
-/// The kinds are those of the Python package.
+/// The kinds are the same as in the Python package.
 #[test]
 fn python_knows_the_same_kinds() {
     let python = fs::read_to_string(root().join("python/src/llama_sieve/host.py"));
@@ -183,7 +184,7 @@ fn a_program_without_llama_cpp_has_a_code_of_its_own() {
     assert!(code == 1 && out.contains("No llama.cpp here"), "{out}");
 }
 
-/// A process that waits for its input, with what it has loaded.
+/// Reports on a process that waits for input.
 #[test]
 fn the_doctor_looks_at_a_process() {
     let script = format!(

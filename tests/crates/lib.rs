@@ -1,7 +1,8 @@
-//! Crates that only tests, benchmarks and the model check use, with all that they depend on.
+//! Re-exports the crates that only tests, benchmarks and the model check use.
 //!
-//! A dependency on this one is a path without a version, which cargo leaves out when it packages
-//! the library: neither its manifest nor its lock file names what a user never builds.
+//! The library depends on this crate by a path without a version, which cargo leaves out when it
+//! packages the library. So neither its manifest nor its lock file names crates that users never
+//! build.
 
 pub use boon;
 pub use plotters;

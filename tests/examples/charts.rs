@@ -1,4 +1,5 @@
-//! The committed charts of the benchmark are what its program draws from the committed runs.
+//! Checks that the committed charts of the benchmark are those that its program draws from the
+//! committed runs.
 #![allow(dead_code)] // Only the drawing half of the benchmark is used.
 
 #[path = "../../benches/all/chart.rs"]

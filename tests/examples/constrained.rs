@@ -1,5 +1,5 @@
-//! The example `constrained`, in Rust and in C: what it chooses, what it measures, and what it says
-//! to wrong options.
+//! Tests the example `constrained`, in Rust and in C: its choices, its measurements, and its
+//! messages about wrong options.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn succeed(example: &PathBuf, args: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("the example prints UTF-8")
 }
 
-/// The JSON record of some options.
+/// Runs the example with some options. Returns the JSON record that it prints.
 fn record(example: &PathBuf, args: &[&str]) -> Value {
     let text = succeed(example, &[&["--record"], args].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -44,10 +44,10 @@ fn c_example(name: &str) -> Program {
         .build()
 }
 
-/// Values with common beginnings, one of which is the whole of another.
+/// Values with common beginnings, one of which is the beginning of another.
 const MANY: &str = "Abinadab,Jehoshaphat,Jeroboam the son of Nebat,the king,the king of Assyria";
 
-/// Texts that a careless payload or grammar would break.
+/// Texts that would break a payload or a grammar if they were not escaped.
 const ODD: &str = "a \"word\",a \\ b,caf\u{e9},(x) | [y]";
 
 #[test]
@@ -139,12 +139,12 @@ fn the_record_of_a_value_without_choice() {
     assert_eq!(number(&record, "forced_ratio_mean"), 1.0);
     assert_eq!(number(&record, "forced_ratio_std"), 0.0);
     assert_eq!(number(&record, "value_accuracy"), 1.0);
-    // Of the 2048 tokens of the model one is allowed at each step.
+    // At each step one of the model's 2048 tokens is allowed.
     assert_eq!(number(&record, "skip_ratio_mean"), 2047.0 / 2048.0);
     assert_eq!(number(&record, "skip_ratio_std"), 0.0);
     let total = number(&record, "forward_passes_total");
     assert!(total > 5.0 && total % 5.0 == 0.0, "{record}");
-    // One pass for each run.
+    // One forward pass in each run.
     assert_eq!(number(&record, "forward_passes_saved"), total - 5.0);
 }
 
@@ -177,7 +177,7 @@ fn the_record_of_choices() {
         assert!(number(&record, "tokens_per_second") > 0.0);
         assert!(number(&record, "tokens_per_second_vs_grammar") > 0.0);
     }
-    // What depends on the seeds alone is the same again.
+    // All that depends only on the seeds is repeatable.
     let again = || {
         let args = [
             "--seed",
@@ -199,8 +199,8 @@ fn the_record_of_choices() {
     assert_eq!(again(), again());
 }
 
-/// The baseline of the same values, from prompts of a file, into a file. What both allow differs by
-/// the ways to spell a value that only the grammar lets through.
+/// Runs the baseline with the same values, with prompts from a file, and writes to a file. The
+/// tokens that both allow differ only by spellings of a value that the grammar alone allows.
 #[test]
 fn the_record_of_the_grammar_is_the_baseline() {
     let Some(example) = rust_example("the_record_of_the_grammar_is_the_baseline") else {

@@ -1,5 +1,5 @@
-//! The example `json`: what it generates follows its schema, and is what llama.cpp's own samplers
-//! generate.
+//! Tests the example `json`: its text follows its schema, and is the text that llama.cpp's own
+//! samplers generate.
 
 use serde_json::Value;
 use test_crates::boon::{Compiler, Schemas};

@@ -1,8 +1,8 @@
-//! The token trie from Python, Node and Bun: each loads libllama and our library in its own way,
-//! and makes the choices that a C program makes with the same seeds.
+//! Tests the token trie from Python, Node and Bun. Each loads libllama and this library in its own
+//! way, and must make the same choices as a C program with the same seeds.
 //!
-//! What a machine lacks (a runtime, npm, or the network that npm needs once) skips a language, with
-//! a line that says so.
+//! If a machine lacks a runtime, npm, or the network that npm needs once, the language is skipped,
+//! with a message.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,14 +39,14 @@ static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// A command that answers `--version`, or None.
+/// Returns the program's name if it runs with `--version`; `None` otherwise.
 fn runtime(program: impl AsRef<OsStr>) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     output.status.success().then_some(version)
 }
 
-/// One language: how its example is started.
+/// A language, and how its example is started.
 struct Language {
     name: &'static str,
     interpreter: PathBuf,
@@ -54,7 +54,7 @@ struct Language {
 }
 
 impl Language {
-    /// With the paths of the libraries and of the model in the environment.
+    /// Returns the command, with the paths of the libraries and of the model in the environment.
     fn command(&self) -> Command {
         let mut command = Command::new(&self.interpreter);
         command.arg(&self.script);
@@ -62,7 +62,7 @@ impl Language {
         command.env("LLAMA_SIEVE_SO", our_library(Link::Shared));
         command.env("LLAMA_SHIM_SO", &*SHIM);
         command.env("LLAMA_MODEL", root().join("models/kjv-tiny.gguf"));
-        // Cargo adds its own folders, and a user has none of them.
+        // Cargo adds its own folders, which a user does not have.
         command.env_remove("LD_LIBRARY_PATH");
         command
     }
@@ -88,10 +88,10 @@ impl Language {
             let line = format!("And the LORD said unto {value}\n");
             assert!(in_c.starts_with(&line), "{}: {value}, C: {in_c}", self.name);
         }
-        // One value: every token is forced.
+        // With one value every token is forced.
         let output = self.output(&["--choices", "Joshua the son of Nun"]);
         assert_eq!(said(&output), "Joshua the son of Nun\n", "{}", self.name);
-        // Errors come through as words.
+        // Errors are reported in words.
         for (args, code, words) in [
             (&["--seed", "x"][..], 2, "--seed"),
             (&["--choices", "a,,b"], 2, "--choices"),
@@ -123,13 +123,13 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of a folder of npm's world, with its packages installed; None and a line if that cannot
-/// be.
+/// Returns a copy of an npm project with its packages installed; `None`, with a message, if that is
+/// not possible.
 fn installed(language: &str, package: &str) -> Option<PathBuf> {
     // Tests of one language share its folder.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Not emptied: what npm installed for the last run is used again.
+    // Not emptied, so that the packages of the last run are used again.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("languages")
         .join(language);
@@ -198,7 +198,7 @@ fn node_with_koffi() {
     node.check();
 }
 
-/// The example's folder with what it needs; `None` where there is no node, or no package.
+/// Returns the example's folder with its packages; `None` without node or the packages.
 fn node_folder() -> Option<PathBuf> {
     if runtime("node").is_none() {
         skipped("node: there is no node on this machine");
@@ -207,8 +207,9 @@ fn node_folder() -> Option<PathBuf> {
     installed("examples/node", "koffi")
 }
 
-/// The runner's own tests, by node's test runner: among them that a constraint is set before its
-/// span and cleared after it, that a cancelled one is, too, and two streams at once.
+/// Runs the runner's own tests with node's test runner. They check, among others, that a constraint
+/// is set before its span and cleared after it, even if it is cancelled, and that two streams can
+/// run at once.
 #[test]
 fn the_runner_in_node() {
     let Some(folder) = node_folder() else {
@@ -226,7 +227,7 @@ fn the_runner_in_node() {
     assert!(text.contains("pass 7") && text.contains("fail 0"), "{text}");
 }
 
-/// The runner's types hold, and a host that calls it with others is told so.
+/// The runner's types are right, and a host that calls it with wrong types is refused.
 #[test]
 fn the_types_of_the_runner() {
     if node_folder().is_none() {
@@ -256,13 +257,13 @@ fn the_types_of_the_runner() {
     );
 }
 
-/// The package's folder with what it needs; `None` where there is no node, or no package.
+/// Returns the package's folder with its dependencies; `None` without node or these.
 pub fn node_package() -> Option<PathBuf> {
     node_folder()?;
     installed("node", "koffi")
 }
 
-/// The package for Node in Deno: the sieve's tests, and the shortest program.
+/// Tests the npm package in Deno: the sieve's tests, and the shortest program.
 #[test]
 fn the_package_in_deno() {
     let Some(folder) = node_package().and(installed("node", "deno")) else {
@@ -290,7 +291,7 @@ fn the_package_in_deno() {
     assert_eq!(tokens, "739 240 529 330 589 405 499 450 ");
 }
 
-/// The package for Node, by its own tests and its types.
+/// Tests the npm package by its own tests and its types.
 #[test]
 fn the_package_for_node() {
     let Some(folder) = node_package() else {
@@ -301,7 +302,7 @@ fn the_package_for_node() {
         interpreter: "node".into(),
         script: "--test".into(),
     };
-    // With what a build makes, and with the one library of packages.
+    // With the library of a build, and with the single library of the packages.
     for library in [our_library(Link::Shared).as_path(), preload_library()] {
         for (file, n) in [("sieve", 13), ("host", 11)] {
             let mut tests = package.command();
@@ -326,7 +327,7 @@ fn bun_with_bun_ffi() {
     };
     let bun = folder.join("node_modules/.bin/bun");
     if runtime(&bun).is_none() {
-        // Its package comes without a program for some machines, or where npm runs no scripts.
+        // Its package has no program for some machines, or if npm runs no scripts.
         skipped("bun: the bun that npm installed does not start on this machine");
         return;
     }

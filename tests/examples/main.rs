@@ -1,4 +1,5 @@
-//! The examples do what their pages say, and the committed pictures are what their programs draw.
+//! Checks that the examples do what their pages say, and that the committed pictures are those that
+//! their programs draw.
 
 mod charts;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,5 @@
-//! The minimal examples print the tokens of llama.cpp's own chain. That in Python is run by
-//! `python/tests`, where there is numpy.
+//! Checks that the minimal examples print the tokens of llama.cpp's own chain. The one in Python is
+//! tested in `python/tests`, since it needs numpy.
 
 use std::fs;
 use std::process::Command;
@@ -8,8 +8,8 @@ use crate::languages::node_package;
 use crate::toolchain::{Build, Link, our_library, root, rust_example, said};
 use vendor_llama_cpp::sys;
 
-/// Returns what the examples print: the tokens of the built-in chain, each from the logits of
-/// their made-up model after the one before.
+/// Returns the output that the examples must have: the tokens of the built-in chain, each sampled
+/// from the logits of their made-up model after the previous token.
 fn tokens() -> String {
     // SAFETY: constructors without preconditions; the chain owns its members.
     let chain = unsafe {

@@ -1,5 +1,5 @@
-//! The pictures of docs/sampling.md are what the example draws from the recorded logits, byte for
-//! byte.
+//! Checks that the pictures of docs/sampling.md are those that the example draws from the recorded
+//! logits, byte for byte.
 
 #[path = "../../examples/draw_sampling/pictures.rs"]
 mod drawing;
@@ -35,7 +35,7 @@ fn the_pictures_are_what_the_program_draws() {
         let entry = entry.expect("an entry");
         entry.file_name().to_string_lossy().into_owned()
     };
-    // What others put there are pictures of other pages.
+    // The other files in the folder are pictures of other pages.
     let others: Vec<String> = files.map(names_of).filter(|n| !names.contains(n)).collect();
     assert!(
         others.iter().all(|name| !page.contains(name.as_str())),

@@ -1,5 +1,5 @@
-//! The README's snippets run as they stand there: C and Node here, Python in python/tests, and Rust
-//! as a documentation test.
+//! Runs the README's snippets unchanged: C and Node here, Python in python/tests, and Rust as a
+//! documentation test.
 
 use std::fs;
 use std::process::Command;
@@ -9,7 +9,7 @@ use llama_sieve::sieve::{Params, Sieve};
 use crate::languages::node_package;
 use crate::toolchain::{Build, Link, empty_folder, our_library, root, said};
 
-/// The one block of a language.
+/// Returns the only code block in a language.
 fn snippet(language: &str) -> String {
     let readme = fs::read_to_string(root().join("README.md")).expect("it is there");
     let fence = format!("```{language}\n");

@@ -1,11 +1,11 @@
-//! The examples of the sieve run on the trained model and say what they show.
+//! Runs the examples of the sieve on the trained model, and checks their output.
 
 use std::process::{Command, Output};
 
 use crate::toolchain::{Build, Link, empty_folder, root, said, skipped};
 
-/// examples/steering, which cargo builds for a whole test run; `None` where only this test was
-/// asked for.
+/// Runs examples/steering, which cargo builds in a whole test run; `None` if only this test was
+/// built.
 fn steering(arguments: &[&str]) -> Option<Output> {
     let test = std::env::current_exe().expect("a test knows its path");
     let profile = test
@@ -50,7 +50,7 @@ fn every_pattern_runs() {
     }
 }
 
-/// Every preset has a text, and the plot shows its tokens.
+/// Every preset generates a text, and the plot shows its tokens.
 #[test]
 fn every_preset_has_a_text_and_a_plot() {
     let folder = empty_folder("steering_plots");
@@ -75,14 +75,14 @@ fn every_preset_has_a_text_and_a_plot() {
         assert!(output.status.success(), "{preset}: {text}");
         let plot = std::fs::read_to_string(plot).expect("it was written");
         let surprisals = plot.matches("<circle").count();
-        // One is the legend's.
+        // One of them is in the legend.
         assert!((2..=21).contains(&surprisals), "{preset}: {surprisals}");
         assert!(plot.starts_with("<svg") && plot.ends_with("</svg>\n"));
         check_room(&plot);
     }
 }
 
-/// Every text that goes to the right ends within the picture, in a wide font as well.
+/// Checks that every text in the plot ends within the picture, even in a wide font.
 fn check_room(plot: &str) {
     let number = |line: &str, name: &str| -> f64 {
         let rest = line.split(&format!(" {name}=\"")).nth(1).expect(name);

@@ -1,5 +1,5 @@
-//! The example `supervisor`: the server it starts has the library and gives the same text, one
-//! that fails is started again, signals arrive, and what does not work is said.
+//! Tests the example `supervisor`: the server that it starts has the library and generates the same
+//! text, a server that fails is restarted, signals are passed on, and errors are reported.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,8 @@ use crate::toolchain::{
     Build, Link, assert_ended, empty_folder, our_library, preload_library, root, rust_example, said,
 };
 
-/// The supervisor in an environment without anything of ours; `None` where it was not built.
+/// Returns the supervisor, in an environment without variables of this library; `None` if it was
+/// not built.
 fn supervisor(test: &str) -> Option<Command> {
     let mut command = Command::new(rust_example("supervisor", test)?);
     for name in ["LD_LIBRARY_PATH", "LD_PRELOAD", "LLAMA_SIEVE_VERBOSE"] {
@@ -26,7 +27,7 @@ fn output(command: &mut Command) -> Output {
     output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// A shell's commands under the supervisor, after its options.
+/// Adds shell commands to run under the supervisor, after its options.
 fn shell<'a>(supervisor: &'a mut Command, commands: &str) -> &'a mut Command {
     supervisor.args(["sh", "-c", commands])
 }
@@ -35,7 +36,7 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A program that samples with llama.cpp.
+/// Builds a program that samples with llama.cpp.
 fn host(name: &str) -> PathBuf {
     let build = Build::new(name, "c-tests/preload/generate.cpp");
     let program = build.with_llama(Link::Shared).build();
@@ -67,7 +68,7 @@ fn the_server_has_the_library_and_says_the_same() {
         assert_eq!(text.matches(line).count(), 1, "{line}: {text}");
     }
     assert!(text.contains("ended with 0: ours: "), "{text}");
-    // The program makes dozens; each kind and outcome is passed on once.
+    // The program makes dozens of samplers; each kind and outcome is reported once.
     let of_temp = |line: &&str| line.starts_with("llama-sieve: preload: temp(");
     assert_eq!(text.lines().filter(of_temp).count(), 1, "{text}");
 }
@@ -79,7 +80,7 @@ fn what_was_preloaded_before_still_is() {
     };
     let [ours, other] = [preload_library().to_owned(), our_library(Link::Shared)]
         .map(|path| path.display().to_string());
-    // Ours is not named twice.
+    // The library is not listed twice.
     supervisor.env("LD_PRELOAD", format!("{other}:{ours}"));
     let said = output(shell(
         &mut supervisor,
@@ -135,7 +136,7 @@ fn signals_arrive_and_end_both() {
     let Some(mut supervisor) = supervisor("signals_arrive_and_end_both") else {
         return;
     };
-    // It ends by itself where no signal arrives.
+    // It ends by itself if no signal arrives.
     let commands = "trap 'echo heard' USR1; trap 'kill $!; exit 7' TERM; echo ready
         for _ in 1 2; do sleep 60 >/dev/null 2>&1 & wait; kill $! 2>/dev/null; done; exit 9";
     let command = shell(&mut supervisor, commands);
@@ -150,7 +151,7 @@ fn signals_arrive_and_end_both() {
         // SAFETY: the function takes two numbers.
         assert_eq!(unsafe { libc::kill(id, signal) }, 0);
     }
-    // Once, and it is not started again.
+    // The signal arrives once, and the server is not restarted.
     let mut rest = String::new();
     lines.read_to_string(&mut rest).expect("it is text");
     assert_eq!(rest, "");
@@ -158,7 +159,7 @@ fn signals_arrive_and_end_both() {
     assert_eq!(said.status.code(), Some(7), "{}", errors(&said));
 }
 
-/// A program that loses the environment, a file that is no library, and wrong options.
+/// Tests a program that loses the environment, a file that is not a library, and wrong options.
 #[test]
 fn what_does_not_work_is_said() {
     const TEST: &str = "what_does_not_work_is_said";

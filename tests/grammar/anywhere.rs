@@ -1,8 +1,8 @@
-//! Bounds the built-in's work on a lazy grammar, which may begin anywhere in a text.
+//! Predicts the built-in's work on a lazy grammar, which may begin anywhere in a text.
 
 use crate::stacks::Stacks;
 
-/// The positions of a text in a grammar, which may have begun at any of its bytes.
+/// The positions of a text in a grammar that may have begun at any byte of the text.
 #[derive(Clone, Debug)]
 pub struct Anywhere {
     begin: Stacks,
@@ -10,7 +10,7 @@ pub struct Anywhere {
 }
 
 impl Anywhere {
-    /// Begins before the first byte; `begin` is where the grammar begins.
+    /// Returns the state before the first byte. `begin` is the grammar's initial state.
     pub fn new(begin: Stacks) -> Self {
         Self {
             begin,
@@ -18,13 +18,13 @@ impl Anywhere {
         }
     }
 
-    /// Begins again.
+    /// Returns to the initial state.
     pub fn reset(&mut self) {
         self.all.clear();
     }
 
-    /// Goes on with a token. Whether the built-in can be asked to, wherever it has begun, and then
-    /// which of these texts are allowed.
+    /// Accepts a token. Returns true if the built-in can do so, wherever the grammar has begun, and
+    /// can then find which of `pieces` are allowed, without too much work.
     pub fn accept(&mut self, piece: &[u8], pieces: &[Vec<u8>]) -> bool {
         if !self.all.iter_mut().all(|stacks| stacks.accept(piece)) {
             return false;
@@ -36,7 +36,7 @@ impl Anywhere {
             }
             self.all.push(stacks);
         }
-        // Where nothing can follow, or the same can, there is nothing more to ask.
+        // States in which nothing can follow, and duplicates, need not be followed.
         self.all.retain(|stacks| !stacks.stacks.is_empty());
         self.all.sort_by(|a, b| a.stacks.cmp(&b.stacks));
         self.all

@@ -1,4 +1,4 @@
-//! Tests of callers' mistakes, and of texts that were made to do harm.
+//! Tests callers' mistakes, and texts that are made to do harm.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -42,7 +42,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
             text.map_or(null(), CStr::as_ptr),
             root.map_or(null(), CStr::as_ptr),
         );
-        // SAFETY: NULL, or what it should be.
+        // SAFETY: NULL or a valid argument.
         unsafe { sieve::llama_sieve_init_grammar(vocab, text, root) }
     };
     assert!(make(null(), Some(text), Some(root)).is_null());
@@ -52,7 +52,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
     assert!(said().contains("root rule is NULL"), "{}", said());
     assert!(make(vocab, Some(text), Some(c"other")).is_null());
     assert!(said().contains("no rule 'other'"), "{}", said());
-    // No grammar: nothing is done.
+    // Without a grammar the sampler does nothing.
     for (vocab, text) in [(vocab, None), (vocab, Some(c"")), (null(), None)] {
         let smpl = HostSampler::new(make(vocab, text, None));
         let input = Array::of_logits([1.0, 2.0]);
@@ -63,7 +63,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
         assert_eq!(array.data, input.data);
         assert_eq!((pair::error(&smpl), pair::is_complete(&smpl)), (0, false));
     }
-    // What is asked of no sampler, and of another one.
+    // Queries to NULL, and to a sampler of another kind.
     let other = HostSampler::new(llama_sieve_init_greedy());
     for smpl in [null(), other.as_ptr().cast()] {
         // SAFETY: NULL or a live sampler.
@@ -121,7 +121,8 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
     let deep = made(vocabulary, &nested).expect("a grammar like others");
     assert!(!pair::mask(&deep, vocabulary.n_tokens).is_empty());
     assert!(made(vocabulary, &format!("root ::= {}", "(".repeat(n))).is_none());
-    // Left recursion after what is empty by another rule, growing and not.
+    // Left recursion after something that is empty through another rule, with and without growing
+    // stacks.
     for text in [
         "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n",
         "root ::= a root\na ::= b\nb ::= \"\"\n",
@@ -129,7 +130,8 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
         assert!(made(vocabulary, text).is_none(), "{text}");
         assert!(!said().is_empty());
     }
-    // Rules that begin with two others each: the built-in's check looks at all ways.
+    // Each rule begins with two others, so that the built-in's check visits exponentially many
+    // paths.
     let chain: String = (0..60)
         .map(|i| format!("r{i} ::= r{n} | r{n}\n", n = i + 1))
         .collect();
@@ -137,7 +139,7 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
     let circle = format!("{chain}r60 ::= \"c\"\nroot ::= root\n");
     assert!(made(vocabulary, &circle).is_none());
     assert!(said().contains("may begin with itself"), "{}", said());
-    // Much text, and much that a little text stands for.
+    // A long text, and a short text that expands to a lot.
     let long = format!("root ::= \"{}\"", "ab".repeat(500_000));
     assert!(made(vocabulary, &long).is_some());
     let much = format!("root ::= \"{}\"{{2000}}", "a".repeat(10_000));
@@ -158,7 +160,7 @@ pub fn hostile_texts_end(vocabulary: &Vocabulary) {
         ambiguous.accept(a as i32);
     }
     assert_eq!(pair::error(&ambiguous), 0);
-    // Brackets without end: the stack is as deep as the text.
+    // Brackets that are never closed, so that the stack is as deep as the text is long.
     let open = made(vocabulary, "root ::= \"a\" root \"b\" | \"\"").expect("a grammar like others");
     let text = HostSampler::new(open.clone().into_raw());
     for _ in 0..20_000 {
@@ -176,7 +178,7 @@ pub fn a_second_request_starts_warm(vocabulary: &Vocabulary) {
     assert!(after.misses > before.misses && after.hits > before.hits);
     assert!(after.entries > 0 && after.bytes > 0);
     drop(first);
-    // SAFETY: a live vocabulary; nothing is asked of it.
+    // SAFETY: a live vocabulary, which is not accessed.
     unsafe { sieve::llama_sieve_vocab_forget(vocabulary.as_ours()) };
     assert!(!pair::mask(&second, vocabulary.n_tokens).is_empty());
     let misses = stats().misses;
@@ -184,7 +186,7 @@ pub fn a_second_request_starts_warm(vocabulary: &Vocabulary) {
     assert!(stats().misses > misses);
 }
 
-/// The host ends the process where it is asked for a text of such a model.
+/// Checks vocabularies without texts. The host aborts if it is asked for a text of such a model.
 pub fn tokens_without_texts() {
     let path = folder().join(format!("grammar-{}-no-texts.gguf", std::process::id()));
     let model = TestVocabulary::load_without_texts(100, &path);
@@ -204,8 +206,8 @@ pub fn tokens_without_texts() {
     assert!(is_refused(smpl), "{}", said());
 }
 
-/// Thousands of alternatives that begin with as many characters, as lists of words have them that
-/// are not written with letters.
+/// Checks thousands of alternatives that begin with as many different characters, like word lists
+/// in Chinese.
 pub fn alternatives_with_many_beginnings() {
     let character = |i: u32| char::from_u32(0x4E00 + i).expect("a character");
     let word = |i: u32| format!("{}{}", character(i), character(i / 2));
@@ -221,7 +223,7 @@ pub fn alternatives_with_many_beginnings() {
     let vocabulary = Vocabulary::new(model.expect("a vocabulary"));
     let words: Vec<String> = (0..8000).map(|i| format!("\"{}\"", word(i))).collect();
     let words = words.join(" | ");
-    // Alone, and beside classes that have many characters.
+    // The alternatives alone, and together with classes of many characters.
     for text in [
         format!("root ::= {words}"),
         format!("root ::= [a-z]? ({words} | [^\\u4e00-\\u9fff] | [\\u5000-\\u5010]+)"),

@@ -1,4 +1,4 @@
-//! Lazy grammars against llama.cpp's own, in texts in which triggers stand.
+//! Compares lazy grammars with llama.cpp's own, on texts that contain triggers.
 
 use std::ffi::{CString, c_char};
 use std::ptr::{null, null_mut};
@@ -26,7 +26,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// True if the built-in soon knows what stands in this text.
+    /// True if the built-in finds quickly what matches in this text.
     fn is_short(&self, text: &[u8]) -> bool {
         let is_short = |pattern: &Vec<u8>| {
             let triggers = Triggers::new(&[pattern]).expect("it was read before");
@@ -37,7 +37,7 @@ impl Wait {
         self.are_words || self.texts.iter().all(is_short)
     }
 
-    /// Our sampler alone.
+    /// Returns only this library's sampler.
     fn ours(&self, grammar: &[u8], vocabulary: &Vocabulary) -> HostSampler {
         assert!(!self.are_words && self.tokens.is_empty());
         let (text, root) = (c_string(grammar), c"root");
@@ -60,7 +60,7 @@ impl Wait {
         HostSampler::new(ours)
     }
 
-    /// Makes both samplers; `None` where both refuse. A wait that both refuse alike is fine.
+    /// Makes both samplers; `None` if both refuse the triggers, which is fine.
     pub fn pair(&self, grammar: &[u8], vocabulary: &Vocabulary) -> Option<Pair> {
         let (text, root) = (c_string(grammar), c"root");
         let texts: Vec<CString> = self.texts.iter().map(|text| c_string(text)).collect();
@@ -133,7 +133,7 @@ fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
                 text.push(b'$');
             }
         }
-        // Texts of C end with NUL; and what matches nothing at all would end the wait at once.
+        // C strings end at NUL, and a pattern that matches the empty text would trigger at once.
         text.retain(|&byte| byte != 0);
         let is_empty = |regex: StdRegex| regex.find(b"", false).is_some();
         if wait.are_words || rng.chance(0.1) || !StdRegex::new(&text).is_some_and(is_empty) {
@@ -146,15 +146,15 @@ fn wait(rng: &mut Rng, vocabulary: &Vocabulary) -> Wait {
     wait
 }
 
-/// Counts of the texts that one lazy grammar was shown.
+/// Counts of the texts that one lazy grammar has read.
 #[derive(Default)]
 pub struct Streams {
     pub compared: usize,
-    /// The texts in which the grammar has begun.
+    /// The number of texts in which the grammar has begun.
     pub begun: usize,
 }
 
-/// A random grammar with random triggers.
+/// Tests a random grammar with random triggers.
 pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     let grammar = match rng.chance(0.5) {
         true => rng.pick(&pair::OPEN).as_bytes().to_vec(),
@@ -199,8 +199,8 @@ pub fn random(vocabulary: &Vocabulary, rng: &mut Rng) -> Streams {
     streams
 }
 
-/// Accepts tokens, and others in their place where the grammar does not allow them. Whether the
-/// grammar has begun; `None` where the built-in would take too long.
+/// Accepts tokens, replacing those that the grammar does not allow. Returns true if the grammar has
+/// begun; `None` if the built-in would take too long.
 fn stream(
     pair: &mut Pair,
     stacks: &mut Anywhere,
@@ -227,7 +227,7 @@ fn stream(
         if has_begun && !is_allowed(token) && !(allowed.is_empty() || rng.chance(0.1)) {
             token = rng.pick(&allowed);
         }
-        // There the built-in aborts.
+        // The built-in aborts in this case.
         if vocabulary.eog.contains(&token) && !is_allowed(token) {
             return Ok(Some(has_begun));
         }
@@ -256,7 +256,7 @@ fn stream(
     Ok(Some(has_begun))
 }
 
-/// Any way to write `text` in tokens.
+/// Returns a random way to write `text` in tokens.
 fn spelled(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Vec<i32> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -280,7 +280,7 @@ xml ::= "<function=" [a-z_0-9]+ ">" [^<]* "</function>"
 ticks ::= "```json\n" [^`]+ "```"
 "#;
 
-/// The triggers of the vendored templates, of today or before.
+/// Returns the triggers of chat templates, current and former.
 fn realistic_waits() -> Vec<Wait> {
     let patterns = |texts: &[&str]| Wait {
         texts: texts.iter().map(|text| text.as_bytes().to_vec()).collect(),
@@ -319,7 +319,7 @@ const TEXTS: [&str; 8] = [
     "{ \"name\" : \"x\"} <function tool>",
 ];
 
-/// Texts with and without calls of tools; how often the grammar was begun.
+/// Tests texts with and without tool calls. Returns how often the grammar has begun.
 pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
     let mut begun = 0;
     let stacks = walk::stacks(CALLS.as_bytes(), vocabulary).expect("few stacks");
@@ -343,7 +343,7 @@ pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
 pub fn wrong_arguments(vocabulary: &Vocabulary) {
     let (text, root, vocab) = (c"root ::= \"a\"", c"root", vocabulary.as_ours());
     let made = |patterns: *mut *const c_char, n, tokens: *const i32, n_tokens| {
-        // SAFETY: what the numbers say, or NULL.
+        // SAFETY: arrays of the lengths that are passed, or NULL.
         unsafe {
             let (text, root) = (text.as_ptr(), root.as_ptr());
             sieve::llama_sieve_init_grammar_lazy_patterns(
@@ -376,7 +376,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
     assert!(said().contains("pattern 1 (\"x(b\")"), "{}", said());
     assert!(made(patterns.as_mut_ptr(), usize::MAX, null(), 0).is_null());
     assert!(made(patterns.as_mut_ptr(), 1, [1].as_ptr(), usize::MAX).is_null());
-    // Nothing to wait for: it waits for ever.
+    // Without triggers it waits for ever.
     let waits = HostSampler::new(made(null_mut(), 0, null(), 0));
     for token in 0..50 {
         waits.accept(token);
@@ -387,8 +387,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
     waits.accept(n as i32);
     assert_ne!(pair::error(&waits), 0);
     assert!(said().contains("not in the vocabulary") || said().is_empty());
-    // Words that are NULL are none, whatever their number is.
-    // SAFETY: as above.
+    // A NULL array of words counts as empty, whatever its length. SAFETY: as above.
     let words = unsafe {
         sieve::llama_sieve_init_grammar_lazy(
             vocab,
@@ -401,8 +400,7 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
         )
     };
     drop(HostSampler::new(words));
-    // Without a grammar nothing else is looked at.
-    // SAFETY: as above.
+    // Without a grammar the other arguments are not read. SAFETY: as above.
     let nothing = unsafe {
         sieve::llama_sieve_init_grammar_lazy_patterns(
             vocab,
@@ -424,7 +422,7 @@ fn patterns(texts: &[String]) -> Wait {
     }
 }
 
-/// Checks how much patterns may ask of one token, and of a stack.
+/// Checks how much work patterns may cause for one token, and how much stack they may need.
 pub fn limits(vocabulary: &Vocabulary) {
     let n = vocabulary.n_tokens;
     let a = vocabulary.pieces.iter().position(|piece| piece == b"a");
@@ -441,7 +439,7 @@ pub fn limits(vocabulary: &Vocabulary) {
             });
         }
     }
-    // No pattern takes too much by itself.
+    // A single pattern does not take too much.
     let one = patterns(&costly(1)).ours(grammar, vocabulary);
     let hundred = patterns(&costly(100)).ours(grammar, vocabulary);
     for _ in 0..98 {

@@ -1,8 +1,8 @@
-//! Grammars that the built-in goes through without end.
+//! Recognizes grammars on which the built-in never terminates.
 
 use llama_sieve::grammar::elements::{Element, Rules};
 
-/// True if a rule can begin with itself, whatever else may be empty before it.
+/// True if a rule can begin with itself, perhaps after something that can be empty.
 pub fn is_left_recursive(rules: &Rules) -> bool {
     let n = rules.alternatives.len();
     let items = |mut sequence: u32| {
@@ -26,7 +26,7 @@ pub fn is_left_recursive(rules: &Rules) -> bool {
             break;
         }
     }
-    // Which rules a rule may begin with, closed.
+    // For each rule the rules that it may begin with, directly or indirectly.
     let mut begins = vec![vec![false; n]; n];
     for (rule, begins) in begins.iter_mut().enumerate() {
         for &head in rules.alternatives.get(rule as u32) {

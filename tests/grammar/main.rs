@@ -1,5 +1,5 @@
-//! Grammars against llama.cpp's own: the same arrays, single tokens and refusals, on random
-//! vocabularies and random grammars.
+//! Compares grammars with llama.cpp's own: masks, single tokens and refusals must be equal, on
+//! random vocabularies and random grammars.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -19,12 +19,12 @@ mod walk;
 use support::{fresh_rng, number_from_env};
 use vendor_llama_cpp::Model;
 
-/// Walks end with tokens that are not allowed, and each would be told.
+/// Silences the log, since each walk ends with a token that is not allowed, which is reported.
 fn silence() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
 }
 
-/// The number of random grammars; raise LLAMA_SIEVE_TEST_GRAMMARS for a long run.
+/// Returns the number of random grammars. LLAMA_SIEVE_TEST_GRAMMARS raises it for a long run.
 fn n_grammars(default: usize) -> usize {
     number_from_env("LLAMA_SIEVE_TEST_GRAMMARS", default)
 }
@@ -78,7 +78,7 @@ fn realistic_grammars() {
     }
 }
 
-/// LLAMA_SIEVE_TEST_VOCABULARIES names them: GGUF files, with colons between.
+/// LLAMA_SIEVE_TEST_VOCABULARIES lists the vocabularies: GGUF files, separated by colons.
 #[test]
 #[ignore = "hosts/grammar_walks.py runs it, with what it fetches"]
 fn grammars_on_real_vocabularies() {
@@ -147,7 +147,7 @@ fn patterns_are_those_of_std_regex() {
     triggers::random_patterns(n_grammars(20_000), &mut rng);
 }
 
-/// `std::regex` needs a stack as deep as the text is long.
+/// Runs `body` on a large stack, since `std::regex` recurses once for each character of a text.
 fn on_a_large_stack(body: fn()) {
     let thread = std::thread::Builder::new().stack_size(1 << 30);
     let thread = thread.spawn(body).expect("a thread");

@@ -1,4 +1,4 @@
-//! One grammar in ours and in the built-in.
+//! One grammar in this library's sampler and in the built-in.
 
 use std::ffi::CString;
 use std::ptr;
@@ -10,7 +10,7 @@ use vendor_llama_cpp::{Model, sys};
 
 use crate::support::{Array, HostSampler};
 
-/// Grammars that take much, so that what follows a trigger goes on for a while.
+/// Grammars that accept many texts, so that the text after a trigger goes on for a while.
 pub const OPEN: [&str; 6] = [
     "root ::= .*",
     "root ::= [ab01 ]* .{0,5} \"c\"*",
@@ -20,14 +20,14 @@ pub const OPEN: [&str; 6] = [
     "root ::= .{0,4} | \"a\" root",
 ];
 
-/// Ours and the built-in, with one history.
+/// This library's sampler and the built-in, with the same history.
 #[derive(Clone)]
 pub struct Pair {
     pub ours: HostSampler,
     pub theirs: HostSampler,
 }
 
-/// A vocabulary that was loaded, with what tests ask of it.
+/// A loaded vocabulary, with the properties that tests need.
 pub struct Vocabulary {
     pub model: Model,
     pub n_tokens: usize,
@@ -55,7 +55,8 @@ impl Vocabulary {
     }
 }
 
-/// Runs `body` while what C++ prints goes nowhere: the built-in prints each text that it refuses.
+/// Runs `body` with the output of C++ discarded, since the built-in prints each text that it
+/// refuses.
 pub fn quietly<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: plain descriptors of this process.
     unsafe {
@@ -71,14 +72,14 @@ pub fn quietly<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Our sampler; NULL where the text is refused.
+/// Returns this library's sampler; NULL if the text is refused.
 pub fn ours(text: &[u8], root: &str, vocabulary: &Vocabulary) -> *mut llama_sampler {
     let (text, root) = (c_string(text), c_string(root.as_bytes()));
     // SAFETY: C strings and a vocabulary that live through the call.
     unsafe { sieve::llama_sieve_init_grammar(vocabulary.as_ours(), text.as_ptr(), root.as_ptr()) }
 }
 
-/// The built-in; NULL where the text is refused.
+/// Returns the built-in; NULL if the text is refused.
 pub fn theirs(text: &[u8], root: &str, vocabulary: &Vocabulary) -> *mut sys::llama_sampler {
     let (text, root) = (c_string(text), c_string(root.as_bytes()));
     let vocab = vocabulary.model.vocab();
@@ -97,14 +98,14 @@ pub fn theirs(text: &[u8], root: &str, vocabulary: &Vocabulary) -> *mut sys::lla
     })
 }
 
-/// The text up to its first NUL, as C has it.
+/// Returns the text up to its first NUL, as C would read it.
 pub fn c_string(text: &[u8]) -> CString {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     CString::new(text).expect("there is no NUL in it")
 }
 
 impl Pair {
-    /// Applies both to the same array, which they must leave alike.
+    /// Applies both to the same array. Fails if the results differ.
     pub fn apply(&self, input: &Array) -> Result<Array, String> {
         let (mut a, mut b) = (input.clone(), input.clone());
         self.ours.apply(&mut a);
@@ -112,7 +113,7 @@ impl Pair {
         crate::support::compare::same(&a, &b).map(|()| b)
     }
 
-    /// Lets both accept a token; true if both say that it is allowed.
+    /// Lets both accept a token. Returns true if both allow it; fails if they disagree.
     pub fn accept(&self, token: i32) -> Result<bool, String> {
         self.ours.accept(token);
         // SAFETY: the sampler lives.
@@ -142,7 +143,7 @@ pub fn is_complete(ours: &HostSampler) -> bool {
     unsafe { sieve::llama_sieve_grammar_is_complete(ours.as_ptr().cast()) }
 }
 
-/// The tokens that our mask allows.
+/// Returns the tokens that this library's mask allows.
 pub fn mask(ours: &HostSampler, n_tokens: usize) -> Vec<i32> {
     let mut words = vec![0_u32; n_tokens.div_ceil(32) + 1];
     // SAFETY: the sampler lives, and the words are as many as is said.

@@ -1,4 +1,4 @@
-//! Random vocabularies and random grammars.
+//! Makes random vocabularies and random grammars.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ const CHARACTERS: [&str; 14] = [
     "a", "b", "c", "0", "1", " ", "\"", "\n", "é", "ß", "あ", "い", "😀", "]",
 ];
 
-/// Bytes of which no text should be made, and some are.
+/// Bytes that should not occur in texts, but do in some vocabularies.
 const BYTES: [u8; 16] = [
     0, 0x80, 0x81, 0x82, 0xBF, 0xC0, 0xC3, 0xA9, 0xE3, 0x81, 0x82, 0xF0, 0x9F, 0x98, 0xFF, b'a',
 ];
@@ -53,7 +53,7 @@ pub fn folder() -> std::path::PathBuf {
 fn text(rng: &mut Rng) -> Vec<u8> {
     let mut text = Vec::new();
     if rng.chance(0.1) {
-        // Vocabularies have runs of spaces and dashes, and what ends such runs.
+        // Vocabularies have runs of spaces and dashes, and tokens that end such runs.
         text = rng.pick(&CHARACTERS).repeat(2 + rng.below(14)).into_bytes();
         if rng.chance(0.7) {
             return text;
@@ -214,7 +214,7 @@ fn name(rule: usize) -> String {
     }
 }
 
-/// A text that may be no grammar any more.
+/// Returns a damaged text, which may no longer be a grammar.
 pub fn damaged(text: &[u8], rng: &mut Rng) -> Vec<u8> {
     const PARTS: [&[u8]; 26] = [
         b"(",

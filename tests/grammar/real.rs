@@ -1,4 +1,4 @@
-//! Walks on a real tokenizer's vocabulary: random grammars, and such as programs use.
+//! Walks through random and realistic grammars on the vocabulary of a real tokenizer.
 
 #[allow(dead_code, reason = "the bench says more of its grammars")]
 #[path = "../../benches/all/grammar/texts.rs"]
@@ -13,10 +13,10 @@ use crate::{random, walk};
 
 const STEPS: usize = 20;
 
-/// `n` random grammars that can be read, and a third as many realistic ones.
+/// Walks through `n` valid random grammars, and a third as many realistic ones.
 pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     let tokens = vocabulary.n_tokens;
-    // The children take the vocabulary's tree over.
+    // The child processes inherit the vocabulary's tree.
     assert!(walk::read_alike(b"root ::= [a-z]", vocabulary));
     let (mut read, mut too_long, mut tried) = (0, 0, 0);
     while read < n {
@@ -40,7 +40,7 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
             _ => schema(rng),
         });
     }
-    // Of few, some of each kind.
+    // Shuffled, so that a small number has some of each kind.
     rng.shuffle(&mut all);
     all.truncate(n.div_ceil(3));
     for text in &all {
@@ -53,10 +53,10 @@ pub fn grammars(vocabulary: &Vocabulary, n: usize, rng: &mut Rng) {
     assert!(10 * too_long < n + others, "{too_long} walks took too long");
 }
 
-/// Walks through the text in a process of its own; true if it could be read, `None` if that took
-/// too long. Of an ambiguous grammar the built-in goes through all ways that a token's characters
-/// may take, and real tokens have up to a hundred characters, all of them spaces, say. Only a
-/// process can be stopped in the midst of that.
+/// Walks through a grammar in a separate process. Returns true if it could be read, `None` if that
+/// took too long. With an ambiguous grammar the built-in follows every path of a token's
+/// characters, and real tokens have up to a hundred, for example spaces. Only a process can be
+/// stopped in the midst of that.
 fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<bool> {
     const SECONDS: u64 = 30;
     let mut rng = Rng(rng.next());
@@ -90,7 +90,7 @@ fn walk_apart(text: &[u8], vocabulary: &Vocabulary, rng: &mut Rng) -> Option<boo
     Some(libc::WEXITSTATUS(status) == 0)
 }
 
-/// Writes bytes as a literal of GBNF, which has escapes for bytes that are no text.
+/// Returns bytes as a literal of GBNF, with escapes for bytes that are not text.
 fn literal(text: &[u8]) -> String {
     let escaped = String::from_utf8_lossy(text).replace('\\', "\\\\");
     let escaped = escaped.replace('"', "\\\"").replace('\n', "\\n");
@@ -100,13 +100,13 @@ fn literal(text: &[u8]) -> String {
     )
 }
 
-/// Some tokens' texts, one after the other.
+/// Returns the texts of some tokens, one after the other.
 fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let picked = (0..1 + rng.below(3)).map(|_| &vocabulary.pieces[rng.below(vocabulary.n_tokens)]);
     literal(&picked.flatten().copied().collect::<Vec<u8>>())
 }
 
-/// Makes a grammar of one of a list of names, or several of them.
+/// Makes a grammar for one of a list of names, or several.
 fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let names: Vec<String> = (0..2 + rng.below(60))
         .map(|_| words(vocabulary, rng))
@@ -115,7 +115,8 @@ fn choice(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     format!("root ::= {end}\nname ::= {}\n", names.join(" | "))
 }
 
-/// A call in tags: begun by a token, with a value of any other text.
+/// Makes a grammar for a call in tags, which begins with a token and has any other text as its
+/// value.
 fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let (open, close) = (
         rng.below(vocabulary.n_tokens),
@@ -131,7 +132,7 @@ fn call(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     )
 }
 
-/// Makes a grammar such as a JSON Schema becomes.
+/// Makes a grammar like those that JSON Schemas become.
 fn schema(rng: &mut Rng) -> String {
     let mut text = String::from(texts::SCHEMA);
     let mut rules = 0;
@@ -139,7 +140,7 @@ fn schema(rng: &mut Rng) -> String {
     text + "root ::= " + &root + "\n"
 }
 
-/// The rule of a value; those that it needs are written before.
+/// Returns the rule of a value. The rules that it needs are written before.
 fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let kind = if depth == 0 { 7 } else { rng.below(9) };
     let body = match kind {
@@ -170,7 +171,8 @@ fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> S
     name
 }
 
-/// Properties that must be there, and after them those that may, each with what may follow it.
+/// Writes the rules of an object: the required properties, and then the optional ones, each with
+/// those that may follow it.
 fn object(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let (required, optional) = (1 + rng.below(4), rng.below(5));
     let mut pairs = Vec::new();

@@ -1,4 +1,4 @@
-//! Grammars as programs write them.
+//! Grammars like those that programs write.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ castle ::= "O-O" "-O"?
     r#"root ::= .{3,12} "." [^a-z]*"#,
 ];
 
-/// Letters, pairs of letters, some words, and parts of characters.
+/// Returns a vocabulary of letters, pairs of letters, some words, and parts of characters.
 pub fn vocabulary(rng: &mut Rng) -> Vocabulary {
     let mut texts = BTreeSet::new();
     for byte in 1..=255_u8 {

@@ -1,6 +1,6 @@
-//! Bounds the work of llama.cpp's own grammar before it is asked. It keeps each stack by itself and
-//! looks at all of them for each character of a token, so that for some texts there are more than
-//! anybody waits for; and of some left recursions there is no end.
+//! Predicts the work of llama.cpp's own grammar before it is called. It stores each stack
+//! separately, and visits all of them for each character of a token. For some texts there are too
+//! many to wait for, and with some left recursions it never terminates.
 
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -8,20 +8,20 @@ use std::rc::Rc;
 use llama_sieve::grammar::elements::{Class, ENDLESS, Element, Repeat, Written, host_check_ends};
 use llama_sieve::grammar::utf8::{Partial, counted, decode};
 
-/// Places of elements, the top one last.
+/// The indices of elements, the top of the stack last.
 type Stack = Vec<u32>;
 
-/// The most stacks that are looked at for one token, or for one array.
+/// The most stacks that may be visited for one token, or for one array.
 const MOST: usize = 20_000;
-/// The most stacks after a character: each is compared with each.
+/// The most stacks after a character, since each is compared with all others.
 const MOST_TOGETHER: usize = 1000;
-/// The most stacks that are left behind a token.
+/// The most stacks after a token.
 const MOST_STACKS: usize = 40;
 /// The most elements of a grammar, repetitions written out.
 const MOST_ELEMENTS: usize = 20_000;
 
-/// The rules with counted repetitions as llama.cpp writes them out: the item as often as it must
-/// come, then a rule for each optional round.
+/// Returns the rules with counted repetitions expanded as in llama.cpp: the required rounds of the
+/// item, and a rule for each optional round.
 fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
     let mut rules = Vec::new();
     rules.resize_with(written.rules.len(), Vec::new);
@@ -30,7 +30,7 @@ fn written_out(written: &Written) -> Option<Vec<Vec<Element>>> {
         rules,
         left: MOST_ELEMENTS,
     };
-    // What stands within an item was counted before it.
+    // Repetitions within an item were counted before it.
     for repeat in &written.repeats {
         let item = out.elements(&repeat.item)?;
         let elements = out.repeat(&item, repeat)?;
@@ -95,24 +95,24 @@ impl WriteOut {
     }
 }
 
-/// The position of a text in a grammar, each stack by itself. `None` and `false` say everywhere
-/// that the built-in is not to be asked.
+/// The position of a text in a grammar, with each stack stored separately. Every method returns
+/// `None` or `false` if the built-in must not be called.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     classes: Vec<Class>,
-    /// The elements of all rules, one after the other, with an end after each.
+    /// The elements of all rules, one after the other, each followed by an end.
     elements: Vec<Element>,
-    /// The places where the alternatives of each rule begin.
+    /// The indices at which the alternatives of each rule begin.
     beginnings: Vec<Vec<u32>>,
     initial: Vec<Stack>,
     /// The stacks after the text so far.
     pub stacks: Vec<Stack>,
-    /// The part of a character that it ends with.
+    /// The unfinished character at the end of the text.
     pub partial: Partial,
 }
 
 impl Stacks {
-    /// Makes the stacks at the beginning of a text.
+    /// Returns the stacks at the beginning of a text.
     pub fn new(written: Written) -> Option<Self> {
         if !host_check_ends(&written, MOST) {
             return None;
@@ -143,7 +143,7 @@ impl Stacks {
             let stack = stacks.element(begin).into_iter().collect();
             stacks.close(stack, &mut initial, &mut left)?;
         }
-        // Of a grammar that no text can follow it makes a sampler that ends the process.
+        // For a grammar that no text can follow, the built-in is a sampler that aborts.
         if initial.is_empty() {
             return None;
         }
@@ -152,18 +152,18 @@ impl Stacks {
         Some(stacks)
     }
 
-    /// Begins again.
+    /// Returns to the initial state.
     pub fn reset(&mut self) {
         self.stacks.clone_from(&self.initial);
         self.partial = Partial::default();
     }
 
-    /// A place that is not the end of an alternative.
+    /// Returns the index if it is not the end of an alternative.
     fn element(&self, place: u32) -> Option<u32> {
         (self.elements[place as usize] != Element::Alternative).then_some(place)
     }
 
-    /// Adds the stacks that come of one when references are followed.
+    /// Adds the stacks that one becomes when references are followed.
     fn close(&self, stack: Stack, out: &mut Vec<Stack>, left: &mut usize) -> Option<()> {
         let mut seen = BTreeSet::new();
         let mut to_do = vec![stack];
@@ -192,7 +192,7 @@ impl Stacks {
         Some(())
     }
 
-    /// The stacks after the top of one.
+    /// Returns the stacks after the top element of one is removed.
     fn behind(&self, stack: &[u32], left: &mut usize) -> Option<Vec<Stack>> {
         let mut out = Vec::new();
         if let Some((&top, below)) = stack.split_last() {
@@ -210,7 +210,8 @@ impl Stacks {
         }
     }
 
-    /// True if the built-in can be asked which of these texts are allowed now.
+    /// True if the built-in can find out, without too much work, which of these texts are allowed
+    /// now.
     pub fn may_apply(&self, pieces: &[Vec<u8>]) -> bool {
         let mut known = HashMap::new();
         let mut left = MOST;
@@ -233,7 +234,7 @@ impl Stacks {
         if *left == 0 {
             return false;
         }
-        // It goes on after each top, whether or not a token gets there.
+        // The built-in computes the stacks after each top, even if no token reaches them.
         let behind = match known.get(stack) {
             Some(behind) => Rc::clone(behind),
             None => {
@@ -254,8 +255,8 @@ impl Stacks {
                 .all(|stack| self.goes_through(stack, rest, known, left))
     }
 
-    /// Goes on with a token; whether the built-in can be asked to. Token elements are taken to
-    /// match any.
+    /// Accepts a token. Returns true if the built-in can do so without too much work. Token
+    /// elements are assumed to match any token.
     pub fn accept(&mut self, piece: &[u8]) -> bool {
         let mut chars = Vec::new();
         let partial = decode(counted(piece), self.partial, &mut chars);

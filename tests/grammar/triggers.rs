@@ -1,4 +1,5 @@
-//! Trigger patterns against `std::regex`: what is read, what matches, where, and which groups.
+//! Compares trigger patterns with `std::regex`: which patterns are valid, what matches, where, and
+//! with which groups.
 
 use llama_sieve::grammar::limits::MAX_TRIGGER_DEPTH;
 use llama_sieve::grammar::triggers::{Budget, Endless, Triggers, Waiting, syntax};
@@ -6,7 +7,7 @@ use vendor_llama_cpp::reference::StdRegex;
 
 use crate::support::{Rng, replay};
 
-/// The parts that patterns are made of, some of which is no pattern.
+/// The parts that patterns are made of, some of which are not valid.
 const ATOMS: [&str; 64] = [
     "a",
     "b",
@@ -82,13 +83,13 @@ const TEXT: [&str; 14] = [
     "a", "a", "b", "b", "c", "0", " ", "-", "_", "\n", "é", "<", "A", "\0",
 ];
 
-/// The most steps that ours may take to find something.
+/// The most steps that this library may take for a search.
 pub const STEPS: usize = 20_000;
-/// The most times that the built-in may look at the text for that: where ours sees that nothing
-/// fits, it may go through everything.
+/// The most accesses to the text that the built-in may make for a search. Where this library sees
+/// at once that nothing matches, the built-in may try everything.
 const LOOKS: usize = 200_000;
 
-/// True if the built-in finds soon what it finds in this text, or that there is nothing.
+/// True if the built-in finishes its search in this text quickly.
 pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
     regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
 }
@@ -141,13 +142,13 @@ fn text(rng: &mut Rng, most: usize) -> Vec<u8> {
     text
 }
 
-/// The end of a long text.
+/// Returns a text for messages; only the end of a long one.
 fn shown(bytes: &[u8]) -> String {
     let from = bytes.len().saturating_sub(1000);
     bytes[from..].escape_ascii().to_string()
 }
 
-/// Compares `n` random patterns in ours and in `std::regex`.
+/// Compares `n` random patterns in this library and in `std::regex`.
 pub fn random_patterns(n: usize, rng: &mut Rng) {
     let (mut read, mut found) = (0, 0);
     for _ in 0..n {
@@ -167,7 +168,7 @@ pub fn random_patterns(n: usize, rng: &mut Rng) {
                 continue;
             }
             for whole in [true, false] {
-                // `std::regex` would go on for as long.
+                // `std::regex` would take as long.
                 let Ok(ours) = ours.matched(0, &text, whole, Budget::of(STEPS)) else {
                     continue;
                 };
@@ -185,7 +186,7 @@ pub fn random_patterns(n: usize, rng: &mut Rng) {
     );
 }
 
-/// Checks each byte as itself, and in and out of each class and range.
+/// Checks each byte as a literal, and inside and outside each class and range.
 pub fn every_byte() {
     let mut patterns: Vec<Vec<u8>> = Vec::new();
     for byte in 1..=u8::MAX {
@@ -240,7 +241,7 @@ pub fn every_byte() {
     }
 }
 
-/// Checks where `std::regex` has too many states, and where it has not.
+/// Checks at which sizes `std::regex` has too many states.
 pub fn sizes() {
     for (inner, times) in [
         ("a", 99_996),
@@ -251,7 +252,7 @@ pub fn sizes() {
     ] {
         let source = |n: usize| format!("(?:{inner}){{{n}}}");
         let is_read = |n: usize| syntax::parse(source(n).as_bytes()).is_ok();
-        // The largest number of repetitions that we take.
+        // The largest number of repetitions that this library accepts.
         let (mut low, mut high) = (0, 2 * times + 100_000);
         while low + 1 < high {
             let middle = (low + high) / 2;
@@ -264,8 +265,8 @@ pub fn sizes() {
     }
 }
 
-/// After how many steps of a search it is noted what was begun where: at once, soon, where the
-/// library does it by itself, and never.
+/// The numbers of steps after which a search begins to record visited positions: at once, soon, the
+/// library's default, and never.
 const NOTES: [Option<usize>; 5] = [Some(0), Some(1), Some(50), None, Some(usize::MAX)];
 
 fn noting(after: Option<usize>, steps: usize) -> Budget {
@@ -273,8 +274,8 @@ fn noting(after: Option<usize>, steps: usize) -> Budget {
     after.map_or(budget, |steps| budget.noting_after(steps))
 }
 
-/// Compares what is found with what `std::regex` finds, whatever is noted. How often something is
-/// found; `None` where `std::regex` does not end soon.
+/// Compares the matches with those of `std::regex`, for each of `NOTES`. Returns the number of
+/// matches; `None` if `std::regex` does not finish quickly.
 fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
     let ours = Triggers::new(&[source]).expect("a pattern");
     let theirs = StdRegex::new(source).expect("a pattern");
@@ -301,7 +302,7 @@ fn found_alike(source: &[u8], text: &[u8], looks: usize) -> Option<usize> {
     Some(n_found)
 }
 
-/// Lazy runs in loops after texts that take more steps than a search that notes nothing.
+/// Checks lazy runs in loops on texts that take more steps than a search without a record does.
 pub fn long_texts() {
     let prose = "The quick brown fox jumps over the lazy dog, and why not. ".repeat(1300);
     let failing = "<t>so why not</b> ".repeat(2000);
@@ -343,7 +344,7 @@ const LOOPS: [&str; 12] = [
     "*", "*", "+", "+", "*?", "+?", "?", "", "{1,3}", "{2,}?", "{0,2}?", "{2}",
 ];
 
-/// Runs in loops in loops, most of them lazy.
+/// Writes runs within nested loops, most of them lazy.
 fn loops(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     for _ in 0..1 + rng.below(3) {
         if depth < 3 && rng.chance(0.5) {
@@ -372,7 +373,7 @@ fn loops(rng: &mut Rng, depth: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Random loops in short texts, and in long ones of many lines, most of which do not match.
+/// Checks random loops on short texts, and on long ones of many lines, most of which do not match.
 pub fn random_loops(n: usize, rng: &mut Rng) {
     let (mut compared, mut found, mut long) = (0, 0, 0);
     for _ in 0..n {
@@ -381,7 +382,7 @@ pub fn random_loops(n: usize, rng: &mut Rng) {
         if rng.chance(0.5) {
             source.extend_from_slice(b"<");
         }
-        // A reference to a group that there is not.
+        // It refers to a group that does not exist.
         if StdRegex::new(&source).is_none() {
             assert!(Triggers::new(&[&source]).is_err(), "{}", shown(&source));
             continue;
@@ -410,10 +411,10 @@ pub fn random_loops(n: usize, rng: &mut Rng) {
     );
 }
 
-/// Checks how often repetitions go around at one place: twice, and what the rounds leave in the
-/// groups.
+/// Checks that repetitions make at most two rounds at one position, and which groups the rounds
+/// set.
 pub fn rounds() {
-    // A round sets one group, so that two rounds are needed for two, and three for three.
+    // Each round sets one group, so that two groups need two rounds, and three need three.
     let parts = ["()|()|()", "(a?)|(b??)|(a?)", "()\\1|()|(a)"];
     let repetitions = ["*", "+", "*?", "+?", "{0,4}", "{2,}", "{3}", "{1,5}?"];
     let mut twice = 0;
@@ -456,7 +457,7 @@ pub fn rounds() {
     assert!(twice > 20, "only {twice} times two rounds at one place");
 }
 
-/// Returns the place where a grammar begins, by `std::regex` alone, in llama.cpp's order.
+/// Returns the offset at which a grammar begins, found by `std::regex` alone, in llama.cpp's order.
 fn begin(patterns: &[(Vec<u8>, StdRegex)], text: &[u8]) -> Option<usize> {
     patterns.iter().find_map(|(source, regex)| {
         let is_whole = source.first() == Some(&b'^') && source.last() == Some(&b'$');
@@ -471,7 +472,8 @@ fn begin(patterns: &[(Vec<u8>, StdRegex)], text: &[u8]) -> Option<usize> {
     })
 }
 
-/// Patterns in a text that grows by tokens: when one is found, and where the grammar begins.
+/// Checks when a pattern is found in a text that grows by tokens, and where the grammar then
+/// begins.
 pub fn streams(n: usize, rng: &mut Rng) {
     let mut n_found = 0;
     for _ in 0..n {
@@ -485,7 +487,7 @@ pub fn streams(n: usize, rng: &mut Rng) {
             if rng.chance(0.3) {
                 source.push(b'$');
             }
-            // Such that most of them do not match at once.
+            // Only patterns that do not match the empty text.
             if StdRegex::new(&source).is_some_and(|regex| regex.find(b"", false).is_none()) {
                 sources.push(source);
             }
@@ -500,7 +502,8 @@ pub fn streams(n: usize, rng: &mut Rng) {
         let theirs: Vec<_> = theirs.collect();
         for _ in 0..4 {
             let mut waiting = Waiting::default();
-            // With states that nobody else has asked for, and with notes from the first step on.
+            // With tables that no other search has filled, and with a record from the first step
+            // on.
             let (cold, mut in_the_cold) = (read(), Waiting::default());
             let mut noting = Waiting::default();
             let mut so_far = Vec::new();
@@ -542,11 +545,11 @@ pub fn streams(n: usize, rng: &mut Rng) {
     );
 }
 
-/// Patterns and texts that were made to do harm.
+/// Checks patterns and texts that are made to do harm.
 pub fn hostile() {
     let n = 200_000;
     let a = "a".repeat(n);
-    // Each `std::regex` here overflows its stack, or takes time without end.
+    // On each of these `std::regex` overflows its stack, or practically never finishes.
     for (pattern, text, found) in [
         ("(a+)+b", a.clone(), None),
         ("(a|aa)+$b|c", a.clone(), None),
@@ -565,7 +568,7 @@ pub fn hostile() {
             }
         }
     }
-    // These end with an error.
+    // These searches end with an error.
     for (pattern, text) in [
         ("(a*)*\\1c(?=d)", "a".repeat(3000) + "c"),
         ("(?=(a+)+b)c|a(?=(a+)+b)", "a".repeat(3000)),
@@ -585,11 +588,11 @@ pub fn hostile() {
     ] {
         assert!(Triggers::new(&[pattern.as_bytes()]).is_err());
     }
-    // What is no parenthesis may be nested as deep as std::regex allows.
+    // Constructs other than parentheses may be nested as deep as `std::regex` allows.
     let stars = "a".to_owned() + &"*".repeat(1000);
     assert!(StdRegex::new(stars.as_bytes()).is_some());
     assert!(Triggers::new(&[stars.as_bytes()]).is_ok());
-    // As many states as texts have: the tables begin again each time.
+    // So many states that the tables are dropped again and again.
     let triggers = Triggers::new(&[b"a[ab]{2000}c"]).expect("a pattern");
     let mut rng = Rng(7);
     let (mut one, mut other) = (Waiting::default(), Waiting::default());
@@ -611,15 +614,16 @@ pub fn hostile() {
     );
 }
 
-/// Patterns whose look-aheads fail late, each of which takes some of what one call may take.
+/// Returns patterns with look-aheads that fail late. Each takes a part of the steps that one call
+/// may take.
 pub fn costly(n: usize) -> Vec<String> {
     (10..10 + n)
         .map(|i| format!("(a|a){{10}}(?=b{i})"))
         .collect()
 }
 
-/// The steps of one call are bounded for all patterns together, and counted alike whether the
-/// states of the patterns were made before or not.
+/// Checks that the steps of one call are limited for all patterns together, and that the count does
+/// not depend on whether the states were known before.
 pub fn budgets() {
     let used = |n: usize, triggers: &Triggers, budget: Budget| {
         let texts = costly(n);
@@ -638,14 +642,14 @@ pub fn budgets() {
     let (found, one) = used(1, &read(1), most);
     assert_eq!(found, Ok(None));
     assert!(one > most.left() / 10, "{one}");
-    // Each alone is within the limit.
+    // Each pattern alone is within the limit.
     let (found, hundred) = used(100, &read(100), most);
     assert_eq!(found, Err(Endless));
     assert!(hundred <= most.left(), "{hundred}");
     let (found, hundred) = used(100, &read(100), Budget::of(1 << 40));
     assert_eq!(found, Ok(None));
     assert!(hundred > 90 * one, "{hundred} for a hundred, {one} for one");
-    // To the last step, again and again.
+    // The same number of steps each time.
     let warm = read(2);
     for round in 0..3 {
         let (found, steps) = used(2, &read(2), most);
@@ -663,7 +667,8 @@ pub fn budgets() {
             );
         }
     }
-    // What the states of many patterns cost counts as well, and again where they are known.
+    // The steps of making the states of many patterns count, too, and count again when the states
+    // are known.
     let texts: Vec<String> = (0..15_000).map(|i| format!("\\w*{i}(?=a)")).collect();
     let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
     let triggers = Triggers::read(&texts).expect("patterns");
@@ -682,7 +687,7 @@ pub fn on_a_small_stack<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Patterns with parentheses nested so deep.
+/// Returns patterns with parentheses nested to this depth.
 pub fn nested(depth: usize) -> Vec<String> {
     let kinds = [
         (1, "(", ")"),
@@ -703,7 +708,7 @@ pub fn nested(depth: usize) -> Vec<String> {
     nested.into()
 }
 
-/// Checks parentheses nested as deep as they may be, on a small stack.
+/// Checks parentheses nested as deep as is allowed, on a small stack.
 pub fn deepest() {
     let matched = |pattern: &str, notes_after: usize| {
         let triggers = Triggers::read(&[pattern.as_bytes()]).ok()?;

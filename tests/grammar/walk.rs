@@ -1,4 +1,4 @@
-//! Random walks through a grammar, on both sides at once.
+//! Random walks through a grammar, by this library and the built-in at the same time.
 
 use llama_sieve::grammar::elements::Written;
 use llama_sieve::grammar::parser::{self, Repetitions::AsLlamaCpp};
@@ -8,12 +8,12 @@ use crate::pair::{self, Pair, Vocabulary, quietly};
 use crate::stacks::Stacks;
 use crate::support::{Array, HostSampler, Rng, replay};
 
-/// True if the built-in reads it; asserts that ours does as well.
+/// True if the built-in can read the text. Asserts that this library agrees.
 pub fn read_alike(text: &[u8], vocabulary: &Vocabulary) -> bool {
     read(text, vocabulary).is_some()
 }
 
-/// Reads the text with both; if it is a grammar, returns them at the beginning of a walk.
+/// Reads the text with both. If it is a grammar, returns both at the beginning of a walk.
 fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     let shown = String::from_utf8_lossy(text);
     let ours = pair::ours(text, "root", vocabulary);
@@ -23,7 +23,7 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     }
     let begun = written(text, vocabulary).map(Stacks::new);
     if let Some(None) = begun {
-        // The built-in writes down all stacks of the beginning, until memory ends.
+        // The built-in would store all initial stacks, until memory runs out.
         if !ours.is_null() {
             drop(HostSampler::new(ours));
         }
@@ -31,7 +31,7 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     }
     let theirs = pair::theirs(text, "root", vocabulary);
     if has_too_many_repetitions(text, vocabulary) {
-        // Which ours reads.
+        // This library can read it.
         assert!(theirs.is_null(), "{shown}");
         if !ours.is_null() {
             drop(HostSampler::new(ours));
@@ -56,10 +56,10 @@ fn read(text: &[u8], vocabulary: &Vocabulary) -> Option<Walk> {
     begun.flatten().map(|stacks| Walk { pair, stacks })
 }
 
-/// True if the built-in would never return, abort, or crash: with repetitions to a number below the
-/// one they start from, and with a left recursion that its check does not see.
+/// True if the built-in would never return, abort, or crash: with repetitions whose maximum is
+/// below the minimum, or a left recursion that its check misses.
 fn endless(text: &[u8], vocabulary: &Vocabulary, said: &str) -> bool {
-    // It reads out of bounds for a root that is mentioned, last of all, and nowhere defined.
+    // The built-in reads out of bounds if the root is mentioned last and never defined.
     if said.contains("fewer than the least") || said.contains("there is no rule 'root'") {
         return true;
     }
@@ -70,13 +70,13 @@ fn token_of(_text: &[u8], _vocabulary: &Vocabulary) -> Option<i32> {
     Some(0)
 }
 
-/// True if the built-in would go through a rule without end.
+/// True if the built-in would follow a rule for ever.
 pub fn would_not_return(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
     parser::parse(text, b"root", AsLlamaCpp, token).is_ok_and(|rules| is_left_recursive(&rules))
 }
 
-/// Walks on both sides; tells how many steps, or `None` if the text is no grammar for either.
+/// Walks with both. Returns the number of steps; `None` if both refuse the text.
 pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng) -> Option<usize> {
     if would_not_return(text, vocabulary) {
         return None;
@@ -104,13 +104,12 @@ pub fn walk(text: &[u8], vocabulary: &Vocabulary, n_steps: usize, rng: &mut Rng)
     Some(n_steps)
 }
 
-/// Returns the stacks that the built-in would go through; `None` if they are too many from the
-/// first.
+/// Returns the stacks that the built-in would have; `None` if there are too many from the start.
 pub fn stacks(text: &[u8], vocabulary: &Vocabulary) -> Option<Stacks> {
     Stacks::new(written(text, vocabulary)?)
 }
 
-/// True if the text's repetitions, which are too many, are all that is wrong with it.
+/// True if the only fault of the text is that it has too many repetitions.
 fn has_too_many_repetitions(text: &[u8], vocabulary: &Vocabulary) -> bool {
     let token = |text: &[u8]| token_of(text, vocabulary);
     let read = parser::written(text, b"root", token);
@@ -122,13 +121,13 @@ fn written(text: &[u8], vocabulary: &Vocabulary) -> Option<Written> {
     parser::written(text, b"root", token).ok()
 }
 
-/// Ours and the built-in, and the stacks that the built-in goes through.
+/// Both samplers, and the stacks that the built-in has.
 struct Walk {
     pair: Pair,
     stacks: Stacks,
 }
 
-/// Compares what both allow, and goes on with one token. False where the walk ends.
+/// Compares the tokens that both allow, and accepts one. Returns false at the end of the walk.
 fn one_step(
     walk: &mut Walk,
     vocabulary: &Vocabulary,
@@ -137,7 +136,7 @@ fn one_step(
 ) -> Result<bool, String> {
     let Walk { pair, stacks } = walk;
     let n = vocabulary.n_tokens;
-    // One by one first, as long as no mask is known.
+    // Single tokens first, while no mask is known.
     for _ in 0..4 {
         let token = rng.below(n) as i32;
         pair.apply(&array([token], rng))?;
@@ -179,7 +178,7 @@ fn one_step(
     };
     history.push(token);
     if vocabulary.eog.contains(&token) && !may_end {
-        // The built-in aborts.
+        // The built-in would abort.
         pair.ours.accept(token);
         return check_dead(pair, vocabulary).map(|()| false);
     }
@@ -201,7 +200,7 @@ fn one_step(
     }
 }
 
-/// Checks that ours leaves only tokens that end the generation.
+/// Checks that this library's sampler, which is dead, leaves only tokens that end the generation.
 pub fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     if pair::error(&pair.ours) == 0 {
         return Err("not dead".into());
@@ -221,7 +220,7 @@ pub fn check_dead(pair: &Pair, vocabulary: &Vocabulary) -> Result<(), String> {
     if finite != vocabulary.eog[..1] {
         return Err(format!("dead, and {finite:?} is left of others"));
     }
-    // A copy of the dead is dead.
+    // A copy of a dead sampler is dead.
     if pair::error(&quietly(|| pair.ours.clone())) == 0 {
         return Err("the clone lives".into());
     }

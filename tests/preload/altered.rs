@@ -1,4 +1,4 @@
-//! llama.cpp's own sources, changed, as hosts that do otherwise.
+//! Builds hosts from changed sources of llama.cpp.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,7 +6,8 @@ use std::process::Command;
 use crate::toolchain::{compile_common, succeed};
 use vendor_llama_cpp::paths;
 
-/// Comes before a changed source: the environment variable `MUTANT` names the change that is made.
+/// Precedes each changed source. The environment variable `MUTANT` selects the change that is
+/// active.
 pub const PREAMBLE: &str = r#"
 #include <cstdlib>
 #include <cstring>
@@ -17,13 +18,13 @@ static bool is_chosen(const char * name) {
 #define mutant(name) ([] { static const bool is = is_chosen(name); return is; }())
 "#;
 
-/// A file of llama.cpp's.
+/// Returns a source file of llama.cpp.
 pub fn original(file: &str) -> String {
     let file = paths::source_dir().join(file);
     std::fs::read_to_string(file).expect("llama.cpp's source is there")
 }
 
-/// A file of llama.cpp's with each text exchanged where it is first found.
+/// Returns a source file of llama.cpp with the first occurrence of each text replaced.
 pub fn changed(file: &str, changes: &[(&str, &str)]) -> String {
     let mut source = original(file);
     for (from, to) in changes {
@@ -33,7 +34,7 @@ pub fn changed(file: &str, changes: &[(&str, &str)]) -> String {
     source
 }
 
-/// A libllama.so in `folder`, in which this source takes the place of llama.cpp's of that name.
+/// Builds a libllama.so in `folder`, with this source in place of llama.cpp's file of that name.
 pub fn library(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
     let file = folder.join(name);
     std::fs::write(&file, source).expect("a writable folder");
@@ -41,7 +42,7 @@ pub fn library(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathB
     let include = paths::source_dir().join("src").display().to_string();
     let flags = [&["-O1", "-fPIC"], flags, &["-I", &include]].concat();
     compile_common(&file, &flags, &object);
-    // In the place of the one in the library.
+    // Linked in place of the object in the library.
     let mut link = Command::new(paths::cxx_compiler());
     link.arg("-shared").arg(&object).arg("-Wl,-z,muldefs");
     link.arg("-Wl,--whole-archive").arg(paths::static_library());

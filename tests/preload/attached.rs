@@ -1,4 +1,4 @@
-//! The preload library in processes that run already: `llama_sieve_attach` and
+//! Tests the preload library in processes that are already running: `llama_sieve_attach` and
 //! `llama_sieve_detach`.
 
 use std::fs;
@@ -11,7 +11,8 @@ use crate::preloaded::{made, preload_library, preloaded, preloaded_of_known_buil
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, Link, empty_folder, our_library, succeed};
 
-/// Both libraries in one folder, as they are installed; gives the path of the one that is called.
+/// Puts both libraries in one folder, as when installed. Returns the path of the one that is
+/// called.
 fn installed() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -24,7 +25,7 @@ fn installed() -> &'static Path {
     })
 }
 
-/// A library that uses llama.cpp, linked with these options.
+/// Builds a library that uses llama.cpp, linked with these options.
 fn module(name: &str, options: &[&str]) -> PathBuf {
     let mut module = Build::new(name, &source("attach_module.cpp"));
     for option in ["-shared", "-fPIC", "-fno-gnu-unique"]
@@ -36,10 +37,10 @@ fn module(name: &str, options: &[&str]) -> PathBuf {
     build(module.with_llama(Link::Shared))
 }
 
-/// Filled in and made read-only before any code of it runs.
+/// Imports are resolved and made read-only before any code of the library runs.
 const SEALED: [&str; 1] = ["-Wl,-z,relro,-z,now"];
 
-/// A function is looked up when it is first called.
+/// Each import is resolved when it is first called.
 const LAZY: [&str; 1] = ["-Wl,-z,norelro,-z,lazy"];
 
 fn sealed() -> &'static Path {
@@ -76,7 +77,7 @@ fn program() -> &'static Path {
     })
 }
 
-/// Runs the program in that mode with two libraries that use llama.cpp.
+/// Runs the program in a mode, with two libraries that use llama.cpp.
 fn said(run: Run<'_>, mode: &str, sieve: &Path, [first, second]: [&Path; 2]) -> Said {
     let run = run.env("LLAMA_SIEVE_HOST", "b11434").arg(mode);
     let run = run.arg(sieve.display()).arg(model());
@@ -85,8 +86,8 @@ fn said(run: Run<'_>, mode: &str, sieve: &Path, [first, second]: [&Path; 2]) -> 
     said
 }
 
-/// Chains of before, between and after, and a library that is loaded later; imports that may be
-/// written, that may not, and that are not looked up yet.
+/// Tests chains made before attaching, while attached and after detaching, and a library that is
+/// loaded later. Imports are writable, read-only, or not resolved yet.
 #[test]
 fn chains_that_are_made_while_it_is_attached_are_ours() {
     for (modules, access) in [([sealed(), lazy()], "r--p"), ([lazy(), sealed()], "rw-p")] {
@@ -101,7 +102,8 @@ fn the_preload_library_is_found_where_the_process_has_left_the_folder() {
     said(Run::of(program()), "left", installed(), [sealed(), lazy()]);
 }
 
-/// The lines of LLAMA_SIEVE_VERBOSE are those of LD_PRELOAD; tokens come straight from the logits.
+/// LLAMA_SIEVE_VERBOSE prints the same lines as with LD_PRELOAD, and tokens are sampled straight
+/// from the logits.
 #[test]
 fn what_is_attached_samples_straight_from_the_logits() {
     let run = Run::of(program()).env("LLAMA_SIEVE_VERBOSE", 1);
@@ -139,7 +141,8 @@ fn threads_sample_the_same_meanwhile() {
     }
 }
 
-/// Nor is waited for: its pages are not sealed yet, and the next call finds it.
+/// The call does not wait for such a library either. Its pages are not read-only yet, and the next
+/// call finds it.
 #[test]
 fn a_library_that_is_being_filled_in_is_not_touched() {
     let slow = Build::new("attach_slow", &source("attach_slow.c")).flag("-D_GNU_SOURCE");
@@ -153,7 +156,7 @@ fn a_library_that_is_being_filled_in_is_not_touched() {
     );
 }
 
-/// A library of that many pages of data, linked with these options.
+/// Builds a library with this many pages of data, linked with these options.
 fn unloaded(name: &str, pages: u32, options: &str) -> PathBuf {
     let library = Build::new(name, &source("attach_unloading.c"));
     let library = library.flag(format!("-DAS_LIBRARY={pages}"));
@@ -161,8 +164,8 @@ fn unloaded(name: &str, pages: u32, options: &str) -> PathBuf {
     build(library.with_llama(Link::Shared))
 }
 
-/// Neither what attaches nor what detaches changes the access to memory of another library that has
-/// been loaded to the same addresses meanwhile.
+/// If another library is loaded at the same addresses meanwhile, neither attaching nor detaching
+/// changes the access to its memory.
 #[test]
 fn libraries_are_unloaded_meanwhile() {
     const LOADS: u32 = 3000;
@@ -220,7 +223,7 @@ fn a_program_with_llama_cpp_linked_in_is_told_what_to_do() {
     }
 }
 
-/// A run of a program that is attached to before it begins.
+/// Returns a run of a program that is attached to before its main function.
 fn attached(program: &Path) -> Run<'_> {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -233,8 +236,8 @@ fn attached(program: &Path) -> Run<'_> {
     run.env("LLAMA_SIEVE_HOST", "b11434")
 }
 
-/// With every constructor, and with what llama-server samples by: what is ours is so under
-/// LD_PRELOAD, too.
+/// Every constructor, and the functions by which llama-server samples, are replaced as under
+/// LD_PRELOAD.
 #[test]
 fn a_program_has_what_it_has_under_ld_preload() {
     let generate = Build::new("attach_generate", &source("generate.cpp"));
@@ -255,7 +258,7 @@ fn a_program_has_what_it_has_under_ld_preload() {
     }
 }
 
-/// Attached and detached all the time, at any step of a token.
+/// Another thread attaches and detaches all the time, at any step of a token.
 #[test]
 fn a_program_that_is_attached_to_and_detached_samples_the_same() {
     let generate = Build::new("attach_flips", &source("generate.cpp"));
@@ -265,7 +268,7 @@ fn a_program_that_is_attached_to_and_detached_samples_the_same() {
         let built_in = arguments(Run::of(program));
         let ours = arguments(attached(program).env("FLIPS", 1));
         assert_eq!(ours.out, built_in.out);
-        // Nothing has looked as if llama.cpp sampled otherwise.
+        // The library has not concluded that this llama.cpp samples differently.
         assert!(!ours.err.contains("straight"), "{}", ours.err);
     }
 }

@@ -1,5 +1,5 @@
-//! Verdicts of `llama_sieve_certify` on the vendored llama.cpp, and on libraries that differ from
-//! it in one thing: c-tests/certify.c, c-tests/altered_host.cpp.
+//! Tests the verdicts of `llama_sieve_certify` on the vendored llama.cpp, and on libraries that
+//! differ from it in one point: c-tests/certify.c, c-tests/altered_host.cpp.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use crate::programs::{Run, SAMPLERS};
 use crate::toolchain::{Build, Link, skipped};
 use vendor_llama_cpp::paths;
 
-// Of llama_sieve.h.
+// Constants of llama_sieve.h.
 const SIZE_TO_IDS: [i32; 4] = [2, 3, 4, 5];
 const SIZE: i32 = 2;
 const IDS: i32 = 5;
@@ -27,7 +27,7 @@ fn certify() -> &'static Path {
     })
 }
 
-/// The numbers for these samplers of that library.
+/// Returns the verdicts on these samplers of a library.
 fn verdicts(library: &Path, names: &[&str], build: Option<&str>) -> Vec<i32> {
     verdicts_of(Run::of(certify()), library, names, build)
 }
@@ -55,8 +55,8 @@ fn the_vendored_samplers_are_equal() {
     check_all_equal(&library);
 }
 
-/// A built-in is cloned by the constructor of its name, which the preload library interposes: it
-/// cannot be copied to what it was cloned from then.
+/// A built-in clones itself by calling its constructor, which the preload library interposes. The
+/// clone is then this library's sampler, to which the built-in cannot be copied.
 #[test]
 #[cfg(all(
     target_env = "gnu",
@@ -68,7 +68,8 @@ fn the_vendored_samplers_are_equal_where_their_constructors_are_interposed() {
     check_equal(verdicts_of(run, &library, &SAMPLERS, Some("b11434")));
 }
 
-/// All of that library are as ours, but the one that cannot be tried.
+/// Checks that all samplers of a library have the verdict "equal", except the one that cannot be
+/// tried.
 fn check_all_equal(library: &Path) {
     check_equal(verdicts(library, &SAMPLERS, Some("b11434")));
 }
@@ -80,16 +81,16 @@ fn check_equal(verdicts: Vec<i32>) {
     }
 }
 
-/// Nothing is handed to a constructor whose arguments may be others.
+/// A constructor that may have other arguments in this build is not called.
 #[test]
 fn of_an_unknown_build_what_has_changed_is_not_called() {
     let names = ["penalties", "dry", "logit-bias", "infill", "dist"];
     let library = paths::shared_library();
     let expected = [ARGUMENTS, ARGUMENTS, ARGUMENTS, VOCABULARY, 0];
     assert_eq!(verdicts(&library, &names, None), expected);
-    // Nor where the user names what it cannot be.
+    // Nor is it called if the user names a build that this library cannot be.
     assert_eq!(verdicts(&library, &names, Some("b9000")), expected);
-    // A user who knows better than any list is believed.
+    // If the user names a build that no list knows, the user is believed.
     let expected = [0, 0, 0, VOCABULARY, 0];
     assert_eq!(verdicts(&library, &names, Some("b99999")), expected);
 }
@@ -105,7 +106,7 @@ fn without_a_host_there_is_an_error() {
     assert_eq!(Run::of(certify()).arg("none").said().out, "no host\n");
 }
 
-/// A library with one sampler that is another.
+/// Builds a library in which one sampler is changed.
 fn altered(what: &str) -> PathBuf {
     let name = format!("altered_{}", what.to_lowercase());
     let host = Build::new(&name, "c-tests/altered_host.cpp");
@@ -131,8 +132,8 @@ fn what_older_builds_did_otherwise_is_seen() {
     }
 }
 
-/// llama.cpp's own source, compiled so that products and sums are fused: ours then do so, too.
-/// Where they are told not to, each kind that rounds otherwise is seen.
+/// llama.cpp's own source, compiled so that products and sums are fused. The drop-ins then fuse
+/// them, too. If they are forced not to, every kind that rounds differently is noticed.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
@@ -158,8 +159,8 @@ fn a_build_that_fuses_is_seen_where_it_rounds_otherwise() {
     check_all_equal(&recompiled("-ffp-contract=off"));
 }
 
-/// llama.cpp's source with one expression alone fused, as no compiler does it, or another draw: its
-/// name, the kinds that leave something else, the place in the source, and the new text.
+/// Changes that fuse a single expression of llama.cpp's source, as no compiler does, or change a
+/// draw: the name, the kinds whose results differ, the text in the source, and the new text.
 #[rustfmt::skip] // A table.
 const CHANGES: &[(&str, &[&str], &str, &str)] = &[
     ("buckets", &["top-k", "top-p", "xtc"],
@@ -185,7 +186,7 @@ const CHANGES: &[(&str, &[&str], &str, &str)] = &[
         sum_ti_sq += t_i * t_i;",
         "sum_ti_bi = M ? std::fma(t_i, b_i, sum_ti_bi) : sum_ti_bi + t_i * b_i;
          sum_ti_sq = M ? std::fma(t_i, t_i, sum_ti_sq) : sum_ti_sq + t_i * t_i;"),
-    // The same line twice: of mirostat, then of mirostat-v2.
+    // The same line occurs twice: in mirostat, and then in mirostat-v2.
     ("correction", &["mirostat"],
         "ctx->mu = ctx->mu - ctx->eta * e;",
         "ctx->mu = M ? std::fma(-ctx->eta, e, ctx->mu) : ctx->mu - (ctx->eta * e);"),
@@ -208,11 +209,12 @@ const CHANGES: &[(&str, &[&str], &str, &str)] = &[
         "    if (chosen(\"half a draw\") && cur_p->size == 1) { rng.discard(1); }
              if (chosen(\"a draw\") && cur_p->size == 1) { rng.discard(2); }
              return dist(rng);"),
-    // Other C++ libraries have it so.
+    // Other C++ libraries draw like this.
     ("a draw", &[], "", ""),
 ];
 
-/// Where one property is none of the known ones, what has it is seen, and all else is ours.
+/// If one property is unlike any known profile, the kinds that depend on it are noticed, and all
+/// others are replaced.
 #[test]
 fn what_is_fused_alone_is_seen() {
     let texts = CHANGES.iter().map(|(name, _, from, to)| {
@@ -241,7 +243,7 @@ fn what_is_fused_alone_is_seen() {
     }
 }
 
-/// A library with llama.cpp's samplers, compiled with this flag.
+/// Builds a library with llama.cpp's samplers, compiled with this flag.
 #[cfg(target_arch = "x86_64")]
 fn recompiled(flag: &str) -> PathBuf {
     let source = paths::source_dir();

@@ -1,4 +1,4 @@
-//! The preload library under llama.cpp's common library, by which llama-server samples.
+//! Tests the preload library under llama.cpp's common library, by which llama-server samples.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,8 @@ pub const SOURCES: [&str; 5] = [
     "unicode.cpp",
 ];
 
-/// The common library's objects, which all libraries of these tests are made of.
+/// Returns the object files of the common library, from which all libraries of these tests are
+/// linked.
 pub fn objects() -> &'static [PathBuf] {
     static OBJECTS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     OBJECTS.get_or_init(|| {
@@ -41,9 +42,8 @@ fn compile(name: &str, flags: &[&str], object: &Path) {
     compile_common(&source, &flags, object);
 }
 
-/// Links the common library as a shared library, which calls llama.cpp and itself through the
-/// dynamic linker, as the one that llama.cpp's own build makes; with llama.cpp in it, if
-/// `with_llama`.
+/// Links the common library as a shared library that calls llama.cpp and itself through the dynamic
+/// linker, like that of llama.cpp's own build. If `with_llama`, llama.cpp is linked into it.
 pub fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     let library = folder.join("libllama-common.so");
@@ -53,7 +53,7 @@ pub fn common_library(name: &str, objects: &[PathBuf], with_llama: bool) -> Path
         link.arg("-Wl,--whole-archive").arg(paths::static_library());
         link.arg("-Wl,--no-whole-archive").arg("-ldl");
     }
-    // What these sources call of others is never reached.
+    // The functions that these sources lack are never called.
     link.args(["-Wl,-z,lazy", "-pthread", "-o"]).arg(&library);
     succeed(&mut link);
     library
@@ -68,7 +68,7 @@ pub fn program() -> &'static Path {
     })
 }
 
-/// A program with this common library.
+/// Returns a program that is linked with this common library.
 pub fn sampling_with(name: &str, program: &str, library: &Path) -> Build {
     let folder = library.parent().expect("it is in a folder");
     Build::new(name, &source(program))
@@ -86,8 +86,8 @@ fn arguments(run: Run<'_>) -> Run<'_> {
 
 const SERVED: &str = "common_sampler_sample: ours";
 
-/// Also with grammars, first or not, and with reasoning budgets, from the samplers and from what
-/// their candidates were.
+/// Includes grammars, first or last, and reasoning budgets. Tokens and the candidates before them
+/// are compared.
 #[test]
 fn a_server_samples_the_same_from_the_same_candidates() {
     let built_in = arguments(Run::of(program())).said();
@@ -101,7 +101,7 @@ fn a_server_samples_the_same_from_the_same_candidates() {
     assert_eq!(made.get(after), Some(&1), "{made:?}");
     let after = "common_sampler_sample after a budget: ours";
     assert_eq!(made.get(after), Some(&1), "{made:?}");
-    // Six options with two samplers for each of four seeds, and some for reasoning budgets.
+    // Six options, with two samplers for each of four seeds, and some more for reasoning budgets.
     let grammars = made.get("grammar: ours");
     assert!(grammars.is_some_and(|&n| n >= 6 * 2 * 4), "{made:?}");
 }
@@ -124,7 +124,8 @@ fn what_the_user_does_not_want_is_the_hosts() {
     }
 }
 
-/// Where a budget comes before one chain, nothing follows for the chain that a member moves to.
+/// If a budget precedes one chain, that says nothing about another chain to which a member is
+/// moved.
 #[test]
 fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
     let library = common_library("preload_moved", objects(), false);
@@ -142,8 +143,8 @@ fn what_moves_to_another_chain_is_sampled_with_as_what_comes_before_that() {
     }
 }
 
-/// Also where the build is not known: that the samplers in between are the host's own is no
-/// obstacle as long as they are switched off.
+/// With an unknown build some samplers stay the host's own. That is no obstacle as long as these
+/// are switched off.
 #[test]
 fn a_server_of_an_unknown_build_is_sampled_for_as_well() {
     let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
@@ -153,8 +154,8 @@ fn a_server_of_an_unknown_build_is_sampled_for_as_well() {
     assert_eq!(made(&said).get(SERVED), Some(&1));
 }
 
-/// With every sampler, grammar and option: what ours make of copies of a chain is what llama.cpp's
-/// own function leaves, to the bit.
+/// With every sampler, grammar and option, the drop-ins leave the same bits on copies of a chain as
+/// llama.cpp's own function.
 #[test]
 fn every_token_of_a_server_can_be_compared() {
     let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
@@ -167,7 +168,7 @@ fn every_token_of_a_server_can_be_compared() {
         assert!(made.contains_key("top-k: ours"), "{made:?}");
         let sampled = |key: &&String| key.starts_with("common_sampler_sample");
         assert_eq!(made.keys().find(sampled), None);
-        // Nothing has ended, and none was ours.
+        // The comparison has not ended, and no token was sampled by this library.
         let lines = said.err.lines();
         let mut of_logits = lines.filter(|line| line.contains("straight from the logits"));
         let last = of_logits.next().unwrap_or_default();
@@ -176,8 +177,8 @@ fn every_token_of_a_server_can_be_compared() {
     }
 }
 
-/// The host's own penalties, DRY, XTC and others that are switched off do nothing, so the chain is
-/// sampled like one of ours alone.
+/// The host's own penalties, DRY, XTC and others do nothing while they are switched off, so the
+/// chain is sampled like one that has only this library's samplers.
 #[test]
 fn what_is_switched_off_may_be_the_hosts() {
     let one_seed = |run: Run<'static>| run.arg(model()).arg(1).arg(1);
@@ -194,8 +195,8 @@ fn what_is_switched_off_may_be_the_hosts() {
     }
 }
 
-/// As xllamacpp is made. Only what the common library itself makes is ours there: not what
-/// llama.cpp makes for itself, also where one of its own constructors runs.
+/// xllamacpp is built in this way. Only samplers that the common library makes are replaced there,
+/// not those that llama.cpp makes for itself, even while one of its own constructors runs.
 #[test]
 fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
     let library = common_library("preload_one_library", objects(), true);
@@ -211,13 +212,13 @@ fn a_server_in_one_library_with_llama_cpp_samples_the_same() {
         said(preloaded_of_known_build(&program)).get(SERVED),
         Some(&1)
     );
-    // The first of a chain is llama.cpp's own, the last is ours.
+    // The first member of a chain is llama.cpp's own, and the last is this library's.
     let list = "dist,top-k,sample";
     said(preloaded_of_known_build(&program).env("LLAMA_SIEVE_PRELOAD", list));
 }
 
-/// By where its code lies, and not by its name: other versions of the common library have a
-/// `common_sampler_init` with other arguments, and so with another name.
+/// The common library is recognized by the addresses of its code, not by names: in other versions
+/// `common_sampler_init` has other arguments, and so another mangled name.
 #[test]
 fn what_shares_a_library_with_llama_cpp_is_told_from_its_samplers() {
     const OTHERWISE: &str = "-Dcommon_sampler_init=common_sampler_init_otherwise";
@@ -243,8 +244,8 @@ fn what_shares_a_library_with_llama_cpp_is_told_from_its_samplers() {
     }
 }
 
-/// Beyond a limit, after a token that is not allowed, or an end that comes too early: what the
-/// grammar forbids does not come out, or, where the end is banned, too, the host throws.
+/// A grammar can die beyond a limit, after a token that is not allowed, or at an end that comes too
+/// early. Forbidden tokens are still not sampled. If the end is banned, too, the host throws.
 #[test]
 fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
     let library = common_library("preload_dead", objects(), false);
@@ -252,8 +253,9 @@ fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
     let program = build(program.with_llama(Link::Shared));
     let run = preloaded_of_known_build(&program).env("LLAMA_SIEVE_VERBOSE", 1);
     let said = run.arg(model()).said();
-    // Five states, six options, the grammar first or not, and six tokens. Of one option all are
-    // forbidden; what comes after a limit is refused, and of the other two states what is.
+    // Five states, six options, the grammar first or last, and six tokens. With one option all
+    // tokens are forbidden. In the states beyond a limit all are refused, in the other two those
+    // that are forbidden.
     let all = 5 * 6 * 2 * 6;
     let forbidden = all / 6;
     let refused = 3 * 6 * 2 * 6 + 2 * 2 * 6;
@@ -267,7 +269,7 @@ fn no_forbidden_token_of_a_dead_grammar_comes_out_silently() {
     assert_eq!(made.get(SERVED), Some(&1), "{made:?}");
 }
 
-/// Under our own names, where nothing throws, the forbidden tokens do not come out either.
+/// Under this library's own names, where nothing throws, forbidden tokens are not sampled either.
 #[test]
 fn no_forbidden_token_of_a_dead_grammar_comes_out_of_the_drop_in_header() {
     let folder = empty_folder("c_programs/dropin_dead_objects");
@@ -289,7 +291,7 @@ fn no_forbidden_token_of_a_dead_grammar_comes_out_of_the_drop_in_header() {
         said.out,
         format!("{all} ends, 0 forbidden tokens, 0 exceptions\n")
     );
-    // Each has died once.
+    // Each grammar has died once.
     let died = said.err.matches("until the sampler is reset").count();
     assert_eq!(died, 5 * 5 * 2, "{}", said.err);
 }

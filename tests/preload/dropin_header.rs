@@ -1,11 +1,11 @@
-//! include/llama_sieve_dropin.h: sources that know only llama.h get our samplers.
+//! Tests include/llama_sieve_dropin.h: sources that know only llama.h get this library's samplers.
 
 use std::path::{Path, PathBuf};
 
 use crate::programs::{Run, SAMPLERS, build, constructor, model, source, symbols};
 use crate::toolchain::{Build, Link, root};
 
-/// The header goes in by the command line; the source stays as it is.
+/// Includes the header by the command line, so that the source stays unchanged.
 fn with_header(build: Build) -> Build {
     build.flag("-include").flag("llama_sieve_dropin.h")
 }
@@ -16,7 +16,7 @@ fn referred_to(file: &Path) -> Vec<String> {
     names
 }
 
-/// Functions that are replaced beside the constructors.
+/// The functions that are replaced in addition to the constructors.
 const OTHERS: [(&str, &str); 5] = [
     ("llama_sampler_get_seed", "llama_sieve_get_seed"),
     ("llama_sampler_sample", "llama_sieve_chain_sample"),
@@ -30,7 +30,7 @@ const OTHERS: [(&str, &str); 5] = [
         "llama_sieve_init_grammar_lazy_patterns",
     ),
 ];
-/// The exports of ours that every program of the tests calls.
+/// The exports of this library that every program of these tests calls.
 const CALLED: [&str; 2] = ["llama_sieve_get_seed", "llama_sieve_chain_sample"];
 
 fn is_built_in(name: &str) -> bool {
@@ -44,7 +44,7 @@ fn ours(sampler: &str) -> String {
     constructor(sampler).replace("llama_sampler_", "llama_sieve_")
 }
 
-/// That every sampler comes from us, and none from llama.cpp.
+/// Checks that a file refers only to this library's constructors, and to none of llama.cpp's.
 fn refers_to_ours_alone(file: &Path) {
     let names = referred_to(file);
     for sampler in SAMPLERS {
@@ -69,8 +69,8 @@ fn a_program_generates_the_same_text() {
     assert_eq!(run(&plain), run(&dropin));
 }
 
-/// Where every candidate is banned, the host's own function gives one all the same, and so does
-/// ours in its place under the preload library. Under our own names there is no token.
+/// If every candidate is banned, the host's own function still returns one, and so does its
+/// replacement under the preload library. Under this library's own names there is no token.
 #[test]
 fn no_banned_token_comes_out() {
     let plain = Build::new("banned_plain", &source("banned.cpp"));
@@ -78,7 +78,7 @@ fn no_banned_token_comes_out() {
     let dropin = with_header(Build::new("banned_dropin", &source("banned.cpp")));
     let dropin = build(dropin.with_ours(Link::Shared).with_llama(Link::Shared));
     let built_in = Run::of(&plain).arg(model()).said();
-    // Two ways to be banned, five chains, three seeds; a token that the grammar does not allow is
+    // Two kinds of bans, five chains, and three seeds. A token that the grammar does not allow is
     // not accepted.
     assert_eq!(built_in.out.lines().count(), 2 * 5 * 3, "{}", built_in.out);
     assert_eq!(built_in.out.matches("caught: ").count(), 5 * 3);
@@ -100,7 +100,7 @@ fn no_banned_token_comes_out() {
     }
 }
 
-/// Where a backend samples, in whole or in part, the host's own llama_sampler_sample goes on.
+/// If a backend samples, wholly or in part, the host's own llama_sampler_sample is called.
 #[test]
 fn chains_in_the_graph_choose_the_same_tokens() {
     let plain = Build::new("dropin_offload_plain", &source("offload.cpp"));
@@ -110,14 +110,13 @@ fn chains_in_the_graph_choose_the_same_tokens() {
     let run = |program: &PathBuf| Run::of(program).arg(model()).arg("no copies").said();
     let (plain, dropin) = (run(&plain), run(&build(dropin)));
     assert!(plain.out.contains("[+penalties] [+top-k] [+top-p]"));
-    // In part: ours among them, and a draw on the CPU.
+    // In part on the backend, including this library's samplers, and with a draw on the CPU.
     assert!(dropin.out.contains("[+top-k] ") && dropin.out.contains(" [dist]"));
     assert!(plain.out.contains("| detached:"));
     assert_eq!(tokens(&plain.out), tokens(&dropin.out));
 }
 
-/// Returns the tokens that were chosen, without the marks that say how much of it was done in the
-/// graph.
+/// Returns the chosen tokens, without the marks for the part that was computed in the graph.
 fn tokens(text: &str) -> Vec<Vec<&str>> {
     let chosen = |line| {
         let words = str::split_whitespace(line).filter(|word| !word.starts_with('['));
@@ -128,7 +127,7 @@ fn tokens(text: &str) -> Vec<Vec<&str>> {
     text.lines().map(chosen).collect()
 }
 
-/// An object file of dropin_names.c.
+/// Compiles dropin_names.c to an object file.
 fn names(name: &str, is_cxx: bool, flags: &[&str]) -> PathBuf {
     let source = source("dropin_names.c");
     let mut object = match is_cxx {
@@ -155,7 +154,7 @@ fn calls_and_addresses_are_renamed_in_both_languages_and_orders() {
         for (_, ours) in OTHERS {
             assert!(names.iter().any(|name| name == ours), "{ours}: {names:?}");
         }
-        // Chains stay llama.cpp's.
+        // Chains remain llama.cpp's.
         let kept = "llama_sampler_chain_add";
         assert!(names.iter().any(|name| name == kept), "{names:?}");
     }

@@ -1,4 +1,4 @@
-//! Members that the environment gives every chain of a program.
+//! Tests members that an environment variable adds to every chain of a program.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,13 +19,13 @@ fn run(program: Run<'_>) -> Said {
     program.arg(model()).arg(1).arg(2).said()
 }
 
-/// The texts that the program has generated.
+/// Returns the texts that the program has generated.
 fn texts(said: &Said) -> Vec<&str> {
     let lines = said.out.lines();
     lines.filter_map(|line| line.strip_prefix("  ")).collect()
 }
 
-/// The names of the members of each chain that tells them.
+/// Returns the names of the members of each chain that is reported.
 fn chains(said: &Said) -> Vec<Vec<&str>> {
     let heads = said.out.lines().filter(|line| line.contains(", seed 1 ("));
     heads
@@ -64,7 +64,7 @@ fn every_chain_has_bans_first_and_the_rest_in_front_of_its_last_member() {
         expected.insert(0, "ban-strings");
         assert_eq!(after, &expected);
     }
-    // Said at load; and each chain once, though each is copied halfway.
+    // Reported at load, and once for each chain, although each chain is copied halfway.
     assert!(
         ours.err
             .contains("every chain gets ban-strings, loop-breaker, top-h")
@@ -75,7 +75,8 @@ fn every_chain_has_bans_first_and_the_rest_in_front_of_its_last_member() {
     assert!(!usual.err.contains("LLAMA_SIEVE_EXTRA"), "{}", usual.err);
 }
 
-/// Every member that documentation and messages name, with the name that its sampler reports.
+/// Tests every member that the documentation and messages name, with the name that its sampler
+/// reports.
 #[test]
 fn each_member_can_be_named() {
     let file = empty_folder("extra-all").join("texts");
@@ -128,7 +129,7 @@ fn what_is_wrong_is_told_and_left_out() {
         "{}",
         wrong.err
     );
-    // Where the samplers are the host's own, chains are, too.
+    // If the samplers are the host's own, so are the chains.
     let off = preloaded(program()).env("LLAMA_SIEVE_EXTRA", "top_h=0.1");
     let off = run(off.env("LLAMA_SIEVE_PRELOAD", "off"));
     assert_eq!(off.out, usual.out);

@@ -1,4 +1,4 @@
-//! The preload library under programs that constrain by grammars.
+//! Tests the preload library under programs that use grammars.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
@@ -17,7 +17,8 @@ fn program() -> &'static Path {
     })
 }
 
-/// The texts of the model's vocabulary, each with its length in front, as ranges of the file.
+/// Returns the ranges of the model file that contain the texts of its vocabulary, each preceded by
+/// its length.
 fn texts(file: &[u8]) -> Vec<Range<usize>> {
     let key = b"tokenizer.ggml.tokens";
     let found = file.windows(key.len()).position(|window| window == key);
@@ -25,7 +26,7 @@ fn texts(file: &[u8]) -> Vec<Range<usize>> {
         let bytes = file[at..at + 8].try_into().expect("8 bytes");
         u64::from_le_bytes(bytes) as usize
     };
-    // After the key: two types, and the number of texts.
+    // The key is followed by two types and the number of texts.
     let begin = found.expect("the texts are there") + key.len() + 8;
     let mut at = begin + 8;
     let text = |_| {
@@ -36,7 +37,7 @@ fn texts(file: &[u8]) -> Vec<Range<usize>> {
     (0..number(begin)).map(text).collect()
 }
 
-/// A model of this name with the texts of its vocabulary in the order of their keys.
+/// Writes a model whose vocabulary's texts are in the order of a key.
 fn model_in_order_of<K: Ord>(name: &str, key: impl FnMut(&&[u8]) -> K) -> PathBuf {
     let mut bytes = std::fs::read(model()).expect("the model is there");
     // The first two are control tokens.
@@ -50,7 +51,7 @@ fn model_in_order_of<K: Ord>(name: &str, key: impl FnMut(&&[u8]) -> K) -> PathBu
     path
 }
 
-/// A model with two texts of its vocabulary exchanged: nothing else tells the two apart.
+/// Writes a model that differs only in two texts of its vocabulary, which are exchanged.
 fn other_model() -> &'static Path {
     static OTHER: OnceLock<PathBuf> = OnceLock::new();
     OTHER.get_or_init(|| {
@@ -81,8 +82,8 @@ fn arguments(run: Run<'_>) -> Run<'_> {
 
 const OURS: &str = "grammar: ours";
 
-/// Plain and lazy, after clones, copies and resets; what is thrown, what is refused, and that
-/// nothing is kept of a model that was freed.
+/// Compares plain and lazy grammars, after clones, copies and resets, with exceptions and refusals.
+/// Also checks that nothing is kept of a model that was freed.
 #[test]
 fn grammars_allow_throw_and_refuse_the_same() {
     let built_in = arguments(Run::of(program())).said();
@@ -93,11 +94,11 @@ fn grammars_allow_throw_and_refuse_the_same() {
     assert_eq!(ours.out, built_in.out);
     let made = made(&ours);
     assert!(made.get(OURS).is_some_and(|&n| n >= 80), "{made:?}");
-    // Of what the host's own constructor is to judge, nobody is warned.
+    // There is no warning about texts that the host's own constructor will judge.
     assert!(!ours.err.contains("warning"), "{}", ours.err);
 }
 
-/// Whatever the build is, or is said to be.
+/// Grammars are replaced whatever the build is, or is claimed to be.
 #[test]
 fn grammars_of_an_unknown_build_are_ours_as_well() {
     let built_in = arguments(Run::of(program())).said();
@@ -127,7 +128,7 @@ fn a_fork_does_not_wait_for_a_mutex_of_the_program() {
     );
 }
 
-/// Where ours would come to its limits at the first token.
+/// This library would exceed its limits at the first token.
 #[test]
 fn a_grammar_beyond_the_limits_is_the_hosts_own() {
     let large = |run: Run<'_>| run.arg("large").arg(model()).said();
@@ -142,9 +143,9 @@ fn a_grammar_beyond_the_limits_is_the_hosts_own() {
     assert_eq!((of_host, made.get(OURS)), (1, None), "{made:?}");
 }
 
-/// The trials that a program's first grammar with tokens leads to: what they accept depends on
-/// which tokens have which numbers, and the built-in throws at a token that it allows where an
-/// element that is a token begins within that token's text.
+/// A program's first grammar with token elements is tried with tokens that depend on the numbering
+/// of the vocabulary. The built-in throws at a token that it allows if a token element begins
+/// within that token's text.
 #[test]
 fn a_first_grammar_with_tokens_does_not_throw_in_any_vocabulary() {
     for seed in 0..16_u64 {
@@ -162,7 +163,7 @@ fn a_first_grammar_with_tokens_does_not_throw_in_any_vocabulary() {
     }
 }
 
-/// Where the built-in never returns, or ends the process.
+/// For these texts the built-in never returns, or ends the process.
 #[test]
 fn texts_that_end_a_program_do_not() {
     let run = preloaded_of_known_build(program()).arg("hostile");
@@ -179,7 +180,7 @@ fn texts_that_end_a_program_do_not() {
             .is_some_and(|line| line.starts_with("refused: caught: "))
     );
     assert_eq!(lines.collect::<Vec<_>>(), ["1"]);
-    // Nobody's was made of four of the texts, and that is what is told.
+    // For four of the texts no sampler was made at all, and that is reported.
     let made = made(&said);
     assert_eq!(made.get(OURS), Some(&1), "{made:?}");
     let none = made

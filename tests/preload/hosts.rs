@@ -1,5 +1,5 @@
-//! The preload library under programs that know nothing of it. What each program does is in its own
-//! source, in c-tests/preload/.
+//! Tests the preload library under programs that know nothing of it. The source of each program, in
+//! c-tests/preload/, describes what it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::programs::{Run, SAMPLERS, Said, build, constructor, model, source, sy
 use crate::toolchain::{Build, Link, copy_program, our_library, root, skipped, succeed};
 use vendor_llama_cpp::paths;
 
-// What it exports.
+// Exports of the preload library.
 
 #[test]
 fn it_exports_the_committed_list() {
@@ -23,13 +23,13 @@ fn it_exports_the_committed_list() {
     for sampler in SAMPLERS {
         assert!(exported.contains(&constructor(sampler)), "{sampler}");
     }
-    // A program's own copy of llama-sieve is not to find this one.
+    // A program's own copy of llama-sieve must not find this one.
     let ours = std::fs::read_to_string(root().join("tests/exports.txt"));
     let ours = ours.expect("the list is there");
     assert!(!exported.iter().any(|name| ours.lines().any(|n| n == name)));
 }
 
-/// Under a filter of system calls that ends the process where it makes one which it does not need.
+/// Runs under a filter that kills the process at any system call that sampling does not need.
 #[test]
 fn it_needs_no_system_call_of_its_own() {
     let program = Build::new("preload_filtered", &source("filtered.cpp"));
@@ -48,7 +48,7 @@ fn it_needs_no_system_call_of_its_own() {
     }
 }
 
-/// Otherwise ldconfig, where both are installed, would take it for libllama_sieve.so.0.
+/// With the same soname, ldconfig would take it for libllama_sieve.so.0 if both are installed.
 #[test]
 fn it_has_a_soname_of_its_own() {
     let mut readelf = Command::new("readelf");
@@ -62,7 +62,8 @@ fn every_stand_in_decides_before_it_calls() {
         let source = std::fs::read_to_string(root().join("preload/src").join(name));
         source.expect("the source is there")
     };
-    // Constructors begin in assembly, and jump: what decides calls nothing of the host itself.
+    // Replaced constructors begin in assembly and end with a jump. The code that decides does not
+    // call the host.
     let sources = ["lib.rs", "grammars.rs"].map(read);
     let count = |text: &str| {
         sources
@@ -88,7 +89,7 @@ fn every_stand_in_decides_before_it_calls() {
             "{name}"
         );
     }
-    // The other functions decide inside the guard, and go their way outside.
+    // The other functions decide inside the guard, and call the host outside it.
     let exports = "pub unsafe extern \"C-unwind\" fn ";
     let [library, _] = &sources;
     for function in library.split(exports).skip(1) {
@@ -109,7 +110,7 @@ fn every_stand_in_decides_before_it_calls() {
     }
 }
 
-/// Its destructors of threads may run after the last `dlclose`, and samplers live on.
+/// Destructors of threads may run after the last `dlclose`, and samplers may outlive it.
 #[test]
 fn both_libraries_stay_loaded() {
     for library in [preload_library(), &our_library(Link::Shared)] {
@@ -141,7 +142,7 @@ fn a_program_generates_the_same_text_with_every_sampler() {
         20,
         "20 option sets"
     );
-    // All of them were ours, also those that were cloned, and so was sampling.
+    // All samplers were this library's, including clones, and so was sampling.
     let mut made = made(&ours);
     assert_eq!(made.remove("llama_sampler_sample: ours"), Some(1));
     let expected = SAMPLERS.map(|name| format!("{name}: ours"));
@@ -151,11 +152,11 @@ fn a_program_generates_the_same_text_with_every_sampler() {
     );
     assert!(made.values().all(|&count| count >= 20));
     assert_eq!(warnings(&ours), Vec::<&str>::new());
-    // Nor does any token differ.
+    // In the mode that compares, no token differs either.
     let compared = preloaded_of_known_build(generate()).env("LLAMA_SIEVE_PRELOAD", "verify");
     let compared = arguments(compared);
     assert_eq!((compared.out, compared.err.as_str()), (built_in.out, ""));
-    // It says nothing unasked.
+    // Without LLAMA_SIEVE_VERBOSE it prints nothing.
     let silent = preloaded_of_known_build(generate())
         .arg(model())
         .arg(1)
@@ -185,7 +186,7 @@ fn the_environment_limits_what_is_ours() {
     assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
     assert_eq!(warnings(&off), Vec::<&str>::new());
 
-    // Also a mixture in one chain, with its clones.
+    // Also if one chain mixes both, and is cloned.
     for (list, expected) in [
         ("top-k,dist", vec!["dist", "top-k"]),
         ("penalties, dry ,xtc", vec!["dry", "penalties", "xtc"]),
@@ -196,7 +197,7 @@ fn the_environment_limits_what_is_ours() {
         assert_eq!(warnings(&limited), Vec::<&str>::new());
     }
     for all in ["on", "all", ""] {
-        // And sampling.
+        // The samplers, and sampling itself.
         assert_eq!(ours(&with(all)).len(), SAMPLERS.len() + 1);
     }
 
@@ -208,7 +209,8 @@ fn the_environment_limits_what_is_ours() {
     assert!(warning.contains("named \"topk\";") && warning.contains("top-k"));
 }
 
-/// A build between two releases says nothing of its arguments: the program's calls do.
+/// The version of a build between two releases does not determine the arguments; the program's
+/// calls do.
 #[test]
 fn of_an_unknown_build_all_is_ours() {
     let arguments = |run: Run<'_>| run.arg(model()).arg(1).arg(2).said();
@@ -250,14 +252,14 @@ fn a_chain_in_the_graph_is_made_of_the_built_ins() {
     }
 }
 
-/// A program whose llama.cpp is the same source, compiled as a library.
+/// Builds a program whose llama.cpp is compiled from the same source file, as a library.
 fn with_host_of_its_own(name: &str, file: &str) -> PathBuf {
     let host = Build::new(&format!("{name}_host"), &source(file));
     let host = build(host.flag("-shared").flag("-fPIC").flag("-DAS_HOST"));
     build(Build::new(name, &source(file)).flag(host))
 }
 
-/// In whose program: the host's exception has a handler there.
+/// The program has a handler for the exception that the host throws.
 #[test]
 fn what_the_host_throws_reaches_its_handler() {
     let program = with_host_of_its_own("preload_throwing", "throwing.cpp");
@@ -269,7 +271,8 @@ fn what_the_host_throws_reaches_its_handler() {
     }
 }
 
-/// Whatever it is: jumped to, and called to see what it makes.
+/// The host's constructor is jumped to, or called so that its result can be inspected. Both pass
+/// all arguments on.
 #[test]
 fn a_call_with_more_arguments_than_registers_is_passed_on_whole() {
     let program = with_host_of_its_own("preload_whole_call", "whole_call.cpp");
@@ -287,7 +290,7 @@ fn a_call_with_more_arguments_than_registers_is_passed_on_whole() {
     }
 }
 
-// Libraries that come later, and calls that pass us by.
+// Libraries that are loaded later, and calls that do not pass through the preload library.
 
 fn addon(name: &str) -> PathBuf {
     let addon = Build::new(name, &source("addon.cpp"));
@@ -311,7 +314,7 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     let expected = ["dist", "min-p", "penalties", "temp", "top-k"];
     let expected = expected.map(|name| (format!("{name}: ours"), 1));
     assert_eq!(made(&ours), BTreeMap::from(expected));
-    // Its own constructors are found as well.
+    // Its own constructors are found, too.
     let off = preloaded(&host).env("LLAMA_SIEVE_PRELOAD", "off");
     let off = off
         .env("LLAMA_SIEVE_VERBOSE", 1)
@@ -321,7 +324,7 @@ fn an_addon_with_a_private_libllama_gets_ours() {
     assert!(made(&off).keys().all(|key| key.ends_with(AS_ASKED)));
 }
 
-/// Each copy finds the other's functions first, and none of a llama.cpp.
+/// Each copy first finds the other's functions, and not those of llama.cpp.
 #[test]
 fn two_copies_find_the_llama_cpp_behind_them() {
     let copy = crate::toolchain::empty_folder("preload_copy").join("libother.so");
@@ -367,7 +370,7 @@ fn a_sampler_outlives_its_library_and_its_thread() {
     }
 }
 
-/// The environment of a program with more rights than its user is the user's.
+/// A setuid program must not trust its environment, which the user controls.
 #[test]
 fn a_setuid_program_does_not_look_at_the_environment() {
     let program = Build::new("preload_setuid", "c-tests/environment.c");
@@ -377,7 +380,7 @@ fn a_setuid_program_does_not_look_at_the_environment() {
         run.said().out
     };
     assert_eq!(said(&program), "scalar, trusted\n");
-    // Where others than the owner of this user's folders may run it.
+    // In a folder in which any user may run it.
     let name = format!("llama-sieve-setuid-{}", std::process::id());
     let elevated = std::env::temp_dir().join(name);
     copy_program(&program, &elevated);
@@ -434,7 +437,7 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
     assert_eq!(made.get("dist: ours"), Some(&1));
     let not_finite = "temp: llama.cpp's own: an argument is not finite";
     assert!(made.contains_key(not_finite) && !made.contains_key("temp: ours"));
-    // Into the clones of these, llama.cpp writes what the original had come to: 12 clones each.
+    // llama.cpp writes the state of the original into the clones of these samplers: 12 clones each.
     for name in [
         "dist",
         "mirostat",
@@ -449,8 +452,8 @@ fn what_llama_cpp_makes_for_itself_is_its_own() {
     }
 }
 
-/// Where ours are and where they are switched off: what llama.cpp calls for each member of a chain
-/// comes back to it, once for each chain.
+/// With the drop-ins on and off: the functions that llama.cpp calls for each member of a chain are
+/// forwarded to it, once for each chain.
 #[test]
 fn a_chain_in_chains_is_copied_whole() {
     let program = Build::new("preload_nested", &source("nested.c"));

@@ -1,4 +1,5 @@
-//! The preload library where libraries come, go and come back, and where they end.
+//! Tests the preload library while other libraries are loaded, unloaded, loaded again, and
+//! finalized.
 
 use std::path::PathBuf;
 
@@ -6,16 +7,16 @@ use crate::preloaded::preloaded;
 use crate::programs::{Run, build, source};
 use crate::toolchain::Build;
 
-/// A small llama.cpp that samples the token `n`.
+/// Builds a small llama.cpp that samples the token `n`.
 fn host(name: &str, n: u32) -> PathBuf {
     let host = Build::new(&format!("{name}_host_{n}"), &source("reloaded.c"));
     let host = host.flag("-shared").flag("-fPIC").flag("-D_GNU_SOURCE");
-    // Its functions stay where they are in the source.
+    // The functions keep their order in the source.
     let host = host.flag("-fno-toplevel-reorder");
     build(host.flag(format!("-DAS_HOST={n}")))
 }
 
-/// Nothing that was found in a library holds for the next one, also not at the same address.
+/// Nothing that was found in a library is assumed of the next one, even at the same address.
 #[test]
 fn a_call_reaches_the_library_that_is_loaded() {
     let program = Build::new("preload_reloaded", &source("reloaded.c"));
@@ -35,7 +36,7 @@ fn a_call_reaches_the_library_that_is_loaded() {
     }
 }
 
-/// A question to the dynamic linker while a library ends does not let it begin again.
+/// A call to the dynamic linker while a library is finalized does not initialise it again.
 #[test]
 fn a_library_begins_once() {
     let host = host("preload_ending", 1);

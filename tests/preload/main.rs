@@ -1,5 +1,5 @@
-//! The two ways into programs of others, the preload library and the drop-in header, and the
-//! certificate that says which of a host's samplers may be replaced.
+//! Tests the preload library and the drop-in header, and the certificate, which determines the
+//! samplers of a host that may be replaced.
 #![cfg(target_os = "linux")]
 
 #[cfg(all(

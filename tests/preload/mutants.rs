@@ -1,6 +1,6 @@
-//! Hosts whose samplers do otherwise, and hosts whose vtables and arrays have other members, under
-//! the preload library: llama.cpp's own source, changed in one place at a time. Each is to give
-//! what it gives alone.
+//! Tests the preload library under hosts whose samplers behave differently, or whose vtables and
+//! arrays have other members: llama.cpp's own source, changed in one place at a time. Each host
+//! must give the same results as without the preload library.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ use crate::toolchain::{Build, empty_folder};
 /// A change of llama.cpp's source.
 struct Mutant {
     name: &'static str,
-    /// The kinds of samplers that it is a part of; none: of the chain.
+    /// The kinds of samplers that the change affects; none if it affects the chain.
     kinds: &'static [&'static str],
-    /// The place in the source: the first `from` after this text.
+    /// The text in the source after which the first `from` is changed.
     behind: &'static str,
     from: &'static str,
-    /// The new text, with `M` where it asks whether this is the mutant.
+    /// The new text. `M` in it is true if this mutant is active.
     to: &'static str,
 }
 
@@ -304,10 +304,10 @@ const MUTANTS: &[Mutant] = &[
         "if (!M) { llama_sampler_accept(smpl.ptr, token); }"),
 ];
 
-/// The kinds that may be ours only where the build is known.
+/// The kinds that may be replaced only if the build is known.
 const OF_KNOWN_BUILDS: [&str; 3] = ["penalties", "dry", "logit-bias"];
 
-/// llama.cpp's source with all of them.
+/// Returns llama.cpp's source with all changes.
 fn changed() -> String {
     let mut source = altered::original("src/llama-sampler.cpp");
     for Mutant {
@@ -323,7 +323,7 @@ fn changed() -> String {
             .unwrap_or_else(|| panic!("{name}: {behind}"));
         let rest = &source[behind..];
         let at = behind + rest.find(from).unwrap_or_else(|| panic!("{name}: {from}"));
-        // `M` stands for no other word of a change.
+        // Only the word `M` is replaced.
         let words: Vec<String> = to
             .split_inclusive(|c: char| !c.is_alphanumeric() && c != '_')
             .map(|word| match word.strip_prefix('M') {
@@ -338,7 +338,7 @@ fn changed() -> String {
     format!("{PREAMBLE}{source}")
 }
 
-/// The file with all of these texts exchanged.
+/// Returns the file with all these texts replaced.
 fn exchanged(file: &str, changes: &[(&str, &str)]) -> String {
     let mut text = altered::original(file);
     for (from, to) in changes {
@@ -348,7 +348,7 @@ fn exchanged(file: &str, changes: &[(&str, &str)]) -> String {
     text
 }
 
-/// Two more members of a vtable. The host calls them where a sampler has them.
+/// Two more members of a vtable. The host calls them if a sampler has them.
 const MORE: &str = "void (*more)(struct llama_sampler * smpl, llama_token token);
         void (*most)(struct llama_sampler * smpl, llama_token token);";
 const CALLS_MORE: (&str, &str) = (
@@ -358,7 +358,7 @@ const CALLS_MORE: (&str, &str) = (
     if (smpl->iface->accept) {",
 );
 
-/// The program and the samplers with llama.h changed like this, and what follows from that.
+/// Builds the program and the samplers with changes to llama.h, and to the source that uses it.
 fn of_header(name: &str, changes: &[(&str, &str)], uses: &[(&str, &str)]) -> PathBuf {
     let header = exchanged("include/llama.h", changes);
     program_with(
@@ -368,12 +368,12 @@ fn of_header(name: &str, changes: &[(&str, &str)], uses: &[(&str, &str)]) -> Pat
     )
 }
 
-/// Runs every setting alone and preloaded, and gives the kinds that were ours.
+/// Runs every setting without and with the preload library. Returns the kinds that were replaced.
 fn ours_under_other_header(program: &Path) -> BTreeSet<String> {
     let alone = said(Run::of(program), "", "dist");
     let preloaded = said(preloaded_of_known_build(program), "", "dist");
     assert_eq!(preloaded.out, alone.out, "{}", preloaded.err);
-    // Whatever the header, a host's samplers do the same.
+    // The header does not change what the host's samplers do.
     assert_eq!(alone.out, said(Run::of(mutants()), "", "dist").out);
     ours(&preloaded)
 }
@@ -401,7 +401,7 @@ fn a_vtable_may_have_more_in_the_middle() {
     assert_eq!(ours_under_other_header(&program), all_of_known_build());
 }
 
-/// A sampler that reads one of them, or changes it, is seen to do otherwise.
+/// A sampler that reads or changes one of the new members is noticed.
 #[test]
 fn an_array_may_have_its_members_exchanged() {
     let selected =
@@ -430,7 +430,7 @@ fn an_array_may_have_its_members_exchanged() {
     );
 }
 
-/// A library with these samplers, and the program that is linked with it.
+/// Builds a library with these samplers, and the program that is linked with it.
 fn program_with(name: &str, source_text: &str, header: Option<&str>) -> PathBuf {
     let folder = empty_folder(&format!("c_programs/{name}_library"));
     if let Some(header) = header {
@@ -457,15 +457,15 @@ fn said(run: Run<'_>, mutant: &str, kind: &str) -> Said {
     run.arg(model()).arg(12).arg(kind).said()
 }
 
-/// The kinds of which some were ours, beside what samples.
+/// Returns the kinds of which some samplers were replaced, except the functions that sample.
 fn ours(said: &Said) -> BTreeSet<String> {
     let made = made(said).into_keys();
     let ours = made.filter_map(|key| Some(key.strip_suffix(": ours")?.to_owned()));
     ours.filter(|name| name != "llama_sampler_sample").collect()
 }
 
-/// Every one shows, in what it gives alone, so that it shows where ours does as llama.cpp does. Of
-/// all other kinds ours are used.
+/// Every mutant changes the output without the preload library, so a drop-in that ignored the
+/// change would be noticed. All other kinds are replaced.
 #[test]
 fn samplers_that_do_otherwise_do_so_under_the_preload_library() {
     let all = ours(&said(preloaded(mutants()), "", "none"));
@@ -498,8 +498,8 @@ fn samplers_that_do_otherwise_do_so_under_the_preload_library() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Where two arguments are equal, no call proves the list, and the certificate of kinds does not
-/// come to it. What a clone or a copy forgets shows all the same.
+/// If two arguments are equal, no call proves the argument list, and the kind is not certified. A
+/// clone or a copy that forgets something is noticed all the same.
 #[test]
 fn copies_show_before_an_argument_list_is_proven() {
     for (name, kind) in [

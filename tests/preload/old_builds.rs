@@ -1,4 +1,4 @@
-//! Older builds of llama.cpp, which a stand-in plays (c-tests/preload/old_host.c).
+//! Tests older builds of llama.cpp, which a stand-in imitates (c-tests/preload/old_host.c).
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ pub struct Old {
 }
 
 impl Old {
-    /// Builds host and program with these macros, which old_llama.h and old_host.c explain.
+    /// Builds the host and the program with these macros, which old_llama.h and old_host.c explain.
     pub fn new(name: &str, macros: &[&str]) -> Self {
         let define = |mut build: Build| {
             for name in macros {
@@ -34,7 +34,7 @@ impl Old {
         Self { program }
     }
 
-    /// Runs the program without the preload library; returns its output.
+    /// Runs the program without the preload library. Returns its output.
     fn alone(&self) -> Said {
         Run::of(&self.program).said()
     }
@@ -43,8 +43,8 @@ impl Old {
         preloaded(&self.program)
     }
 
-    /// All is ours. Calls of penalties and dry, each of which has new values, arrive at the host as
-    /// they were, so that it shows what they mean.
+    /// Checks that everything is replaced. Calls of penalties and DRY with new values are passed on
+    /// to the host unchanged, to find out what they mean.
     fn is_served(&self, run: Run<'_>) {
         let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
         assert_eq!(said.out, without(&self.alone().out, &OURS), "{}", said.err);
@@ -59,7 +59,7 @@ impl Old {
 
 /// The beginnings of lines that the host prints for calls whose arguments never change.
 const OURS: [&str; 3] = ["host: min_p(", "host: temp(", "host: dist("];
-/// The lines of `out` that begin with none of these.
+/// Returns the lines of `out` that begin with none of these.
 fn without(out: &str, beginnings: &[&str]) -> String {
     let lines = out
         .lines()
@@ -80,7 +80,7 @@ fn a_build_with_four_penalties() {
     assert!(misnamed.err.contains("new is neither a build number"));
 }
 
-/// Older builds draw other numbers from a seed.
+/// Older builds draw other numbers from the same seed.
 #[test]
 fn a_build_that_draws_other_numbers_keeps_what_draws() {
     let old = Old::new("other_draws", &["WITH_SET_SAMPLER", "OLD_DIST"]);
@@ -120,7 +120,7 @@ fn a_build_with_five_penalties_and_the_new_dry() {
     assert_eq!(off, old.alone());
 }
 
-/// Its calls say otherwise.
+/// Its calls contradict that.
 #[test]
 fn a_named_build_that_cannot_be() {
     let modern = modern("misnamed", &[]);
@@ -131,7 +131,7 @@ fn a_named_build_that_cannot_be() {
     old.is_served(old.preloaded().env("LLAMA_SIEVE_HOST", "0.6.0"));
 }
 
-/// Versions and numbers are no reason for anything.
+/// Nothing is decided by versions and build numbers.
 #[test]
 fn what_a_build_calls_itself_changes_nothing() {
     for (name, macros) in [
@@ -153,7 +153,7 @@ fn what_a_build_calls_itself_changes_nothing() {
     }
 }
 
-/// An argument list of days to come: the host's sampler is the one that it has made of the call.
+/// With an argument list of a future version, the host's own sampler is used.
 #[test]
 fn a_build_with_another_argument_keeps_what_it_has_changed() {
     let macros = [

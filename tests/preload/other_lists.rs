@@ -1,5 +1,6 @@
-//! Hosts whose constructors have other argument lists, under the preload library: llama.cpp's own
-//! source, and a program that calls it by the same lists. Nothing tells of what build they are.
+//! Tests the preload library under hosts whose constructors have other argument lists: llama.cpp's
+//! own source, changed, and a program that calls it with the same lists. Nothing reveals their
+//! build numbers.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -9,8 +10,8 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// A constructor: its list, what it does first, how the program calls it with the arguments of
-/// today, and how the host does.
+/// A constructor: its argument list, what it does first, and how the program and the host call it,
+/// given today's arguments.
 struct List {
     list: &'static str,
     body: &'static str,
@@ -32,7 +33,7 @@ const fn list(
     }
 }
 
-/// The list of penalties of today.
+/// Today's argument list of penalties.
 const PENALTIES: List = list(
     "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
      float penalty_present",
@@ -55,7 +56,7 @@ const LOGIT_BIAS: List = list(
     "n_vocab, n, bias",
 );
 
-/// The host of that name.
+/// Returns the argument lists of the host with this name.
 fn lists(name: &str) -> [List; 3] {
     match name {
         "today" => [PENALTIES, DRY, LOGIT_BIAS],
@@ -72,7 +73,7 @@ fn lists(name: &str) -> [List; 3] {
                  float dry_base, int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
                  const char ** seq_breakers, size_t num_breakers",
                 "if (dry_penalty_last_n == -1) { dry_penalty_last_n = context_size; }",
-                // All of the context, where that is as long.
+                // Everything up to the length of the context, if that is as long.
                 "vocab, last_n == 32 ? 32 : 512, multiplier, base, allowed_length, \
                  last_n == 32 ? -1 : last_n, breakers, n_breakers",
                 "vocab, 0, multiplier, base, allowed_length, last_n, breakers, n_breakers",
@@ -223,7 +224,7 @@ fn lists(name: &str) -> [List; 3] {
     }
 }
 
-/// Returns the header by which host and program know the lists.
+/// Returns the header that declares these lists to host and program.
 fn header(lists: &[List; 3]) -> String {
     let [penalties, dry, logit_bias] = lists;
     let mut text = "#include \"llama.h\"\n".to_owned();
@@ -258,7 +259,7 @@ fn header(lists: &[List; 3]) -> String {
     text
 }
 
-/// llama.cpp's samplers, with these lists.
+/// Returns the source of llama.cpp's samplers with these lists.
 fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
     let mut source = altered::original("src/llama-sampler.cpp");
     for (name, clones, List { list, body, .. }) in [
@@ -274,13 +275,13 @@ fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
             logit_bias,
         ),
     ] {
-        // The definition.
+        // The definition of the constructor.
         let start = format!("struct llama_sampler * llama_sampler_init_{name}(");
         let at = source.find(&start).expect("it is defined");
         let end = at + source[at..].find('{').expect("it has a body") + 1;
         let definition = format!("struct llama_sampler * mutant_{name}({list}) {{ {body}");
         source.replace_range(at..end, &definition);
-        // And where it is called.
+        // The calls of the constructor.
         let mut found = 0;
         while let Some(at) = source.find(clones) {
             let open = at + clones.len();
@@ -300,7 +301,7 @@ fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
     format!("#include \"lists.h\"\n{source}")
 }
 
-/// A program and its host.
+/// Builds a program and its host.
 fn program(name: &str) -> PathBuf {
     let lists = lists(name);
     let name = format!("other_lists_{}", name.replace(' ', "_"));
@@ -326,8 +327,8 @@ fn said(run: Run<'_>, settings: &[usize]) -> Said {
     run.said()
 }
 
-/// Orders of settings: each alone, and all of them in one process, in both orders and from the
-/// middle.
+/// Orders of the settings: each alone, and all of them in one process, forwards, backwards, and
+/// from the middle.
 const ORDERS: [&[usize]; 10] = [
     &[0],
     &[1],
@@ -341,7 +342,7 @@ const ORDERS: [&[usize]; 10] = [
     &[4, 0, 0, 3, 6, 2, 1, 5],
 ];
 
-/// Runs the host of that name in all orders, and all at once; gives what was made each time.
+/// Runs the host with this name in all orders, in parallel. Returns the output of each run.
 fn runs_as_alone(name: &str) -> Vec<Said> {
     let program = program(name);
     let in_turn = ORDERS.map(|order| {
@@ -362,8 +363,8 @@ fn runs_as_alone(name: &str) -> Vec<Said> {
     all
 }
 
-/// Checks that each of the three is ours, or llama.cpp's own and switched off, whatever build it
-/// is.
+/// Checks that each of the three constructors is replaced, or is llama.cpp's own and switched off,
+/// although the build is unknown.
 fn is_ours(name: &str) {
     let kinds = ["penalties", "dry", "logit-bias"];
     for said in runs_as_alone(name) {
@@ -374,7 +375,7 @@ fn is_ours(name: &str) {
             let off = "llama.cpp's own: switched off";
             let shown = "llama.cpp's own: its arguments do not show which list it has";
             let is_well = key.ends_with(": ours") || key.ends_with(off);
-            // Of a window of one token, DRY finds no repetition.
+            // In a window of one token DRY finds no repetition.
             let is_unseen = key.starts_with("dry") && key.ends_with(shown);
             assert!(!of_kind || is_well || is_unseen, "{name}: {key}");
         }
@@ -387,11 +388,12 @@ fn both_lists_that_there_have_been_are_found_out() {
     is_ours("old");
 }
 
-/// Keeps these kinds, once it shows that they have changed, and says so. Of others, what is told
-/// may depend on what lies in registers and memory that the call does not use.
+/// Checks that these kinds stay the host's own as soon as it shows that they have changed, and that
+/// this is reported. For other kinds the report may depend on the contents of registers and memory
+/// that the call does not use.
 fn is_kept(name: &str, kinds: &[&str]) {
     let all = runs_as_alone(name);
-    // In the first of the long ones everything shows.
+    // In the first run with all settings everything shows.
     let said = &all[7];
     for kind in kinds {
         let line = format!("own {kind} is used: its calls have none of the argument lists");
@@ -422,7 +424,7 @@ fn arguments_exchanged() {
 
 #[test]
 fn pointers_exchanged() {
-    // These penalties have the older list and one argument more, of which nothing shows.
+    // These penalties have the older list with one more argument, which never shows.
     is_kept("pointers exchanged", &["logit-bias"]);
 }
 

@@ -1,4 +1,4 @@
-//! Programs under the preload library.
+//! Runs programs under the preload library.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,14 +10,15 @@ pub fn preloaded(program: &Path) -> Run<'_> {
     Run::of(program).env("LD_PRELOAD", preload_library().display())
 }
 
-/// Returns a run of a program of the vendored llama.cpp under the preload library, with the build
-/// number given. Its version is that of any build between two releases, and nothing else tells its
-/// build number.
+/// Returns a run of a program of the vendored llama.cpp under the preload library, with its build
+/// number in the environment. Its version is that of every build between two releases, and nothing
+/// else reveals the build number.
 pub fn preloaded_of_known_build(program: &Path) -> Run<'_> {
     preloaded(program).env("LLAMA_SIEVE_HOST", "b11434")
 }
 
-/// Counts the samplers that were made, by "name: ours" or "name: llama.cpp's own: reason".
+/// Returns the number of samplers that were made, by "name: ours" or "name: llama.cpp's own:
+/// reason".
 pub fn made(said: &Said) -> BTreeMap<String, usize> {
     let mut made = BTreeMap::new();
     for line in said.err.lines() {
@@ -36,5 +37,5 @@ pub fn warnings(said: &Said) -> Vec<&str> {
     lines.filter(|l| l.contains("warning")).collect()
 }
 
-/// The host's own samplers are asked for.
+/// The reason if the user has requested the host's own samplers.
 pub const AS_ASKED: &str = "llama.cpp's own: LLAMA_SIEVE_PRELOAD says so";

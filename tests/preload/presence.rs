@@ -1,5 +1,5 @@
-//! The messages of LLAMA_SIEVE_VERBOSE about the preload library itself: that it was loaded, and
-//! why no sampler was made.
+//! Tests the messages of LLAMA_SIEVE_VERBOSE about the preload library itself: that it was loaded,
+//! and why no sampler was made.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::programs::{Run, build, model, source};
 use crate::toolchain::{Build, Link};
 use vendor_llama_cpp::paths;
 
-/// The lines about the library itself.
+/// Returns the lines about the library itself.
 fn told(run: Run<'_>) -> Vec<String> {
     let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
     let lines = said.err.lines();
@@ -16,7 +16,7 @@ fn told(run: Run<'_>) -> Vec<String> {
     lines.map(String::from).collect()
 }
 
-/// The reason that is given at the end, after one line of the beginning.
+/// Returns the reason that is printed at the end. At the beginning there must be exactly one line.
 fn reason(run: Run<'_>, program: &Path) -> String {
     let lines = told(run);
     let [loaded, none] = &lines[..] else {
@@ -45,8 +45,9 @@ fn check_loaded(line: &str, program: &Path) {
     );
 }
 
-/// Version and instruction set at the beginning; nothing at the end where samplers were made, nor
-/// anything unasked. The names of arguments are those of the build's llama.h.
+/// The version and the instruction set are printed at the beginning, nothing is printed at the end
+/// if samplers were made, and nothing at all without LLAMA_SIEVE_VERBOSE. The names of arguments
+/// are those of the build's llama.h.
 #[test]
 fn a_host_is_told_what_was_loaded() {
     let program = Build::new("preload_presence", &source("generate.cpp"));
@@ -69,13 +70,14 @@ fn a_host_is_told_what_was_loaded() {
     ] {
         assert!(said.err.contains(arguments), "{arguments}: {}", said.err);
     }
-    // Where nothing is proven, the names of some are not known.
+    // Without proof the names of some arguments are not known.
     let run = arguments(preloaded(program)).env("LLAMA_SIEVE_PRELOAD", "off");
     let said = run.env("LLAMA_SIEVE_VERBOSE", 1).said();
     assert!(said.err.contains("penalties(repeat="), "{}", said.err);
 }
 
-/// At the end: all but the first of each chain and those that are compared, none where all are.
+/// The number at the end: all tokens except the first of each chain and those that are compared, or
+/// none if all are compared.
 #[test]
 fn a_host_is_told_how_many_tokens_were_direct() {
     let program = Build::new("preload_presence_counts", &source("generate.cpp"));
@@ -122,7 +124,7 @@ fn a_program_with_llama_cpp_linked_in_cannot_be_reached() {
     );
 }
 
-/// As Python's ctypes; its child says nothing.
+/// Loaded as by Python's ctypes. The child process prints nothing.
 #[test]
 fn a_program_that_asks_the_library_by_handle_cannot_be_reached() {
     let program = Build::new("preload_presence_handle", &source("only_by_handle.c"));

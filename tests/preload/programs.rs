@@ -1,4 +1,4 @@
-//! The programs of this folder, compiled and run as a user would, for the tests of the preload
+//! Compiles and runs the programs of c-tests/preload as a user would, for the tests of the preload
 //! library and of the drop-in header.
 #![allow(dead_code)] // Each test binary uses its part.
 
@@ -7,8 +7,7 @@ use std::process::Command;
 
 use crate::toolchain::{Build, root};
 
-/// Every sampler that the two put in the place of the built-in one, as `llama_sampler_name` reports
-/// it.
+/// The names, as `llama_sampler_name` reports them, of all samplers that the two replace.
 pub const SAMPLERS: [&str; 17] = [
     "greedy",
     "dist",
@@ -29,29 +28,29 @@ pub const SAMPLERS: [&str; 17] = [
     "infill",
 ];
 
-/// `llama_sampler_init_top_k` of `top-k`.
+/// Returns the name of a constructor: `llama_sampler_init_top_k` for `top-k`.
 pub fn constructor(sampler: &str) -> String {
     format!("llama_sampler_init_{}", sampler.replace('-', "_"))
 }
 
-/// Compiles it, and gives its path.
+/// Compiles a program. Returns its path.
 pub fn build(build: Build) -> PathBuf {
     let path = build.folder().join("program");
     build.build();
     path
 }
 
-/// The source of that name in this folder.
+/// Returns the path of a source in c-tests/preload.
 pub fn source(name: &str) -> String {
     format!("c-tests/preload/{name}")
 }
 
-/// The trained model of the repository.
+/// Returns the path of the repository's trained model.
 pub fn model() -> String {
     root().join("models/kjv-tiny.gguf").display().to_string()
 }
 
-/// A run of a program: its arguments and environment.
+/// A run of a program, with its arguments and environment.
 pub struct Run<'a> {
     program: &'a Path,
     args: Vec<String>,
@@ -85,12 +84,12 @@ impl<'a> Run<'a> {
     }
 
     /// # Panics
-    /// If it fails.
+    /// If the program fails.
     pub fn said(self) -> Said {
         let mut command = Command::new(self.program);
         command.args(&self.args).current_dir(root());
         for name in [
-            // Cargo adds its own folders, and a user has none of them.
+            // Cargo adds its own folders, which a user does not have.
             "LD_LIBRARY_PATH",
             "LD_PRELOAD",
             "LLAMA_SIEVE_PRELOAD",
@@ -114,14 +113,14 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Names of symbols that `nm` gives with these options, sorted.
+/// Returns the names of the symbols that `nm` prints with these options, sorted.
 pub fn symbols(file: &Path, options: &[&str]) -> Vec<String> {
     let mut command = Command::new("nm");
     command.args(options).arg("--format=posix").arg(file);
     let output = command.output().expect("nm runs (package binutils)");
     assert!(output.status.success(), "{command:?}: {}", output.status);
     let text = String::from_utf8(output.stdout).expect("names are ASCII");
-    // `name@VERSION` where a library has versions.
+    // `name@VERSION` if a library has symbol versions.
     let names = text
         .lines()
         .filter_map(|line| line.split([' ', '@']).next());

@@ -1,6 +1,6 @@
-//! Hosts that read grammars otherwise than llama.cpp does, under the preload library: llama.cpp's
-//! own sources, changed in one place at a time. Their builds are not known. Each gives what it
-//! gives alone, and where grammars are the same, they are ours.
+//! Tests the preload library under hosts that read grammars differently: llama.cpp's own sources,
+//! changed in one place at a time. Their builds are unknown. Each must give the same results as
+//! without the preload library. Grammars that the change does not affect are replaced.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// Changes of llama.cpp's source: the text that is there, and the one that is put there.
+/// Changes of llama.cpp's source: the original text, and the new one.
 const CHANGES: [(&str, &str); 23] = [
     (
         "#define MAX_REPETITION_THRESHOLD 2000",
@@ -128,7 +128,7 @@ const CHANGES: [(&str, &str); 23] = [
     ),
 ];
 
-/// Changes that are found in grammars that are not lazy; with how many constructs, if not with all.
+/// Changes that are found in grammars that are not lazy.
 const READS: [&str; 17] = [
     "limit",
     "more",
@@ -148,9 +148,10 @@ const READS: [&str; 17] = [
     "nothing",
     "throws always",
 ];
-/// Changes that are found in grammars that are lazy.
+/// Changes that are found in lazy grammars.
 const WAITS: [&str; 5] = ["no search", "last group", "case", "behind token", "eager"];
-/// Changes that are found in texts that ours or the host refuses: all others are ours.
+/// Changes that are found in texts that this library or the host refuses. All other grammars are
+/// replaced.
 const REFUSES: [&str; 4] = ["new escape", "construct", "throws", "narrow"];
 
 fn program() -> &'static Path {
@@ -171,8 +172,8 @@ fn said(run: Run<'_>, mutant: &str) -> Said {
     run.arg(model()).said()
 }
 
-/// Returns the number of grammars that were ours, and of those that were the host's own since they
-/// differ.
+/// Returns the number of grammars that were replaced, and of those that stayed the host's own since
+/// it differs.
 fn counts(said: &Said) -> (usize, usize) {
     let made = made(said);
     let of = |text: &str| {
@@ -191,7 +192,7 @@ fn a_host_of_an_unknown_build_that_reads_alike_has_ours() {
     let (n_ours, n_otherwise) = counts(&ours);
     assert_eq!((n_ours, n_otherwise), (18, 0), "{}", ours.err);
     assert_eq!(warnings(&ours), Vec::<&str>::new());
-    // Nothing is printed of our trials that is not printed without ours.
+    // The trials print nothing that is not printed without the preload library.
     let theirs = |said: &Said| {
         let lines = said
             .err
@@ -208,7 +209,7 @@ fn a_host_of_an_unknown_build_that_reads_alike_has_ours() {
     );
 }
 
-/// With one line, which tells what differs.
+/// One line reports the difference.
 #[test]
 fn a_host_that_reads_otherwise_does_so() {
     let original = said(Run::of(program()), "");
@@ -235,8 +236,8 @@ fn a_host_that_reads_otherwise_does_so() {
     }
 }
 
-/// Where the host's constructor refuses or throws, so does ours; what it reads and ours does not is
-/// its own.
+/// If the host's constructor refuses or throws, so does the replacement. A text that only the host
+/// can read stays the host's own.
 #[test]
 fn what_the_host_judges_otherwise_follows_its_judgement() {
     let original = said(Run::of(program()), "");
@@ -250,7 +251,7 @@ fn what_the_host_judges_otherwise_follows_its_judgement() {
     }
 }
 
-/// Nothing else is read otherwise for that.
+/// That does not change how anything else is read.
 #[test]
 fn with_a_word_more_repetitions_are_read_than_the_host_takes() {
     let alone = said(Run::of(program()), "");
@@ -272,7 +273,7 @@ fn with_a_word_more_repetitions_are_read_than_the_host_takes() {
     assert_eq!(counts(&ours), (20, 0), "{}", ours.err);
 }
 
-/// Older builds come to the end of the stack by a repetition of what may be empty.
+/// Older builds overflow the stack on a repetition of something that may be empty.
 #[test]
 fn what_the_host_may_not_come_back_from_is_not_asked_of_it() {
     let original = said(Run::of(program()), "");
@@ -280,7 +281,7 @@ fn what_the_host_may_not_come_back_from_is_not_asked_of_it() {
     assert_eq!(ours.out, original.out, "{}", ours.err);
 }
 
-/// Each of several threads that begin at once has what one has.
+/// Several threads that start at the same time each get the same result as one alone.
 #[test]
 fn threads_that_begin_at_once_have_what_one_has() {
     for mutant in ["", "dot", "case"] {

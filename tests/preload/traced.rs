@@ -1,4 +1,4 @@
-//! A program whose tokens are recorded.
+//! Tests a program whose tokens are recorded in a trace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ fn run(program: Run<'_>) -> Said {
     program.arg(model()).arg(1).arg(2).said()
 }
 
-/// The lines of a record, each of which is valid by the committed schema.
+/// Returns the lines of a record, after checking each against the committed schema.
 fn lines(record: &Path) -> Vec<Value> {
     let schema = include_str!("../../docs/trace.schema.json");
     let schema = serde_json::from_str(schema).expect("the schema is JSON");
@@ -54,9 +54,9 @@ fn a_program_says_the_same_while_it_is_recorded() {
     let is = |kind: &'static str| move |line: &&Value| line["kind"] == kind;
     assert_eq!(lines.iter().filter(is("start")).count(), 1);
     let tokens: Vec<&Value> = lines.iter().filter(is("token")).collect();
-    // 40 texts of 40 tokens, of which the host has chosen each first one, and one in 256.
+    // 40 texts of 40 tokens. The host has chosen the first token of each text, and one in 256.
     assert!(tokens.len() > 1400, "{}", tokens.len());
-    // What one chain has chosen without a break stands in what is generated.
+    // The tokens that one chain has chosen without interruption occur in the generated text.
     let text_of = |sequence: &Value| {
         let own = tokens.iter().filter(|line| line["sequence"] == *sequence);
         let texts = own.map(|line| line["token"]["text"].as_str().expect("a text"));
@@ -66,7 +66,7 @@ fn a_program_says_the_same_while_it_is_recorded() {
     assert!(usual.out.contains(&first), "{first:?}: {}", usual.out);
 }
 
-/// examples/generate.c, with what the compiler is told beside it.
+/// Builds examples/generate.c with additional compiler flags.
 fn example(name: &str, flags: &[&str]) -> Program {
     let build = Build::new(name, "examples/generate.c");
     let build = flags.iter().fold(build, Build::flag);
@@ -80,7 +80,8 @@ fn example(name: &str, flags: &[&str]) -> Program {
 fn the_example_in_c_says_the_same_while_it_is_recorded() {
     let record = empty_folder("traced_example").join("record.jsonl");
     let usual = example("example_usual", &[]);
-    // It then samples straight from the logits. The source defines the version only behind that.
+    // The example then samples straight from the logits. The source defines the version only after
+    // that.
     let flags = [
         "-include",
         "llama_sieve_dropin.h",
@@ -104,7 +105,7 @@ fn the_example_in_c_says_the_same_while_it_is_recorded() {
         let texts = lines(&record);
         let texts = texts.iter().filter(|line| line["kind"] == "token");
         let texts = texts.map(|line| line["token"]["text"].as_str().expect("a text"));
-        // At the end of the model's text there is a token that is not shown.
+        // The model's text ends with a token that is not displayed.
         let recorded = texts.take(40).collect::<String>();
         let said = text.strip_prefix(prompt).expect("the prompt comes first");
         assert!(
@@ -115,13 +116,13 @@ fn the_example_in_c_says_the_same_while_it_is_recorded() {
     }
 }
 
-/// The text of a token's line; nothing for an incomplete character.
+/// Returns the text of a token's line; the empty text for an incomplete character.
 fn text(line: &Value) -> &str {
     line["token"]["text"].as_str().unwrap_or_default()
 }
 
-/// True if the token, or the last of these texts with it, is what a grammar of the program waits
-/// for.
+/// True if the token, alone or with the texts before it, is the trigger that a grammar of the
+/// program waits for.
 fn is_trigger(before: &[&Value], token: &Value) -> bool {
     let id = token["token"]["id"].as_i64();
     let texts = before[before.len().saturating_sub(3)..].iter();
@@ -129,7 +130,7 @@ fn is_trigger(before: &[&Value], token: &Value) -> bool {
     matches!(id, Some(7 | 260 | 400)) || texts.contains("the")
 }
 
-/// Where a grammar outside the chain begins to check, the token before was what it waited for.
+/// When a grammar outside the chain begins to check, the token before was its trigger.
 #[test]
 fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
     let record = empty_folder("traced_common").join("record.jsonl");
@@ -161,7 +162,8 @@ fn a_grammar_outside_the_chain_tells_when_its_trigger_is_complete() {
             match (pair[0]["grammar"].as_str(), pair[1]["grammar"].as_str()) {
                 (Some("waits"), Some("waits")) => waited += 1,
                 (Some("waits"), Some("checks")) if is_trigger(&of[..i], pair[0]) => begun += 1,
-                // The trigger was among drafts that were accepted unsampled: they have no lines.
+                // The trigger was among draft tokens, which were accepted without being sampled and
+                // have no lines.
                 (Some("waits"), Some("checks")) => others += 1,
                 (Some("checks"), Some("waits")) => panic!("it waits again: {}", pair[1]),
                 _ => {}

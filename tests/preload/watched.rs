@@ -1,6 +1,6 @@
-//! Hosts that sample otherwise than llama.cpp does, under the preload library: llama.cpp's own
-//! sources, changed in one place at a time. Their builds are not known. No list says what they do,
-//! so what ours may do there follows from watching them.
+//! Tests the preload library under hosts that sample differently: llama.cpp's own sources, changed
+//! in one place at a time. Their builds are unknown, and no list describes them, so the library has
+//! to watch them to find out if it may sample in their place.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,8 +11,8 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model};
 use crate::toolchain::{Build, Link, compile_common, empty_folder};
 
-/// Comes before each changed source: the host tells at its end how often it has begun with all
-/// candidates.
+/// Precedes each changed source. At its end the host prints how often it has filled an array with
+/// all candidates.
 const FILLED: &str = r#"
 #include <cstdio>
 static struct fills {
@@ -21,8 +21,8 @@ static struct fills {
 } fills;
 "#;
 
-/// Changes where llama.cpp's functions fill in the candidates: the text that is there, and the one
-/// that is put there.
+/// Changes at the places where llama.cpp's functions fill in the candidates: the original text, and
+/// the new one.
 const FILLS: [(&str, &str); 2] = [
     (
         "const auto * logits = llama_get_logits_ith(ctx, idx);",
@@ -50,7 +50,7 @@ const IN_FRONT: &str = "
     }
     if (mutant(\"passed over\")) { cur_p.selected = 7; } else";
 
-/// Every change that shows at the first token, and how it is told.
+/// The changes that show at the first token, each with its message.
 const AT_ONCE: [(&str, &str); 7] = [
     ("scaled", "begins with other candidates than the logits"),
     ("written", "begins with other candidates than the logits"),
@@ -61,8 +61,8 @@ const AT_ONCE: [(&str, &str); 7] = [
     ("answer", "returns another token than the chain selects"),
 ];
 
-/// Changes where the common library takes what a backend has left: never, while llama.cpp samples
-/// itself.
+/// Changes at the places where the common library reads the results of a backend, which has none
+/// while the CPU samples.
 const BACKEND: [(&str, &str); 2] = [
     (
         "cur[i] = llama_token_data{sampled_ids[i], sampled_logits[i], sampled_probs[i]};",
@@ -80,7 +80,7 @@ const BACKEND: [(&str, &str); 2] = [
     ),
 ];
 
-/// Changes that are found only there, with the warning.
+/// Changes that are found only with a backend, each with the warning.
 const OF_BACKENDS: [(&str, &str); 4] = [
     ("no probabilities", "takes a backend's candidates otherwise"),
     ("shuffled", "takes a backend's candidates otherwise"),
@@ -88,7 +88,7 @@ const OF_BACKENDS: [(&str, &str); 4] = [
     ("front of few", "applies something before the chain"),
 ];
 
-/// Changes where a reasoning budget works on the candidates.
+/// Changes at the places where a reasoning budget works on the candidates.
 const BUDGETS: [(&str, &str); 3] = [
     (
         "if (cur_p->data[i].id != forced) {",
@@ -105,12 +105,12 @@ const BUDGETS: [(&str, &str); 3] = [
     ),
 ];
 
-/// A file of llama.cpp's with these changes.
+/// Returns a source file of llama.cpp with these changes.
 fn changed(file: &str, changes: &[(&str, &str)]) -> String {
     format!("{PREAMBLE}{FILLED}{}", altered::changed(file, changes))
 }
 
-/// That of the common library.
+/// Returns the program with the changed common library.
 fn common() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -153,7 +153,7 @@ fn common() -> &'static Path {
     })
 }
 
-/// That of llama.h.
+/// Returns the program that uses only the functions of llama.h.
 fn sampler() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
@@ -194,13 +194,13 @@ fn programs() -> [(&'static Path, &'static str); 2] {
     ]
 }
 
-/// Runs one chain for this many tokens.
+/// Runs one chain for `n_tokens` tokens.
 fn said(run: Run<'_>, mutant: &str, n_tokens: usize) -> Said {
     let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
     run.arg(model()).arg(1).arg(n_tokens).said()
 }
 
-/// Returns the number of times that the host has begun with all candidates.
+/// Returns how often the host has filled an array with all candidates.
 fn fills(said: &Said) -> usize {
     let told = said
         .err
@@ -210,7 +210,7 @@ fn fills(said: &Said) -> usize {
     times.expect("it tells").parse().expect("a number")
 }
 
-/// The lines that say that it is over.
+/// Returns the number of lines that report the end of sampling in the host's place.
 fn ends(said: &Said) -> usize {
     let warnings = warnings(said).into_iter();
     warnings
@@ -222,7 +222,7 @@ fn verify(program: &Path) -> Run<'_> {
     preloaded(program).env("LLAMA_SIEVE_PRELOAD", "verify")
 }
 
-/// The first token, and one of 256 of the others, which is compared.
+/// The host fills an array for the first token, and for one in 256 others, which is compared.
 #[test]
 fn a_host_of_an_unknown_build_is_watched_now_and_then() {
     for (program, name) in programs() {
@@ -233,7 +233,7 @@ fn a_host_of_an_unknown_build_is_watched_now_and_then() {
         assert_eq!(made(&ours).get(&format!("{name}: ours")), Some(&1));
         assert_eq!(fills(&ours), 1 + 599 / 256, "{name}");
         assert_eq!(ends(&ours), 0, "{name}: {}", ours.err);
-        // Every one.
+        // For every token.
         let compared = said(verify(program), "", 600);
         assert_eq!(
             (fills(&compared), &compared.out),
@@ -245,7 +245,7 @@ fn a_host_of_an_unknown_build_is_watched_now_and_then() {
     }
 }
 
-/// Nothing is said of that unasked: ours have sampled nothing.
+/// Without LLAMA_SIEVE_VERBOSE this is not reported, since the library has sampled nothing.
 #[test]
 fn a_host_that_samples_otherwise_does_so() {
     for (program, name) in programs() {
@@ -257,7 +257,7 @@ fn a_host_that_samples_otherwise_does_so() {
             assert_eq!(ends(&ours), 0, "{name}, {mutant}: {}", ours.err);
             let made = made(&ours);
             assert_eq!(made.get(&format!("{name}: ours")), None, "{name}, {mutant}");
-            // What some chains have in front of them, and others not, is no surprise.
+            // Something that precedes only some chains is not reported as a surprise.
             let is_of_chain = (mutant, name) == ("front", "common_sampler_sample");
             let told = made.get(&format!("{name}: llama.cpp's own: it {reason}"));
             assert_eq!(told.is_some(), !is_of_chain, "{name}, {mutant}: {made:?}");
@@ -273,8 +273,8 @@ fn a_host_that_samples_otherwise_does_so() {
     }
 }
 
-/// Which is not seen while it is watched. The call in which it shows is thrown away, and the host
-/// called once more.
+/// The change does not show while the host is watched. The call in which it shows is discarded, and
+/// the host is called again.
 #[test]
 fn a_host_that_takes_answers_otherwise_is_given_none() {
     let name = "common_sampler_sample";
@@ -296,13 +296,13 @@ fn a_host_that_takes_answers_otherwise_is_given_none() {
     }
 }
 
-/// Runs one chain for that many tokens with a reasoning budget.
+/// Runs one chain for `n_tokens` tokens with a reasoning budget.
 fn with_budget(run: Run<'_>, mutant: &str, n_tokens: usize, budget: usize) -> Said {
     let run = run.env("MUTANT", mutant).env("LLAMA_SIEVE_VERBOSE", 1);
     run.arg(model()).arg(1).arg(n_tokens).arg(budget).said()
 }
 
-/// Where it forces the end of the thoughts, too, be it at once.
+/// Includes the case that the budget forces the end of the thoughts, even at once.
 #[test]
 fn behind_a_budget_as_many_tokens_are_ours_as_without_one() {
     let after = "common_sampler_sample after a budget: ours";
@@ -320,8 +320,9 @@ fn behind_a_budget_as_many_tokens_are_ours_as_without_one() {
     }
 }
 
-/// One of another name, or that works on the candidates all the time, is none: all is llama.cpp's.
-/// What is done to them when thoughts are too long may be anything that a look at two shows.
+/// A sampler with another name, or one that changes candidates all the time, is not recognized as a
+/// budget, and llama.cpp samples everything. Once thoughts are too long, a budget may do anything
+/// that shows on two candidates.
 #[test]
 fn budgets_that_do_otherwise_are_followed_or_left_alone() {
     for (mutant, is_budget) in [
@@ -343,7 +344,7 @@ fn budgets_that_do_otherwise_are_followed_or_left_alone() {
     }
 }
 
-/// A later change is found at the next token that is compared, and llama.cpp's counts.
+/// A later change is found at the next token that is compared, and llama.cpp's token counts.
 #[test]
 fn a_host_that_changes_is_found_out() {
     for (program, name) in programs() {
@@ -356,7 +357,8 @@ fn a_host_that_changes_is_found_out() {
             "{}",
             ours.err
         );
-        // The first token is llama.cpp's, 255 are ours, and the others are llama.cpp's again.
+        // The first token is llama.cpp's, the next 255 are this library's, and the rest are
+        // llama.cpp's again.
         assert_eq!(fills(&ours), 600 - 255, "{name}");
         let lines = |said: &Said| said.out.lines().map(String::from).collect::<Vec<_>>();
         let (alone, ours) = (lines(&alone), lines(&ours));
@@ -364,14 +366,14 @@ fn a_host_that_changes_is_found_out() {
         assert_ne!(ours[1..256], alone[1..256], "{name}: the change shows");
         assert_eq!(ours[256..], alone[256..], "{name}");
 
-        // Where all are compared, it never shows.
+        // If all tokens are compared, the change never shows.
         let compared = said(verify(program), "later", 600);
         assert_eq!(compared.out.lines().collect::<Vec<_>>(), alone, "{name}");
         assert_eq!((ends(&compared), fills(&compared)), (1, 600), "{name}");
     }
 }
 
-/// Also where the next chain shows it.
+/// It is also found if it shows in the next chain.
 #[test]
 fn a_host_that_changes_is_found_out_by_the_next_chain() {
     for (program, name) in programs() {

@@ -1,6 +1,6 @@
-//! The preload library while the dynamic linker is loading another library. It holds its lock
-//! meanwhile: whoever asks it for anything waits until all constructors have run, and for ever if
-//! one of them waits for whoever asks.
+//! Tests the preload library while the dynamic linker is loading another library. The linker then
+//! holds its lock: a thread that calls it waits until all constructors have run, and waits for ever
+//! if one of these waits for that thread.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use crate::preloaded::{made, preloaded_of_known_build};
 use crate::programs::{Run, model, source};
 use crate::toolchain::{Build, Link};
 
-/// Every program of this folder that makes samplers, clones and copies them and samples, with what
-/// it is called with.
+/// Returns the programs of c-tests/preload that make, clone and copy samplers and sample, each with
+/// its arguments.
 fn programs() -> [(&'static str, Vec<String>); 4] {
     let text = |number: u32| number.to_string();
     [
@@ -26,7 +26,7 @@ fn program(name: &str, file: &str) -> Build {
     program.with_llama(Link::Shared)
 }
 
-/// Runs it with all settings; `run` adds what it is called with.
+/// Runs a program with all settings. `run` adds the arguments.
 fn check(program: &Path, run: impl Fn(Run<'_>) -> Run<'_>) {
     let built_in = run(Run::of(program)).said();
     assert!(!built_in.out.is_empty());
@@ -52,14 +52,15 @@ fn check_loaded(loader: &Path, with: &str) {
     }
 }
 
-/// llama.cpp comes with the library that is being loaded: the first call of ours is one from there.
+/// llama.cpp is loaded together with the library that is being loaded, so the first call of this
+/// library comes from there.
 #[test]
 fn a_constructor_may_wait_for_samplers_of_a_llama_cpp_that_comes_along() {
     let loader = loader("preload_loading_loader", |build| build);
     check_loaded(&loader, "with");
 }
 
-/// The program has llama.cpp already.
+/// The program has loaded llama.cpp before.
 #[test]
 fn a_constructor_may_wait_for_samplers_of_the_programs_llama_cpp() {
     let loader = loader("preload_loading_linked_loader", |build| {
@@ -69,7 +70,7 @@ fn a_constructor_may_wait_for_samplers_of_the_programs_llama_cpp() {
     check_loaded(&loader, "of_program");
 }
 
-/// A driver that takes its time to load stalls nobody who makes samplers and samples.
+/// A driver that takes long to load does not stall threads that make samplers and sample.
 #[test]
 fn samplers_are_made_while_another_thread_loads_a_library() {
     let (variable, library) = waiting("preload_loading_waiting");

@@ -1,4 +1,4 @@
-//! After warm-up no drop-in allocates: not in `apply`, not in `accept`.
+//! Tests that no drop-in allocates after warm-up, neither in `apply` nor in `accept`.
 
 use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Array, Shape};
@@ -12,7 +12,7 @@ use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::ffi::samplers::{llama_sieve_init_dist, llama_sieve_init_top_k};
 use vendor_llama_cpp::sys;
 
-/// Has a chain choose a token of these logits.
+/// Samples a token from these logits with a chain.
 fn sample_logits(chain: &HostSampler, logits: &[f32]) {
     let token = token_of(chain, logits);
     assert!(token >= 0, "{}", llama_sieve::last_error::get());
@@ -37,8 +37,8 @@ fn no_drop_in_allocates_after_warm_up() {
                 let shape = rng.pick(&[Shape::Peaked, Shape::Flat, Shape::Masked, Shape::Shuffled]);
                 arrays.push(shape.array(N.min(member.max_size), &mut rng));
             }
-            // Warm-up: every path that these arrays take, and a window of which every token has
-            // been replaced. Twice, since some guess from one array how to take the next.
+            // Warm-up: every path that these arrays take, and a window in which every token has
+            // been replaced. Twice, since some samplers choose a method by the previous array.
             for array in arrays.iter().chain(&arrays) {
                 pair.ours.apply(&mut array.clone());
             }
@@ -55,7 +55,7 @@ fn no_drop_in_allocates_after_warm_up() {
     }
 }
 
-/// The samplers that llama.cpp does not have.
+/// Returns the samplers that llama.cpp does not have.
 fn others() -> Vec<HostSampler> {
     let made = [
         sieve::llama_sieve_init_top_a(0.2),
@@ -69,7 +69,7 @@ fn others() -> Vec<HostSampler> {
     ];
     let texts = [c"the", c"e", c"LORD"].map(std::ffi::CStr::as_ptr);
     let vocab = vocabulary().cast();
-    // SAFETY: a live vocabulary, and as many strings as is said; NULL is allowed.
+    // SAFETY: a live vocabulary, and as many strings as is passed; NULL is allowed.
     let others = unsafe {
         [
             llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, 0),
@@ -83,7 +83,8 @@ fn others() -> Vec<HostSampler> {
         .collect()
 }
 
-/// Nor do those that llama.cpp does not have, on arrays and on logits, with a draw after them.
+/// Samplers that llama.cpp does not have do not allocate either, on arrays and on logits, with a
+/// draw after them.
 #[test]
 fn no_other_sampler_allocates_after_warm_up() {
     let _alone = alone();
@@ -107,7 +108,7 @@ fn no_other_sampler_allocates_after_warm_up() {
         };
         let logits_of = |array: &Array| array.data.iter().map(|c| c.logit).collect();
         let logits: Vec<Vec<f32>> = arrays.iter().map(logits_of).collect();
-        // Warm-up by the first alone: others of that size keep more, or fewer.
+        // Warm-up by the first array only. Others of the same size keep more candidates, or fewer.
         for _ in 0..2 {
             use_all(arrays[..1].to_vec(), &logits);
         }
@@ -117,8 +118,9 @@ fn no_other_sampler_allocates_after_warm_up() {
     }
 }
 
-/// A sampler that was just made finds the buffers of those that its thread has used, which may go
-/// on as well: its first array takes less than a byte for each candidate, where a buffer has four.
+/// A new sampler uses the buffers that other samplers of its thread have left, while these can
+/// still be used. Its first array allocates less than a byte per candidate, where a buffer has
+/// four.
 #[test]
 fn buffers_belong_to_the_thread() {
     let _alone = alone();
@@ -146,7 +148,7 @@ fn buffers_belong_to_the_thread() {
     }
 }
 
-/// The memory that a thread keeps when its samplers are gone is bounded by the largest array.
+/// The memory that a thread keeps after its samplers are freed is bounded by the largest array.
 #[test]
 fn a_thread_keeps_one_buffer_of_each_kind() {
     let _alone = alone();
@@ -173,8 +175,8 @@ fn a_thread_keeps_one_buffer_of_each_kind() {
     );
 }
 
-/// No top-k allocates where an array comes in another order than all before it, which are sorted,
-/// and of a few candidates with more of them.
+/// After sorted arrays, top-k does not allocate for an unsorted one, even if that has more
+/// candidates.
 #[test]
 fn no_top_k_allocates_behind_sorted_arrays() {
     let _alone = alone();
@@ -192,8 +194,8 @@ fn no_top_k_allocates_behind_sorted_arrays() {
     }
 }
 
-/// Nor after it has taken over the state of another, as `llama_sampler_copy` has it: it keeps its
-/// buffers.
+/// A sampler that takes over the state of another by `llama_sampler_copy` does not allocate
+/// afterwards, since it keeps its buffers.
 #[test]
 fn no_drop_in_allocates_after_a_copy() {
     let _alone = alone();
@@ -204,7 +206,7 @@ fn no_drop_in_allocates_after_a_copy() {
             let pair = (member.make)(&mut rng, N as i32, false);
             let chain =
                 HostSampler::chain(vec![pair.ours, HostSampler::new(llama_sieve_init_dist(1))]);
-            // A repetition, for those that remember.
+            // A repetition, for samplers that remember tokens.
             for token in [1, 2, 3, 1, 2, 3, 1, 2] {
                 chain.accept(token);
             }
@@ -229,7 +231,7 @@ fn no_drop_in_allocates_after_a_copy() {
     }
 }
 
-/// Nor does a chain that samples from logits: the second time that it sees the same.
+/// A chain that samples from logits does not allocate when it sees the same logits again.
 #[test]
 fn no_chain_allocates_after_warm_up() {
     let _alone = alone();
@@ -240,7 +242,7 @@ fn no_chain_allocates_after_warm_up() {
         if member.max_size < N {
             continue;
         }
-        // At a threshold of 0 XTC leaves a masked candidate, if there is one: now and then, since
+        // At a threshold of 0, XTC now and then leaves a masked candidate, if there is one, since
         // it acts at random.
         let shapes = match member.name {
             "xtc" => &[Shape::Peaked, Shape::Flat][..],
@@ -256,7 +258,7 @@ fn no_chain_allocates_after_warm_up() {
                 let array = rng.pick(shapes).array(N, &mut rng);
                 all.push(array.data.iter().map(|c| c.logit).collect::<Vec<f32>>());
             }
-            // A tiny temperature may leave no candidate, and then there is a message.
+            // A tiny temperature may leave no candidate, which is reported by a message.
             made += all.len();
             all.retain(|logits| token_of(&chain, logits) != LLAMA_SIEVE_ERROR_NO_CANDIDATE);
             kept += all.len();
@@ -272,8 +274,8 @@ fn no_chain_allocates_after_warm_up() {
     assert!(kept > made * 9 / 10, "{kept} of {made}");
 }
 
-/// Nor does a batch of them, nor what it keeps lists of: chains of ours, of built-ins, and of both.
-/// On one thread: a helper is told of its work by an allocation.
+/// A batch does not allocate either: chains of this library's samplers, of built-ins, and of both.
+/// It runs on one thread, since handing work to a helper allocates.
 #[test]
 fn no_batch_of_chains_allocates_after_warm_up() {
     let _alone = alone();
@@ -303,7 +305,7 @@ fn no_batch_of_chains_allocates_after_warm_up() {
         let logits: [*const f32; CHAINS] = std::array::from_fn(|i| logits[i].as_ptr());
         let (chains, logits) = (pointers.as_ptr(), logits.as_ptr());
         let (n, out) = (N as i32, out.as_mut_ptr());
-        // SAFETY: as many live chains, logits and results as are said.
+        // SAFETY: as many live chains, logits and results as is passed.
         let code = unsafe { llama_sieve_chain_sample_batch(chains, logits, n, CHAINS, out, 1) };
         assert_eq!(code, 0, "{}", llama_sieve::last_error::get());
     };

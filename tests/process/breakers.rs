@@ -1,4 +1,4 @@
-//! The memory of DRY's sequence breakers, which a stranger can choose.
+//! Tests the memory for DRY's sequence breakers, which a client can choose.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,7 +8,8 @@ use llama_sieve::Token;
 use llama_sieve::samplers::Breakers;
 use llama_sieve::vocabulary::Vocabulary;
 
-/// Every token ends with " -", with which the breakers begin. Counts what is tokenised.
+/// A vocabulary in which every token ends with " -", with which the breakers begin. It counts the
+/// tokenised texts.
 #[derive(Debug)]
 struct Dashes {
     n_tokens: usize,
@@ -43,7 +44,7 @@ impl Vocabulary for Dashes {
     }
 }
 
-/// Not as the tokens times the breakers.
+/// The memory does not grow with the product of tokens and breakers.
 #[test]
 fn breakers_take_memory_as_their_bytes_and_as_the_tokens() {
     let _alone = alone();
@@ -52,7 +53,7 @@ fn breakers_take_memory_as_their_bytes_and_as_the_tokens() {
             n_tokens,
             asked: AtomicUsize::new(0),
         };
-        // Each twice.
+        // Each breaker twice.
         let texts: Vec<String> = (0..2 * n)
             .map(|i| format!(" -{:04}{:034}", i % n, 0))
             .collect();
@@ -60,12 +61,12 @@ fn breakers_take_memory_as_their_bytes_and_as_the_tokens() {
         let before = bytes_since(0);
         let breakers = Breakers::new(&vocabulary, &texts);
         let held = bytes_since(before).unsigned_abs();
-        // 20 tokens of 4 bytes and where they are, and as much again for a vector that grows; a
-        // place of a hash table that is a quarter full.
+        // For each breaker 20 tokens of 4 bytes with their positions, as much again for a growing
+        // vector, and a slot in a hash table that is a quarter full.
         let bound = 150 * n + 100 * n_tokens;
         assert!(held < bound, "{n} for {n_tokens} tokens: {held} bytes");
         drop(breakers);
-        // Each time without the two bytes that all begin with.
+        // Each is tokenised without the two bytes that all begin with.
         assert_eq!(vocabulary.asked.into_inner(), n);
     }
 }

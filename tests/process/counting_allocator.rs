@@ -1,5 +1,5 @@
-//! An allocator that counts, for tests of what may not allocate. Included by path, since it becomes
-//! the allocator of the whole test binary.
+//! A counting allocator, for tests of code that must not allocate. Included by path, since it
+//! becomes the allocator of the whole test binary.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
@@ -10,11 +10,11 @@ struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
-    /// Bytes that this thread has allocated, less those that it has freed.
+    /// The bytes that this thread has allocated, less those that it has freed.
     static BYTES: Cell<isize> = const { Cell::new(0) };
-    /// All bytes that this thread was given, whether or not it has freed them since.
+    /// All bytes that this thread has allocated, including those that it has freed since.
     static GIVEN: Cell<usize> = const { Cell::new(0) };
-    /// True if the next one is reported with where it comes from.
+    /// True if the next allocation is reported with a backtrace.
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -30,7 +30,7 @@ fn add(bytes: isize) {
     let _ = BYTES.try_with(|n| n.set(n.get() + bytes));
 }
 
-// SAFETY: every call is handed to the system's allocator as it came.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -56,27 +56,27 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The number of allocations of this thread. Only Rust's allocations are counted, which the
-/// built-ins' are not.
+/// Returns the number of allocations of this thread. Only Rust's are counted, not those of the
+/// built-ins.
 fn allocations() -> usize {
     ALLOCATIONS.with(Cell::get)
 }
 
-/// The number of bytes that this thread holds more than it did before: only Rust's, and as if no
-/// other thread freed any of them.
+/// Returns the number of bytes that this thread holds in addition to `before`. Only Rust's
+/// allocations count, and frees by other threads do not.
 pub fn bytes_since(before: isize) -> isize {
     BYTES.with(Cell::get) - before
 }
 
-/// The number of bytes that this thread was given in all while `f` ran, those that it freed again,
-/// and those that were moved, included.
+/// Returns the number of bytes that this thread allocated in all while `f` ran, including those
+/// that were freed again or moved.
 pub fn bytes_given(f: impl FnOnce()) -> usize {
     let before = GIVEN.get();
     f();
     GIVEN.get() - before
 }
 
-/// Returns the result of `f`, which must not allocate: of the first allocation a backtrace is
+/// Returns the result of `f`, which must not allocate. A backtrace of the first allocation is
 /// printed.
 #[track_caller]
 pub fn without_allocating<T>(label: &dyn Display, f: impl FnOnce() -> T) -> T {

@@ -1,6 +1,6 @@
-//! Counts and limits of a whole process: allocations, memory, steps.
+//! Tests of allocations, memory and steps, which count or limit a whole process.
 //!
-//! Every test here holds `alone()`: they come one after the other.
+//! Every test here holds `alone()`, so that they run one after the other.
 
 mod allocations;
 mod breakers;

@@ -1,6 +1,7 @@
-//! A process whose memory has ended, but for pieces of a few KiB, makes and sets what there is to
-//! make and set: NULL or an error where numbers of ours ask for more, never its end. With a real
-//! host, whose shells are C++ objects, and the system's own allocator and limit.
+//! Calls every function that makes or sets something in a process that has no memory left except
+//! pieces of a few KiB. A call that needs more returns NULL or an error, and never ends the
+//! process. Uses a real host, whose samplers are C++ objects, and the system's own allocator and
+//! limit.
 
 use std::env;
 use std::ffi::CStr;
@@ -23,7 +24,7 @@ fn a_process_without_memory_goes_on() {
     if env::var_os(CHILD).is_some() {
         return without_memory();
     }
-    // A process of its own, for the limit holds for all of it.
+    // In a separate process, since the limit applies to all of it.
     let me = env::current_exe().expect("a path");
     let child = Command::new(me)
         .args([
@@ -39,7 +40,7 @@ fn a_process_without_memory_goes_on() {
     assert!(told.contains("survived"), "{told}");
 }
 
-/// All memory that the process may have, in pieces, to be given back one after the other.
+/// All memory that the process may have, in pieces that are freed one after the other.
 struct Hoard(Vec<*mut libc::c_void>);
 
 impl Hoard {
@@ -57,7 +58,7 @@ impl Hoard {
         assert!(self.0.len() < self.0.capacity(), "the memory does not end");
     }
 
-    /// Gives the last `n` pieces back, the smallest first.
+    /// Frees the last `n` pieces, the smallest first.
     fn give_back(&mut self, n: usize) {
         for _ in 0..n {
             if let Some(piece) = self.0.pop() {
@@ -68,7 +69,7 @@ impl Hoard {
     }
 }
 
-/// Pieces of memory for what does not grow with a caller's numbers.
+/// Pieces of memory for allocations whose size does not depend on the caller.
 struct Pieces(Vec<*mut libc::c_void>);
 
 impl Pieces {
@@ -80,7 +81,7 @@ impl Pieces {
         Self((0..512).map(piece).collect())
     }
 
-    /// Gives every second one back, so that no two of them are one.
+    /// Frees every second piece, so that no two free pieces are adjacent.
     fn give_back(self) {
         for piece in self.0.into_iter().step_by(2) {
             // SAFETY: it came from malloc.
@@ -89,7 +90,7 @@ impl Pieces {
     }
 }
 
-/// The size of the address space of the process, in bytes.
+/// Returns the size of the address space of the process, in bytes.
 fn addresses() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: u64 = pages
@@ -109,8 +110,8 @@ fn limit(to: libc::rlim_t) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// The arguments of all calls that make and set things; everything is freed again, and the calls
-/// that fail for want of memory are counted.
+/// The arguments of all calls that make or set something. Everything is freed again, and the calls
+/// that fail for lack of memory are counted.
 struct Calls {
     bias: Vec<llama_logit_bias>,
     payload: Vec<u8>,
@@ -120,8 +121,8 @@ struct Calls {
 
 const MADE: usize = 12;
 
-/// Those of the calls whose arguments ask for more than a few KiB: DRY, logit-bias, and whatever
-/// has the biases or the payload.
+/// The number of calls whose arguments need more than a few KiB: DRY, logit-bias, and all with
+/// biases or the payload.
 const LARGE: usize = 6;
 
 impl Calls {
@@ -146,7 +147,7 @@ impl Calls {
     }
 
     fn failures(&mut self, round: usize) -> usize {
-        // Another text each time, so that it is parsed.
+        // Another text each time, so that it is parsed again.
         for (bit, byte) in self.payload.iter_mut().rev().take(12).enumerate() {
             *byte = if round >> bit & 1 == 1 { b'\t' } else { b' ' };
         }

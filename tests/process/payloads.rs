@@ -1,5 +1,5 @@
-//! The bytes that are allocated while a payload is read grow as its length does. Where one of its
-//! lists has room sought for all of it at each step, they grow with the square.
+//! Tests that the bytes allocated while a payload is read are proportional to its length. If a list
+//! reserved room for all its elements at each step, they would grow with the square.
 
 use std::ptr::null;
 
@@ -7,7 +7,7 @@ use crate::counting_allocator::bytes_given;
 use crate::support::{Array, HostSampler, alone};
 use llama_sieve::ffi::trie::*;
 
-/// `n` elements in one of the lists of a payload.
+/// Returns a payload with `n` elements in one of its lists.
 fn payload(list: &str, n: usize) -> String {
     let all = |element: &dyn Fn(usize) -> String| (0..n).map(element).collect::<Vec<_>>().join(",");
     let descriptor = |path: &str, leaves: &str| {
@@ -75,7 +75,8 @@ fn what_a_payload_is_given_grows_as_its_length() {
     }
 }
 
-/// The largest token there is, in a payload of a hundred bytes: no table has room up to it.
+/// The largest possible token in a payload of a hundred bytes. No table may be as large as the
+/// token.
 #[test]
 fn a_large_token_takes_no_memory() {
     let _alone = alone();

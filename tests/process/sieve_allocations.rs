@@ -1,5 +1,5 @@
-//! After warm-up the sieve does not allocate: not in `sample`, not in `accept`, not when parameters
-//! change.
+//! Tests that the sieve does not allocate after warm-up: not in `sample`, not in `accept`, and not
+//! when parameters change.
 
 use crate::counting_allocator::{bytes_since, without_allocating};
 use crate::support::arrays::{Recipe, Rng, Shape};
@@ -50,7 +50,7 @@ fn no_sample_allocates_after_warm_up() {
         for _ in 0..3000 {
             sieve.accept(rng.below(N) as i32);
         }
-        // Once more: penalties lead to more edits.
+        // Once more, since penalties lead to more edits.
         for logits in &arrays {
             sieve.sample(logits).expect("there is a candidate");
         }
@@ -63,7 +63,7 @@ fn no_sample_allocates_after_warm_up() {
     }
 }
 
-/// Nor in an order of its own, with stages that remember.
+/// It does not allocate either with stages in another order, including stages that remember tokens.
 #[test]
 fn no_stage_allocates_after_reserve() {
     let _alone = alone();
@@ -140,7 +140,8 @@ fn no_stage_allocates_after_reserve() {
     }
 }
 
-/// Nor do samplers in slots, also in a loop; the message that one was found takes memory.
+/// Samplers in slots do not allocate either, even in a loop. Only the message that a loop was found
+/// allocates.
 #[test]
 fn no_sampler_in_a_slot_allocates_after_reserve() {
     let _alone = alone();
@@ -185,7 +186,7 @@ fn no_sampler_in_a_slot_allocates_after_reserve() {
                 sieve.accept(rng.below(N) as i32);
             }
         };
-        // Twice, since some guess from one array how to take the next.
+        // Twice, since some samplers choose a method by the previous array.
         (0..2).for_each(|_| use_all());
         (0..5).for_each(|_| sieve.accept(3));
         let label = format!("{}: {case}, {stages:?}", replay());
@@ -198,7 +199,7 @@ fn no_sampler_in_a_slot_allocates_after_reserve() {
     }
 }
 
-/// Samplers in front leave few candidates now and then, and how many differs.
+/// Samplers before the sieve leave few candidates now and then, and a varying number.
 #[test]
 fn an_order_that_warmed_up_has_room_for_few() {
     let _alone = alone();
@@ -211,7 +212,7 @@ fn an_order_that_warmed_up_has_room_for_few() {
         };
         (0..n).map(candidate).collect()
     };
-    // The first of a process asks which instructions there are.
+    // The first call in a process finds the available instruction sets.
     HostOrder::default().sort(&mut few(1));
     let mut order = HostOrder::default();
     order.warm_up(20_000);
@@ -221,13 +222,13 @@ fn an_order_that_warmed_up_has_room_for_few() {
     }
 }
 
-/// Nor does the first token, after `reserve`, on logits of any shape and ties.
+/// After `reserve`, the first token does not allocate either, on logits of any shape and with ties.
 #[test]
 fn no_first_token_allocates_after_reserve() {
     let _alone = alone();
     let mut rng = fresh_rng("reserve");
     for case in 0..200 {
-        // On a thread that has no buffers of earlier cases.
+        // On a new thread, which has no buffers of earlier cases.
         let first = || first_tokens_after_reserve(case, &mut rng);
         std::thread::scope(|scope| scope.spawn(first).join().expect("no panic"));
     }
@@ -284,7 +285,7 @@ fn first_tokens_after_reserve(case: u64, rng: &mut Rng) {
             }
             drawn
         });
-        // Nothing but the memory has changed.
+        // Only the memory differs.
         assert_eq!(plain.sample(logits), drawn, "{}", replay());
         if let Ok(token) = drawn {
             plain.accept(token);
@@ -292,7 +293,8 @@ fn first_tokens_after_reserve(case: u64, rng: &mut Rng) {
     }
 }
 
-/// Nor do other parameters of stages in any order, and the tokens that they take note of.
+/// Changing parameters of stages in any order, and accepting tokens that they remember, does not
+/// allocate either.
 #[test]
 fn changing_parameters_of_stages_does_not_allocate() {
     let _alone = alone();
@@ -336,7 +338,7 @@ fn changing_parameters_of_stages_does_not_allocate() {
             last[case % 4],
         ];
         let mut sieve = Sieve::new(&params).expect("valid parameters");
-        // The last of them without, in the parameters' order.
+        // The last cases without stages, in the order of the parameters.
         if case < 10 {
             sieve.set_stages(Some(&stages)).expect("good stages");
         }
@@ -389,7 +391,7 @@ fn changing_parameters_at_every_token_does_not_allocate() {
     without_allocating(&"a sieve that is steered", || run(10));
 }
 
-/// With the stages that take most, it is as much as the header says, and no more.
+/// With the stages that need the most memory, it is as much as the header says, and no more.
 #[test]
 fn what_reserve_takes_is_bounded() {
     let _alone = alone();
@@ -399,7 +401,7 @@ fn what_reserve_takes_is_bounded() {
         top_n_sigma: 1.5,
         ..Params::default()
     };
-    // On a thread without buffers.
+    // On a new thread, which has no buffers.
     let taken = std::thread::spawn(move || {
         let mut sieve = Sieve::new(&params).expect("valid parameters");
         let before = bytes_since(0);

@@ -1,6 +1,6 @@
-//! A soak: 8 threads generate on the trained model with random chains and constraints that change
-//! at random, ours and the built-in chain sampling from the same logits, some of them rounded as
-//! those of a model in half precision are.
+//! A soak test: 8 threads generate on the trained model with random chains and constraints that
+//! change at random. A chain of this library's samplers and a chain of built-ins sample from the
+//! same logits, some of which are rounded as those of a model in half precision are.
 //!
 //! Judged at every token: both sides left the same candidates and chose the same one, and it is one
 //! that a naive model of the constraint allows; at the end: memory is flat. Each thread makes 20
@@ -29,18 +29,18 @@ const JUDGED_FROM: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// Chains that ended where the built-ins are not defined.
+    /// Chains that ended because the built-ins' behaviour is undefined.
     undefined: AtomicU64,
     tokens: AtomicU64,
     chains: AtomicU64,
     constraints: AtomicU64,
     constrained_tokens: AtomicU64,
     completed: AtomicU64,
-    /// Masked tokens that were chosen all the same.
+    /// Masked tokens that were chosen nevertheless.
     masked: AtomicU64,
 }
 
-/// The sequences that are still possible: what a constraint means, with no trie.
+/// A naive model of a constraint: the list of sequences that are still possible.
 struct Naive {
     sequences: Vec<Vec<i32>>,
     depth: usize,
@@ -62,23 +62,23 @@ impl Naive {
         !self.is_active() || self.sequences.iter().any(|s| s[self.depth] == token)
     }
 
-    /// True if `token` completed a sequence.
+    /// Accepts `token`. Returns true if it completed a sequence.
     fn accept(&mut self, token: i32) -> bool {
         let was_active = self.is_active();
         self.sequences.retain(|s| s[self.depth] == token);
         self.depth += 1;
         if self.sequences.iter().any(|s| s.len() == self.depth) {
-            // No sequence of a payload is the beginning of another one here.
+            // In this test no sequence of a payload is the beginning of another.
             *self = Self::free();
         }
         was_active && !self.is_active()
     }
 }
 
-/// Sequences of equal length, so that none is the beginning of another.
+/// Returns sequences of equal length, so that none is the beginning of another.
 fn sequences(rng: &mut Rng, n_vocab: usize) -> Vec<Vec<i32>> {
     let length = 1 + rng.below(4);
-    // Few different tokens: the sequences share beginnings.
+    // Few different tokens, so that sequences share beginnings.
     let tokens: Vec<i32> = (0..2 + rng.below(20))
         .map(|_| rng.below(n_vocab) as i32)
         .collect();
@@ -103,13 +103,13 @@ fn payload(sequences: &[Vec<i32>]) -> String {
 struct Chains {
     label: String,
     sides: [HostSampler; 2],
-    /// Into the chains, which own them.
+    /// Pointers into the chains, which own the slots.
     slots: [*mut sys::llama_sampler; 2],
     naive: Naive,
     constrained: bool,
-    /// A member may choose a token that is masked, on both sides alike.
+    /// True if a member may choose a masked token, on both sides alike.
     may_choose_masked: bool,
-    /// True if the constraint is masked, not cut.
+    /// True if the constraint masks candidates, false if it removes them.
     masks: bool,
     /// The precision that the logits are rounded to.
     grid: Grid,
@@ -134,7 +134,7 @@ impl Chains {
         for _ in 0..rng.below(7) {
             chains.add_random(rng, n_vocab);
         }
-        // What selects, whatever came before.
+        // A selector at the end, whatever precedes it.
         chains.add("dist", rng, n_vocab);
         chains
     }
@@ -146,8 +146,8 @@ impl Chains {
         }
     }
 
-    /// Infill compares all pairs of a vocabulary, which takes too long, and a bias of minus
-    /// infinity may forbid all that a constraint allows.
+    /// False for infill, which compares all pairs of a vocabulary and takes too long, and for a
+    /// bias, which may forbid all that a constraint allows.
     fn allows_member(&self, name: &str) -> bool {
         match name {
             "infill" => false,
@@ -201,12 +201,11 @@ impl Chains {
         }
     }
 
-    /// The token of both sides, and whether they drew it by probabilities that are NaN: two dynamic
-    /// temperatures in a row may divide by a number so small that a logit becomes infinite.
+    /// Returns the token of both sides, and true if they drew it by probabilities that are NaN: two
+    /// dynamic temperatures in a row may divide by a number so small that a logit becomes infinite.
     ///
-    /// `None` where the built-ins made a logit that is NaN, as adaptive-p does of such
-    /// probabilities: for what comes after they are not defined (docs/exactness.md), and the chain
-    /// ends.
+    /// Returns `None` if the built-ins have made a logit NaN, as adaptive-p does with such
+    /// probabilities. Later members are then undefined (docs/exactness.md), and the chain ends.
     fn sample_both(&self, context: &Context) -> Option<(i32, bool)> {
         let sample = |side: usize| self.sides[side].sample_from(context.logits(), self.grid);
         let [(token, array), (_, expected)] = [0, 1].map(sample);
@@ -228,7 +227,7 @@ impl Chains {
         );
         counters.tokens.fetch_add(1, Relaxed);
         if !allowed {
-            // The trie gives up, on both sides.
+            // The trie becomes idle, on both sides.
             counters.masked.fetch_add(1, Relaxed);
             self.naive = Naive::free();
         }
@@ -263,7 +262,7 @@ fn work(model: &Model, thread: u64, end: Option<Instant>, counters: &Counters) {
                 chains.change_constraint(&mut rng, n_vocab, counters);
             }
             if rng.chance(0.02) {
-                // A clone has slots of its own.
+                // A clone has its own slots.
                 chains.sides = [0, 1].map(|side| {
                     let copy = chains.sides[side].clone();
                     // SAFETY: a chain, whose first member is the slot.
@@ -283,7 +282,7 @@ fn work(model: &Model, thread: u64, end: Option<Instant>, counters: &Counters) {
     }
 }
 
-/// Bytes of memory in use by this process.
+/// Returns the bytes of memory that this process uses.
 fn resident() -> f64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     let pages: f64 = text
@@ -297,7 +296,7 @@ fn resident() -> f64 {
 #[test]
 fn eight_threads_generate_with_random_chains_and_constraints() {
     let _alone = alone();
-    // Warnings of parameters beyond their range, by the million.
+    // Discards warnings about parameters out of range, of which there are millions.
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
     let length = Duration::from_secs(number_from_env("LLAMA_SIEVE_SOAK_SECONDS", 0) as u64);
     let model = Model::load(trained_model()).expect("the model loads");

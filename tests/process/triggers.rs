@@ -1,4 +1,4 @@
-//! Memory of trigger patterns: while texts are read, and of what is kept of them.
+//! Tests the memory of trigger patterns: while texts are read, and afterwards in the cache.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::counting_allocator::bytes_since;
 use crate::support::alone;
 use crate::support::arrays::Rng;
 
-/// Sets of patterns, most of which have more states than are ever remembered.
+/// Returns the `i`-th set of patterns. Most sets have more states than are ever kept.
 fn patterns(i: usize) -> Vec<String> {
     match i % 4 {
         0 => vec![format!("a[ab<]{{9000}}c{i}")],
@@ -29,7 +29,7 @@ fn with<T>(i: usize, make: impl Fn(&[&[u8]]) -> Result<T, String>) -> T {
     make(&patterns).expect("patterns")
 }
 
-/// Reads texts that lead through as many states as there are.
+/// Reads texts that lead through as many states as possible.
 fn use_much(triggers: &Triggers, rng: &mut Rng) {
     let mut waiting = Waiting::default();
     for token in 0..100 {
@@ -63,7 +63,7 @@ fn patterns_occupy_what_is_counted() {
     }
 }
 
-/// Sets of patterns that are all read first, and used afterwards.
+/// All sets of patterns are read first, and used afterwards.
 #[test]
 fn patterns_that_are_kept_have_a_limit() {
     let _alone = alone();
@@ -78,7 +78,7 @@ fn patterns_that_are_kept_have_a_limit() {
     let kept = bytes_since(before);
     assert!(kept > 1 << 20 && kept < in_use, "{kept} of {in_use}");
     assert!(kept <= MAX_TRIGGER_CACHE as isize, "{kept} of {in_use}");
-    // The last ones are still there, and others take their place.
+    // The last sets are still cached, until others take their place.
     let again = with(4 * 89, Triggers::new);
     assert_eq!(bytes_since(before), kept);
     drop(again);

@@ -1,13 +1,13 @@
-//! Layers within a crate, read off its paths from the root: nobody imports from above, and no
-//! circle of modules.
+//! Checks the layers within each crate by the paths that its modules import: no module imports from
+//! a higher layer, and there are no cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::sources::{read, root, rust_files};
 
-/// The crates that have layers: the folder of each, and its modules from below. A module may import
-/// from its own layer and from those before it. Which crate uses which is Cargo's to enforce.
+/// The crates with layers: the folder of each, and its modules from the lowest layer up. A module
+/// may import from its own layer and from lower ones. Cargo enforces the layers of crates.
 const CRATES: [(&str, &[&[&str]]); 4] = [
     (
         "crates/kernels/src",
@@ -75,8 +75,8 @@ const CRATES: [(&str, &[&[&str]]); 4] = [
 
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Modules by their path in the crate, `a::b`, with what each imports of the others. Tests are left
-/// out: they may look at everything.
+/// Returns the modules of a crate by their paths, such as `a::b`, each with the modules that it
+/// imports. Tests are left out, since they may import everything.
 fn imports(folder: &str) -> Imports {
     let src = root().join(folder);
     let files = rust_files(&src);
@@ -106,7 +106,8 @@ fn is_of_tests(module: &str) -> bool {
     module == "models" || module == "denormals" || module.contains("tests")
 }
 
-/// `a::b` of `a/b.rs` and of `a/b/mod.rs`; nothing of the root.
+/// Returns the path of a module: `a::b` for `a/b.rs` and for `a/b/mod.rs`, and the empty text for
+/// the root.
 fn module(file: &Path) -> String {
     let name = file
         .with_extension("")
@@ -119,8 +120,8 @@ fn module(file: &Path) -> String {
     name.strip_suffix("::mod").unwrap_or(&name).to_owned()
 }
 
-/// The paths of all `use` declarations, and those in code that begin with `crate::`, but for inline
-/// test modules.
+/// Returns the paths in all `use` declarations, and those in code that begin with `crate::`, except
+/// in inline test modules.
 fn used(source: &str) -> Vec<String> {
     let mut paths = Vec::new();
     let source = source
@@ -150,8 +151,8 @@ fn used(source: &str) -> Vec<String> {
     paths
 }
 
-/// The paths in a line of code that begin with `crate::`; a macro's `$crate` is where it is used,
-/// and `pub(in crate::a)` is no import.
+/// Returns the paths in a line of code that begin with `crate::`, except those of a macro's
+/// `$crate` and of `pub(in crate::a)`, which are not imports.
 fn in_code(line: &str) -> impl Iterator<Item = String> {
     let code = if line.starts_with("//") { "" } else { line };
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
@@ -163,7 +164,7 @@ fn in_code(line: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// `a::{b, c::{d, e}}` as `a::b`, `a::c::d` and `a::c::e`.
+/// Expands `a::{b, c::{d, e}}` to `a::b`, `a::c::d` and `a::c::e`.
 fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     let Some((before, inside)) = tree.split_once('{') else {
         return paths.push(format!("{prefix}{}", tree.trim()));
@@ -187,7 +188,7 @@ fn expand(prefix: &str, tree: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// The path from the root of the crate; `None` for what is of another crate.
+/// Returns the path from the root of the crate; `None` for a path into another crate.
 fn absolute(module: &str, path: &str) -> Option<String> {
     if let Some(path) = path.strip_prefix("crate::") {
         return Some(path.to_owned());

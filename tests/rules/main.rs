@@ -1,4 +1,4 @@
-//! Rules of the house that the compiler does not know.
+//! Checks rules of this project that the compiler does not know.
 
 mod layers;
 #[cfg(target_os = "linux")]

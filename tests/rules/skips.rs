@@ -1,5 +1,5 @@
-//! A check whose tool is missing on a machine is skipped, and says so; or it fails, where
-//! everything is required.
+//! Tests that a check whose tool is missing is skipped with a message, or fails if everything is
+//! required.
 
 use std::fs::read_to_string;
 use std::process::Command;

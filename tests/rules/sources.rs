@@ -1,4 +1,4 @@
-//! Rules of the house that the compiler does not know, read off the sources.
+//! Checks rules of this project in the text of its sources.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The sources of the product.
+/// The folders with the sources of the product.
 const SOURCES: [&str; 5] = [
     "cli/src",
     "src",
@@ -38,7 +38,8 @@ pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Name and body of every `extern "C" fn` that is defined (not declared) in `source`.
+/// Returns the name and the body of every `extern "C" fn` that is defined (not only declared) in
+/// `source`.
 fn extern_c_functions(source: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let source = source.replace("extern \"C-unwind\" fn ", "extern \"C\" fn ");
@@ -57,8 +58,8 @@ fn extern_c_functions(source: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The beginnings that the body of an export may have: the guard, or a function that does nothing
-/// but call it.
+/// The ways in which the body of an export may begin: with the guard, or with a function that only
+/// calls it.
 const GUARDED: [&str; 8] = [
     "guard(",
     "construct(",
@@ -74,17 +75,18 @@ const GUARDED: [&str; 8] = [
 fn every_extern_c_function_runs_inside_the_guard() {
     let mut count = 0;
     for path in rust_files(&root().join("src/ffi")) {
-        // Functions of a host and its callbacks.
+        // Functions of a host, and its callbacks.
         if path.starts_with(root().join("src/ffi/tests")) {
             continue;
         }
         for (name, body) in extern_c_functions(&read(&path)) {
-            // Called by the dynamic linker, inside our own call; it does nothing that can panic but
-            // push to a vector.
+            // Called by the dynamic linker within a call of this library. It does nothing that can
+            // panic except push to a vector.
             if name == "collect" {
                 continue;
             }
-            // What a host throws passes through these: only what is ours runs inside the guard.
+            // A host's exceptions pass through these functions, so only this library's own code
+            // runs inside the guard.
             const PASSING: [&str; 15] = [
                 "accept_or_throw",
                 "backend_init",
@@ -148,8 +150,8 @@ fn an_unguarded_function_would_be_found() {
     );
 }
 
-/// Files of src/ffi that make a slice of a pointer and a number which no C caller has given: of the
-/// linker, of a host's vtable, or kept from a slice.
+/// Files of src/ffi that make a slice from a pointer and a number that do not come from a C caller,
+/// but from the linker, a host's vtable, or another slice.
 const WITHOUT_CALLER: [&str; 7] = [
     "chain/mod.rs",
     "chain/workspace.rs",
@@ -160,7 +162,7 @@ const WITHOUT_CALLER: [&str; 7] = [
     "vtable/array.rs",
 ];
 
-/// True if a line makes an array of a pointer and a number by itself.
+/// True if a line makes a slice from a pointer and a number.
 fn follows_a_number(line: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default();
     ["from_raw_parts", ".add(i)", ".offset("]
@@ -168,7 +170,7 @@ fn follows_a_number(line: &str) -> bool {
         .any(|part| code.contains(part))
 }
 
-/// One place judges what a C caller gives with a number of elements.
+/// Arrays with a number of elements that a C caller passes are checked in one place.
 #[test]
 fn pointers_with_numbers_are_judged_in_one_place() {
     let ffi = root().join("src/ffi");
@@ -200,7 +202,7 @@ fn a_number_that_is_followed_elsewhere_would_be_found() {
     assert!(!follows_a_number("    // from_raw_parts"));
 }
 
-/// The modules whose maps and sets all name a hasher of their own.
+/// The modules in which all maps and sets name their hasher.
 const WITH_HASHERS: [&str; 4] = [
     "crates/constraints/src/grammar/hash.rs",
     "crates/kernels/src/memory.rs",
@@ -219,7 +221,7 @@ fn hashes_by_default(source: &str) -> bool {
         || of_lru.iter().any(|made| source.contains(made))
 }
 
-/// A filter of system calls may end a process that asks for random numbers: see
+/// A filter of system calls may kill a process that requests random numbers: see
 /// `llama_sieve_kernels::random`.
 #[test]
 fn no_map_has_the_default_hasher() {
@@ -227,7 +229,7 @@ fn no_map_has_the_default_hasher() {
     assert!(named.is_empty(), "{named:?} have a default hasher");
 }
 
-/// The modules, without their tests, of which `holds` is true, but for those that `may`.
+/// Returns the modules, except those in `may`, for which `holds` is true. Tests are left out.
 fn modules_in_which(holds: fn(&str) -> bool, may: &[&str]) -> Vec<String> {
     let folders = SOURCES.iter().map(|folder| root().join(folder));
     let files = folders.flat_map(|folder| rust_files(&folder));
@@ -244,8 +246,9 @@ fn modules_in_which(holds: fn(&str) -> bool, may: &[&str]) -> Vec<String> {
     named.collect()
 }
 
-/// The modules with other locks than those of `llama_sieve_kernels::sync`: what these are made of,
-/// a program, which has its process to itself, and locks that are tried and never waited for.
+/// The modules that may use other locks than those of `llama_sieve_kernels::sync`: that module
+/// itself, a program, which is alone in its process, and locks that are only tried and never waited
+/// for.
 const WITH_LOCKS: [&str; 4] = [
     "cli/src/probe.rs",
     "crates/kernels/src/sync.rs",
@@ -329,8 +332,8 @@ fn samplers_sieve_and_metrics_forbid_unsafe_code() {
     }
 }
 
-/// Measured times belong to docs/performance.md, with their date and condition: in a source they
-/// are never measured again.
+/// Measured times belong in docs/performance.md, with their date and conditions. In a source nobody
+/// would measure them again.
 #[test]
 fn sources_name_no_measured_times() {
     for path in SOURCES
@@ -367,8 +370,8 @@ fn a_measured_time_would_be_found() {
     assert!(!names_a_time(" 4 bytes of each use 2 lanes"));
 }
 
-/// Values that `{:?}` may show in a message: numbers of ours, and names of enumerations. A text of
-/// somebody else's has no end, and is for `quoted` and `listed`.
+/// Values that `{:?}` may show in a message: this library's numbers, and names of enumerations. A
+/// caller's text may have any length, so `quoted` and `listed` are for such texts.
 const SHOWN_WHOLE: [(&str, &str); 5] = [
     ("preload/src/choice.rs", "value"),
     ("src/ffi/samplers.rs", "parameters"),
@@ -377,7 +380,8 @@ const SHOWN_WHOLE: [(&str, &str); 5] = [
     ("src/sieve/state.rs", "ours"),
 ];
 
-/// Returns the names that `{:?}` shows in a line; empty where the place alone says what it is.
+/// Returns the names of the values that a line shows by `{:?}`; an empty name for a positional
+/// argument.
 fn shown_whole(line: &str) -> Vec<&str> {
     let code = line.split("//").next().unwrap_or_default();
     let ends = [":?}", ":#?}"]
@@ -393,7 +397,7 @@ fn messages_show_no_text_of_others_whole() {
         for path in rust_files(&root().join(folder)) {
             let place = path.strip_prefix(root()).expect("below the root");
             let place = place.to_string_lossy();
-            // Tests, also those of the model checker, show what they please.
+            // Tests, including those of the model checker, may show anything.
             if place.contains("/tests") || place == "src/models.rs" {
                 continue;
             }
@@ -416,7 +420,7 @@ fn a_text_that_is_shown_whole_would_be_found() {
     assert!(shown_whole(r#"format!("no {path}") // {path:?}"#).is_empty());
 }
 
-/// rustfmt sees to this for the code of Rust, not for its comments.
+/// The line width. rustfmt checks it in Rust code, but not in comments.
 const COLUMNS: usize = 100;
 
 fn assert_wrapped(path: &Path, is_counted: fn(&str) -> bool) {
@@ -430,7 +434,7 @@ fn assert_wrapped(path: &Path, is_counted: fn(&str) -> bool) {
     }
 }
 
-/// Comments and documents; of these not tables and pictures, which have no line breaks.
+/// Checks comments and documents, except tables and pictures, which cannot be wrapped.
 #[test]
 fn prose_is_wrapped() {
     let wrapped = |folder: &str, extension: &str, is_prose: fn(&str) -> bool| {
@@ -452,7 +456,7 @@ fn prose_is_wrapped() {
     ] {
         wrapped(folder, "rs", |line| {
             let comment = line.trim_start().strip_prefix("//");
-            // Of documentation: tables, and code of four spaces.
+            // In documentation, tables and code that is indented by four spaces.
             let text = comment.map(|text| text.trim_start_matches(['/', '!']));
             text.is_some_and(|text| !text.starts_with(" |") && !text.starts_with("     "))
         });
@@ -462,7 +466,7 @@ fn prose_is_wrapped() {
 
 #[test]
 fn lines_of_c_and_cpp_are_not_longer_than_those_of_rust() {
-    // As it was released.
+    // This header stays as it was released.
     let frozen = root().join("c-tests/first_version/llama_sieve.h");
     let mut count = 0;
     for folder in [
@@ -483,7 +487,7 @@ fn lines_of_c_and_cpp_are_not_longer_than_those_of_rust() {
     assert!(count > 50, "only {count} files were found");
 }
 
-/// The C names that the sources export.
+/// Returns the C names that the sources export.
 fn exported_names() -> Vec<String> {
     let mut names = Vec::new();
     for path in rust_files(&root().join("src/ffi")) {
@@ -510,14 +514,15 @@ fn the_header_declares_what_the_sources_export() {
     assert!(declared >= exported_names().len());
 }
 
-/// The names that are called in `source`: what stands in front of a parenthesis.
+/// Returns the names that are called in `source`: those before a parenthesis.
 fn called(source: &str) -> impl Iterator<Item = &str> {
     let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
     let before = source.match_indices('(').map(|(at, _)| &source[..at]);
     before.map(move |text| &text[text.trim_end_matches(is_of_name).len()..])
 }
 
-/// Any calls in any order find what no test thinks of: but only of functions that are called.
+/// Random calls in random order find bugs that no test anticipates, but only in functions that are
+/// called.
 #[test]
 fn the_fuzzer_of_the_c_functions_calls_every_one() {
     let files = rust_files(&root().join("fuzz/fuzz_targets/c_api"));
@@ -535,7 +540,7 @@ fn a_function_that_is_not_called_would_be_found() {
     assert_eq!(known, ["f", "g_2", "f"]);
 }
 
-/// The shared library's own view: what leaves it is the committed list, nothing else.
+/// The symbols that the shared library exports are exactly the committed list.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_shared_library_exports_the_committed_list() {

@@ -1,5 +1,6 @@
-//! A later library serves what was compiled against an earlier one: the released header's names,
-//! types, numbers and fields are in today's. docs/stability.md promises it.
+//! Checks that programs compiled against an earlier version work with a later library, as
+//! docs/stability.md promises: the names, types, numbers and fields of the released header are in
+//! today's.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use crate::sources::{read, root};
 /// The declarations of a header.
 #[derive(Default)]
 pub(crate) struct Header {
-    /// Each function's name, and its result and the types of its parameters.
+    /// The result and the types of the parameters of each function, by its name.
     functions: BTreeMap<String, String>,
-    /// Each struct's name, and its fields in their order.
+    /// The fields of each struct in order, by its name.
     structs: BTreeMap<String, Vec<String>>,
     pub(crate) numbers: BTreeMap<String, String>,
 }
@@ -72,14 +73,15 @@ fn fields_of(text: &str) -> Vec<String> {
     fields.filter(|field| !field.is_empty()).collect()
 }
 
-/// The text with one space between words, and none beside an asterisk.
+/// Returns the text with one space between words, and none next to an asterisk.
 fn words(text: &str) -> String {
     let spaced = text.replace('*', " * ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     words.join(" ").replace(" * ", "*").replace(" *", "*")
 }
 
-/// Name and types of a declaration; its parameters' names may change.
+/// Returns the name and the types of a declaration, without the names of parameters, which may
+/// change.
 fn function(declaration: &str) -> Option<(String, String)> {
     if declaration.starts_with("typedef") {
         return None;
@@ -104,7 +106,8 @@ fn function(declaration: &str) -> Option<(String, String)> {
     Some((name, format!("{}({})", words(result), types.join(", "))))
 }
 
-/// Returns what a program of an earlier header would miss in a later one.
+/// Returns the declarations that a program compiled with an earlier header would miss in a later
+/// one.
 fn broken(earlier: &Header, later: &Header) -> Vec<String> {
     let mut broken = Vec::new();
     for (name, types) in &earlier.functions {
@@ -114,7 +117,7 @@ fn broken(earlier: &Header, later: &Header) -> Vec<String> {
     }
     for (name, fields) in &earlier.structs {
         let now = later.structs.get(name);
-        // Whoever fills in its size may be given more; others know one size alone.
+        // A struct may grow if the caller fills in its size. Others have a fixed size.
         let may_grow = fields
             .first()
             .is_some_and(|field| field == "size_t struct_size");
@@ -125,7 +128,7 @@ fn broken(earlier: &Header, later: &Header) -> Vec<String> {
         }
     }
     for (name, number) in &earlier.numbers {
-        // What a library takes at most may become more, and its version has to.
+        // A limit may be raised, and the version must be.
         if name.contains("_MAX_") || name.contains("_VERSION_") {
             continue;
         }

@@ -1,4 +1,5 @@
-//! One version: all places that have it by hand agree with Cargo.toml, and `ci/version` knows them.
+//! Checks that all places with a hand-written version agree with Cargo.toml, and that `ci/version`
+//! knows them.
 
 use std::path::Path;
 
@@ -7,8 +8,9 @@ use crate::stability::header;
 
 const HEADER: &str = "include/llama_sieve.h";
 
-/// Places that have the version, by the text in front of it. The lock files have it after the names
-/// of our crates, and the header in numbers; the Python package and CMake read Cargo.toml.
+/// Files with the version, each with the text before it. The lock files have it after the names of
+/// this project's crates, and the header has it as numbers. The Python package and CMake read
+/// Cargo.toml.
 const PLACES: [(&str, &str); 9] = [
     ("Cargo.toml", "[workspace.package]\nversion = \""),
     (
@@ -29,7 +31,7 @@ const PLACES: [(&str, &str); 9] = [
 
 const LOCKS: [&str; 2] = ["Cargo.lock", "fuzz/Cargo.lock"];
 
-/// The version in the workspace's Cargo.toml.
+/// Returns the version in the workspace's Cargo.toml.
 fn version() -> String {
     let manifest = read(&root().join("Cargo.toml"));
     let (_, rest) = manifest
@@ -38,7 +40,7 @@ fn version() -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the places below a folder that have another version than this one.
+/// Returns the places below a folder that have a different version.
 fn others(folder: &Path, version: &str) -> Vec<String> {
     let mut others = Vec::new();
     for (file, before) in PLACES {
@@ -55,7 +57,7 @@ fn others(folder: &Path, version: &str) -> Vec<String> {
         assert!(ours.len() > 2, "{file}: {}", ours.len());
         for crate_of_ours in ours {
             let (name, rest) = crate_of_ours.split_once('"').expect("a name ends");
-            // Which is never published, and has no version.
+            // The fuzz crate is never published, and has no version.
             let published = name != "-fuzz";
             if published && !is_there(rest.trim_start_matches("\nversion = \""), version) {
                 others.push(format!("{file}: llama-sieve{name}"));
@@ -72,7 +74,7 @@ fn others(folder: &Path, version: &str) -> Vec<String> {
     others
 }
 
-/// True where a text begins with a version, and goes on with something else.
+/// True if a text begins with exactly this version.
 fn is_there(text: &str, version: &str) -> bool {
     let rest = text.strip_prefix(version);
     rest.is_some_and(|rest| !rest.starts_with(|next: char| next == '.' || next.is_ascii_digit()))
@@ -86,7 +88,7 @@ fn every_place_has_the_version() {
     assert!(page.contains("`ci/version "), "docs/stability.md");
 }
 
-/// The newest heading is the version and its date, or, while the next one is made, no version yet.
+/// The newest heading of the changelog, apart from "Unreleased", is the version and its date.
 #[test]
 fn the_changelog_has_the_version() {
     let text = read(&root().join("CHANGELOG.md"));

@@ -1,4 +1,5 @@
-//! Banned texts on vocabularies of llama.cpp's: none appears, and no other token is banned.
+//! Tests banned texts on vocabularies of llama.cpp: none of them appears, and no other token is
+//! banned.
 
 use std::ffi::{CString, c_char};
 
@@ -15,7 +16,7 @@ use vendor_llama_cpp::{Model, TestVocabulary, sys};
 
 use crate::support::{Array, HostSampler, Rng, fresh_rng, number_from_env, trained_model};
 
-/// A vocabulary, with the texts of its tokens as hosts show them.
+/// A vocabulary, with the texts of its tokens as hosts display them.
 pub struct Vocabulary {
     pub model: Model,
     pub pieces: Vec<Vec<u8>>,
@@ -40,7 +41,7 @@ impl Vocabulary {
         Self { model, pieces }
     }
 
-    /// Bytes, and pieces of them, of which some are no characters.
+    /// Returns a vocabulary of bytes and short pieces, some of which end within a character.
     fn of_bytes(rng: &mut Rng) -> Self {
         let mut tokens = vec![
             (b"</s>".to_vec(), Kind::Control),
@@ -57,7 +58,7 @@ impl Vocabulary {
             }
         }
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Another test of the process may write its own.
+        // A separate file, since another test of this process may write one, too.
         let own = rng.next();
         let path = path.join(format!("bans-{}-{own}.gguf", std::process::id()));
         let loaded = TestVocabulary { tokens, eos: 0 }.load(&path);
@@ -65,7 +66,7 @@ impl Vocabulary {
         Self::new(loaded.expect("a vocabulary"))
     }
 
-    /// A text that tokens make up, cut anywhere.
+    /// Returns a text made of tokens, cut off anywhere.
     fn text(&self, rng: &mut Rng, folds: bool) -> Vec<u8> {
         loop {
             let n = 2 + rng.below(3);
@@ -91,14 +92,14 @@ pub fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSa
         .collect();
     let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
     let vocab = vocabulary.model.vocab().cast();
-    // SAFETY: a live vocabulary, and as many strings as is said.
+    // SAFETY: a live vocabulary, and as many strings as is passed.
     HostSampler::new(unsafe {
         llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
     })
 }
 
-/// Letters of ASCII made alike, where a test folds case: the texts of these tests have no others
-/// that fold, but "é".
+/// Folds the case of ASCII letters and "é" if `folds`. The texts of these tests have no other
+/// letters with case.
 pub fn folded(text: &[u8], folds: bool) -> Vec<u8> {
     if !folds {
         return text.to_vec();
@@ -111,7 +112,7 @@ pub fn folded(text: &[u8], folds: bool) -> Vec<u8> {
     out
 }
 
-/// Searches `text` for the longest look-back of any banned text that ends after `from`.
+/// True if a banned text that ends after `from` appears in `text`.
 pub fn appears(text: &[u8], from: usize, banned: &[Vec<u8>]) -> bool {
     banned.iter().any(|banned| {
         let first = (from + 1).saturating_sub(banned.len());
@@ -120,7 +121,7 @@ pub fn appears(text: &[u8], from: usize, banned: &[Vec<u8>]) -> bool {
     })
 }
 
-/// The tokens that a sampler bans.
+/// Returns, for each token, true if a sampler bans it.
 fn masked(sampler: &HostSampler, n: usize) -> Vec<bool> {
     let mut array = Array::of_logits(std::iter::repeat_n(0.0, n));
     sampler.apply(&mut array);
@@ -131,8 +132,8 @@ fn masked(sampler: &HostSampler, n: usize) -> Vec<bool> {
     masked
 }
 
-/// Generates `n_tokens` with 500 texts banned, drawn from logits that favour tokens which go on
-/// with one of them, and looks at every token of the vocabulary at each hundredth.
+/// Generates `n_tokens` tokens with 500 banned texts, drawn from logits that favour tokens which
+/// continue one of them. At every hundredth token the whole vocabulary is checked.
 fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng) {
     let folds = flags == LLAMA_SIEVE_BAN_FOLD_CASE;
     let texts: Vec<Vec<u8>> = (0..500).map(|_| vocabulary.text(rng, folds)).collect();
@@ -149,7 +150,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
     let quiet: Vec<f32> = (0..n).map(|_| rng.range(-12.0, -4.0)).collect();
     let mut logits = quiet.clone();
     let mut favoured: Vec<usize> = Vec::new();
-    // Tokens by their text, so that one goes on with a banned text.
+    // Tokens by their texts, to find those that continue a banned text.
     for step in 0..n_tokens {
         for token in favoured.drain(..) {
             logits[token] = quiet[token];
@@ -173,7 +174,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
         if step % (n_tokens / 400).max(100) == 0 {
             let masked = masked(&ours, n);
             for (token, &is_masked) in masked.iter().enumerate() {
-                // Of a large vocabulary all that are masked, and some others.
+                // In a large vocabulary all masked tokens are checked, and some of the others.
                 if n > 5000 && !is_masked && !rng.chance(1000.0 / n as f64) {
                     continue;
                 }
@@ -190,7 +191,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
             compared += 1;
             least = least.min(masked.iter().filter(|&&masked| !masked).count());
         }
-        // SAFETY: a live chain, and as many logits as is said.
+        // SAFETY: a live chain, and as many logits as is passed.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };
@@ -210,7 +211,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
         begun += usize::from(back > 0);
         let excess = written.len().saturating_sub(128);
         if excess > 64 {
-            // Whole characters, so that what is left reads as it did.
+            // Cut at a character, so that the rest is still read in the same way.
             let cut = (excess..excess + 4).find(|&at| !matches!(written[at], 0x80..0xC0));
             written.drain(..cut.unwrap_or(excess));
         }
@@ -221,8 +222,8 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
     assert!(begun > n_tokens / 1000, "{begun}");
 }
 
-/// LLAMA_SIEVE_TEST_BANS raises the number of tokens, LLAMA_SIEVE_TEST_VOCABULARIES names more
-/// vocabularies: GGUF files, with colons between.
+/// LLAMA_SIEVE_TEST_BANS raises the number of tokens, and LLAMA_SIEVE_TEST_VOCABULARIES lists more
+/// vocabularies: GGUF files, separated by colons.
 #[test]
 fn no_banned_text_appears_and_nothing_else_is_banned() {
     let mut rng = fresh_rng("bans");
@@ -235,16 +236,16 @@ fn no_banned_text_appears_and_nothing_else_is_banned() {
     }
     for vocabulary in &all {
         generate(vocabulary, n, 0, &mut rng);
-        // Of others letters of all scripts would have to be folded here, too.
+        // Large vocabularies have letters of all scripts, which this test does not fold.
         if vocabulary.pieces.len() < 5000 {
             generate(vocabulary, n, LLAMA_SIEVE_BAN_FOLD_CASE, &mut rng);
         }
     }
 }
 
-/// Generates with 40 regular expressions banned, some of which have begun at most tokens: the crate
-/// `regex` finds none of them in what is written, and at some tokens exactly the masked ones would
-/// complete one.
+/// Generates with 40 banned regular expressions, of which some have begun at most tokens. The crate
+/// `regex` must find none of them in the text, and at some tokens exactly the masked tokens must
+/// complete a match.
 fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool, rng: &mut Rng) {
     let mut texts = vec![
         "e[^a-z]*t.e",
@@ -296,7 +297,7 @@ fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool,
             }
         }
         let logits: Vec<f32> = (0..n).map(|_| rng.range(-1.0, 1.0)).collect();
-        // SAFETY: a live chain, and as many logits as is said.
+        // SAFETY: a live chain, and as many logits as is passed.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };
@@ -342,7 +343,7 @@ fn what_is_wrong_is_refused_by_name() {
         (&[text(c"a")], 0, ""),
     ];
     for (texts, flags, told) in cases {
-        // SAFETY: a live vocabulary, and as many pointers as is said.
+        // SAFETY: a live vocabulary, and as many pointers as is passed.
         let made =
             unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), texts.len(), flags) };
         assert_eq!(made.is_null(), !told.is_empty());

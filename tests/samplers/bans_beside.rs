@@ -1,6 +1,6 @@
-//! Banned texts beside a grammar and a JSON Schema: what both let through is left, whichever comes
-//! first, and a dead end is told. The languages are lists of texts, so that a search through the
-//! list says what goes on.
+//! Tests banned texts together with a grammar or a JSON Schema: the tokens that both allow are
+//! left, whichever comes first, and a dead end is reported. The languages are lists of texts, so
+//! that a search of the list finds the tokens that may follow.
 
 use std::ffi::CString;
 
@@ -20,7 +20,7 @@ const WORDS: [&str; 10] = [
     "the", "LORD", "children", "of", "Israel", "and", "Moses", "spake", "unto", "Aaron",
 ];
 
-/// A language that is a list of texts, and the sampler that leaves nothing else.
+/// A language, given as a list of texts, and the sampler that allows only these.
 struct Language {
     texts: Vec<String>,
     constraint: HostSampler,
@@ -47,7 +47,7 @@ fn grammar(vocabulary: &Vocabulary, rng: &mut Rng) -> Language {
     }
 }
 
-/// Arrays of at most two of some texts.
+/// Returns the language of arrays of at most two of some texts.
 fn schema(vocabulary: &Vocabulary, rng: &mut Rng) -> Language {
     let mut items = sentences(rng);
     items.truncate(6);
@@ -75,7 +75,7 @@ fn schema(vocabulary: &Vocabulary, rng: &mut Rng) -> Language {
     }
 }
 
-/// Parts of the language's texts, of which some have letters of the other case.
+/// Returns parts of the language's texts, some with letters of the other case.
 fn banned(language: &Language, folds: bool, rng: &mut Rng) -> Vec<Vec<u8>> {
     let n = 1 + rng.below(4);
     let part = |_| {
@@ -94,8 +94,8 @@ fn banned(language: &Language, folds: bool, rng: &mut Rng) -> Vec<Vec<u8>> {
     (0..n).map(part).collect()
 }
 
-/// How many walks have ended with a text, how many where nothing could follow, and at how many
-/// places a token was banned that the language has.
+/// The number of walks that ended with a text, the number that ended where nothing could follow,
+/// and the number of positions at which a token of the language was banned.
 #[derive(Debug, Default)]
 struct Seen {
     texts: usize,
@@ -103,7 +103,7 @@ struct Seen {
     banned: usize,
 }
 
-/// Writes one text, token by token, and compares what is left with the list at each.
+/// Writes one text, token by token, and compares the tokens that are left with the list each time.
 fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut Seen) {
     let folds = rng.chance(0.5);
     let banned = banned(language, folds, rng);
@@ -145,7 +145,7 @@ fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut 
         left.sort_unstable();
         let text = String::from_utf8_lossy(&written);
         assert_eq!(left, allowed, "behind {text:?}, {banned:x?}");
-        // SAFETY: a live chain, and as many logits as is said.
+        // SAFETY: a live chain, and as many logits as is passed.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };

@@ -1,4 +1,4 @@
-//! DRY's sequence breakers, many at once, against the built-in's.
+//! Compares DRY's sequence breakers, many at once, with the built-in's.
 
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -10,7 +10,7 @@ use vendor_llama_cpp::sys;
 
 const LAST_N: i32 = 200;
 
-/// The bytes of a token.
+/// Returns the bytes of a token.
 fn piece(token: i32) -> Vec<u8> {
     let mut bytes = vec![0_u8; 256];
     // SAFETY: a live vocabulary, and a buffer of that length.
@@ -34,10 +34,10 @@ fn tokens(text: &[u8]) -> Vec<i32> {
     tokens
 }
 
-/// Part of the texts of some tokens, which may begin and end within one.
+/// Returns a part of the text of some tokens, which may begin and end within a token.
 fn breaker(rng: &mut Rng, n_vocab: usize) -> Vec<u8> {
     if rng.chance(0.3) {
-        // Of few letters: tokens contain these, end with them, or both.
+        // Few letters, so that tokens contain the breaker, end with its beginning, or both.
         let n = 1 + rng.below(4);
         return (0..n).map(|_| rng.pick(b"aeth ")).collect();
     }
@@ -51,7 +51,7 @@ fn breaker(rng: &mut Rng, n_vocab: usize) -> Vec<u8> {
     text
 }
 
-/// Returns samplers of either side with those breakers.
+/// Returns the samplers of both sides with these breakers.
 fn pair(breakers: &[CString]) -> [HostSampler; 2] {
     let mut texts: Vec<*const c_char> = breakers.iter().map(|text| text.as_ptr()).collect();
     let (texts, n) = match texts.is_empty() {
@@ -82,7 +82,7 @@ fn many_breakers_are_those_of_the_built_in() {
             .collect();
         let (with, [without, _]) = (pair(&given), pair(&[]));
         for _ in 0..20 {
-            // The end of the text was there before, with a breaker from somewhere on in it.
+            // The end of the text repeats an earlier part, with a breaker somewhere in it.
             let mut text: Vec<i32> = (0..30).map(|_| rng.below(n_vocab) as i32).collect();
             let broken_at = &breakers[rng.below(breakers.len())];
             let from = rng.below(broken_at.len() + 1);

@@ -1,5 +1,5 @@
-//! The samplers that llama.cpp never had, against their definitions computed in `f64`: what is kept
-//! is equal, also where a probability is next to the threshold.
+//! Compares the samplers that llama.cpp never had with their definitions, computed in `f64`: the
+//! kept candidates must be equal, even if a probability is next to the threshold.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use llama_sieve::ffi::samplers::{
 };
 use llama_sieve::token::TokenData;
 
-/// The probabilities of an array whose largest logit is finite, in its order.
+/// Returns the probabilities of an array, in its order. The largest logit must be finite.
 fn probabilities(array: &Array) -> Vec<f64> {
     let logits = array.data.iter().map(|c| f64::from(c.logit));
     let max = logits.clone().fold(f64::NEG_INFINITY, f64::max);
@@ -35,13 +35,13 @@ fn largest(ps: &[f64]) -> f64 {
     ps.iter().copied().fold(0.0, f64::max)
 }
 
-/// A cut at a probability.
+/// A sampler that cuts at a probability.
 struct Rule {
     name: &'static str,
     make: fn(f32) -> HostSampler,
-    /// The threshold for a parameter.
+    /// Returns the threshold for a parameter.
     threshold: fn(f64, &[f64]) -> f64,
-    /// A parameter at which the threshold is a probability.
+    /// Returns a parameter for which a given probability is the threshold.
     parameter: fn(f64, &[f64]) -> f64,
     usual: [f32; 4],
 }
@@ -87,7 +87,7 @@ const RULES: [Rule; 5] = [
     },
 ];
 
-/// An array of any kind that is what it is said to be.
+/// Returns an array of any kind that is sorted if it is marked as sorted.
 fn any_array(rng: &mut Rng) -> Array {
     let mut recipe = Recipe::random(rng);
     recipe.claims_order = false;
@@ -103,7 +103,7 @@ fn arrays() -> usize {
     number_from_env("LLAMA_SIEVE_TEST_ARRAYS", 20_000) / 2
 }
 
-/// The array with the candidates whose places `keeps` keeps.
+/// Returns the array with only the candidates whose indices `keeps` accepts.
 fn filtered(input: &Array, keeps: impl Fn(usize) -> bool) -> Array {
     let mut filtered = input.clone();
     let kept = input.data.iter().enumerate();
@@ -138,7 +138,7 @@ fn each_cut_at_a_probability_is_its_definition() {
             let p = rng.pick(&ps);
             let is_near = max_of(&input).is_finite() && p > 1e-30 && rng.chance(0.5);
             if is_near {
-                // At the float next to the probability of a candidate.
+                // The float nearest to the probability of a candidate.
                 parameter = (rule.parameter)(p, &ps) as f32;
                 near += 1;
             }
@@ -157,7 +157,7 @@ fn each_cut_at_a_probability_is_its_definition() {
     }
 }
 
-/// Where every candidate has one of two neighbouring probabilities the sums tell nothing: the
+/// If every candidate has one of two neighbouring probabilities, the sums cannot decide, and the
 /// definition is computed.
 #[test]
 fn neighbouring_probabilities_are_told_apart() {
@@ -185,7 +185,7 @@ fn neighbouring_probabilities_are_told_apart() {
     }
 }
 
-/// How many of the descending probabilities are kept.
+/// Returns how many of the descending probabilities top-h keeps.
 fn top_h(alpha: f64, entropy_of_all: f64, descending: &[f64]) -> usize {
     let mut n = 0;
     for (i, &p) in descending.iter().enumerate() {
@@ -208,7 +208,7 @@ fn top_h_is_its_definition() {
     for _ in 0..arrays() {
         let mut recipe = Recipe::random(&mut rng);
         recipe.claims_order = false;
-        // The definition takes a pass for each candidate.
+        // Limited, since the definition takes a pass for each candidate.
         let input = recipe.array(size(&mut rng).min(1500), 300_000, &mut rng);
         let alpha = rng.pick(&[0.4, 0.1, 0.7, 0.95, 0.0, -1.0]);
         let sampler = HostSampler::new(llama_sieve_init_top_h(alpha));
@@ -228,7 +228,7 @@ fn top_h_is_its_definition() {
         assert!(descends(&output));
         assert!(output.data[0].logit == max, "the largest is the first");
         if max < 1e8 {
-            // The host's sort has no order beyond its buckets.
+            // The host's sort gives no order beyond its buckets.
             assert_eq!(output.ids(), sorted.ids()[..n], "alpha {alpha}");
         }
         if max == f32::INFINITY {
@@ -238,11 +238,11 @@ fn top_h_is_its_definition() {
         let mut ps = probabilities(&input);
         ps.sort_unstable_by(|a, b| b.total_cmp(a));
         if entropy(&ps) < 1e-9 {
-            // The logarithm of a probability next to 1 has few digits.
+            // The logarithm of a probability near 1 has few significant digits.
             continue;
         }
         let alpha = f64::from(alpha);
-        // The order in which terms are added moves the last digits.
+        // The order of additions affects the last digits.
         let [least, most] =
             [1.0 - 1e-12, 1.0 + 1e-12].map(|by| top_h(alpha, by * entropy(&ps), &ps));
         assert!(
@@ -345,9 +345,9 @@ fn quadratic_is_its_definition() {
     assert!(bent > 100 * arrays(), "only {bent} logits");
 }
 
-/// Writes 1,000 arrays for each of four samplers, with what they leave, to the file that
-/// LLAMA_SIEVE_TEST_DRAWN names: a line of JSON each. `hosts/references.py` has other libraries do
-/// the same.
+/// Writes 1,000 arrays for each of four samplers, with the candidates that they leave, as lines of
+/// JSON to the file that LLAMA_SIEVE_TEST_DRAWN names. `hosts/references.py` compares them with
+/// other libraries.
 #[test]
 #[ignore = "it writes what hosts/references.py reads: LLAMA_SIEVE_TEST_DRAWN"]
 fn arrays_for_other_libraries() {
@@ -390,7 +390,7 @@ fn arrays_for_other_libraries() {
                 true => (rule.parameter)(p, &ps) as f32,
                 false => rng.pick(&rule.usual),
             };
-            // Others take no more.
+            // The other libraries accept no other parameters.
             if !(parameter > 1e-30 && parameter < 1.0) {
                 continue;
             }
@@ -410,7 +410,7 @@ fn arrays_for_other_libraries() {
     std::fs::write(path, lines).expect("the file can be written");
 }
 
-/// With parameters that switch them off they do nothing, under the name that tells so.
+/// With parameters that switch them off, the samplers do nothing, and their names say so.
 #[test]
 fn those_that_are_switched_off_do_nothing() {
     let mut rng = fresh_rng("those_that_are_switched_off_do_nothing");
@@ -437,7 +437,7 @@ fn those_that_are_switched_off_do_nothing() {
     }
 }
 
-/// Any of them with parameters of all kinds.
+/// Returns one of these samplers with random parameters of any kind.
 fn any_sampler(rng: &mut Rng) -> (String, HostSampler) {
     let p = rng.pick(&[3e-4, 0.02, 1e-9, 1.5, 0.3]);
     match rng.below(9) {
@@ -460,8 +460,8 @@ fn any_sampler(rng: &mut Rng) -> (String, HostSampler) {
     }
 }
 
-/// Has a chain choose among logits in a precision that holds them. Returns the token, and what it
-/// was drawn from.
+/// Samples with a chain from logits in a precision that can represent them. Returns the token, and
+/// the candidates that it was drawn from.
 fn sample_logits(chain: &HostSampler, logits: &[f32], grid: Grid) -> (i32, Vec<TokenData>) {
     let (smpl, n) = (chain.as_ptr().cast(), logits.len() as i32);
     let halves = |half: fn(f32) -> u16| logits.iter().map(|&x| half(x)).collect::<Vec<u16>>();
@@ -481,8 +481,8 @@ fn sample_logits(chain: &HostSampler, logits: &[f32], grid: Grid) -> (i32, Vec<T
     }
 }
 
-/// Straight from the logits they leave what they leave of the array, alone and in a row, and the
-/// draw after them is the same.
+/// Straight from the logits the samplers, alone or several, leave the same candidates as from the
+/// array, and the draw after them is the same.
 #[test]
 fn straight_from_the_logits_they_leave_the_same() {
     let mut rng = fresh_rng("straight_from_the_logits_they_leave_the_same");

@@ -1,11 +1,11 @@
-//! The samplers that llama.cpp no longer has, against their definitions computed in `f64`.
+//! Compares the samplers that llama.cpp no longer has with their definitions, computed in `f64`.
 
 use crate::support::arrays::{Shape, size};
 use crate::support::{Array, HostSampler, fresh_rng, number_from_env};
 use llama_sieve::ffi::samplers::{llama_sieve_init_softmax, llama_sieve_init_tail_free};
 
-/// Ids and probabilities in descending order; `None` if some logits are equal, whose order is no
-/// definition's business.
+/// Returns ids and probabilities in descending order; `None` if some logits are equal, since no
+/// definition determines their order.
 fn softmax(input: &Array) -> Option<Vec<(i32, f64)>> {
     let mut sorted: Vec<(i32, f64)> = input
         .data
@@ -26,8 +26,8 @@ fn softmax(input: &Array) -> Option<Vec<(i32, f64)>> {
     )
 }
 
-/// Returns the number of candidates that tail-free sampling keeps; `None` where the running sum
-/// comes so near to `z` that rounding decides.
+/// Returns the number of candidates that tail-free sampling keeps; `None` if the running sum is so
+/// near to `z` that rounding decides.
 fn tail_free(p: &[(i32, f64)], z: f64, min_keep: usize) -> Option<usize> {
     if p.len() <= 2 {
         return Some(p.len());
@@ -83,8 +83,8 @@ fn softmax_is_its_definition() {
         compared += 1;
         for (candidate, (id, p)) in output.data.iter().zip(&expected) {
             assert_eq!(candidate.id, *id);
-            // A sum of n floats, added one by one, is off by n roundings at most; the exponent is a
-            // difference that was rounded to a float.
+            // A sum of n floats, added one by one, has an error of at most n roundings. The
+            // exponent is a difference that was rounded to a float.
             let exponent = f64::from(output.data[0].logit - candidate.logit);
             let allowed = 1e-6 + 6e-8 * (input.data.len() as f64 + exponent);
             let error = (f64::from(candidate.p) - p).abs();

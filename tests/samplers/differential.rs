@@ -1,8 +1,8 @@
-//! Each drop-in against the vendored built-in: random arrays of every kind, random parameters over
-//! and beyond their range, with `accept`, `reset`, `clone` and `llama_sampler_copy` in between.
-//! Everything is equal, bit for bit.
+//! Compares each drop-in with the vendored built-in: on random arrays of every kind, with random
+//! parameters within and beyond their range, and with `accept`, `reset`, `clone` and
+//! `llama_sampler_copy` in between. Everything must be equal, bit for bit.
 //!
-//! 20,000 arrays per sampler; LLAMA_SIEVE_TEST_ARRAYS sets another number.
+//! Runs 20,000 arrays per sampler; LLAMA_SIEVE_TEST_ARRAYS sets another number.
 
 use crate::support::arrays::{Recipe, Rng, size};
 use crate::support::compare::same;
@@ -11,17 +11,17 @@ use crate::support::{Array, HostSampler, fresh_rng, number_from_env, replay};
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 
-/// A token to accept: mostly one of the array, sometimes one outside any vocabulary.
+/// Returns a token to accept: usually one of the array, sometimes one outside any vocabulary.
 fn token(member: &Member, array: &Array, rng: &mut Rng) -> i32 {
     if rng.chance(0.02) && !member.accept_always {
         return rng.pick(&[-1, i32::MIN, i32::MAX, 1_000_000]);
     }
-    // From a few, so that counts above 1 occur.
+    // One of a few, so that counts above 1 occur.
     let n = array.data.len().min(50);
     array.data[rng.below(n)].id
 }
 
-/// Does to both sides what a host does between two tokens.
+/// Does with both sides what a host may do between two tokens.
 fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng) {
     for _ in 0..rng.below(4) {
         let token = token(member, array, rng);
@@ -37,7 +37,7 @@ fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng
         pair.theirs = pair.theirs.clone();
     }
     if rng.chance(0.05) {
-        // Two copies part ways, then one takes over the state of the other.
+        // A copy goes its own way, and then one takes over the state of the other.
         let (ours, theirs) = (pair.ours.clone(), pair.theirs.clone());
         let token = token(member, array, rng);
         ours.accept(token);
@@ -47,8 +47,8 @@ fn between_tokens(member: &Member, pair: &mut Pair, array: &Array, rng: &mut Rng
     }
 }
 
-/// Accepts what was selected, as a host does; sometimes another token, as a host with forced tokens
-/// does.
+/// Accepts the selected token, as a host does, or sometimes another one, as a host with forced
+/// tokens does.
 fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng) {
     let Some(chosen) = array.data.get(array.selected as usize) else {
         return;
@@ -66,8 +66,7 @@ fn accept_the_choice(member: &Member, pair: &Pair, array: &Array, rng: &mut Rng)
 }
 
 fn run(member: &Member, arrays: usize) {
-    // Ids outside the vocabulary are accepted on purpose; their warnings are another test's
-    // subject.
+    // Ids outside the vocabulary are accepted on purpose. Another test checks the warnings.
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
     let mut rng = fresh_rng(member.name);
     let mut tried = 0;
@@ -101,7 +100,7 @@ fn run_named(name: &str) {
     run(member.expect("the table has every sampler"), arrays);
 }
 
-/// Two arrays, and what a host does before each.
+/// Compares two arrays, with the calls that a host may make before each.
 fn compare_two(member: &Member, pair: &mut Pair, rng: &mut Rng, told: &str) {
     for _ in 0..2 {
         let recipe = Recipe::random(rng);
@@ -115,10 +114,10 @@ fn compare_two(member: &Member, pair: &mut Pair, rng: &mut Rng, told: &str) {
     }
 }
 
-/// Where the built-in copies what has happened and keeps its parameters, and where it takes all
-/// over: three samplers of one kind, copied onto each other in any order, with many tokens in
-/// between. Penalties of different windows then count what the built-in's do. Only two of which one
-/// is switched off have no copy: the built-ins abort.
+/// Some built-ins copy only the history and keep their parameters, and others copy everything.
+/// Three samplers of one kind are copied onto each other in any order, with many tokens in between.
+/// Penalties with different windows must then count the same tokens as the built-in. Two of which
+/// only one is switched off cannot be copied: the built-ins abort.
 #[test]
 fn a_copy_of_one_with_other_parameters() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
@@ -157,7 +156,7 @@ fn a_copy_of_one_with_other_parameters() {
     }
 }
 
-/// The built-ins that are switched off are of one kind, whatever they would be otherwise.
+/// Built-ins that are switched off are all of one kind, and can be copied onto each other.
 #[test]
 fn a_copy_of_one_that_is_switched_off_has_its_name() {
     let mut rng = fresh_rng("switched off");
@@ -185,7 +184,7 @@ fn a_copy_of_one_that_is_switched_off_has_its_name() {
     }
 }
 
-/// Accepts up to as many tokens as the shorter windows hold, of a few.
+/// Accepts at most as many tokens as the shorter window holds, out of a few different ones.
 fn accept_some(member: &Member, pair: &Pair, rng: &mut Rng) {
     if member.accept_always {
         return;
@@ -198,14 +197,14 @@ fn accept_some(member: &Member, pair: &Pair, rng: &mut Rng) {
     }
 }
 
-/// Arrays that chance hardly makes.
+/// Arrays that random tests hardly ever make.
 #[test]
 fn what_once_differed() {
-    // The nucleus ends where a bucket of the built-in's sort does.
+    // The nucleus ends exactly at the end of a bucket of the built-in's sort.
     let upper = (0..256).map(|i| i as f32 * 0.0005);
     let lower = (0..1744).map(|i| -5.0 - i as f32 * 0.001);
     let edge = Array::of_logits(upper.chain(lower));
-    // Probabilities of 0 below a logit whose neighbours are far.
+    // All other probabilities are 0, below a logit so large that the next floats are far apart.
     let far = Array::of_logits((0..600).map(|i| if i == 77 { 1e8 } else { 1e8 - 104.0 }));
     // SAFETY: constructors without preconditions.
     let (top_p, typical) = unsafe {
@@ -214,7 +213,7 @@ fn what_once_differed() {
             sys::llama_sampler_init_typical(0.9, 1),
         )
     };
-    // Probabilities that are hardly above 0, and rounded as coarsely, about the cut.
+    // Probabilities around the cut that are hardly above 0, and so coarsely rounded.
     let faint = Array::of_logits((0..600).map(|i| if i == 77 { 95.0 } else { i as f32 * -0.015 }));
     let mut pairs = vec![
         (sieve::llama_sieve_init_top_p(0.5, 256), top_p, edge),

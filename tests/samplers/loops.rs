@@ -1,4 +1,5 @@
-//! The loop breaker for C: what it refuses, what it leaves, and texts in which nothing loops.
+//! Tests the loop breaker from C: the parameters that it refuses, the candidates that it leaves,
+//! and texts without loops.
 
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::*;
@@ -8,7 +9,7 @@ use vendor_llama_cpp::{Model, sys};
 use crate::support::family::vocabulary;
 use crate::support::{Array, HostSampler, fresh_rng, trained_model};
 
-/// The parameters of a caller that names none.
+/// Returns the default parameters.
 fn params() -> llama_sieve_loop_params {
     llama_sieve_loop_params {
         struct_size: size_of::<llama_sieve_loop_params>(),
@@ -23,7 +24,7 @@ fn params() -> llama_sieve_loop_params {
 }
 
 fn made(params: &llama_sieve_loop_params) -> *mut llama_sampler {
-    // SAFETY: a struct of that size, with what it points to.
+    // SAFETY: a struct of that size, with valid pointers.
     unsafe { llama_sieve_init_loop_breaker(params) }
 }
 
@@ -34,7 +35,7 @@ fn masked(sampler: &HostSampler, n: usize) -> Vec<i32> {
     masked.map(|c| c.id).collect()
 }
 
-/// Loops of a word, a list, a sentence, a paragraph and a page, after a text without any.
+/// Loops of a word, a list, a sentence, a paragraph and a page, each after a text without loops.
 #[test]
 fn loops_are_found_at_the_third_copy_and_not_before() {
     let mut rng = fresh_rng("loops");
@@ -69,7 +70,7 @@ fn loops_are_found_at_the_third_copy_and_not_before() {
     }
 }
 
-/// Without a loop every bit is as it was, with whatever is in the array.
+/// Without a loop every bit of the array stays unchanged, whatever it contains.
 #[test]
 fn off_a_loop_nothing_is_changed() {
     let mut rng = fresh_rng("off a loop");
@@ -227,7 +228,8 @@ fn what_is_wrong_is_refused_by_name() {
     }));
 }
 
-/// The files below a folder that have one of these ends, in the order of their names.
+/// Appends the files below a folder whose names have one of these endings, in the order of their
+/// names.
 fn files(folder: &std::path::Path, ends: &[&str], to: &mut Vec<std::path::PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return;
@@ -244,8 +246,8 @@ fn files(folder: &std::path::Path, ends: &[&str], to: &mut Vec<std::path::PathBu
     }
 }
 
-/// True if the newest tokens repeat for the third time or more, and are 128 at least: compared copy
-/// by copy, for each period again.
+/// True if the newest tokens are a repetition of at least three copies and at least 128 tokens. A
+/// naive search: compares copy by copy, for each period.
 fn repeats(tokens: &[i32]) -> bool {
     (1..=1024).any(|period| {
         let n = 128.max(3 * period);
@@ -254,10 +256,10 @@ fn repeats(tokens: &[i32]) -> bool {
     })
 }
 
-/// Counts repetitions in texts of others, that LLAMA_SIEVE_TEST_TEXTS names: folders, with colons
-/// between. With three copies, and with the default, each is shown with its place. At each token
-/// there is one where the naive search finds one, and nowhere else.
-/// LLAMA_SIEVE_TEST_VOCABULARIES names a vocabulary other than the trained model's.
+/// Counts repetitions in real texts: those in the folders that LLAMA_SIEVE_TEST_TEXTS lists,
+/// separated by colons. Prints each repetition, found with three copies or the default number, with
+/// its position. The sampler must find one exactly where the naive search does.
+/// LLAMA_SIEVE_TEST_VOCABULARIES names a vocabulary to use in place of the trained model's.
 #[test]
 #[ignore = "it wants folders of texts: LLAMA_SIEVE_TEST_TEXTS"]
 fn texts_of_others_hold_few_repetitions() {
@@ -283,7 +285,7 @@ fn texts_of_others_hold_few_repetitions() {
             let sampler = HostSampler::new(made(&params()));
             let mut array = Array::of_logits(std::iter::repeat_n(1.0, model.n_vocab()));
             let (mut is_in, mut tokens) = (false, Vec::new());
-            // In pieces that the tokenizer takes quickly.
+            // In pieces that the tokenizer handles quickly.
             for line in text.split_inclusive('\n') {
                 for token in model.tokenize(line, false) {
                     sampler.accept(token);
@@ -310,8 +312,8 @@ fn texts_of_others_hold_few_repetitions() {
     }
 }
 
-/// True if the sampler bans a token of the array's, which is put back: then, and only then, it says
-/// that the array is not sorted any more.
+/// True if the sampler bans a token of the array, which is then restored. Then, and only then, the
+/// array must no longer be marked as sorted.
 fn masks(sampler: &HostSampler, array: &mut Array) -> bool {
     array.sorted = true;
     sampler.apply(array);

@@ -1,4 +1,4 @@
-//! The drop-ins, each against llama.cpp's own: equality of everything.
+//! Compares each drop-in with llama.cpp's own sampler: everything must be equal.
 
 mod bans;
 mod bans_beside;

@@ -1,5 +1,5 @@
-//! The comparison that the differential tests rest on: it takes equal answers, and refuses every
-//! wrong one.
+//! Tests the comparison that the differential tests rely on: it accepts equal arrays, and refuses
+//! every wrong one.
 
 use crate::support::arrays::{Array, Recipe, Rng, Shape};
 use crate::support::compare::same;
@@ -30,7 +30,7 @@ fn drawn() -> Array {
     built_in(unsafe { sys::llama_sampler_init_dist(7) }, &distinct())
 }
 
-/// Refused is what `spoil` makes of a right answer, and only that.
+/// Checks that the comparison accepts a right array, and refuses it after `spoil` has changed it.
 #[track_caller]
 fn refused(right: &Array, spoil: impl FnOnce(&mut Array)) {
     assert_eq!(same(right, right), Ok(()));
@@ -138,7 +138,7 @@ fn a_number_where_the_other_has_none() {
     let mut array = distinct();
     array.data[3].p = f32::NAN;
     refused(&array, |array| array.data[3].p = 0.0);
-    // Which NaN it is does not matter.
+    // The bits of a NaN do not matter.
     let mut other = array.clone();
     other.data[3].p = f32::from_bits(0xFFC0_1234);
     assert_eq!(same(&other, &array), Ok(()));

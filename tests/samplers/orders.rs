@@ -1,5 +1,5 @@
-//! The drop-ins on arrays in an order or of a few values, whose sorts go other ways than those of
-//! random ones: everything is equal to the built-in's, bit for bit.
+//! Compares the drop-ins with the built-ins on arrays that are in some order or have few values,
+//! which sorts treat differently from random ones. Everything must be equal, bit for bit.
 
 use crate::support::arrays::Rng;
 use crate::support::compare::same;
@@ -7,10 +7,10 @@ use crate::support::family::{FAMILY, Member};
 use crate::support::orders::ORDERS;
 use crate::support::{Array, Grid, fresh_rng, replay};
 
-/// Sizes at which sorts and samplers take another branch, and a vocabulary's.
+/// Sizes at which sorts and samplers take different branches, and the size of a vocabulary.
 const SIZES: [usize; 6] = [200, 1_500, 2_500, 9_000, 17_000, 33_000];
 
-/// Arrays of one kind, one after the other, as a host has them.
+/// Compares arrays of one kind, one after the other.
 fn compare(member: &Member, name: &str, make: impl Fn(&mut Rng) -> Array, rng: &mut Rng) {
     let pair = (member.make)(rng, 200_000, false);
     for position in 0..2 {

@@ -1,9 +1,9 @@
-//! Long generations over logits as a model in half precision gives them, full of ties: ten chains
-//! of ours beside the same of built-ins, on vocabularies of 32,000 to 151,936. Not one token
-//! differs, nor a candidate, nor a bit of it; nor a token of the same chains straight from the
-//! logits.
+//! Compares long generations on logits like those of a model in half precision, full of ties: ten
+//! chains of this library's samplers with the same chains of built-ins, on vocabularies of 32,000
+//! to 151,936 tokens. No token and no bit of a candidate may differ, nor any token of the same
+//! chains straight from the logits.
 //!
-//! 4,000 tokens; LLAMA_SIEVE_TEST_TOKENS sets another number, a million for the long run:
+//! Runs 4,000 tokens; LLAMA_SIEVE_TEST_TOKENS sets another number, a million for the long run:
 //! `LLAMA_SIEVE_TEST_TOKENS=1000000 cargo test --release --locked --test samplers rounded`.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,14 +13,14 @@ use crate::support::compare::same;
 use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
 use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 
-/// Mostly the smallest: ties are as frequent, and a million tokens take hours less.
+/// Usually the smallest: ties are as frequent, and a million tokens take hours less.
 const SIZES: [usize; 8] = [
     32_000, 32_000, 32_000, 32_000, 32_000, 50_257, 128_256, 151_936,
 ];
-/// Tokens of one generation.
+/// The number of tokens in one generation.
 const LENGTH: usize = 50;
 
-/// The constructor of a chain's members, for a vocabulary of `n`.
+/// Returns the members of a chain, on both sides, for a vocabulary of `n` tokens.
 type Members = fn(n: i32, seed: u32) -> Vec<[HostSampler; 2]>;
 
 fn dist(seed: u32) -> [HostSampler; 2] {

@@ -1,5 +1,5 @@
-//! `llama_sieve_get_seed` on ours, on built-ins and on chains of both, beside
-//! `llama_sampler_get_seed` on the same chain of built-ins.
+//! Compares `llama_sieve_get_seed` on this library's samplers, on built-ins and on chains of both
+//! with `llama_sampler_get_seed` on the same chain of built-ins.
 
 use std::ffi::c_char;
 
@@ -112,8 +112,8 @@ fn null_has_no_seed() {
     assert!(llama_sieve::last_error::get().contains("NULL"));
 }
 
-/// A chain is known by its vtable: what is behind the pointers of another sampler is its own, be it
-/// named as a chain is.
+/// A chain is recognized by its vtable. The context of any other sampler must not be read, even if
+/// it has the name of a chain.
 #[test]
 fn a_foreign_sampler_named_chain_has_no_seed() {
     unsafe extern "C" fn name(_: *const llama_sampler) -> *const c_char {
@@ -122,7 +122,7 @@ fn a_foreign_sampler_named_chain_has_no_seed() {
     // SAFETY: a vtable of a C struct, whose functions may be NULL but for the name.
     let mut iface: llama_sampler_i = unsafe { std::mem::zeroed() };
     iface.name = Some(name);
-    // What a chain would have as its members is no memory at all.
+    // The pointer that would be that of a chain's members is invalid.
     let nowhere = std::ptr::without_provenance_mut(8);
     // SAFETY: the vtable outlives the sampler.
     let foreign = unsafe { sys::llama_sampler_init((&raw mut iface).cast(), nowhere) };

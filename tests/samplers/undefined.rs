@@ -1,4 +1,5 @@
-//! Our samplers where the built-ins are undefined: a test for each row of docs/exactness.md.
+//! Tests the samplers on inputs for which the built-ins are undefined: a test for each row of the
+//! table in docs/exactness.md.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use llama_sieve::token::{Token, TokenData};
 use llama_sieve::vocabulary::Vocabulary;
 use vendor_llama_cpp::sys;
 
-/// Each row of the table has a test here, and each test a row.
+/// Each row of the table must have a test here, and each test a row.
 #[test]
 fn the_table_and_the_tests_name_the_same() {
     let table = include_str!("../../docs/exactness.md");
@@ -55,7 +56,8 @@ fn nan_logits() {
     }
 }
 
-/// Lets a sampler work on candidates that are in no order: what it leaves came in, each once.
+/// Applies a sampler to candidates in no order, and checks that those it leaves were among them,
+/// each once.
 fn check_what_is_left(member: &Member, sampler: &HostSampler, mut array: Array, label: &str) {
     let came: HashSet<i32> = array.ids().into_iter().collect();
     let before = array.data.len();
@@ -65,7 +67,7 @@ fn check_what_is_left(member: &Member, sampler: &HostSampler, mut array: Array, 
     assert!(!left.is_empty() && left.len() <= before, "{what}");
     let distinct: HashSet<i32> = left.iter().copied().collect();
     assert_eq!(distinct.len(), left.len(), "{what}");
-    // Infill may put the token that ends a text in place of all.
+    // Infill may replace all candidates by the token that ends a text.
     let replaced = member.name == "infill" && left.len() == 1;
     assert!(replaced || distinct.is_subset(&came), "{what}");
     if SELECTORS.contains(&member.name) {
@@ -74,7 +76,7 @@ fn check_what_is_left(member: &Member, sampler: &HostSampler, mut array: Array, 
     sampler.accept(left[0]);
 }
 
-/// Of finite logits: the built-ins make it, too.
+/// NaN that arises from finite logits, as it does in the built-ins.
 #[test]
 fn nan_that_a_chain_makes() {
     llama_sieve::log::set_sink(Some(Arc::new(|_, _| {})));
@@ -91,7 +93,8 @@ fn nan_that_a_chain_makes() {
     };
     let mut rng = fresh_rng("nan_that_a_chain_makes");
     for member in FAMILY {
-        // Divided they are infinite; said to be sorted, they are too large for an exponential.
+        // In the first case the divided logits are infinite. In the second the array is wrongly
+        // marked as sorted, so that logits are too large for an exponential.
         for (t, sorted) in [(Some(1e-10), false), (None, true)] {
             for n in [2, 17, 1000] {
                 let mut made =
@@ -127,7 +130,7 @@ fn an_empty_array() {
     }
 }
 
-/// The clone then chooses what the original would, had it begun its draws again as well.
+/// The clone then chooses what the original would choose if its draws began again, too.
 #[test]
 fn adaptive_p_cloned_before_accept() {
     let mut rng = fresh_rng("adaptive_p_cloned_before_accept");
@@ -163,7 +166,7 @@ fn adaptive_p_accepts_no_token() {
     assert_eq!(same(&a, &b), Ok(()));
 }
 
-/// Tokens 0 and 1 begin alike for 600 bytes; 2 ends a text.
+/// A vocabulary in which tokens 0 and 1 share their first 600 bytes, and 2 ends a text.
 #[derive(Debug)]
 struct LongPieces;
 
@@ -197,7 +200,7 @@ impl Vocabulary for LongPieces {
     }
 }
 
-/// Eight letters, and nothing that ends a text.
+/// A vocabulary of eight letters, without a token that ends a text.
 #[derive(Debug)]
 struct NoEnd;
 
@@ -230,7 +233,7 @@ impl Vocabulary for NoEnd {
 
 #[test]
 fn infill_without_an_end() {
-    // No text has a fifth of the probability.
+    // The probability of every text is less than a fifth.
     let candidate = |id| TokenData {
         id,
         logit: 1.0,
@@ -275,7 +278,7 @@ fn dry_with_an_allowed_length_that_overflows() {
         dry.apply(&mut array);
         let penalty = 0.8 * 1.75f32.powi(1i32.saturating_sub(allowed_length).min(120));
         assert!(array.data[0].logit <= 2.0 - 0.99 * penalty, "{array:?}");
-        // No repetition reaches it.
+        // No repetition leads to this token.
         assert_eq!(array.data[2].logit, 3.0);
     }
 }

@@ -1,5 +1,6 @@
-//! Schemas as the text of a grammar, which llama.cpp's own reader takes, and in the spans of tags:
-//! their texts are those of a grammar by the schema alone.
+//! Tests schemas that are written as the text of a grammar, which llama.cpp's own parser must
+//! accept, and schemas in the spans of tags: both must allow the same texts as the schema's own
+//! grammar.
 
 use std::ffi::CString;
 
@@ -14,7 +15,7 @@ use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env};
 use crate::{accepts, drawn, grammar, random, tree, validator};
 
-/// True if llama.cpp reads the text as a grammar.
+/// True if llama.cpp accepts the text as a grammar.
 fn is_read_by_the_host(text: &str) -> bool {
     let text = CString::new(text).expect("no NUL");
     // SAFETY: a vocabulary and two C strings.
@@ -68,7 +69,7 @@ fn random_schemas_become_grammars_of_the_same_texts() {
                 assert!(accepts(&read, &text), "{schema}: {text}");
             }
         }
-        // And the other way: what is drawn from the text is valid.
+        // Conversely, texts drawn from the grammar's text are valid.
         let Some((schemas, index)) = validator(&schema) else {
             continue;
         };
@@ -77,7 +78,8 @@ fn random_schemas_become_grammars_of_the_same_texts() {
                 continue;
             };
             let Ok(value) = serde_json::from_slice::<Value>(&text) else {
-                // Bytes that are no UTF-8, which a grammar's text cannot exclude.
+                // The text contains bytes that are not UTF-8, which the text of a grammar cannot
+                // exclude.
                 assert!(String::from_utf8(text).is_err(), "{schema}");
                 continue;
             };

@@ -1,5 +1,5 @@
-//! The language of llama.cpp's own converter, beside that converter: what it refuses is refused,
-//! and of what it converts the masks are those of its grammar.
+//! Compares the language of llama.cpp's own converter with that converter: schemas that it refuses
+//! are refused, and for all others the masks are those of its grammar.
 
 use std::ffi::CString;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -36,8 +36,8 @@ fn converter() -> MutexGuard<'static, Converter> {
     CONVERTER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reasons for which ours is refused alone: where no text follows, where the converter computes
-/// with numbers that it cannot hold, and what would take a stack without end.
+/// The reasons for which only this library refuses a schema: no text follows it, the converter
+/// computes with numbers that overflow, or it would need an unbounded stack.
 const OURS_ALONE: [&str; 6] = [
     "a count behind nothing",
     "no value follows it",
@@ -47,7 +47,8 @@ const OURS_ALONE: [&str; 6] = [
     "LLAMA_SIEVE_JSON_MAX_STEPS",
 ];
 
-/// Both grammars of a schema; `None` where both are refused, or ours is for one of those reasons.
+/// Returns both grammars of a schema; `None` if both refuse it, or this library does for one of
+/// these reasons.
 ///
 /// # Panics
 /// If only one is refused for any other reason.
@@ -76,7 +77,7 @@ fn allowed(grammar: &Grammar) -> Vec<Token> {
     all.filter(|&token| mask.allows(token)).collect()
 }
 
-/// Walks both for that many tokens, and compares the masks; how many steps there were.
+/// Walks through both grammars, and compares the masks. Returns the number of steps.
 fn walk(schema: &str, ours: &Grammar, theirs: &Grammar, below: &mut Below<'_>) -> usize {
     const LONG: usize = 120;
     let (mut ours, mut theirs) = (ours.clone(), theirs.clone());
@@ -123,7 +124,7 @@ fn compare(schema: &str, below: &mut Below<'_>) -> usize {
         let is_accepted = accepts(&ours, &value);
         assert_eq!(is_accepted, accepts(&theirs, &value), "{schema}: {value}");
     }
-    // Names that are there, begin others, or begin like others.
+    // Names of members, beginnings of these, and names with the same beginning.
     for name in NAMES
         .into_iter()
         .chain(["^", "^b", "a-", "a.", "abd", "x", "\u{e9}"])
@@ -259,7 +260,7 @@ fn names(below: &mut Below<'_>) -> Value {
     (0..below(4)).map(|_| one(below, &NAMES)).collect()
 }
 
-/// A schema of the keywords that the converter reads, and some that it does not.
+/// Returns a random schema of keywords that the converter reads, and some that it does not.
 fn schema(below: &mut Below<'_>, depth: usize) -> String {
     const TYPES: [&str; 7] = [
         "null", "boolean", "integer", "number", "string", "array", "object",
@@ -391,7 +392,7 @@ fn random_schemas_have_the_masks_of_the_converters_grammar() {
     assert!(2 * n_converted > n, "{n_converted} of {n} schemas");
 }
 
-/// One of each feature, and of each place where the converter is not what one would expect.
+/// Schemas for each feature, and for each case in which the converter does something unexpected.
 const SCHEMAS: [&str; 66] = [
     "{}",
     r#"{"title": "anything", "not": {}, "if": {"type": "null"}, "uniqueItems": true}"#,
@@ -406,13 +407,13 @@ const SCHEMAS: [&str; 66] = [
     r#"{"properties": {"ab": {}, "abcd": {}, "x": {}}, "additionalProperties": {"type": "null"}}"#,
     r#"{"properties": {"": {"type": "null"}}, "additionalProperties": true}"#,
     r#"{"properties": {"": {"type": "null"}, "a": {"const": 1}}}"#,
-    // A dash between two characters, and a "^", mean something in the converter's classes.
+    // A dash between two characters, and a "^", have a meaning in the converter's classes.
     r#"{"properties": {"a-b": {}, "ax": {}, "a\"": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"^a": {}, "a^": {}, "b^": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"\u00e9": {}, "\u65e5\u672c": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"a]": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"a]": {}, "a\\b": {}, "a\u0001\n\t/\u007f": {}}}"#,
-    // As often as the star's own name, and twice by one name.
+    // A member that is named like the mark for unnamed members.
     r#"{"properties": {"*": {}, "a": {}}, "additionalProperties": {"type": "null"}}"#,
     r#"{"properties": {"*": {"type": "null"}, "a": {}}}"#,
     r#"{"properties": {"a": {}}, "properties": {"b": {}}, "properties": {"c": {}}}"#,
@@ -458,7 +459,7 @@ const SCHEMAS: [&str; 66] = [
     r##"{"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}"##,
     r##"{"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}, {"const": 1}]}}}"##,
     r##"{"$ref": "#/$defs/a%20b", "$defs": {"a b": {"const": 1}}}"##,
-    // Two names, or a name and a rule of the converter's, that come to be one.
+    // Two names, or a name and a rule of the converter, that collide.
     r##"{"items": [{"$ref": "#/$defs/a_b"}, {"$ref": "#/$defs/a-b"}], "$defs": {"a_b": {"const": 1}, "a-b": {"const": 2}}}"##,
     r#"{"properties": {"date_time": {"type": ["integer", "null"]}, "then": {"format": "date-time"}}}"#,
     r#"{"properties": {"integral part": {"const": "x"}, "n": {"type": "integer"}, "f": {"type": "number"}}}"#,
@@ -472,7 +473,7 @@ fn each_feature_has_the_masks_of_the_converters_grammar() {
     let mut n_converted = 0;
     for schema in SCHEMAS {
         n_converted += usize::from(compare(schema, &mut below) > 0);
-        // And as a grammar's text.
+        // The same with the text of a grammar.
         let Some((ours, _)) = both(schema) else {
             continue;
         };
@@ -533,8 +534,8 @@ fn patterns_have_the_masks_of_the_converters_grammar() {
     assert!(3 * n_converted > n, "{n_converted} of {n}");
 }
 
-/// Numbers with a point, which the converter writes again: those for which it finds the fewest
-/// digits. Of others it takes one too many in one of some 700.
+/// Numbers with a point, which the converter rewrites. Only numbers for which it finds the shortest
+/// digits: for about one in 700 others it writes a digit too many.
 #[test]
 fn constants_have_the_masks_of_the_converters_grammar() {
     let mut rng = fresh_rng("constants for llama.cpp");
@@ -558,7 +559,7 @@ fn constants_have_the_masks_of_the_converters_grammar() {
     }
 }
 
-/// Beside the built-in grammar itself, on the tokens of a trained model.
+/// Compares with the built-in grammar itself, on the tokens of a trained model.
 #[test]
 fn the_sampler_has_the_masks_of_the_hosts_own() {
     let mut rng = fresh_rng("schemas for llama.cpp's own grammar");
@@ -605,8 +606,7 @@ fn the_sampler_has_the_masks_of_the_hosts_own() {
     assert!(n_steps > 5 * SCHEMAS.len(), "{n_steps}");
 }
 
-/// Schemas as they are published: what becomes of each is what the converter makes of it. Of long
-/// ones there are some for which it takes minutes.
+/// Compares published schemas. Some long ones take the converter minutes.
 #[test]
 #[ignore = "ci/json-schema-suite gets the schemas and runs it"]
 fn published_schemas_have_the_masks_of_the_converters_grammar() {

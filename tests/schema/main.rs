@@ -1,5 +1,5 @@
-//! JSON Schemas against boon, a validator: what the masks let through is valid, and what is valid
-//! they let through.
+//! Compares JSON Schemas with boon, a validator: texts that the masks allow must be valid, and
+//! valid texts must be allowed.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -26,7 +26,7 @@ use serde_json::Value;
 use support::{fresh_rng, number_from_env};
 use test_crates::boon::{Compiler, Draft, SchemaIndex, Schemas};
 
-/// Every byte but NUL is a token, and a few texts are; the first token ends a generation.
+/// A vocabulary of every byte except NUL and a few texts. The first token ends a generation.
 #[derive(Debug)]
 struct Bytes;
 
@@ -68,7 +68,8 @@ fn tree() -> Arc<VocabularyTree> {
     Arc::new(VocabularyTree::new(&Bytes))
 }
 
-/// A grammar; `None` where no value follows the schema; or why it is refused.
+/// Returns the grammar of a schema; `None` if no value is valid; or the reason why the schema is
+/// refused.
 fn grammar(
     schema: &Value,
     options: Options,
@@ -96,8 +97,8 @@ fn accepts(grammar: &Grammar, text: &str) -> bool {
     grammar.slot().is_complete()
 }
 
-/// A text drawn from the masks; `None` if it gets long, or a number in it has more digits than the
-/// validator's numbers of 64 bits tell apart.
+/// Returns a text drawn from the masks; `None` if it gets too long, or a number in it has more
+/// digits than the validator's 64-bit numbers.
 fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
     const LONG: usize = 200;
     let mut grammar = grammar.clone();
@@ -125,7 +126,7 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
         if n_digits > 10 && !allowed.iter().all(digit) {
             ways.retain(|token| !digit(token));
         }
-        // Short texts are as good as long ones.
+        // Tokens that close something are preferred, since short texts test as much as long ones.
         let closing = |&&token: &&Token| matches!(u8::try_from(token), Ok(0 | b'"' | b'}' | b']'));
         let close = ways.iter().find(closing);
         let token = match close {
@@ -142,7 +143,7 @@ fn drawn(grammar: &Grammar, below: &mut random::Below<'_>) -> Option<Vec<u8>> {
     None
 }
 
-/// A schema for the validator; `None` where it refuses it.
+/// Compiles a schema for the validator; `None` if it refuses the schema.
 fn validator(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
     let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
     compiler.set_default_draft(Draft::V2020_12);
@@ -153,12 +154,12 @@ fn validator(schema: &Value) -> Option<(Schemas, SchemaIndex)> {
     Some((schemas, index.ok()?))
 }
 
-/// Raise LLAMA_SIEVE_TEST_SCHEMAS for a long run.
+/// LLAMA_SIEVE_TEST_SCHEMAS raises the number of schemas for a long run.
 #[test]
 fn random_schemas_allow_what_is_valid_and_nothing_else() {
     let mut rng = fresh_rng("schemas");
     let mut below = |n: usize| rng.below(n);
-    // Bytes that are no character by themselves could be drawn to what is no text.
+    // Drawing single bytes of characters could give a text that is not UTF-8.
     let bytes = tree();
     let any_order = Options {
         any_order: true,
@@ -178,7 +179,7 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
         };
         for _ in 0..20 {
             let value = random::value(&mut below, 2);
-            // Members that the schema asks for without a name come after those that it does not.
+            // Required members without a name come after the optional ones.
             let texts = suite::orders(&value);
             let is_let_through = whole
                 .as_ref()
@@ -186,7 +187,8 @@ fn random_schemas_allow_what_is_valid_and_nothing_else() {
             assert_eq!(is_let_through, is_valid(&value), "{schema}: {value}");
             n_valid += usize::from(is_let_through);
         }
-        // In the order of the schema, too, and what else a text may have.
+        // Drawn in the order of the schema and in any order, with everything that a text may
+        // contain.
         let drawn_from =
             [any_order, Options::default()].map(|options| grammar(&schema, options, &bytes));
         for grammar in drawn_from.iter().flatten().flatten() {
@@ -214,7 +216,7 @@ fn texts_of_a_format_are_what_a_validator_takes_for_it() {
     let mut rng = fresh_rng("formats");
     let mut below = |n: usize| rng.below(n);
     let bytes = tree();
-    // The validator takes the "?" of a template's "{?name}" for the beginning of a query.
+    // The validator reads the "?" of a template's "{?name}" as the beginning of a query.
     for format in ENFORCED
         .into_iter()
         .filter(|&format| format != "uri-template")

@@ -1,7 +1,7 @@
-//! `MaskBench`, from a folder of its files, as `ci/maskbench` prepares it.
+//! Runs `MaskBench` from the file that `ci/maskbench` prepares.
 //!
-//! The lines of the file: the kind (`schema`, `true` or `false` of an instance), a tabulator, and
-//! the text, with the name before that of a schema.
+//! A line of the file has the kind (`schema`, or, for an instance, `true` or `false`), a tab, and
+//! the text. The text of a schema is preceded by its name.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::support::{fresh_rng, number_from_env};
 use crate::{drawn, tree, validator};
 
-/// The lines of the file: kind and text.
+/// Returns the lines of the file, as kind and text.
 fn lines() -> impl Iterator<Item = (String, String)> {
     let path = std::env::var("LLAMA_SIEVE_MASKBENCH").expect("ci/maskbench sets it");
     let lines = BufReader::new(File::open(path).expect("the file")).lines();
@@ -26,14 +26,14 @@ fn lines() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// The bytes of the text that are accepted, and one more if it may end there: the first token is
-/// the end.
+/// Returns the number of bytes of the text that are accepted, plus one if it may end there, since
+/// the end is a token.
 fn accepted(grammar: &Grammar, text: &str) -> usize {
     let tokens: Vec<Token> = text.bytes().map(Token::from).chain([0]).collect();
     grammar.slot().accepts(&tokens)
 }
 
-/// Counts of what is alike, and the first few names.
+/// A count of similar schemas, and the names of the first few.
 #[derive(Default)]
 struct Tally(BTreeMap<String, (usize, Vec<String>)>);
 
@@ -55,7 +55,8 @@ impl Tally {
     }
 }
 
-/// Why a schema is refused, without what is its own: the keyword, and the beginning of the reason.
+/// Returns the reason why a schema is refused, without details of this schema: the keyword, and the
+/// beginning of the message.
 fn reason(message: &str) -> String {
     let reason = message.split_once("keyword ").map_or(message, |all| all.1);
     let mut is_quoted = false;
@@ -68,8 +69,7 @@ fn reason(message: &str) -> String {
     kept.take(100).collect()
 }
 
-/// Each schema passes, if its valid instances are let through and its invalid ones are not, or is
-/// refused by name.
+/// Each schema must allow its valid instances and not its invalid ones, or be refused by name.
 #[test]
 #[ignore = "ci/maskbench prepares the data and runs it"]
 fn instances() {
@@ -128,8 +128,8 @@ fn instances() {
     assert_eq!(n_wrong[0], 0, "nothing invalid is accepted");
 }
 
-/// A pattern in which `\s`, `\S` and `.` are written out as ECMA-262 has them: the validator's
-/// lack some characters.
+/// Returns a pattern in which `\s`, `\S` and `.` are written out as in ECMA-262, since the
+/// validator's lack some characters.
 fn written_out(pattern: &str) -> String {
     const SPACE: &str =
         r"\t\n\x0b\f\r\x20\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff";
@@ -154,15 +154,15 @@ fn written_out(pattern: &str) -> String {
     written
 }
 
-/// Changes a schema to one of the same texts, or of more, that the validator can judge: patterns
-/// are written out, and multiples of fractions left out, which it divides in binary.
+/// Changes a schema to one with the same texts, or more, that the validator can judge: patterns are
+/// written out, and multiples of fractions, which the validator divides in binary, are left out.
 fn for_the_validator(schema: &mut Value) {
     match schema {
         Value::Object(members) => {
             if members.get("multipleOf").is_some_and(Value::is_f64) {
                 members.remove("multipleOf");
             }
-            // It takes a template for a reference, which RFC 6570 does not ask for.
+            // The validator requires a template to be a reference, which RFC 6570 does not.
             if members.get("format").and_then(Value::as_str) == Some("uri-template") {
                 members.remove("format");
             }
@@ -182,8 +182,8 @@ fn for_the_validator(schema: &mut Value) {
     }
 }
 
-/// Of schemas at equal distances, texts that are drawn from the masks, against the validator: all
-/// are valid.
+/// Checks with the validator that all texts drawn from the masks are valid, for schemas at equal
+/// distances in the file.
 #[test]
 #[ignore = "ci/maskbench prepares the data and runs it"]
 fn drawn_texts() {
@@ -196,7 +196,7 @@ fn drawn_texts() {
         .filter_map(|(kind, text)| (kind == "schema").then_some(text))
         .collect();
     let (mut n_used, mut n_drawn, mut n_long, mut wrong) = (0, 0, 0, Vec::new());
-    // Every 37th one, and so on: neighbours are alike. 37 divides no number of schemas near.
+    // Every 37th schema, again and again, since neighbours are similar.
     for i in 0..schemas.len() {
         if n_used == n_schemas {
             break;

@@ -1,20 +1,21 @@
-//! Random schemas and random values, over few names and texts, so that they meet.
+//! Makes random schemas and random values from few names and texts, so that they often match.
 
 use serde_json::{Map, Value, json};
 
-/// Gives a number below another one.
+/// Returns a random number below its argument.
 pub type Below<'a> = dyn FnMut(usize) -> usize + 'a;
 
 const NAMES: [&str; 4] = ["a", "b", "ab", "c"];
 const TEXTS: [&str; 8] = ["", "a", "ab", "b", "ba", "abc", "\u{e9}\"", "7"];
-/// Without `.`, which is another set to the validator's regular expressions than to ECMA-262.
+/// Patterns without `.`, whose meaning in the validator's regular expressions differs from
+/// ECMA-262.
 const PATTERNS: [&str; 6] = ["^a", "b$", "^[a-c]*$", "^[^x]{2}$", "a|\\d", "^(ab|b)+$"];
 
 fn one<'a, T: ?Sized>(below: &mut Below<'_>, all: &[&'a T]) -> &'a T {
     all[below(all.len())]
 }
 
-/// A value of JSON.
+/// Returns a random JSON value.
 pub fn value(below: &mut Below<'_>, depth: usize) -> Value {
     match below(if depth == 0 { 6 } else { 9 }) {
         0 => Value::Null,
@@ -63,7 +64,7 @@ fn list(below: &mut Below<'_>, depth: usize) -> Value {
     (0..=below(2)).map(|_| sub(below, depth)).collect()
 }
 
-/// A schema without definitions.
+/// Returns a random schema without definitions.
 pub fn schema(below: &mut Below<'_>, depth: usize) -> Value {
     const TYPES: [&str; 7] = [
         "null", "boolean", "integer", "number", "string", "array", "object",
@@ -120,7 +121,7 @@ pub fn schema(below: &mut Below<'_>, depth: usize) -> Value {
     Value::Object(all)
 }
 
-/// A whole schema, with two definitions that it and they may refer to.
+/// Returns a random schema with two definitions, which it and they may refer to.
 pub fn whole(below: &mut Below<'_>) -> Value {
     let mut schema = schema(below, 2);
     if let Value::Object(members) = &mut schema {

@@ -1,5 +1,5 @@
-//! The official JSON-Schema-Test-Suite, from a folder of a draft's tests, which
-//! `ci/json-schema-suite` gets: each case is right, refused by name, or one of those listed here.
+//! Runs the official JSON-Schema-Test-Suite, from a folder with a draft's tests that
+//! `ci/json-schema-suite` fetches. Each case must be right, refused by name, or listed here.
 
 use std::fs::{read_dir, read_to_string};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::{accepts, grammar, tree};
 
-/// Cases that are not as the suite says, by file and the beginning of what they are called.
+/// Cases that differ from the suite, by the file and the beginnings of their descriptions.
 const LISTED: [(&str, &str, &str); 2] = [
     ("format.json", "", "formats are enforced: users expect it"),
     (
@@ -20,7 +20,7 @@ const LISTED: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The texts of a value in which the members of its objects come in every order.
+/// Returns the texts of a value with the members of its objects in every order.
 pub fn orders(value: &Value) -> Vec<String> {
     const MOST: usize = 5000;
     fn joined(
@@ -124,7 +124,7 @@ fn the_official_suite() {
                 let is_listed = |(in_file, begin, _): &(&str, &str, &str)| {
                     *in_file == name && what.starts_with(begin)
                 };
-                // Nothing that is not valid is listed.
+                // Only valid instances may be listed.
                 match is_valid && LISTED.iter().any(is_listed) {
                     true => n_listed += 1,
                     false => wrong.push(format!("{name}: {what}: {}", test["data"])),
@@ -143,8 +143,8 @@ fn the_official_suite() {
     );
 }
 
-/// Schemas as they are published: each becomes a grammar, or is refused with its place and keyword,
-/// or as a whole.
+/// Each published schema becomes a grammar, or is refused with a location and keyword, or as a
+/// whole.
 #[test]
 #[ignore = "ci/json-schema-suite gets the schemas and runs it"]
 fn published_schemas_become_grammars_or_are_refused_by_name() {

@@ -1,5 +1,5 @@
-//! Tests of all that the sieve offers beside a token: metrics, top candidates, batches, and use as
-//! one sampler of a chain.
+//! Tests everything that the sieve offers in addition to sampling a token: metrics, top candidates,
+//! batches, and use as one sampler of a chain.
 
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;
@@ -36,7 +36,7 @@ fn stats_are_the_metrics_of_the_same_logits() {
     }
 }
 
-/// And of a chain's candidates, whose places are not their ids.
+/// Tests this for a chain's candidates, too, whose indices are not their ids.
 #[test]
 fn stats_of_candidates_are_the_metrics_of_their_logits() {
     let mut rng = fresh_rng("stats_of_candidates_are_the_metrics_of_their_logits");
@@ -126,7 +126,7 @@ fn a_batch_does_not_depend_on_the_number_of_threads() {
     }
 }
 
-/// As one sampler of a chain it does to the candidates what it does to logits.
+/// As one sampler of a chain the sieve treats candidates as it treats logits.
 #[test]
 fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
     let mut rng = fresh_rng("in_a_chain_it_chooses_what_it_chooses_of_logits");
@@ -151,8 +151,8 @@ fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
             let selected = candidates.selected().expect("selected");
             assert_eq!(candidates.as_slice()[selected].id, token);
             assert_eq!(candidates.as_slice(), sieve.candidates());
-            // Candidates that an earlier sampler has cut and shuffled: ids, not places, are
-            // penalised and biased.
+            // An earlier sampler has cut and shuffled the candidates. Penalties and biases apply to
+            // ids, not to indices.
             let mut few: Vec<TokenData> = to_data(&array).into_iter().rev().step_by(2).collect();
             let mut again = sampler.clone();
             let mut candidates = Candidates::new(&mut few, false);
@@ -165,7 +165,7 @@ fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
             sampler.accept(token);
         }
     }
-    // Nothing to choose from: the host aborts unless something is selected.
+    // Even without candidates something must be selected, or the host aborts.
     let mut sampler = SieveSampler::new(&open()).expect("valid parameters");
     let mut data = [TokenData {
         id: 8,

@@ -1,4 +1,4 @@
-//! Parameters that change between tokens, seeds, and saved state.
+//! Tests parameters that change between tokens, seeds, and saved states.
 
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
@@ -26,7 +26,7 @@ fn set_params_keeps_history_and_generator() {
     for i in 0..30 {
         let a = steady.sample(&logits).expect("there is a candidate");
         if i % 3 == 1 {
-            // Other parameters for one token: it may differ, what follows does not.
+            // Other parameters for one token may change that token, but not the following ones.
             changed
                 .set_params(&Params {
                     seed: 9,
@@ -42,7 +42,7 @@ fn set_params_keeps_history_and_generator() {
         changed.accept(a);
     }
     assert_eq!(changed.history().len(), 30);
-    // A smaller window keeps the newest.
+    // A smaller window keeps the newest tokens.
     changed
         .set_params(&Params {
             penalty_last_n: 4,
@@ -92,7 +92,7 @@ fn one_seed_gives_one_text_and_reset_begins_it_anew() {
             })),
             first
         );
-        // A random seed is another one each time.
+        // A random seed differs each time.
         let random = Params {
             seed: 0xFFFF_FFFF,
             ..params
@@ -117,7 +117,7 @@ fn a_position_can_be_replayed_alone() {
     let mut whole = new(&params);
     let mut text = Vec::new();
     for _ in 0..20 {
-        // Asking twice changes nothing: there is no stream.
+        // Sampling twice gives the same token, since the generator has no stream.
         let token = whole.sample(&logits).expect("there is a candidate");
         assert_eq!(whole.sample(&logits), Ok(token));
         whole.accept(token);
@@ -211,7 +211,7 @@ fn a_state_that_is_not_whole_is_refused_and_changes_nothing() {
             0..4 => "no state",
             4..8 => "version",
             12..16 => "tokens",
-            // How many biases there are.
+            // The number of biases.
             136..140 => "another length",
             _ => "damaged",
         };
@@ -229,7 +229,7 @@ fn a_state_that_is_not_whole_is_refused_and_changes_nothing() {
     );
 }
 
-/// Another seed counts from the next beginning on, and then there is nothing to look at.
+/// A new seed takes effect at the next beginning, before any token is sampled.
 #[test]
 fn another_seed_waits_for_the_reset() {
     let mut rng = fresh_rng("another_seed_waits_for_the_reset");

@@ -1,16 +1,17 @@
-//! Draws follow the distribution: chi-square tests of a million draws for both methods and every
-//! generator.
+//! Tests that draws follow the distribution: chi-square tests of a million draws, for both methods
+//! and every generator.
 //!
-//! Seeds are fixed, so a test that passes passes always. The limit is 4 standard deviations of the
-//! chi-square statistic made normal (Wilson and Hilferty 1931): a right sampler would fail one seed
-//! in 30,000.
+//! Seeds are fixed, so a test that passes once always passes. The limit is 4 standard deviations of
+//! the chi-square statistic, transformed to a normal one (Wilson and Hilferty 1931): a correct
+//! sampler would fail with one seed in 30,000.
 
 use crate::support::arrays::{Rng, Shape};
 use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve};
 
 const DRAWS: usize = 1_000_000;
 
-/// By how many standard deviations the counts are off. Bins that expect few are put together.
+/// Returns by how many standard deviations the counts differ from the expected ones. Bins with few
+/// expected counts are merged.
 fn deviation(counts: &[usize], p: &[f64], draws: usize) -> f64 {
     let (mut chi_square, mut bins) = (0.0, 0);
     let (mut few, mut few_expected) = (0, 0.0);
@@ -35,8 +36,8 @@ fn deviation(counts: &[usize], p: &[f64], draws: usize) -> f64 {
     ((chi_square / freedom).cbrt() - (1.0 - spread)) / spread.sqrt()
 }
 
-/// Draws with `params`, and how far the counts are from the probabilities of the definition:
-/// softmax of logit / temperature over what was kept.
+/// Draws with `params`, and checks the counts against the probabilities of the definition: the
+/// softmax of logit / temperature over the kept tokens.
 fn check(params: &Params, logits: &[f32], draws: usize) {
     let mut sieve = Sieve::new(params).expect("valid parameters");
     let mut counts = vec![0usize; logits.len()];
@@ -133,7 +134,7 @@ fn draws_of_a_nucleus_in_a_large_vocabulary() {
     }
 }
 
-/// Draws that follow each other do not depend on each other: pairs fall into the square evenly.
+/// Successive draws are independent: pairs of them are evenly distributed over the square.
 #[test]
 fn pairs_of_draws_are_independent() {
     let uniform = [0.0f32; 16];

@@ -1,4 +1,4 @@
-//! tsampler's invariants and guarantees, in its order, each as a test with its name.
+//! Tests tsampler's invariants and guarantees, in its order and under its names.
 
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
@@ -6,15 +6,15 @@ use crate::{INF, kept, kept_sorted, logits, new, open};
 use llama_sieve::metrics;
 use llama_sieve::sieve::{self, Method, Order, Params, Penalties};
 
-/// Each stage sees what the one before left: permuting any two neighbours would leave other
-/// candidates of these logits.
+/// Each stage sees the candidates that the previous one left. With these logits, exchanging any two
+/// neighbouring stages would leave other candidates.
 #[test]
 fn sampler_chain_order_is_fixed() {
     // Probabilities .4 .3 .2 .1, as logits.
     let logits: Vec<f32> = [0.4f32, 0.3, 0.2, 0.1].iter().map(|p| p.ln()).collect();
     let params = open();
-    // Top-k before top-p: of the two that are left the first has 4/7, so top-p .55 needs only
-    // it; over all four it would need two.
+    // Top-k before top-p: the first of the two remaining tokens has 4/7, so top-p .55 needs only
+    // it. Over all four tokens it would need two.
     let two = Params {
         top_k: 2,
         top_p: 0.55,
@@ -75,7 +75,7 @@ fn temperature_is_applied_after_all_filters() {
         };
         assert_ne!(kept_sorted(&first, &logits), at_one);
     }
-    // And the draw uses it: the reported logits are divided.
+    // The draw uses the temperature, too: the reported logits are divided.
     let mut sieve = new(&Params {
         temperature: 2.0,
         ..base
@@ -127,7 +127,7 @@ fn greedy_takes_the_most_probable() {
         let probable: Vec<(i32, f32)> = probable.map(|c| (c.id, c.p)).collect();
         assert_eq!(probable, [(best, 1.0)]);
     }
-    // At the limit it is a temperature.
+    // At the limit it still counts as a temperature.
     let tied = [1.0f32; 50];
     let mut sieve = new(&Params {
         temperature: 1e-3,
@@ -150,7 +150,7 @@ fn greedy_still_applies_penalties() {
     sieve.accept(1);
     // 5 / 1.1 is below 4.9.
     assert_eq!(sieve.sample(&logits[..]), Ok(2));
-    // And the bias.
+    // The bias takes effect, too.
     let mut params = sieve.params().clone();
     params.bias = vec![(0, 100.0)];
     sieve.set_params(&params).expect("valid parameters");
@@ -220,7 +220,7 @@ fn top_k_of_the_vocabulary_or_more_keeps_all() {
     let logits = logits(Shape::Peaked, 700, &mut rng);
     let all: Vec<i32> = (0..700).collect();
     for top_k in [700, 701, i32::MAX] {
-        // Sorted, as llama.cpp leaves them.
+        // Sorted, as in llama.cpp.
         assert_eq!(kept_sorted(&Params { top_k, ..open() }, &logits), all);
     }
     for top_k in [0, -1, i32::MIN] {
@@ -253,8 +253,8 @@ fn top_p_of_0_or_less_is_greedy_by_probability_not_by_index() {
             assert_eq!(kept(&params, &logits), [n as i32 / 2]);
         }
     }
-    // After typical has reordered the candidates: .4 .3 .2 .1 come as .3 .2 .4 .1 by distance
-    // from the entropy.
+    // Typical sampling has reordered the candidates: .4 .3 .2 .1 are .3 .2 .4 .1 by distance from
+    // the entropy.
     let logits: Vec<f32> = [0.1f32, 0.2, 0.3, 0.4].iter().map(|p| p.ln()).collect();
     let typical = Params {
         typical_p: 0.85,
@@ -283,8 +283,8 @@ fn entropy_in_floats(logits: &[f32]) -> f32 {
     ps.fold(0.0, |sum, p| sum - p * p.ln())
 }
 
-/// tsampler takes 512 candidates for the entropy; here it is that of all of them, which is more
-/// stable still.
+/// tsampler computes the entropy from 512 candidates. Here it is computed from all, which is even
+/// more stable.
 #[test]
 fn typical_p_takes_the_entropy_of_every_candidate() {
     let mut rng = fresh_rng("typical_p_takes_the_entropy_of_every_candidate");
@@ -305,7 +305,7 @@ fn typical_p_takes_the_entropy_of_every_candidate() {
             let surprisal = metrics::surprisal(&logits, id, metrics::Base::Nats).expect("defined");
             (f64::from(surprisal) - entropy).abs()
         };
-        // The kept are the nearest: sorting all by distance gives them as its head.
+        // The kept candidates are the nearest: the first ones when all are sorted by distance.
         let lse = metrics::Summary::of(&logits).log_sum_exp();
         let near = |l: f32| (lse - f64::from(l) - entropy).abs();
         let radius = ids.iter().map(|&id| distance(id)).fold(0.0, f64::max);
@@ -344,7 +344,7 @@ fn min_p_always_keeps_the_most_probable() {
     let mut rng = fresh_rng("min_p_always_keeps_the_most_probable");
     let mut logits = logits(Shape::Jitter, 500, &mut rng);
     let best = sieve::greedy(&logits).expect("there is a candidate");
-    // No other is as probable.
+    // No other token is as probable.
     logits[best as usize] = logits[best as usize].next_up();
     for min_p in [1.0, 2.0, 1e9] {
         let params = Params { min_p, ..open() };
@@ -374,8 +374,8 @@ fn top_n_sigma_of_0_or_less_is_disabled_not_greedy() {
     }
 }
 
-/// tsampler collapses this to one token. llama.cpp, whose distribution this is, keeps what is not
-/// below the largest minus n times 0: all.
+/// tsampler reduces this case to one token. llama.cpp, whose distribution this is, keeps every
+/// logit that is not below the largest minus n times 0: all of them.
 #[test]
 fn top_n_sigma_with_all_logits_equal_keeps_all_as_llama_cpp_does() {
     let params = Params {
@@ -411,7 +411,7 @@ fn penalty_application_order_is_repeat_frequency_presence() {
     ];
     assert_eq!(found, expected);
     assert_eq!(sieve.adjusted(0, 3.0), expected[0]);
-    // The three alone, in this order on one array, give the same.
+    // The three samplers alone, applied in this order to one array, give the same result.
     let mut history = llama_sieve::history::History::new(64);
     for token in [0, 0, 1, 2, 0, 99, -5] {
         history.accept(token);
@@ -444,7 +444,7 @@ fn workspace_is_reused_and_never_shrinks() {
     }
 }
 
-/// Whatever the parameters were before.
+/// This holds whatever the parameters were before.
 #[test]
 fn other_parameters_act_as_those_of_a_new_sieve() {
     let mut rng = fresh_rng("other_parameters_act_as_those_of_a_new_sieve");

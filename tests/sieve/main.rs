@@ -1,4 +1,5 @@
-//! The sieve: its invariants, parameters, draws and state, and its parity with llama.cpp's chain.
+//! Tests the sieve: its invariants, parameters, draws and state, and its parity with llama.cpp's
+//! chain.
 
 mod beside;
 mod between_tokens;
@@ -19,7 +20,8 @@ use support::arrays::{Rng, Shape};
 
 const INF: f32 = f32::INFINITY;
 
-/// No stage is on: every token of the vocabulary is a candidate, with its softmax probability.
+/// Returns parameters with every stage switched off: every token of the vocabulary is a candidate,
+/// with its softmax probability.
 fn open() -> Params {
     Params {
         temperature: 1.0,
@@ -36,7 +38,7 @@ fn new(params: &Params) -> Sieve {
     Sieve::new(params).expect("valid parameters")
 }
 
-/// The ids of what the first token is drawn from.
+/// Returns the ids of the candidates that the first token is drawn from.
 fn kept(params: &Params, logits: &[f32]) -> Vec<i32> {
     let mut sieve = new(params);
     sieve.sample(logits).expect("there is a candidate");

@@ -1,4 +1,4 @@
-//! Logits that are no numbers, that are masked, or of half precision.
+//! Tests logits that are NaN, masked, infinite, or of half precision.
 
 use crate::support::arrays::{Rng, Shape};
 use crate::support::{fresh_rng, replay};
@@ -59,12 +59,12 @@ fn infinite_and_undefined_logits() {
         let mut base = vec![0.5; n];
         base[0] = f32::NAN;
         for params in &settings {
-            // The built-in chain draws by NaN.
+            // The built-in chain would draw by probabilities that are NaN.
             let mut one = base.clone();
             one[2] = INF;
             one[3] = INF;
-            // Temperature 0 bans all but the first infinite one: what is drawn is that or none.
-            // Otherwise it is none where what counts as banned comes last, as after a sort.
+            // Temperature 0 bans all tokens but the first infinite one, so the token is that one or
+            // none. Otherwise there is no token only if the banned ones come last, as after a sort.
             let is_fine = |token: &Result<i32, Error>| match params.temperature {
                 0.0 => matches!(token, Ok(2) | Err(Error::NoCandidate)),
                 _ => matches!(token, Ok(1..) | Err(Error::NoCandidate)),
@@ -81,7 +81,7 @@ fn infinite_and_undefined_logits() {
                 every(params, &rare).iter().all(|t| *t == Ok(1)),
                 "{params:?}"
             );
-            // Nothing to choose.
+            // There is nothing to choose.
             for nothing in [f32::NAN, -INF] {
                 let none = every(params, &vec![nothing; n]);
                 assert!(none.iter().all(|t| *t == Err(Error::NoCandidate)));
@@ -97,7 +97,8 @@ fn infinite_and_undefined_logits() {
     assert_eq!(sieve::greedy(&[f32::NAN, -INF, -1.0, -1.0][..]), Ok(2));
 }
 
-/// Logits of few tokens, many of them NaN or infinite, and the same with minus infinity for NaN.
+/// Returns logits of few tokens, many of which are NaN or infinite, and the same logits with minus
+/// infinity in place of NaN.
 fn odd_logits(rng: &mut Rng) -> [Vec<f32>; 2] {
     let n = rng.pick(&[1, 2, 3, 5, 9, 30, 9000]);
     let odd = if n == 9000 { 0.02 } else { 0.6 };
@@ -105,7 +106,7 @@ fn odd_logits(rng: &mut Rng) -> [Vec<f32>; 2] {
     let mut logit = || match rng.chance(odd) {
         true if rng.chance(infinite) => INF,
         true => rng.pick(&[f32::NAN, -f32::NAN, -INF]),
-        // The last becomes infinite at a low temperature.
+        // The last one becomes infinite at a low temperature.
         false => rng.pick(&[-3.0, 0.0, 0.5, 2.0, 2.25, 7.0, 1e30]),
     };
     let logits: Vec<f32> = (0..n).map(|_| logit()).collect();
@@ -149,7 +150,7 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
         if params.bias.is_empty() {
             assert_eq!(of(&mut ours), of(&mut expected), "{}", what());
         }
-        // In a chain of the host's the banned are not told apart.
+        // In a host's chain, banned candidates cannot be distinguished.
         let mut candidates: Vec<_> = array_of(&with);
         let mut candidates = Candidates::new(&mut candidates, false);
         let mut in_chain = new(&params);
@@ -165,7 +166,7 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
     assert!(tokens > 1000 && none > 200, "{tokens} tokens, {none} none");
 }
 
-/// An early temperature can divide every logit beyond the lowest number.
+/// An early temperature can turn every logit into minus infinity.
 #[test]
 fn logits_that_a_temperature_divides_to_minus_infinity_are_no_candidates() {
     let cold = Params {

@@ -1,4 +1,4 @@
-//! The tables of parameters: defaults, disabled values, limits.
+//! Tests the tables of parameters: defaults, values that switch a stage off, and limits.
 
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;

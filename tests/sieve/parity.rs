@@ -1,4 +1,4 @@
-//! The sieve against the built-in chain: the same candidates and tokens, bit for bit.
+//! Compares the sieve with the built-in chain: candidates and tokens must be the same, bit for bit.
 
 use std::collections::HashSet;
 use std::ptr::{null, null_mut};
@@ -13,7 +13,7 @@ use llama_sieve::ffi::sieve::*;
 use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
 use vendor_llama_cpp::{Context, Model, sys};
 
-/// The chain of built-ins of the stages in the order of the parameters.
+/// Returns the chain of built-ins for the stages, in the order of the parameters.
 fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
     let bias: Vec<sys::llama_logit_bias> = params
         .bias
@@ -69,7 +69,7 @@ fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
     }
 }
 
-/// Parameters of which each stage is on or off at random.
+/// Returns random parameters, with each stage on or off.
 fn random_params(rng: &mut Rng, n: usize) -> Params {
     let mut params = Params {
         mode: rng.pick(&[Mode::Fast, Mode::Parity]),
@@ -112,9 +112,8 @@ fn random_params(rng: &mut Rng, n: usize) -> Params {
     params
 }
 
-/// Logits of every kind, with and without ties, infinities of both signs among them. A token whose
-/// logit a bias of minus infinity would make NaN has another: of NaN the chain makes nothing that
-/// is defined.
+/// Returns logits of every kind, with and without ties, and with infinities of both signs. A logit
+/// that a bias of minus infinity would make NaN is replaced, since the chain is undefined on NaN.
 fn random_logits(params: &Params, rng: &mut Rng, n: usize) -> Vec<f32> {
     let array = Recipe::random(rng).array(n, n, rng);
     let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
@@ -161,7 +160,7 @@ fn masked_after_penalties(chain: &HostSampler, array: &Array) -> bool {
     array.data.iter().all(|c| c.logit == f32::NEG_INFINITY)
 }
 
-/// 20,000 by default; LLAMA_SIEVE_PARITY_CASES sets another number.
+/// Runs 20,000 cases; LLAMA_SIEVE_PARITY_CASES sets another number.
 #[test]
 fn parity_is_the_built_in_chain_for_random_parameters() {
     let cases = number_from_env("LLAMA_SIEVE_PARITY_CASES", 20_000);
@@ -178,7 +177,7 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
             let what = format!("{replay}, case {case}, step {step}, n {n}, {params:?}");
             let mut array = Array::of_logits(logits.iter().copied());
             if masked_after_penalties(&chain, &array) {
-                // The chain draws all the same, from the same generator.
+                // The chain still draws a number from the same generator.
                 assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
                 masked += 1;
                 break;
@@ -191,13 +190,13 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
                 break;
             }
             let ours = sieve.sample(&logits).expect("there is a candidate");
-            // Which candidate was chosen is compared as a token.
+            // The chosen candidate is compared by its token.
             let left = array_of(sieve.candidates(), &array);
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(ours, theirs, "{what}");
             sieve.accept(ours);
             chain.accept(ours);
-            // Some history besides.
+            // An additional token for the history.
             let other = rng.below(n + 2) as i32;
             sieve.accept(other);
             chain.accept(other);
@@ -278,7 +277,7 @@ fn parity_gives_the_text_of_the_built_in_chain() {
     assert!(texts.len() > SEEDS as usize / 2, "{} texts", texts.len());
 }
 
-/// The samplers of llama.cpp's programs, in their order and with their defaults.
+/// Returns the default chain of llama.cpp's programs.
 fn default_chain(seed: u32, n_vocab: i32) -> HostSampler {
     // SAFETY: constructors without preconditions, but for the vocabulary, which lives.
     let members = unsafe {
@@ -299,7 +298,7 @@ fn default_chain(seed: u32, n_vocab: i32) -> HostSampler {
     HostSampler::chain(members.map(HostSampler::new).into())
 }
 
-/// With a seed and nothing else, from Rust and from C, whatever the mode.
+/// Tests the defaults with only a seed, from Rust and from C.
 #[test]
 fn the_defaults_give_the_tokens_of_the_default_chain() {
     const N: usize = 5_000;

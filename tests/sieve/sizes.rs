@@ -1,6 +1,5 @@
-//! Numbers of elements that nobody can mean, in every function that takes one: each is an error
-//! that names the argument and the limit, nothing is read beyond what is there, and nothing is
-//! written.
+//! Tests absurd numbers of elements in every function that takes a number: each is an error that
+//! names the argument and the limit, nothing is read out of bounds, and nothing is written.
 
 use std::ptr::{null, null_mut};
 
@@ -14,7 +13,7 @@ use llama_sieve::ffi::sieve::*;
 use llama_sieve::ffi::trie::*;
 use llama_sieve::last_error;
 
-/// A sampler of each kind that takes numbers (a trie, a grammar, a chain), and a sieve.
+/// A sampler of each kind whose functions take numbers (a trie, a grammar, a chain), and a sieve.
 struct Subjects {
     samplers: [HostSampler; 3],
     sieve: *mut Handle,
@@ -43,9 +42,9 @@ impl Subjects {
         }
     }
 
-    /// Returns what can be seen of the trie and the sieve.
+    /// Returns the observable state of the trie and the sieve.
     fn seen(&self) -> (usize, Vec<u8>) {
-        // SAFETY: both live, and there is as much room as is said.
+        // SAFETY: both live, and there is as much room as is passed.
         unsafe {
             let mut state = vec![0; llama_sieve_state_size(self.sieve)];
             let saved = llama_sieve_state_save(self.sieve, state.as_mut_ptr(), state.len());
@@ -68,7 +67,7 @@ fn no_number_is_followed_that_cannot_be_meant() {
     let subjects = Subjects::new();
     let before = subjects.seen();
     for which in 0..CASES.len() {
-        // Just above the limit, and where a product with a size overflows.
+        // Just above the limit, and at numbers whose product with a size overflows.
         for number in [0, 1 << 40, 1 << 61, 1 << 62, 1 << 63, u64::MAX] {
             let named = subjects.samplers.each_ref().map(|smpl| {
                 // SAFETY: both live.
@@ -80,7 +79,7 @@ fn no_number_is_followed_that_cannot_be_meant() {
     }
 }
 
-/// Where nothing is to be written, a number says nothing.
+/// If the output is NULL, the number is ignored.
 #[test]
 fn without_room_any_number_is_taken() {
     let subjects = Subjects::new();
@@ -98,7 +97,7 @@ fn without_room_any_number_is_taken() {
     }
 }
 
-/// Of a vocabulary that there is not: no memory is taken for it.
+/// No memory is reserved for an absurd size of the vocabulary.
 #[test]
 fn no_memory_is_reserved_that_cannot_be_used() {
     let subjects = Subjects::new();

@@ -1,5 +1,5 @@
-//! Samplers in the slots of a sieve against the same ones in a chain of llama.cpp's, and what they
-//! remember.
+//! Compares samplers in the slots of a sieve with the same samplers in a chain of llama.cpp, and
+//! tests their saved states.
 
 use std::ffi::c_char;
 
@@ -22,7 +22,7 @@ use llama_sieve::sieve::{Error, Params, RngKind, Sieve, Stage};
 use llama_sieve::token::TokenData;
 use vendor_llama_cpp::sys;
 
-/// The tokens of the test vocabulary.
+/// Returns the number of tokens in the test vocabulary.
 fn n_vocab() -> usize {
     // SAFETY: a live vocabulary.
     unsafe { sys::llama_vocab_n_tokens(vocabulary()) as usize }
@@ -32,11 +32,11 @@ fn bans(flags: u32) -> HostSampler {
     let texts = [c"the", c"e", c"LORD", c"and he", c" a"].map(std::ffi::CStr::as_ptr);
     let texts: &[*const c_char] = &texts;
     let vocab = vocabulary().cast();
-    // SAFETY: a live vocabulary, and as many strings as is said.
+    // SAFETY: a live vocabulary, and as many strings as is passed.
     HostSampler::new(unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 5, flags) })
 }
 
-/// One that takes three equal tokens for a repetition.
+/// Returns a loop breaker for which three equal tokens are a repetition.
 fn loop_breaker(action: i32, tokens: &[i32]) -> HostSampler {
     let params = llama_sieve_loop_params {
         struct_size: size_of::<llama_sieve_loop_params>(),
@@ -48,11 +48,11 @@ fn loop_breaker(action: i32, tokens: &[i32]) -> HostSampler {
         n_tokens: tokens.len(),
         vocab: vocabulary().cast(),
     };
-    // SAFETY: a struct of that size, with what it points to.
+    // SAFETY: a struct of that size, with valid pointers.
     HostSampler::new(unsafe { llama_sieve_init_loop_breaker(&raw const params) })
 }
 
-/// A sampler that llama.cpp does not have, with any parameters.
+/// Returns a sampler that llama.cpp does not have, with random parameters.
 fn any_sampler(rng: &mut Rng) -> HostSampler {
     let p = rng.pick(&[3e-4, 0.02, 0.3]);
     match rng.below(12) {
@@ -71,7 +71,7 @@ fn any_sampler(rng: &mut Rng) -> HostSampler {
     }
 }
 
-/// A sieve of C's.
+/// A sieve that was made by the C interface.
 struct Handled(*mut Handle);
 
 impl Drop for Handled {
@@ -149,7 +149,7 @@ impl Handled {
     }
 
     fn saved(&self) -> Vec<u8> {
-        // SAFETY: a live sieve, and as many bytes as are asked for.
+        // SAFETY: a live sieve, and as many bytes as it needs.
         unsafe {
             let mut bytes = vec![0; llama_sieve_state_size(self.0)];
             let code = llama_sieve_state_save(self.0, bytes.as_mut_ptr(), bytes.len());
@@ -159,12 +159,12 @@ impl Handled {
     }
 
     fn load(&self, bytes: &[u8]) -> i32 {
-        // SAFETY: a live sieve, and as many bytes as is said.
+        // SAFETY: a live sieve, and as many bytes as is passed.
         unsafe { llama_sieve_state_load(self.0, bytes.as_ptr(), bytes.len()) }
     }
 }
 
-/// The built-in stages whose numbers are the parameters'.
+/// The built-in stages whose settings are those of the parameters.
 const STAGES: [Stage; 7] = [
     Stage::Penalties,
     Stage::TopK,
@@ -175,7 +175,7 @@ const STAGES: [Stage; 7] = [
     Stage::Temperature,
 ];
 
-/// 1,000 orders; LLAMA_SIEVE_TEST_CHAINS sets another number.
+/// Runs 1,000 orders; LLAMA_SIEVE_TEST_CHAINS sets another number.
 #[test]
 fn samplers_in_slots_are_members_of_a_chain() {
     let cases = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 1_000);
@@ -240,7 +240,7 @@ fn samplers_in_slots_are_members_of_a_chain() {
             let left = array_of(&sieve.candidates(), &array);
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(token, theirs.id, "{what}");
-            // Repetitions, for the loop breaker; and tokens of texts, for the bans.
+            // Repetitions for the loop breaker, and tokens of texts for the bans.
             let others = [rng.below(2) as i32, rng.below(n) as i32];
             let accepted = match rng.chance(0.6) {
                 true => vec![7; 3],
@@ -257,7 +257,7 @@ fn samplers_in_slots_are_members_of_a_chain() {
     assert!(tokens > 5 * cases, "{tokens}");
 }
 
-/// Logits that favour the token of the loops.
+/// Returns logits that favour the token that loops.
 fn logits_at(position: u64) -> Vec<f32> {
     let mut rng = Rng(position + 7);
     let mut logits: Vec<f32> = (0..n_vocab()).map(|_| 3.0 * rng.normal()).collect();
@@ -265,7 +265,7 @@ fn logits_at(position: u64) -> Vec<f32> {
     logits
 }
 
-/// The tokens of some positions, each accepted, with loops among them.
+/// Samples and accepts the tokens of some positions, with loops among them. Returns the tokens.
 fn text(sieve: &Handled, positions: std::ops::Range<u64>) -> Vec<i32> {
     let token = |position: u64| {
         let token = sieve.sample(&logits_at(position));
@@ -276,7 +276,7 @@ fn text(sieve: &Handled, positions: std::ops::Range<u64>) -> Vec<i32> {
     positions.map(token).collect()
 }
 
-/// A stage of each sampler that remembers, alone.
+/// Tests each sampler that remembers tokens as the only stage.
 #[test]
 fn samplers_go_on_where_they_were() {
     let samplers = [
@@ -295,7 +295,7 @@ fn samplers_go_on_where_they_were() {
         let sieve = Handled::new(&params, one, &order);
         let plain = Handled::new(&params, &[], &order);
         assert_ne!(text(&sieve, 0..60), text(&plain, 0..60), "{i} does nothing");
-        // In the middle of a loop, of what is forced, and off them.
+        // In the midst of a loop, in the midst of forced tokens, and elsewhere.
         for middle in [4, 5, 6, 7, 8, 12, 19] {
             // SAFETY: a live sieve.
             unsafe { llama_sieve_reset(sieve.0) };
@@ -317,7 +317,7 @@ fn samplers_go_on_where_they_were() {
     }
 }
 
-/// A state of other texts, of another period, of another sampler and of none is refused.
+/// A state with other banned texts, another period, another sampler or none is refused.
 #[test]
 fn a_state_of_other_samplers_is_refused() {
     let params = Params::default();
@@ -353,8 +353,8 @@ fn a_state_of_other_samplers_is_refused() {
     }
 }
 
-/// With the check sum mended a changed byte is an error and no change, or another state that is as
-/// good as any.
+/// A changed byte with a corrected checksum either is an error that changes nothing, or gives
+/// another valid state.
 #[test]
 fn every_sealed_change_is_an_error_or_another_state() {
     let forced = [3, 4, 5];
@@ -372,7 +372,7 @@ fn every_sealed_change_is_an_error_or_another_state() {
         let sieve = Handled::new(&params, &samplers, &[64, 65]);
         text(&sieve, 0..n);
         let bytes = sieve.saved();
-        // What the slots remember is after all other things.
+        // The states of the slots come last.
         let name = bytes
             .windows(11)
             .position(|window| window == b"ban-strings");
@@ -459,7 +459,8 @@ fn what_is_wrong_is_refused_by_name() {
         .expect("one that is off");
 }
 
-/// Of one that remembers what no state holds none is saved, and a clone goes on.
+/// The state of a sampler that remembers something which no state can hold is not saved, but a
+/// clone continues.
 #[test]
 fn a_grammar_in_a_slot_is_cloned_and_not_saved() {
     let schema = c"{\"enum\": [\"the LORD\", \"he was\"]}";
@@ -503,8 +504,8 @@ fn a_grammar_in_a_slot_is_cloned_and_not_saved() {
     );
 }
 
-/// A sampler in a slot that no stage names does nothing, and a stage without a sampler neither; a
-/// slot that is filled again begins again.
+/// A sampler in a slot that no stage names does nothing, nor does a stage without a sampler. A
+/// sampler that is put into a slot begins anew.
 #[test]
 fn a_slot_counts_where_a_stage_names_it() {
     let params = Params {
@@ -526,7 +527,7 @@ fn a_slot_counts_where_a_stage_names_it() {
     assert!(sampled(&mut sieve.clone()).1 < plain.1);
     sieve.set_sampler(4, None::<TopA>).expect("a slot");
     assert_eq!(sampled(&mut sieve.clone()), plain);
-    // It begins where it stands.
+    // It begins at the current position.
     let mut breaker = LoopBreaker::new(LoopParams {
         min_tokens: 1,
         ..LoopParams::default()

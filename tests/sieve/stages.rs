@@ -1,5 +1,5 @@
-//! Stages in any order against the same built-ins in a chain, bit for bit; what they remember; and
-//! their answers to what cannot be.
+//! Compares stages in any order with the same built-ins in a chain, bit for bit. Also tests what
+//! they remember, and their errors.
 
 use crate::parity::array_of;
 use crate::states::{KINDS, saved};
@@ -14,7 +14,8 @@ use llama_sieve::{Candidates, Sampler, TokenData};
 use std::ptr::null_mut;
 use vendor_llama_cpp::sys;
 
-/// The stages that change candidates, in some order, and perhaps one that draws after them.
+/// Returns the stages that change candidates, in a random order, and perhaps one that draws after
+/// them.
 fn random_stages(rng: &mut Rng) -> Vec<Stage> {
     let mut stages = vec![
         Stage::Penalties,
@@ -76,7 +77,7 @@ pub fn random_params(rng: &mut Rng) -> Params {
     }
 }
 
-/// One for each token of the vocabulary, with and without ties and masked ones.
+/// Returns a logit for each token of the vocabulary, with and without ties and masked logits.
 pub fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     let array = Recipe::random(rng).array(n, n, rng);
     let mut logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
@@ -84,7 +85,7 @@ pub fn random_logits(rng: &mut Rng, n: usize) -> Vec<f32> {
     logits
 }
 
-/// The built-in of a stage, with the sieve's seed.
+/// Returns the built-in for a stage, with the sieve's seed.
 pub fn built_in(stage: &Stage, params: &Params, n_vocab: i32) -> HostSampler {
     let seed = params.seed as u32;
     let keep = params.min_keep;
@@ -132,7 +133,7 @@ pub fn built_in(stage: &Stage, params: &Params, n_vocab: i32) -> HostSampler {
     })
 }
 
-/// The built-ins of these stages, each with the sieve's seed.
+/// Returns the chain of built-ins for these stages, each with the sieve's seed.
 fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
     let member = |stage: &Stage| built_in(stage, params, n_vocab);
     let mut members: Vec<HostSampler> = stages.iter().map(member).collect();
@@ -146,9 +147,9 @@ fn built_ins(stages: &[Stage], params: &Params, n_vocab: i32) -> HostSampler {
     HostSampler::chain(members)
 }
 
-/// The sieve after what can be done between any two of its calls, and changes no token.
+/// Returns the sieve after operations that are possible between any two calls and change no token.
 fn disturbed(rng: &mut Rng, mut sieve: Sieve, stages: &[Stage]) -> Sieve {
-    // The stages and the parameters that are there already.
+    // Sets the stages and the parameters that it already has.
     if rng.chance(0.2) {
         sieve.set_stages(Some(stages)).expect("good stages");
     }
@@ -162,13 +163,13 @@ fn disturbed(rng: &mut Rng, mut sieve: Sieve, stages: &[Stage]) -> Sieve {
             .expect("there is memory");
     }
     sieve.measure(rng.chance(0.2));
-    // A copy goes on in the place of the original.
+    // Replaces the original by a copy.
     if rng.chance(0.2) {
         let left = sieve.candidates().to_vec();
         sieve = sieve.clone();
         assert_eq!(format!("{:?}", sieve.candidates()), format!("{left:?}"));
     }
-    // And what was saved, in the place of what was not.
+    // Replaces the original by a sieve with the saved state.
     if rng.chance(0.2) {
         let bytes = saved(&sieve);
         sieve = Sieve::new(&Params::default()).expect("good parameters");
@@ -178,7 +179,7 @@ fn disturbed(rng: &mut Rng, mut sieve: Sieve, stages: &[Stage]) -> Sieve {
     sieve
 }
 
-/// 3,000 orders; LLAMA_SIEVE_TEST_CHAINS sets another number.
+/// Runs 3,000 orders; LLAMA_SIEVE_TEST_CHAINS sets another number.
 #[test]
 fn stages_in_any_order_are_the_chain_of_the_built_ins() {
     let cases = number_from_env("LLAMA_SIEVE_TEST_CHAINS", 3_000);
@@ -213,7 +214,7 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
             let left = array_of(sieve.candidates(), &array);
             assert_eq!(same(&left, &array), Ok(()), "{what}");
             assert_eq!(ours, theirs, "{what}");
-            // Also while adaptive-p waits for its choice.
+            // Also while adaptive-p waits for its token to be accepted.
             sieve = disturbed(&mut rng, sieve, &stages);
             // Repetitions, for DRY.
             let tokens_of_text = [ours, rng.below(4) as i32, rng.below(4) as i32];
@@ -227,15 +228,15 @@ fn stages_in_any_order_are_the_chain_of_the_built_ins() {
     eprintln!("{cases} orders, {tokens} tokens");
 }
 
-/// Checks random stages as one sampler of a chain, where they get candidates that are a part of the
-/// vocabulary and in another order.
+/// Checks random stages as one sampler of a chain, with candidates that are a part of the
+/// vocabulary in another order.
 #[test]
 fn stages_in_a_chain_see_the_candidates_that_are_left() {
     let mut rng = fresh_rng("stages in a chain");
     for case in 0..500 {
         let n = 50 + rng.below(3_000);
         let (params, mut stages) = (random_params(&mut rng), random_stages(&mut rng));
-        // Of its estimate the size of the vocabulary is a part, which is not known there.
+        // Mirostat's estimate needs the size of the vocabulary, which is not known there.
         stages.retain(|stage| !matches!(stage, Stage::Mirostat { .. }));
         let chain = built_ins(&stages, &params, n as i32);
         let mut sieve = Sieve::new(&params).expect("good parameters");
@@ -298,7 +299,7 @@ fn logits_at(position: i32) -> Vec<f32> {
     (0..300).map(|_| 2.0 * rng.normal()).collect()
 }
 
-/// The tokens of some positions, each accepted.
+/// Samples and accepts the tokens of some positions. Returns the tokens.
 fn text(sieve: &mut Sieve, positions: std::ops::Range<i32>) -> Vec<i32> {
     let token = |position| {
         let token = sieve.sample(&logits_at(position)).expect("a candidate");
@@ -320,7 +321,8 @@ fn with_stages(rng: RngKind, method: Method, stages: &[Stage]) -> Sieve {
     sieve
 }
 
-/// A copy, a saved state and a reset with every generator and every stage that remembers something.
+/// Tests copies, saved states and resets with every generator and every stage that remembers
+/// something.
 #[test]
 fn stages_go_on_where_they_were() {
     for rng in KINDS {
@@ -337,7 +339,7 @@ fn stages_go_on_where_they_were() {
             assert_eq!(text(&mut sieve, 40..80), rest, "{rng:?}, {last:?}");
             sieve.reset();
             assert_eq!(text(&mut sieve, 0..40), beginning, "{rng:?}, {last:?}");
-            // Room for a vocabulary changes nothing.
+            // Reserving room for a vocabulary changes nothing.
             let state = saved(&sieve);
             sieve.reserve(1000).expect("there is memory");
             assert_eq!(saved(&sieve), state);
@@ -346,7 +348,8 @@ fn stages_go_on_where_they_were() {
     }
 }
 
-/// With a generator of positions, a token of stages that remember nothing depends on its place.
+/// With the positional generator, and stages that remember nothing, a token depends only on its
+/// position.
 #[test]
 fn a_position_is_replayed_alone() {
     let stages = [Stage::TopK, XTC, Stage::Temperature];
@@ -362,7 +365,7 @@ fn a_position_is_replayed_alone() {
     }
 }
 
-/// XTC acts as often as it is told to, and the draw after it is independent of that.
+/// XTC acts with its probability, and the draw after it is independent of that.
 #[test]
 fn what_draws_is_told_by_other_numbers() {
     for rng in KINDS {
@@ -371,7 +374,7 @@ fn what_draws_is_told_by_other_numbers() {
             threshold: 0.2,
         };
         let mut sieve = with_stages(rng, Method::Cdf, &[xtc]);
-        // The first is removed where XTC acts; the others are equally probable.
+        // XTC removes the first token when it acts. The others are equally probable.
         let logits = [1.2f32, 1.0, 1.0];
         let (mut acted, mut second) = (0, 0);
         const TOKENS: i32 = 30_000;
@@ -381,14 +384,15 @@ fn what_draws_is_told_by_other_numbers() {
             acted += i32::from(sieve.candidates().len() < 3);
             second += i32::from(sieve.candidates().len() == 1);
         }
-        // Both equal ones are above the threshold: two are removed.
+        // Both equal tokens are above the threshold, so two are removed.
         assert_eq!(acted, second);
         let share = f64::from(acted) / f64::from(TOKENS);
         assert!((share - 0.3).abs() < 0.015, "{rng:?}: {share}");
     }
 }
 
-/// One of 32 bits stands for a random seed, which the lower half of one of 64 bits does not.
+/// The 32-bit value that means a random seed has no such meaning as the lower half of a 64-bit
+/// seed.
 #[test]
 fn stages_that_draw_begin_at_the_seed() {
     for last in [
@@ -419,7 +423,7 @@ fn stages_that_draw_begin_at_the_seed() {
     }
 }
 
-/// A range of temperatures around one that alone would be greedy.
+/// Tests dynamic temperature around a temperature that alone would be greedy.
 #[test]
 fn a_temperature_moves_around_any_middle() {
     let mut rng = fresh_rng("middles");
@@ -443,7 +447,7 @@ fn a_temperature_moves_around_any_middle() {
                 let ours = sieve.sample(&logits).expect("a candidate");
                 let what = format!("{}, {temperature}, {range}, {step}", replay());
                 assert_eq!(ours, array.data[array.selected as usize].id, "{what}");
-                // Far below what is greedy here, the built-in divides.
+                // The built-in still divides by temperatures that are greedy here.
                 if range > 0.0 || temperature <= 0.0 {
                     let left = array_of(sieve.candidates(), &array);
                     assert_eq!(same(&left, &array), Ok(()), "{what}");
@@ -523,7 +527,7 @@ fn a_state_of_other_stages_is_refused() {
         for sieve in &mut sieves {
             text(sieve, 0..5);
         }
-        // XTC remembers its stream, which is there with mt19937 alone.
+        // XTC remembers its stream, which exists only with mt19937.
         let what = |at: usize| match (rng, at) {
             (RngKind::Mt19937, _) => at,
             (_, 0) => 5,
@@ -546,7 +550,7 @@ fn a_state_of_other_stages_is_refused() {
     }
 }
 
-/// Checks that a state is refused whose window has more tokens than the stage looks back on.
+/// Checks that a state is refused if its window has more tokens than the stage looks back on.
 #[test]
 fn a_state_that_a_window_does_not_hold_is_refused() {
     let dry = |last_n| {
@@ -566,7 +570,7 @@ fn a_state_that_a_window_does_not_hold_is_refused() {
     }
 }
 
-/// The counts are those after the stage of that name, wherever it stands.
+/// The reported counts are those after the stage of that name, wherever it is in the order.
 #[test]
 fn counts_follow_the_stages() {
     let mut sieve = with_stages(
@@ -591,7 +595,7 @@ fn counts_follow_the_stages() {
     assert_eq!(stats.after_min_p, sieve.candidates().len());
     assert_eq!(stats.after_typical, stats.after_min_p);
     assert_eq!(stats.after_top_n_sigma, stats.after_min_p);
-    // And those of the parameters again.
+    // The same with the order of the parameters.
     sieve.set_stages(None).expect("the order of the parameters");
     assert_eq!(sieve.stages(), None);
     sieve.sample(&logits_at(0)).expect("a candidate");
@@ -628,7 +632,7 @@ fn breakers_are_those_of_the_built_in() {
         // freed, and there is room.
         unsafe {
             let (sieve, plain) = (llama_sieve_new(&params), llama_sieve_new(&params));
-            // Before the stage is there, or after.
+            // Set before the stage exists, or afterwards.
             let first = rng.chance(0.5);
             for breakers in [first, !first] {
                 if breakers {
@@ -685,8 +689,8 @@ fn breakers_are_those_of_the_built_in() {
     assert!(broken > 20, "{broken}: the breakers change nothing");
 }
 
-/// Checks that a stage that its numbers switch off for a while neither begins again nor loses
-/// what was accepted.
+/// Checks that a stage whose parameters switch it off for a while neither begins again nor loses
+/// accepted tokens.
 #[test]
 fn a_stage_that_is_off_for_a_while_goes_on() {
     let off = Stage::Xtc {
@@ -699,13 +703,14 @@ fn a_stage_that_is_off_for_a_while_goes_on() {
     text(&mut other, 0..10);
     let before = saved(&sieve);
     sieve.set_stages(Some(&[off])).expect("good stages");
-    // A state has a place for it, too.
+    // A saved state includes it, too.
     sieve.load(&before).expect("the same stages");
     sieve.set_stages(Some(&[XTC])).expect("good stages");
     assert_eq!(text(&mut sieve, 10..40), text(&mut other, 10..40));
 }
 
-/// Other numbers act from the next token on, upon what was remembered under the old ones.
+/// New parameters take effect from the next token on, and apply to everything that the stage
+/// remembers.
 #[test]
 fn other_numbers_act_upon_what_is_remembered() {
     let made = |stage| with_stages(RngKind::Mt19937, Method::Cdf, &[stage]);
@@ -752,7 +757,7 @@ fn other_numbers_act_upon_what_is_remembered() {
     }
 }
 
-/// A logit is adjusted by the penalties where these are among the stages.
+/// The reported adjusted logit includes penalties only if they are among the stages.
 #[test]
 fn a_logit_is_adjusted_as_the_stages_see_it() {
     let params = Params {
@@ -770,7 +775,7 @@ fn a_logit_is_adjusted_as_the_stages_see_it() {
     assert_eq!(sieve.adjusted(3, 2.2), 2.2 / 1.1);
 }
 
-/// A temperature of 0 bans all but the largest, and XTC with a threshold of 0 takes that away.
+/// A temperature of 0 bans all tokens but the largest, which XTC with a threshold of 0 removes.
 #[test]
 fn a_banned_token_that_the_stages_leave_is_none() {
     let params = Params {

@@ -1,5 +1,5 @@
-//! Saved states of a sieve that are cut short, changed or of another kind: an error and the state
-//! as it was, or a state that is as good as any.
+//! Tests saved states of a sieve that are cut short, changed, or of another kind: loading either
+//! fails and changes nothing, or gives a valid state.
 
 use llama_sieve::samplers::DryParams;
 use llama_sieve::sieve::{Method, Mode, Order, Params, RngKind, Sieve, Stage};
@@ -32,7 +32,7 @@ pub const KINDS: [RngKind; 3] = [
     RngKind::Position,
 ];
 
-/// The check sum that makes changed bytes look whole: FNV-1a of all but the last 8.
+/// Writes the checksum that makes changed bytes look valid: FNV-1a of all but the last 8.
 pub fn seal(bytes: &mut [u8]) {
     let end = bytes.len() - 8;
     let sum = bytes[..end]
@@ -43,17 +43,17 @@ pub fn seal(bytes: &mut [u8]) {
     bytes[end..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The parameters of a state without biases, and its check sum.
+/// The sizes of the parameters of a state without biases, and of its checksum.
 const PARAMS: usize = 72;
 const SUM: usize = 8;
 
-/// All of a state without biases but its parameters and check sum.
+/// Returns a state without biases, without its parameters and checksum.
 fn without_params(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len() - PARAMS - SUM]
 }
 
-/// Loads bytes into a sieve, without and with their parameters: it then has exactly the state that
-/// they say, or fails and has the one that it had. Says how many of the two ways it could.
+/// Loads bytes into a sieve, without and with their parameters. Each load either gives exactly the
+/// state in the bytes, or fails and changes nothing. Returns the number of loads that succeeded.
 fn try_load(target: &mut Sieve, bytes: &[u8]) -> usize {
     let alone = load_by(target, bytes, false);
     let with_params = load_by(target, bytes, true);
@@ -68,7 +68,7 @@ fn load_by(target: &mut Sieve, bytes: &[u8], with_params: bool) -> bool {
     };
     match loaded {
         Ok(()) => {
-            // What was loaded saves as the same bytes: nothing was taken over that is not in them.
+            // The loaded state saves as the same bytes, so nothing else was taken over.
             let after = saved(target);
             if with_params {
                 // A smaller window holds fewer tokens.
@@ -112,7 +112,7 @@ fn every_change_of_one_byte_is_an_error_and_changes_nothing() {
         let bytes = saved(&sieve(kind, 20));
         let mut target = sieve(kind, 5);
         for at in 0..bytes.len() {
-            // Of the many words of mt19937, each bit.
+            // Every bit of some of the many words of mt19937.
             let word = (56 + 4 * 20..bytes.len() - PARAMS - SUM).contains(&at);
             for other in (1..=255u8).filter(|other| !word || other.is_power_of_two()) {
                 let mut changed = bytes.clone();
@@ -123,7 +123,7 @@ fn every_change_of_one_byte_is_an_error_and_changes_nothing() {
     }
 }
 
-/// With the check sum mended, what remains is what the fields themselves say.
+/// With a corrected checksum only the fields themselves can reveal a change.
 #[test]
 fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
     let mut taken = 0;
@@ -138,7 +138,7 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
                 taken += try_load(&mut target, &changed);
             }
         }
-        // Magic, version, generator and length are no free choice.
+        // The magic number, version, generator and length must not be changed.
         for at in 0..16 {
             let mut changed = bytes.clone();
             changed[at] ^= 1;
@@ -149,8 +149,8 @@ fn every_sealed_change_of_one_byte_is_an_error_or_another_state() {
     assert!(taken > 100, "{taken}");
 }
 
-/// Returns the state that version 1 wrote with mt19937: with the count of numbers drawn, without
-/// the generator's words.
+/// Returns the state that version 1 wrote with mt19937: with the number of draws, and without the
+/// words of the generator.
 fn of_version_1(bytes: &[u8], draws: u64) -> Vec<u8> {
     let state = without_params(bytes);
     let mut old = of_version(1, &state[..state.len() - 4 * 624]);
@@ -159,7 +159,7 @@ fn of_version_1(bytes: &[u8], draws: u64) -> Vec<u8> {
     old
 }
 
-/// A state of an earlier version, without parameters, out of its head and what follows.
+/// Returns a state of an earlier version, which has no parameters, made from a current one.
 fn of_version(version: u32, state: &[u8]) -> Vec<u8> {
     let mut old = state.to_vec();
     old[4..8].copy_from_slice(&version.to_le_bytes());
@@ -168,8 +168,8 @@ fn of_version(version: u32, state: &[u8]) -> Vec<u8> {
     old
 }
 
-/// Checks that states are read that earlier versions of this library wrote after twenty tokens,
-/// byte for byte.
+/// Checks that states can be loaded that earlier versions of this library wrote after twenty
+/// tokens.
 #[test]
 fn states_of_earlier_versions_are_read() {
     for (kind, version) in [
@@ -184,13 +184,13 @@ fn states_of_earlier_versions_are_read() {
         assert!(error.to_string().contains("no parameters"), "{error}");
         second.load(&old).expect("a state");
         assert_eq!(saved(&second), saved(&first));
-        // And nothing is taken for parameters that is none.
+        // Additional bytes are not read as parameters.
         let mut longer = old.clone();
         longer.splice(old.len() - SUM..old.len() - SUM, [0; PARAMS]);
         seal(&mut longer);
         assert_eq!(try_load(&mut second, &longer), 0);
     }
-    // The shortest there is.
+    // The shortest possible state.
     let kind = RngKind::Xoroshiro128Plus;
     let none = of_version(1, without_params(&saved(&sieve(kind, 0))));
     sieve(kind, 3).load(&none).expect("a state");
@@ -200,7 +200,7 @@ fn states_of_earlier_versions_are_read() {
     assert_eq!(try_load(&mut sieve(kind, 3), &without), 0);
 }
 
-/// A state written by the library before it knew of parameters.
+/// A state written by the library before states had parameters.
 #[test]
 fn a_state_that_was_kept_goes_on() {
     const KEPT: &str = "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7\
@@ -212,7 +212,7 @@ fn a_state_that_was_kept_goes_on() {
         .map(|at| u8::from_str_radix(&KEPT[at..at + 2], 16).expect("two digits"))
         .collect();
     let mut kept = sieve(RngKind::Xoroshiro128Plus, 0);
-    // Stages that remember nothing have no part of a state.
+    // Stages that remember nothing add nothing to a state.
     kept.set_stages(Some(&[Stage::TopK])).expect("a stage");
     kept.load(&bytes).expect("a state");
     kept.set_stages(None).expect("none");
@@ -265,11 +265,11 @@ fn a_state_carries_its_parameters() {
         first.accept(token);
         second.accept(token);
     }
-    // The seed asked for comes along: a reset goes back to it.
+    // The requested seed is loaded, too: a reset returns to it.
     first.reset();
     second.reset();
     assert_eq!(saved(&second), saved(&first));
-    // Parameters that no sieve takes: nothing changes.
+    // With invalid parameters nothing changes.
     let at = bytes.len() - SUM - 2 * 8 - PARAMS;
     for (place, value) in [(0, f32::NAN), (20, 0.0), (20, f32::NEG_INFINITY)] {
         let mut wrong = bytes.clone();
@@ -279,7 +279,7 @@ fn a_state_carries_its_parameters() {
         let error = second.load_with_params(&wrong).expect_err("none");
         assert!(error.to_string().contains("parameters"), "{error}");
         assert_eq!(saved(&second), before);
-        // Nobody looks at what is not taken.
+        // Parameters that are not loaded are not checked.
         assert!(second.load(&wrong).is_ok());
     }
 }
@@ -317,7 +317,7 @@ fn a_state_of_a_long_window_is_read() {
     };
     let (mut first, mut second) = (new(), new());
     (0..N).for_each(|i| first.accept(i % 1000));
-    // In place of as many others.
+    // The loaded tokens replace as many others.
     (0..N).for_each(|i| second.accept(i % 7));
     let bytes = saved(&first);
     assert!(bytes.len() > 4 * N as usize);
@@ -325,8 +325,8 @@ fn a_state_of_a_long_window_is_read() {
     assert!(saved(&second) == bytes);
 }
 
-/// A state says how many draws came before it, and anybody can seal one. To repeat the most of them
-/// would never end.
+/// A state contains the number of draws before it, and anybody can write one with a valid checksum.
+/// Repeating the largest number of draws would never end.
 #[test]
 fn no_state_takes_long() {
     let bytes = saved(&sieve(RngKind::Mt19937, 20));

@@ -1,11 +1,11 @@
-//! Candidate arrays of every kind that a sampler meets: the inputs of all tests.
+//! Makes candidate arrays of every kind that a sampler may get: the inputs of all tests.
 
 use half::{bf16, f16};
 use vendor_llama_cpp::sys::llama_token_data;
 
 use super::HostSampler;
 
-/// SplitMix64: small, seeded, good enough to make test inputs.
+/// The generator SplitMix64: small, seeded, and good enough for test inputs.
 #[derive(Clone)]
 pub struct Rng(pub u64);
 
@@ -32,8 +32,8 @@ impl Rng {
         (low + self.unit() * (high - low)) as f32
     }
 
-    /// About normal with mean 0 and deviation 1: the sum of four uniform numbers, plus low bits so
-    /// that ties stay rare.
+    /// Returns an approximately normally distributed number with mean 0 and standard deviation 1:
+    /// the sum of four uniform numbers, with more low bits, so that ties are rare.
     pub fn normal(&mut self) -> f32 {
         let bits = self.next();
         let fine = self.next();
@@ -52,7 +52,7 @@ impl Rng {
         self.unit() < probability
     }
 
-    /// Brings the items into any order, each as likely (Fisher and Yates).
+    /// Shuffles the items, with every order equally likely (Fisher and Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.below(i + 1));
@@ -60,7 +60,7 @@ impl Rng {
     }
 }
 
-/// The candidate array that a host passes to `apply`, owned.
+/// An owned candidate array, as a host passes it to `apply`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     pub data: Vec<llama_token_data>,
@@ -83,8 +83,8 @@ impl Array {
         }
     }
 
-    /// True if the candidate that was selected is no token under our own names: it is minus
-    /// infinity or NaN.
+    /// True if the selected candidate does not count as a token under this library's own names,
+    /// since its logit is minus infinity or NaN.
     pub fn selects_none(&self) -> bool {
         let selected = usize::try_from(self.selected).ok();
         let chosen = selected.and_then(|i| self.data.get(i));
@@ -98,12 +98,11 @@ impl Array {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// A language model that knows what comes next: a bulk of unlikely tokens, a few dozen far
-    /// above it.
+    /// A confident language model: a bulk of unlikely tokens, and a few dozen far above it.
     Peaked,
-    /// The bulk alone.
+    /// Only the bulk.
     Flat,
-    /// All equal but for jitter.
+    /// All equal, except for jitter.
     Jitter,
     /// Differences so large that probabilities underflow.
     Wide,
@@ -111,11 +110,11 @@ pub enum Shape {
     Masked,
     /// All candidates masked with minus infinity.
     AllMasked,
-    /// Descending, and said to be.
+    /// Descending, and marked as sorted.
     Sorted,
-    /// Descending, and not said to be.
+    /// Descending, but not marked as sorted.
     SortedUnsaid,
-    /// In no order of ids.
+    /// With the ids in random order.
     Shuffled,
     /// Sorted and cut by an earlier top-k.
     TopK,
@@ -123,18 +122,18 @@ pub enum Shape {
     MinP,
     /// One logit is plus infinity.
     OneInfinite,
-    /// A few values, each of many candidates.
+    /// A few different values, each of many candidates.
     Few,
     Two,
     AllEqual,
-    /// Two values in turn.
+    /// Two alternating values.
     Alternating,
     Ascending,
-    /// Distinct, but for equal ones around a rank at which samplers and sorts cut.
+    /// All different, except for equal ones around a rank at which samplers and sorts cut.
     TiesAtCut,
-    /// Zeros of both signs among others.
+    /// With zeros of both signs.
     Zeros,
-    /// Some infinite, of both signs, and some beyond what fits the buckets of the built-in's sort.
+    /// Some infinite, of both signs, and some too large for the buckets of the built-in's sort.
     Huge,
 }
 
@@ -226,8 +225,8 @@ impl Shape {
     }
 }
 
-/// The precision that logits are rounded to before a sampler sees them. A model that computes in
-/// half precision gives many equal ones.
+/// The precision that logits are rounded to before a sampler gets them. A model in half precision
+/// gives many equal logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Grid {
     F32,
@@ -252,27 +251,27 @@ impl Grid {
 /// The order of ids in the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Ids {
-    /// As the shape has them: mostly every token in its place.
+    /// As the shape makes them: usually every token at its index.
     Given,
-    /// Every token, in any order.
+    /// Every token, in random order.
     Shuffled,
     /// Some tokens of the vocabulary, ascending.
     Subset,
 }
 
-/// The parameters of an input, which the tests draw at random, and print when something differs.
+/// The parameters of an input. Tests draw them at random, and print them when something differs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
     pub shape: Shape,
     pub grid: Grid,
     pub ids: Ids,
-    /// Half of the candidates are masked.
+    /// True if half of the candidates are masked.
     pub half_masked: bool,
-    /// An earlier sampler left probabilities.
+    /// True if an earlier sampler has left probabilities.
     pub with_p: bool,
-    /// An earlier sampler has chosen.
+    /// True if an earlier sampler has selected a candidate.
     pub with_choice: bool,
-    /// The array is said to be sorted, and need not be.
+    /// True if the array is marked as sorted, rightly or wrongly.
     pub claims_order: bool,
 }
 
@@ -289,7 +288,7 @@ impl Recipe {
         }
     }
 
-    /// Returns any recipe of all.
+    /// Returns a random recipe.
     pub fn random(rng: &mut Rng) -> Self {
         Self {
             shape: rng.pick(&Shape::ALL),
@@ -308,7 +307,7 @@ impl Recipe {
         }
     }
 
-    /// `n` candidates of a vocabulary of at least as many.
+    /// Returns `n` candidates of a vocabulary of at least as many tokens.
     pub fn array(self, n: usize, vocabulary: usize, rng: &mut Rng) -> Array {
         let mut array = self.shape.array(n, rng);
         let n = array.data.len();
@@ -362,8 +361,9 @@ impl Recipe {
     }
 }
 
-/// Mostly small sizes, some of a vocabulary's: what goes wrong at 200,000 mostly goes wrong at
-/// 2,000, and faster. Some around those at which the built-ins' sorts change.
+/// Returns a random size: usually a small one, since most bugs at 200,000 candidates also show at
+/// 2,000, and faster; sometimes that of a vocabulary, or one near which the built-ins' sorts
+/// change.
 pub fn size(rng: &mut Rng) -> usize {
     if rng.chance(0.1) {
         return rng.pick(&[
@@ -382,14 +382,14 @@ pub fn size(rng: &mut Rng) -> usize {
         (6000, 33_000),
         (33_000, 200_001),
     ]);
-    // The largest class is rare even so: it costs more than all others together.
+    // The largest class is made rarer still, since it takes longer than all others together.
     if low == 33_000 && !rng.chance(0.25) {
         return 1 + rng.below(256);
     }
     low + rng.below(high - low)
 }
 
-/// The bulk of a vocabulary, as measured on language models.
+/// Returns a logit of the bulk of a vocabulary, as measured on language models.
 fn bulk(rng: &mut Rng) -> f32 {
     rng.normal() * 2.4 - 1.5
 }
@@ -421,7 +421,7 @@ fn sorted(n: usize, rng: &mut Rng, said: bool) -> Array {
     array
 }
 
-/// Ranks at which samplers cut, and at which the built-ins choose another sort.
+/// Ranks at which samplers cut, or the built-ins choose another sort.
 const CUTS: [usize; 9] = [1, 5, 16, 40, 128, 129, 256, 1000, 1024];
 
 fn ties_at_cut(n: usize, rng: &mut Rng) -> Array {
@@ -436,7 +436,7 @@ fn ties_at_cut(n: usize, rng: &mut Rng) -> Array {
             .for_each(|c| c.logit = logit);
     }
     rng.shuffle(&mut array.data);
-    // Every token in its place again: it is the logits that were shuffled.
+    // Every token is at its index again; only the logits are shuffled.
     for (candidate, id) in array.data.iter_mut().zip(0..) {
         candidate.id = id;
     }

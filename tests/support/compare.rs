@@ -1,10 +1,10 @@
-//! The exactness contract as a comparison: equality, of everything, bit for bit.
+//! The exactness contract as a comparison: everything must be equal, bit for bit.
 
 use vendor_llama_cpp::sys::llama_token_data;
 
 use super::Array;
 
-/// Says where the two differ. Only NaN equals NaN whatever its bits are.
+/// Compares two arrays. The error says where they differ. NaN equals NaN, whatever its bits.
 pub fn same(ours: &Array, theirs: &Array) -> Result<(), String> {
     if ours.data.len() != theirs.data.len() {
         let (ours, theirs) = (ours.data.len(), theirs.data.len());

@@ -1,4 +1,4 @@
-//! llama.cpp's own converter from JSON Schema to a grammar, compiled from its common library.
+//! Compiles llama.cpp's own converter from JSON Schema to a grammar, from its common library.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use vendor_llama_cpp::paths;
 
 use crate::toolchain::{Build, Link, compile_common, root};
 
-/// The sources of llama.cpp's common library that turn a JSON schema into a grammar.
+/// The sources of llama.cpp's common library that turn a JSON Schema into a grammar.
 const SOURCES: [&str; 5] = [
     "json-schema-to-grammar.cpp",
     "json-schema.cpp",
@@ -18,10 +18,11 @@ const SOURCES: [&str; 5] = [
     "unicode.cpp",
 ];
 
-/// The rest of the common library is not compiled; of that, those sources need three functions.
+/// The three functions that these sources need from the rest of the common library, which is not
+/// compiled.
 const STRINGS: &str = "c-tests/common_strings.cpp";
 
-/// Compiled, and kept: it takes long.
+/// Returns the compiled objects, which are kept, since compiling takes long.
 fn objects() -> Vec<PathBuf> {
     let version = vendor_llama_cpp::model::version();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("common-{version}"));
@@ -52,7 +53,7 @@ fn compile(source: &Path, object: &Path) {
     std::fs::rename(made, object).expect("it was just made");
 }
 
-/// A program with the converter in it.
+/// Adds the converter to a program.
 pub fn added_to(mut program: Build) -> Build {
     program = program
         .flag("-isystem")
@@ -63,7 +64,7 @@ pub fn added_to(mut program: Build) -> Build {
     program
 }
 
-/// The converter, in a process of its own: there are schemas at which it ends.
+/// The converter in a separate process, since some schemas make it crash.
 pub struct Converter {
     program: PathBuf,
     process: Child,
@@ -74,7 +75,7 @@ pub struct Converter {
 fn started(program: &Path) -> (Child, ChildStdin, BufReader<ChildStdout>) {
     let mut command = Command::new(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // It tells there of patterns that it does not follow.
+    // It prints notes there about patterns that it does not support.
     let mut process = command.stderr(Stdio::null()).spawn().expect("it starts");
     let input = process.stdin.take().expect("a pipe");
     let output = BufReader::new(process.stdout.take().expect("a pipe"));
@@ -82,7 +83,7 @@ fn started(program: &Path) -> (Child, ChildStdin, BufReader<ChildStdout>) {
 }
 
 impl Converter {
-    /// Compiles it. Tests run side by side: each needs its own `name`.
+    /// Compiles and starts the converter. Tests run in parallel, so each needs its own `name`.
     pub fn new(name: &str) -> Self {
         let program = added_to(Build::new(name, "c-tests/convert_schemas.cpp"));
         let program = program.with_llama(Link::Static).build();
@@ -96,7 +97,7 @@ impl Converter {
         }
     }
 
-    /// The grammar of a schema, which may be no UTF-8; or why it is refused.
+    /// Returns the grammar of a schema, which may not be UTF-8, or the reason why it is refused.
     pub fn convert(&mut self, schema: &str) -> Result<Vec<u8>, String> {
         let answer = self.answer(schema);
         answer.unwrap_or_else(|error| {

@@ -1,4 +1,5 @@
-//! The table of drop-ins: how to make one of ours and the built-in with the same random parameters.
+//! The table of drop-ins, with functions that make each and its built-in with the same random
+//! parameters.
 
 use std::ffi::{CStr, c_char};
 use std::sync::LazyLock;
@@ -18,14 +19,14 @@ pub struct Pair {
 /// A row of the table.
 pub struct Member {
     pub name: &'static str,
-    /// `beyond`: also parameters that can make logits infinite or NaN.
+    /// Makes both samplers. With `beyond`, parameters may make logits infinite or NaN.
     pub make: fn(&mut Rng, n_vocab: i32, beyond: bool) -> Pair,
-    /// The largest array that makes sense: infill compares all pairs.
+    /// The largest array to test, since infill compares all pairs.
     pub max_size: usize,
-    /// The built-in asks this vocabulary for every id.
+    /// The size of the vocabulary in which the built-in looks up every id.
     pub vocabulary: usize,
-    /// True if the built-in needs `accept` of a real token after each `apply`: its clone reads out
-    /// of bounds in between, and it aborts on token -1.
+    /// True if a real token must be accepted after each `apply`: otherwise a clone of the built-in
+    /// reads out of bounds, and token -1 makes it abort.
     pub accept_always: bool,
 }
 
@@ -258,8 +259,8 @@ fn eta(rng: &mut Rng) -> f32 {
     rng.pick(&[0.1, 0.0, 1.0, -0.1])
 }
 
-/// A vocabulary that lives as long as the process; the trained model's, whose tokens are words and
-/// parts of words.
+/// Returns the vocabulary of the trained model, whose tokens are words and parts of words. It lives
+/// as long as the process.
 pub fn vocabulary() -> *const sys::llama_vocab {
     static MODEL: LazyLock<Model> =
         LazyLock::new(|| Model::load(super::trained_model()).expect("the model loads"));
@@ -317,7 +318,7 @@ fn logit_bias(rng: &mut Rng, n_vocab: i32, beyond: bool) -> Pair {
     let large = if beyond { 100.0 } else { 2.0 };
     let biases: Vec<sys::llama_logit_bias> = (0..n)
         .map(|_| sys::llama_logit_bias {
-            // Few, so that some are named twice; some outside the vocabulary.
+            // Few tokens, so that some occur twice, and some outside the vocabulary.
             token: rng.pick(&[
                 rng.clone().below(40) as i32,
                 rng.clone().below(9000) as i32,

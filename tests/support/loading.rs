@@ -1,12 +1,12 @@
-//! Programs that run while the dynamic linker is loading a library: it holds its lock until the
-//! constructors of that library are done.
+//! Builds programs that run while the dynamic linker is loading a library. The linker holds its
+//! lock until the constructors of that library have returned.
 #![allow(dead_code)] // Each test binary uses its part.
 
 use std::path::PathBuf;
 
 use crate::toolchain::Build;
 
-/// Compiles it, and gives its path.
+/// Compiles a program. Returns its path.
 fn built(build: Build) -> PathBuf {
     let path = build.folder().join("program");
     build.build();
@@ -17,8 +17,8 @@ fn object(name: &str, source: &str) -> PathBuf {
     built(Build::new(name, source).flag("-fPIC").flag("-c"))
 }
 
-/// The program as a library, whose constructor runs its main function on another thread and waits
-/// for that: to be [loaded](loader).
+/// Compiles the program as a library, to be [loaded](loader). Its constructor runs the main
+/// function on another thread and waits for it.
 pub fn as_library(name: &str, program: Build) -> PathBuf {
     let constructor = object(
         &format!("{name}_constructor"),
@@ -28,18 +28,20 @@ pub fn as_library(name: &str, program: Build) -> PathBuf {
     built(program.flag("-Wl,-Bsymbolic").flag(constructor))
 }
 
-/// Loads the library that its first argument names, and gives it the others.
+/// Compiles a program that loads the library named by its first argument, and passes it the other
+/// arguments.
 pub fn loader(name: &str, with: impl FnOnce(Build) -> Build) -> PathBuf {
     built(with(Build::new(name, "c-tests/loading/loader.c")))
 }
 
-/// The program, of which another thread is loading [a library](waiting) until it ends.
+/// Compiles the program so that another of its threads is loading [a library](waiting) until it
+/// ends.
 pub fn beside(name: &str, program: Build) -> PathBuf {
     let object = object(&format!("{name}_beside"), "c-tests/loading/beside.c");
     built(program.flag(object).flag("-pthread").flag("-rdynamic"))
 }
 
-/// Returns the variable and the value by which such a program finds that library.
+/// Returns the environment variable and the value by which such a program finds the library.
 pub fn waiting(name: &str) -> (&'static str, String) {
     let library = Build::new(name, "c-tests/loading/beside.c").flag("-DAS_LIBRARY");
     let library = built(library.flag("-shared").flag("-fPIC"));

@@ -1,4 +1,4 @@
-//! Helpers that the differential tests share: samplers of either side behind one handle, candidate
+//! Helpers that the differential tests share: a handle for samplers of both sides, candidate
 //! arrays, their generator, and the comparison.
 #![allow(dead_code, unused_imports, unused_macros)] // Each test binary uses its part.
 
@@ -18,11 +18,11 @@ use vendor_llama_cpp::sys;
 
 pub use arrays::{Array, Grid, Rng};
 
-/// A sampler, ours or built in, driven through the host's functions.
+/// A sampler, of this library or built-in, that is called through the host's functions.
 pub struct HostSampler(*mut sys::llama_sampler);
 
 impl HostSampler {
-    /// Takes over what a constructor gave, of either side.
+    /// Takes ownership of a sampler that a constructor of either side has returned.
     pub fn new<T>(smpl: *mut T) -> Self {
         assert!(
             !smpl.is_null(),
@@ -44,13 +44,13 @@ impl HostSampler {
         }
     }
 
-    /// Adds `member`, which the chain takes over.
+    /// Adds `member`, which the chain then owns.
     pub fn add(&self, member: HostSampler) {
         // SAFETY: this is a chain.
         unsafe { sys::llama_sampler_chain_add(self.0, member.into_raw()) };
     }
 
-    /// Takes member `i` out of this chain.
+    /// Removes member `i` from this chain, and returns it.
     pub fn remove(&self, i: usize) -> HostSampler {
         // SAFETY: this is a chain; the member is the caller's now.
         Self::new(unsafe { sys::llama_sampler_chain_remove(self.0, i as i32) })
@@ -72,7 +72,7 @@ impl HostSampler {
         name.to_string_lossy().into_owned()
     }
 
-    /// Applies member `i` of this chain alone.
+    /// Applies only member `i` of this chain.
     pub fn apply_member(&self, i: usize, array: &mut Array) {
         // SAFETY: this is a chain, which owns the member, and has that many.
         let member = unsafe { sys::llama_sampler_chain_get(self.0, i as i32) };
@@ -114,7 +114,7 @@ impl HostSampler {
         unsafe { sys::llama_sampler_copy(src.0, self.0) };
     }
 
-    /// As `sample` from these logits; also gives what the chain left of the array.
+    /// Samples from these logits as `sample` does. Also returns the array that the chain left.
     pub fn sample_from(&self, logits: &[f32], grid: Grid) -> (i32, Array) {
         let mut array = Array::of_logits(logits.iter().map(|&logit| grid.round(logit)));
         self.apply(&mut array);
@@ -143,7 +143,7 @@ impl Drop for HostSampler {
     }
 }
 
-/// Both sides of a constructor with the same arguments.
+/// Calls a constructor of both sides with the same arguments.
 macro_rules! both {
     ($ours:ident, $theirs:ident $(; $($argument:expr),*)?) => {
         [
@@ -159,15 +159,15 @@ macro_rules! both {
 }
 pub(crate) use both;
 
-/// Held by a test that sets, limits or measures what belongs to the whole process: tests of one
-/// binary run side by side otherwise.
+/// Returns a lock that a test holds while it sets, limits or measures something of the whole
+/// process, since the tests of a binary otherwise run in parallel.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing that another one needs.
+    // A failed test leaves no state that other tests rely on.
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number that the environment sets, or else `default`.
+/// Returns the number in an environment variable, or `default`.
 pub fn number_from_env(name: &str, default: usize) -> usize {
     let Ok(text) = std::env::var(name) else {
         return default;
@@ -176,8 +176,8 @@ pub fn number_from_env(name: &str, default: usize) -> usize {
         .unwrap_or_else(|_| panic!("{name}={text} is not a number"))
 }
 
-/// The seed of this run: fresh, or what LLAMA_SIEVE_TEST_SEED says. Printed even by tests that
-/// pass, whose output is not shown otherwise.
+/// The seed of this run: a new one, or that of LLAMA_SIEVE_TEST_SEED. It is printed even by tests
+/// that pass, whose output is otherwise not shown.
 static RUN_SEED: LazyLock<u64> = LazyLock::new(|| {
     let fresh = RandomState::new().build_hasher().finish() as u32 as usize;
     let seed = number_from_env("LLAMA_SIEVE_TEST_SEED", fresh);
@@ -186,18 +186,18 @@ static RUN_SEED: LazyLock<u64> = LazyLock::new(|| {
     seed as u64
 });
 
-/// Random numbers for the test `name`, other ones in each run.
+/// Returns a generator for the test `name`, which differs in each run.
 pub fn fresh_rng(name: &str) -> Rng {
     let mix = |seed: u64, byte: u8| (seed ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
     Rng(name.bytes().fold(*RUN_SEED, mix))
 }
 
-/// The environment variable that repeats this run.
+/// Returns the setting of the environment variable that repeats this run.
 pub fn replay() -> String {
     format!("LLAMA_SIEVE_TEST_SEED={}", *RUN_SEED)
 }
 
-/// The trained model of the repository, also for the crate in fuzz/.
+/// Returns the path of the repository's trained model. The crate in fuzz/ uses it, too.
 pub fn trained_model() -> std::path::PathBuf {
     let folders = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let mut models = folders.map(|folder| folder.join("models/kjv-tiny.gguf"));

@@ -1,8 +1,8 @@
-//! Logits in an order, or of a few values: what sorts take for their best and their worst.
+//! Makes logits in some order, or with few values, which are the best or the worst case of sorts.
 
 use super::Rng;
 
-/// A shape, by name.
+/// A named shape.
 pub struct Order {
     pub name: &'static str,
     /// The function that makes `n` logits.
@@ -13,7 +13,7 @@ const fn order(name: &'static str, logits: fn(usize, &mut Rng) -> Vec<f32>) -> O
     Order { name, logits }
 }
 
-/// Every shape.
+/// All shapes.
 pub const ORDERS: &[Order] = &[
     order("random", bulk),
     order("peaked", |n, rng| peaks(bulk(n, rng), rng)),
@@ -111,7 +111,7 @@ pub const ORDERS: &[Order] = &[
     }),
 ];
 
-/// Returns logits of a language model's kind, without those that stand out: N(-1.5, 2.4).
+/// Returns logits like the bulk of a language model's, without outstanding ones: N(-1.5, 2.4).
 pub fn bulk(n: usize, rng: &mut Rng) -> Vec<f32> {
     let normal = |rng: &mut Rng| {
         let (u, v) = (rng.unit().max(1e-300), rng.unit());
@@ -129,13 +129,13 @@ pub fn peaks(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     logits
 }
 
-/// Sorted, the largest first.
+/// Returns the logits sorted in descending order.
 fn falling(mut logits: Vec<f32>) -> Vec<f32> {
     logits.sort_by(|a, b| b.total_cmp(a));
     logits
 }
 
-/// Sorted, the smallest first.
+/// Returns the logits sorted in ascending order.
 fn rising(mut logits: Vec<f32>) -> Vec<f32> {
     logits.sort_by(f32::total_cmp);
     logits
@@ -149,7 +149,7 @@ fn ascending(n: usize, rng: &mut Rng) -> Vec<f32> {
     rising(bulk(n, rng))
 }
 
-/// Rising to the middle, and falling.
+/// Returns logits that rise to the middle and then fall.
 fn organ_pipe(n: usize, rng: &mut Rng) -> Vec<f32> {
     let mut pipes = vec![0.0; n];
     for (i, x) in ascending(n, rng).into_iter().enumerate() {
@@ -158,7 +158,7 @@ fn organ_pipe(n: usize, rng: &mut Rng) -> Vec<f32> {
     pipes
 }
 
-/// Rising or falling by that many, again and again.
+/// Returns a sawtooth: runs of `len` logits, each rising or falling.
 fn teeth(len: usize, rising: bool, n: usize, rng: &mut Rng) -> Vec<f32> {
     let mut logits = bulk(n, rng);
     for tooth in logits.chunks_mut(len.max(1)) {
@@ -170,7 +170,7 @@ fn teeth(len: usize, rising: bool, n: usize, rng: &mut Rng) -> Vec<f32> {
     logits
 }
 
-/// Exchanges one in a hundred with another.
+/// Exchanges one logit in a hundred with another.
 fn astray(mut logits: Vec<f32>, rng: &mut Rng) -> Vec<f32> {
     let n = logits.len();
     for _ in 0..n / 200 {
@@ -184,13 +184,13 @@ fn one_bucket(n: usize, rng: &mut Rng) -> Vec<f32> {
     (0..n).map(|_| rng.range(3.0, 3.1)).collect()
 }
 
-/// Returns logits of any of that many values.
+/// Returns logits with `count` different values.
 fn values(count: usize, n: usize, rng: &mut Rng) -> Vec<f32> {
     let values = bulk(count, rng);
     (0..n).map(|_| rng.pick(&values)).collect()
 }
 
-/// Minus infinity but for that many, anywhere.
+/// Returns logits that are minus infinity except for `count`, anywhere.
 fn masked_but(count: usize, n: usize, rng: &mut Rng) -> Vec<f32> {
     let mut logits = vec![f32::NEG_INFINITY; n];
     for x in bulk(count.min(n), rng) {

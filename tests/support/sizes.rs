@@ -1,4 +1,5 @@
-//! Numbers of elements that nobody can mean: refused by name, with nothing written.
+//! Calls functions with absurd numbers of elements, which must be refused by name, with nothing
+//! written.
 
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -22,14 +23,15 @@ use vendor_llama_cpp::sys;
 
 use super::family::vocabulary;
 
-/// The number's name and limit, and what is answered to it, by the function.
+/// The name of a number, its limit, and a function that passes the number and returns true if it
+/// was refused.
 pub type Case = (&'static str, usize, unsafe fn(&mut Subjects, usize) -> bool);
 
-/// The objects that the functions are called with.
+/// The objects that the functions are called on.
 pub struct Subjects {
     smpl: *mut llama_sampler,
     sieve: *mut Handle,
-    /// Of every function that writes; none may.
+    /// The output of every function that writes. It must stay unchanged.
     out: [u32; 12],
 }
 
@@ -38,7 +40,7 @@ const ROOT: *const std::ffi::c_char = c"root".as_ptr();
 const WORDS: usize = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_STATES;
 const TOKENS: usize = LLAMA_SIEVE_GRAMMAR_MAX_TRIGGER_TOKENS;
 
-/// Parameters with a bias, told as `n`.
+/// Returns parameters with a bias array whose length is given as `n`.
 fn biased(n: usize) -> llama_sieve_params {
     llama_sieve_params {
         bias: [0u64].as_ptr().cast(),
@@ -53,8 +55,8 @@ impl Subjects {
     }
 }
 
-/// A sampler or sieve that is NULL or of another kind is refused as such, sooner or later than the
-/// number.
+/// The cases. A function may check first that the sampler or sieve is not NULL and of the right
+/// kind, or the number.
 #[expect(
     clippy::undocumented_unsafe_blocks,
     reason = "of all: samplers and sieves are NULL or live, and no function follows the number"
@@ -181,8 +183,8 @@ pub const CASES: [Case; 30] = [
     }),
 ];
 
-/// Tells one function of more elements than can be: `number` says how many. False if it looked at
-/// what the call is about first, and refused that.
+/// Calls one function with more elements than are possible; `number` chooses how many. Returns
+/// false if the function refused the sampler or sieve first.
 ///
 /// # Safety
 /// `smpl` and `sieve` are NULL or alive.
@@ -205,7 +207,7 @@ pub unsafe fn absurd(
     assert_eq!(subjects.out, [0xA5A5_A5A5; 12]);
     let text = last_error::get();
     let is_named = text.contains(&format!("{count} is {n}; ")) && text.contains("at most (");
-    // What the call is about is looked at first by some.
+    // Some functions check the sampler or sieve first.
     let is_other = ["NULL", "no grammar", "no token trie", "out of use"];
     assert!(
         is_named || is_other.iter().any(|part| text.contains(part)),

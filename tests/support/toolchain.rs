@@ -1,4 +1,4 @@
-//! Compiles C and C++ programs as a user would, against the library under test and the vendored
+//! Compiles C and C++ programs as a user would, with the library under test and the vendored
 //! llama.cpp, and runs them.
 #![allow(dead_code)] // Each test binary uses its part.
 
@@ -19,7 +19,7 @@ pub enum Link {
     Shared,
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -59,8 +59,9 @@ pub fn our_library(link: Link) -> PathBuf {
     library
 }
 
-/// The preload library, built once, together with what the tests use of other crates. With the same
-/// features of all crates, the library inside it is the one that cargo has built for the tests.
+/// Returns the preload library, built once, together with the crates that the tests use. All crates
+/// then have the same features, so the library inside it is the one that cargo has built for the
+/// tests.
 pub fn preload_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -79,7 +80,8 @@ pub fn preload_library() -> &'static Path {
     })
 }
 
-/// An example in Rust, which `cargo test` builds; a run of one test program alone does not.
+/// Returns the path of an example in Rust. `cargo test` builds it, but a run of a single test
+/// program does not.
 pub fn rust_example(name: &str, test: &str) -> Option<PathBuf> {
     let executable = std::env::current_exe().expect("a test knows its path");
     let profile = executable
@@ -96,11 +98,11 @@ pub fn rust_example(name: &str, test: &str) -> Option<PathBuf> {
     Some(example)
 }
 
-/// Says why a test does nothing, past the capture of the test harness, and in the file that
-/// LLAMA_SIEVE_SKIPPED names (`ci/with-skips`).
+/// Prints why a test is skipped, even if the test harness captures output, and writes it to the
+/// file that LLAMA_SIEVE_SKIPPED names (`ci/with-skips`).
 ///
 /// # Panics
-/// If LLAMA_SIEVE_REQUIRE_ALL is 1: then nothing may be left out.
+/// If LLAMA_SIEVE_REQUIRE_ALL is 1, so that nothing may be skipped.
 pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
     if let Some(list) = std::env::var_os("LLAMA_SIEVE_SKIPPED") {
@@ -115,19 +117,20 @@ pub fn skipped(why: &str) {
 pub struct Build {
     folder: PathBuf,
     command: Command,
-    /// These follow the sources on the command line: a linker reads from left to right.
+    /// The libraries, which follow the sources on the command line, since a linker reads from left
+    /// to right.
     libraries: Vec<String>,
 }
 
 impl Build {
     /// Returns a program to be compiled from `source`, a path in the repository, in the folder
-    /// `name`. C11 or, by the file's ending, C++17; warnings are errors.
+    /// `name`. The language is C11, or C++17 by the file's ending, and warnings are errors.
     pub fn new(name: &str, source: &str) -> Self {
         let is_cxx = source.ends_with(".cpp");
         Self::in_language(name, source, is_cxx)
     }
 
-    /// Compiles as C++ what may also be C.
+    /// Returns a program to be compiled as C++, even if `source` is C.
     pub fn as_cxx(name: &str, source: &str) -> Self {
         Self::in_language(name, source, true)
     }
@@ -145,7 +148,7 @@ impl Build {
         };
         command.args(["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]);
         command.arg("-I").arg(root().join("include"));
-        // `-x` would also hold for the libraries.
+        // `-x` would also apply to the libraries.
         command.arg(root().join(source)).args(["-x", "none"]);
         Self {
             folder,
@@ -154,7 +157,7 @@ impl Build {
         }
     }
 
-    /// Returns the folder in which the program is made; a place for generated sources, too.
+    /// Returns the folder in which the program is built, which may also hold generated sources.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -164,7 +167,7 @@ impl Build {
         self
     }
 
-    /// Lets the program include llama.h. As system headers: their warnings are not ours.
+    /// Lets the program include llama.h, as system headers, so that warnings in them do not count.
     pub fn with_llama_h(mut self) -> Self {
         for dir in paths::include_dirs() {
             self.command.arg("-isystem").arg(dir);
@@ -172,7 +175,7 @@ impl Build {
         self
     }
 
-    /// Links with our library.
+    /// Links with this library.
     pub fn with_ours(mut self, link: Link) -> Self {
         let library = our_library(link);
         match link {
@@ -182,8 +185,8 @@ impl Build {
         self
     }
 
-    /// An installed library can be found by its soname, one that cargo built cannot: links in a
-    /// folder of their own help.
+    /// Links with a shared library. An installed library is found by its soname. One that cargo
+    /// built is not, so symbolic links in a separate folder are needed.
     fn link_shared(&mut self, library: &Path) {
         let folder = self.folder.join("lib");
         fs::create_dir_all(&folder).expect("the folder was just made");
@@ -219,7 +222,7 @@ impl Build {
     }
 
     /// # Panics
-    /// If the compiler or linker finds fault.
+    /// If the compiler or the linker reports an error.
     pub fn build(mut self) -> Program {
         let path = self.folder.join("program");
         self.command.args(&self.libraries);
@@ -242,7 +245,8 @@ const SANITIZERS: [&str; 3] = [
     "-g",
 ];
 
-/// True if the compiler has what [`Build::sanitized`] needs; compilers are often installed without.
+/// True if the compiler has the runtime for [`Build::sanitized`], without which compilers are often
+/// installed.
 pub fn has_sanitizers() -> bool {
     static HAS: LazyLock<bool> = LazyLock::new(|| {
         let folder = empty_folder(concat!("c_programs/probe_of_", env!("CARGO_CRATE_NAME")));
@@ -260,8 +264,8 @@ pub fn has_sanitizers() -> bool {
     *HAS
 }
 
-/// The options of memcheck while LLAMA_SIEVE_TEST_VALGRIND is set: anything that it finds fails a
-/// program.
+/// The options of memcheck, used if LLAMA_SIEVE_TEST_VALGRIND is set. Any finding makes a program
+/// fail.
 const VALGRIND: [&str; 5] = [
     "--quiet",
     "--error-exitcode=99",
@@ -281,7 +285,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Returns its path; also that of a library compiled with `-shared`.
+    /// Returns the path of the program, or of a library that was compiled with `-shared`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -291,17 +295,17 @@ impl Program {
         self
     }
 
-    /// Runs it at the root of the repository, and gives what it said and its exit code.
+    /// Runs the program at the root of the repository. Returns its output and exit code.
     pub fn output(&self, args: &[&str]) -> Output {
         let mut command = self.command(args);
         let output = command.output();
         output.unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
-    /// Its output.
+    /// Runs the program. Returns its output.
     ///
     /// # Panics
-    /// If it fails.
+    /// If the program fails.
     pub fn succeed(&self, args: &[&str]) -> String {
         succeed(&mut self.command(args))
     }
@@ -315,7 +319,7 @@ impl Program {
             Command::new(&self.path)
         };
         command.args(args).current_dir(root());
-        // Cargo adds its own folders, and a user has none of them.
+        // Cargo adds its own folders, which a user does not have.
         command.env_remove("LD_LIBRARY_PATH");
         for (name, value) in &self.environment {
             command.env(name, value);
@@ -324,10 +328,10 @@ impl Program {
     }
 }
 
-/// Runs a command, and gives its output and its errors, in this order.
+/// Runs a command. Returns its output followed by its errors.
 ///
 /// # Panics
-/// If it fails, with all that it said.
+/// If the command fails. The message has all its output.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -346,7 +350,7 @@ pub fn succeed(command: &mut Command) -> String {
 /// If it does not compile.
 pub fn compile_common(source: &Path, flags: &[&str], object: &Path) {
     let mut compile = Command::new(paths::cxx_compiler());
-    // Warnings of others.
+    // Warnings in foreign code are suppressed.
     compile.args(["-std=c++17", "-w", "-c"]).args(flags);
     compile.arg("-I").arg(paths::source_dir().join("common"));
     compile.arg("-I").arg(paths::source_dir().join("vendor"));
@@ -356,14 +360,14 @@ pub fn compile_common(source: &Path, flags: &[&str], object: &Path) {
     succeed(compile.arg(source).arg("-o").arg(object));
 }
 
-/// Checks that a program has ended with this code, and said these words.
+/// Checks that a program has ended with this code, and printed these words.
 pub fn assert_ended(output: &Output, code: i32, words: &str, options: &dyn Debug) {
     let text = said(output);
     assert_eq!(output.status.code(), Some(code), "{options:?}: {text}");
     assert!(text.contains(words), "{options:?}: {text}");
 }
 
-/// Output and errors of a program.
+/// Returns the output and the errors of a program.
 pub fn said(output: &Output) -> String {
     let out = String::from_utf8_lossy(&output.stdout);
     let err = String::from_utf8_lossy(&output.stderr);

@@ -1,5 +1,5 @@
-//! The host bound again while other threads make samplers, and the log's sink replaced while others
-//! write to it. `ci/sanitize tsan` runs this, too.
+//! Tests rebinding the host while other threads make samplers, and replacing the log's sink while
+//! others write to it. `ci/sanitize tsan` runs this, too.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
     // SAFETY: a C string; RTLD_NOW | RTLD_LOCAL.
     let other = unsafe { dlopen(path.as_ptr(), 2) };
     assert!(!other.is_null());
-    // SAFETY: NULL stands for the program itself, which has a host linked in.
+    // SAFETY: NULL means the program itself, which has a host linked in.
     let program = unsafe { dlopen(std::ptr::null(), 2) };
     static STOP: AtomicBool = AtomicBool::new(false);
     let (other, program) = (other.addr(), program.addr());
@@ -32,7 +32,7 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
         loop {
             for handle in [other, program] {
                 let handle = std::ptr::with_exposed_provenance_mut(handle);
-                // SAFETY: both are never closed. The program may not export its functions; then the
+                // SAFETY: neither is ever closed. If the program does not export its functions, the
                 // binding stays.
                 bound += usize::from(unsafe { llama_sieve_bind_host(handle) } == LLAMA_SIEVE_OK);
             }
@@ -48,8 +48,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
         .map(|_| {
             std::thread::spawn(move || {
                 while Instant::now() < end {
-                    // Whichever host made it also frees it: `llama_sampler_free` of one frees a
-                    // shell of the other, since both are built alike.
+                    // Either host may free the sampler: `llama_sampler_free` of one can free an
+                    // object of the other, since both are built alike.
                     let sampler = HostSampler::new(llama_sieve_init_dist(9));
                     // SAFETY: the sampler lives.
                     assert_eq!(unsafe { llama_sieve_get_seed(sampler.as_ptr().cast()) }, 9);
@@ -65,8 +65,8 @@ fn samplers_are_made_while_the_host_is_bound_anew() {
 
 static HEARD: AtomicUsize = AtomicUsize::new(0);
 
-/// A callback that calls the library: it makes a sampler (which logs nothing), and replaces the
-/// callback by itself.
+/// A callback that calls the library: it makes a sampler (which logs nothing), and registers itself
+/// again.
 unsafe extern "C" fn calls_back(_level: c_int, text: *const c_char, user: *mut c_void) {
     assert!(!text.is_null());
     HEARD.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn the_sink_is_replaced_from_within_and_from_other_threads() {
                 for _ in 0..200 {
                     // SAFETY: a function as described.
                     unsafe { llama_sieve_log_set(Some(calls_back), std::ptr::null_mut()) };
-                    // Warns.
+                    // This logs a warning.
                     drop(HostSampler::new(llama_sieve_init_top_p(f32::NAN, 1)));
                     let told = llama_sieve::last_error::get();
                     assert!(told.contains("not all finite"), "{told}");

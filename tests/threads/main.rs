@@ -1,7 +1,8 @@
-//! Calls from many threads at once. `ci/sanitize tsan` runs these under ThreadSanitizer.
+//! Tests calls from many threads at the same time. `ci/sanitize tsan` runs these under
+//! ThreadSanitizer.
 //!
-//! Each test keeps the processor to itself, and some set the log's sink or the host, which the
-//! whole process shares: every one of them holds `alone()`.
+//! Each test uses all processors, and some set the log's sink or the host, which the whole process
+//! shares, so every test holds `alone()`.
 
 #[cfg(target_os = "linux")]
 mod host;

@@ -1,8 +1,8 @@
-//! Independent samplers on many threads: each thread has its own chain of the whole family, and all
-//! get the same tokens.
+//! Tests independent samplers on many threads: each thread has its own chain of all samplers, and
+//! all must get the same tokens.
 //!
-//! `ci/sanitize tsan` runs this under ThreadSanitizer. 10,000 steps; LLAMA_SIEVE_TEST_STEPS sets
-//! another number.
+//! `ci/sanitize tsan` runs this under ThreadSanitizer. Runs 10,000 steps; LLAMA_SIEVE_TEST_STEPS
+//! sets another number.
 
 use crate::support::arrays::{Rng, Shape};
 use crate::support::family::FAMILY;
@@ -10,7 +10,7 @@ use crate::support::{HostSampler, alone, number_from_env};
 
 const THREADS: usize = 16;
 
-/// A hash of everything that one thread's samplers selected and kept.
+/// Runs the samplers of one thread. Returns a hash of everything that they selected and kept.
 fn work(steps: usize) -> u64 {
     let mut rng = Rng(41);
     let mut digest = 0u64;
@@ -29,7 +29,7 @@ fn work(steps: usize) -> u64 {
             if rng.chance(0.01) {
                 *sampler = sampler.clone();
             }
-            // Of the members that follow each other here, some empty the array for others.
+            // Some of the members here empty the array for those after them.
             let empty = array.data.is_empty();
             for candidate in &array.data {
                 let bits = u64::from(candidate.logit.to_bits()) ^ candidate.id as u64;
@@ -47,9 +47,9 @@ fn work(steps: usize) -> u64 {
 fn sixteen_threads_with_their_own_samplers_do_not_disturb_each_other() {
     let _alone = alone();
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, _| {})));
-    // A first round alone, for what is set up once: the vocabulary, and the tables of the host's
-    // tokenizer. ThreadSanitizer does not see how the standard libraries of Rust and C++ let other
-    // threads wait for that.
+    // A first round on one thread, for everything that is set up once: the vocabulary, and the
+    // tables of the host's tokenizer. ThreadSanitizer does not see how the standard libraries of
+    // Rust and C++ make other threads wait for that.
     work(1);
     let steps = number_from_env("LLAMA_SIEVE_TEST_STEPS", 10_000);
     let threads: Vec<_> = (0..THREADS)

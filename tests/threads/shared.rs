@@ -1,5 +1,5 @@
-//! Samplers that several threads share. A built-in without state only reads its parameters, so that
-//! programs may do that: ours leave to each thread what the built-in leaves.
+//! Tests samplers that several threads share. Programs may do that, since a built-in without state
+//! only reads its parameters. Each thread must get the same candidates as from the built-in.
 //!
 //! `ci/sanitize tsan` runs this under ThreadSanitizer.
 
@@ -19,7 +19,7 @@ const N: usize = 20_000;
 
 /// A sampler for all threads.
 struct Shared(HostSampler);
-// SAFETY: that samplers of ours, and chains of them, may be used like this is what is tested.
+// SAFETY: this is tested: that this library's samplers, and chains of them, may be shared.
 unsafe impl Sync for Shared {}
 
 impl Shared {
@@ -28,7 +28,7 @@ impl Shared {
     }
 }
 
-/// One sampler of ours, and what leaves the same.
+/// A sampler of this library, and one that must leave the same candidates.
 struct Pair {
     name: &'static str,
     ours: HostSampler,
@@ -47,7 +47,7 @@ macro_rules! pair {
     };
 }
 
-/// Two of ours, where llama.cpp has no such built-in.
+/// Makes two samplers of this library, where llama.cpp has no such built-in.
 macro_rules! former {
     ($ours:ident, $($argument:expr),*) => {
         Pair {
@@ -80,7 +80,7 @@ fn logit_bias() -> Pair {
     }
 }
 
-/// A sampler of each kind without state.
+/// Returns a sampler of each kind that has no state.
 fn pairs() -> Vec<Pair> {
     vec![
         logit_bias(),
@@ -114,7 +114,7 @@ fn pairs() -> Vec<Pair> {
     ]
 }
 
-/// A chain that does not measure its time, which would be state.
+/// Returns a chain that does not measure its time, which would be state.
 fn chain(members: impl Iterator<Item = HostSampler>) -> HostSampler {
     // SAFETY: a constructor without preconditions.
     let chain = unsafe {
@@ -134,8 +134,8 @@ fn times() -> usize {
     number_from_env("LLAMA_SIEVE_TEST_STEPS", 200).min(200)
 }
 
-/// Runs the pieces of work on a thread each, and joins them: ThreadSanitizer knows of no other end
-/// of a thread, as little of that of a scope.
+/// Runs each piece of work on a thread, and joins the threads. ThreadSanitizer recognizes the end
+/// of a thread only by a join, not by the end of a scope.
 fn on_threads<F: FnOnce() + Send>(work: impl Iterator<Item = F>) {
     thread::scope(|scope| {
         let threads: Vec<_> = work.map(|piece| scope.spawn(piece)).collect();
@@ -145,7 +145,7 @@ fn on_threads<F: FnOnce() + Send>(work: impl Iterator<Item = F>) {
     });
 }
 
-/// Applies `ours` on all threads at once, each to an array of its own, again and again.
+/// Applies `ours` on all threads at the same time, again and again, each to its own array.
 fn apply_shared(name: &str, ours: HostSampler, theirs: &HostSampler) {
     let ours = &Shared(ours);
     on_threads((0..THREADS).map(|seed| {

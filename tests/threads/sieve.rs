@@ -1,5 +1,5 @@
-//! Sieves and threads: each thread its own goes well, two threads with one get an error instead of
-//! a data race.
+//! Tests sieves and threads: each thread may use its own sieve, and two threads with one sieve get
+//! an error, not a data race.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -13,8 +13,8 @@ use llama_sieve::ffi::sieve::{
 
 #[derive(Clone, Copy)]
 struct Shared(*mut Handle);
-// SAFETY: the functions of a sieve may be called from any thread; that they refuse a second one at
-// a time is what is tested.
+// SAFETY: the functions of a sieve may be called from any thread. It is tested that they refuse a
+// second thread at the same time.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}

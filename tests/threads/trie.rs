@@ -1,8 +1,8 @@
-//! Tries under many threads: 64 threads set, clone, sample and free at random, share one slot and
-//! its handle, and churn the cache.
+//! Tests tries on many threads: 64 threads set, clone, sample and free at random, share one slot
+//! and its handle, and churn the cache.
 //!
-//! `ci/sanitize tsan` runs this under ThreadSanitizer. One second; LLAMA_SIEVE_TEST_SECONDS sets
-//! another length.
+//! `ci/sanitize tsan` runs this under ThreadSanitizer. Runs for a second; LLAMA_SIEVE_TEST_SECONDS
+//! sets another length.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ fn set(smpl: *mut vendor_llama_cpp::sys::llama_sampler, json: &str) -> i32 {
     unsafe { llama_sieve_trie_set(smpl.cast(), json.as_ptr().cast(), json.len(), 1) }
 }
 
-/// One value of two tokens, `2 * n` and `2 * n + 1`.
+/// Returns a payload with one value of two tokens, `2 * n` and `2 * n + 1`.
 fn payload(n: usize) -> String {
     let (a, b) = (2 * n, 2 * n + 1);
     format!(
@@ -135,7 +135,7 @@ fn a_slot_is_set_by_handle_while_a_token_is_being_sampled() {
     while Instant::now() < end || (constrained == 0 && Instant::now() < latest) {
         let mut array = array();
         sampler.apply(&mut array);
-        // Either one whole constraint or none: never a mixture, never half a one.
+        // Either one whole constraint or none, never a mixture or a part.
         assert!(array.data.len() == 1 || array.data.len() == 2 * PAYLOADS);
         constrained += usize::from(array.data.len() == 1);
         sampler.accept(array.data[0].id);
@@ -146,7 +146,7 @@ fn a_slot_is_set_by_handle_while_a_token_is_being_sampled() {
         .for_each(|t| t.join().expect("no panic"));
     assert!(constrained > 0);
 
-    // A freed slot answers, and so does an unknown handle.
+    // A freed slot and an unknown handle give an error.
     drop(sampler);
     let handle = std::ptr::without_provenance_mut::<c_void>(handle);
     eliza_inference_clear_token_trie(handle);

@@ -1,5 +1,5 @@
-//! Trigger patterns that threads share: each finds what it finds alone, in as many steps, while
-//! others make the states, drop them, and bring in new sets of patterns.
+//! Tests trigger patterns that threads share. Each thread must find the same matches as it would
+//! alone, in as many steps, while others make states, drop them, and add new sets of patterns.
 //!
 //! `ci/sanitize tsan` runs this under ThreadSanitizer.
 
@@ -16,8 +16,8 @@ const PATTERNS: [&[u8]; 4] = [
     b"^[\\s\\S]*?(<[ab]+>)[\\s\\S]*",
 ];
 
-/// Returns the results of texts of random pieces: where something is found, and the steps of each
-/// piece.
+/// Reads texts of random pieces. Returns for each piece where a match is found, and the number of
+/// steps.
 fn work(triggers: &Triggers, seed: u64) -> Vec<(Option<usize>, usize)> {
     let mut rng = Rng(seed);
     let mut given = Vec::new();

@@ -1,5 +1,5 @@
-//! The record of a batch: a line for each of its chains, the one that it has when it is sampled
-//! alone.
+//! Tests the trace of a batch: the line of each chain must be the one that it has when it is
+//! sampled alone.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -20,7 +20,7 @@ use crate::support::{HostSampler, alone, fresh_rng};
 const CHAINS: usize = 24;
 const N_VOCAB: usize = 3000;
 
-/// Every third has a built-in, and every seventh leaves no token.
+/// Returns chain `i`. Every third has a built-in, and every seventh leaves no token.
 fn chain(i: usize) -> HostSampler {
     let mut members = vec![
         HostSampler::new(llama_sieve_init_top_k(5 + i as i32)),
@@ -74,7 +74,7 @@ fn logits() -> Vec<Vec<f32>> {
     (0..CHAINS).map(|_| row()).collect()
 }
 
-/// The lines of tokens without times and sequences, sorted: what does not depend on the batch.
+/// Returns the lines of tokens, sorted, without times and sequences, which depend on the batch.
 fn told(lines: &[Value]) -> Vec<String> {
     let timeless = |line: &&Value| {
         let mut line = (*line).clone();
@@ -136,7 +136,7 @@ fn what_threads_sample_for_a_function_is_not_recorded() {
         if is_inside.swap(true, Ordering::Relaxed) {
             return;
         }
-        // Neither thread goes on before the other has begun.
+        // Neither thread continues before the other has started.
         let both = Barrier::new(2);
         share(&mut [(), ()], 2, |()| {
             both.wait();
@@ -149,6 +149,6 @@ fn what_threads_sample_for_a_function_is_not_recorded() {
     let chain = chain(0);
     sample_batch(&pointers(&[chain]), &self::logits()[..1], 1);
     trace::stop();
-    // The start, the chain's own line, and its token's.
+    // The lines for the start, the chain, and its token.
     assert_eq!(heard.load(Ordering::Relaxed), 3);
 }

@@ -1,4 +1,4 @@
-//! The linter names each member of a host's chain that makes no sense there.
+//! Tests the linter, which names each member of a host's chain that makes no sense there.
 
 use std::ffi::{CStr, c_char};
 
@@ -46,13 +46,13 @@ fn a_chain_of_ours_and_built_ins_is_told_what_makes_no_sense_in_it() {
     ]) {
         assert!(line.contains(word), "{line}");
     }
-    // Cut off where the room ends, and never beyond.
+    // The text is cut off at the end of the buffer.
     for cap in 0..40 {
         let (n, cut) = check(bad.as_ptr().cast(), cap);
         assert_eq!(n, 3);
         assert_eq!(cut, text[..cap.saturating_sub(1)]);
     }
-    // SAFETY: NULL is an error, and no room is asked for.
+    // SAFETY: NULL is an error, and no buffer is passed.
     let n = unsafe { llama_sieve_chain_check(std::ptr::null(), std::ptr::null_mut(), 0) };
     assert!(n < 0, "{n}");
 }

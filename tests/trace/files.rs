@@ -1,5 +1,4 @@
-//! The file of a record: whose it is, what happens to it where it cannot be written, and in forked
-//! processes.
+//! Tests the file of a trace: its permissions, errors while it is written, and forked processes.
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -16,7 +15,7 @@ use serde_json::Value;
 use crate::record::{Lines, Schema, tokens};
 use crate::support::{alone, fresh_rng};
 
-/// A folder of one test.
+/// The folder of one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -93,7 +92,7 @@ fn a_file_has_all_lines_and_is_for_its_user_alone() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Another record takes its place.
+    // Another trace replaces it.
     trace::to_file(&path, Options::default()).expect("the same file");
     trace::stop();
     assert_eq!(lines_of(&path).len(), 1);
@@ -176,7 +175,7 @@ fn what_is_no_file_of_ones_own_is_refused_with_the_reason() {
         assert!(text.contains(reason), "{text}");
     }
     assert_eq!(fs::read_to_string(&plain).expect("it is there"), "kept");
-    // One that another process writes.
+    // A file that another process writes.
     let own = folder.file("own");
     trace::to_file(&own, Options::default()).expect("a new file");
     let locked = fs::OpenOptions::new()
@@ -216,8 +215,8 @@ fn descriptor_of(path: &str) -> i32 {
     found.expect("the trace has it open")
 }
 
-/// Checks that the trace of `path`, whose descriptor the program has taken away by `take`, ends
-/// with one message and whole lines.
+/// Checks that the trace of `path` ends with one message and whole lines after the program takes
+/// its descriptor away by `take`.
 fn check_end_without_descriptor(path: &str, take: impl FnOnce(i32)) {
     let expected = sample(&mut chain(), 5);
     trace::to_file(path, Options::default()).expect("a new file");
@@ -277,7 +276,7 @@ fn a_closed_descriptor_ends_the_record_and_nothing_else() {
     let _alone = alone();
     let folder = Folder::new("closed");
     let path = folder.file("trace.jsonl");
-    // In a process of its own, where no other thread opens a file under the number.
+    // In a separate process, so that no other thread opens a file with the same number.
     forked(|| {
         check_end_without_descriptor(&path, |descriptor| {
             // SAFETY: the trace's descriptor is closed as a program does that closes all of them.
@@ -292,8 +291,8 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
     let folder = Folder::new("full");
     let path = folder.file("trace.jsonl");
     let expected = sample(&mut chain(), 50);
-    // A process may write no more than this into a file.
-    // SAFETY: only sets what this process may write, and takes it back.
+    // The limit on the size of files that the process may write. SAFETY: only sets this process's
+    // limit, and restores it.
     let limit = |bytes| unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut limit = std::mem::zeroed::<libc::rlimit>();
@@ -317,9 +316,9 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
     assert!((2..30).contains(&lines.len()), "{}", lines.len());
 }
 
-/// Runs `body` in a forked process, which is to end with success within a time.
+/// Runs `body` in a forked process, which must end successfully in time.
 fn forked(body: impl FnOnce()) -> u32 {
-    // SAFETY: the child runs what is tested here, and ends without what the parent would do.
+    // SAFETY: the child runs only `body`, and ends without running the parent's cleanup.
     unsafe {
         let child = libc::fork();
         if child == 0 {

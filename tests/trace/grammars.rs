@@ -38,14 +38,14 @@ fn lazy(model: &Model, trigger: i32) -> *mut llama_sampler {
     }
 }
 
-/// The token of this text.
+/// Returns the token with this text.
 fn token_of(model: &Model, text: &[u8]) -> i32 {
     let mut all = 0..model.n_vocab() as i32;
     let found = all.find(|&token| model.piece(token) == text);
     found.expect("the vocabulary has it")
 }
 
-/// Samples and accepts tokens, of which the wanted ones have the largest logits.
+/// Samples and accepts tokens from logits that are largest for the wanted ones.
 fn sample(grammar: *mut llama_sampler, model: &Model, wanted: &[i32]) {
     let chain = HostSampler::chain(vec![
         HostSampler::new(grammar),
@@ -108,7 +108,7 @@ fn what_a_grammar_expects_is_told() {
         .collect();
     assert_eq!(expected, ["'y', 'n', [0-9]", "'e'"]);
     assert!(stages[0]["after"].as_u64() < stages[0]["before"].as_u64());
-    // It is a part of the text.
+    // The expectation is a part of the text.
     let stages = recorded("text=off", || sample(grammar(&model), &model, &text));
     assert!(stages.iter().all(|stage| stage.get("expected").is_none()));
 }

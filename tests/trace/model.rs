@@ -1,4 +1,4 @@
-//! The record of a model's text: with its texts, straight from a context.
+//! Tests the trace of a model's text, sampled straight from a context.
 
 use llama_sieve::ffi::chain::llama_sieve_chain_sample;
 use llama_sieve::ffi::samplers::*;
@@ -61,7 +61,7 @@ fn the_texts_of_a_record_are_those_of_the_tokens() {
                 Ok(text) => assert_eq!(piece["text"], text),
                 Err(_) => assert_eq!(piece["bytes"], serde_json::json!(bytes)),
             }
-            // How often it stands in the window is why it was penalised.
+            // The reason for a penalty is the number of times that the token occurs in the window.
             for change in piece["changes"].as_array().into_iter().flatten() {
                 let Some(count) = change["count"].as_u64() else {
                     continue;

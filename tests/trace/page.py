@@ -17,13 +17,13 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-# Without what the package does when it is imported: it needs its library.
+# An empty package, since importing the real one needs the library.
 package = types.ModuleType("llama_sieve")
 package.__path__ = [str(ROOT / "python/src/llama_sieve")]
 sys.modules["llama_sieve"] = package
 from llama_sieve import _follow, _trace  # noqa: E402
 
-# The lines that the tests of the package use, without the package, which needs its library.
+# The lines that the package's tests use, without importing the package, which needs the library.
 SOURCE = (ROOT / "python/tests/test_trace.py").read_text(encoding="utf-8")
 LINES = {"json": json}
 BEGIN, END = SOURCE.index("START ="), SOURCE.index("def test_a_text_cannot_end")
@@ -194,7 +194,8 @@ def replaced(browser, folder):
 
 
 def questions(browser, folder):
-    """What three people ask who have seen nothing: the page answers in words."""
+    """Checks that the page answers in words the questions of three people who see it for the first
+    time."""
     texts = [" a", " b", " a", " b", " a", " b", "<call>", "{"]
     tokens = [LINES["token"](text, i, removed=" gone") for i, text in enumerate(texts)]
     for of in tokens:

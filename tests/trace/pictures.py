@@ -2,8 +2,8 @@
 
     pictures.py BROWSER RECORD FOLDER
 
-They show the token of which candidates were removed by the most stages. A picture of more than
-150 KB is an error.
+They show the token whose candidates were removed by the most different stages. A picture of more
+than 150 KB is an error.
 """
 
 import io
@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
-# Without what the package does when it is imported: it needs its library.
+# An empty package, since importing the real one needs the library.
 package = types.ModuleType("llama_sieve")
 package.__path__ = [str(ROOT / "python/src/llama_sieve")]
 sys.modules["llama_sieve"] = package
@@ -27,7 +27,7 @@ MOST_BYTES = 150_000
 
 
 def shown(record):
-    """The place of the sequence among those of the record, and the token in it."""
+    """Returns the index of the sequence in the trace, and the index of the token in it."""
     sequences = {}
     for text in record.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
@@ -43,7 +43,8 @@ def shown(record):
 
 
 def told(line):
-    """By how many stages candidates were removed, and how many were changed for a reason."""
+    """Returns the number of stages that removed candidates, and the number of candidates that were
+    changed for a reason."""
     top = line.get("top", [])
     removed = {candidate["removed_by"] for candidate in top if "removed_by" in candidate}
     reasons = sum(len(change) > 2 for one in top for change in one.get("changes", []))
@@ -51,7 +52,7 @@ def told(line):
 
 
 def without_times(record):
-    """The lines of the record without what depends on the machine."""
+    """Returns the lines of the trace without values that depend on the machine."""
     lines = [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
     for line in lines:
         line.pop("us", None)
@@ -77,7 +78,7 @@ def main():
             for _ in range(token):
                 page.locator(".text").press("ArrowRight")
             taken = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-            # It has few colours, and the edges of letters.
+            # The page has few colours, apart from the edges of letters.
             taken.convert("RGB").quantize(64).save(folder / name, optimize=True)
             page.close()
             length = (folder / name).stat().st_size

@@ -1,4 +1,4 @@
-//! Records lines, and holds them against the schema.
+//! Records traces, and checks their lines against the schema.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,12 +6,12 @@ use llama_sieve::trace::{self, Options};
 use serde_json::Value;
 use test_crates::boon::{Compiler, SchemaIndex, Schemas};
 
-/// The lines that a record has so far.
+/// The lines that a trace has so far.
 #[derive(Clone, Default)]
 pub struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
-    /// Begins a record.
+    /// Begins a trace.
     pub fn begin(options: &str) -> Self {
         let lines = Self::default();
         let to = lines.clone();
@@ -26,7 +26,7 @@ impl Lines {
         lines
     }
 
-    /// Takes the lines that came since the last call.
+    /// Takes the lines that were added since the last call.
     pub fn take(&self) -> Vec<Value> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *lines)
@@ -63,7 +63,7 @@ impl Schema {
     }
 }
 
-/// The lines of tokens.
+/// Returns the lines of tokens.
 pub fn tokens(lines: &[Value]) -> Vec<&Value> {
     let of_tokens = lines.iter().filter(|line| line["kind"] == "token");
     of_tokens.collect()

@@ -1,6 +1,6 @@
-//! Random chains of ours are sampled straight from the logits, with and without a record. What the
-//! record says is held against llama.cpp's own samplers, which are applied one after the other to
-//! the array of all candidates.
+//! Samples random chains of this library straight from the logits, with and without a trace. The
+//! trace is compared with llama.cpp's own samplers, which are applied one after the other to the
+//! array of all candidates.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const STEPS: usize = 12;
 const N_VOCAB: i32 = 2048;
 const FOLLOWED: usize = 10;
 
-/// Three chains of equal parameters: two of ours, and one of built-ins.
+/// Three chains with equal parameters: two of this library's samplers, and one of built-ins.
 struct Chains {
     label: String,
     traced: HostSampler,
@@ -74,7 +74,7 @@ fn sample(chain: &HostSampler, logits: &[f32]) -> i32 {
     unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), logits.len() as i32) }
 }
 
-/// The candidates above minus infinity, by token.
+/// The logits of the candidates above minus infinity, by token.
 type Left = BTreeMap<i32, f32>;
 
 fn left(array: &Array) -> Left {
@@ -83,8 +83,8 @@ fn left(array: &Array) -> Left {
     some.map(|c| (c.id, c.logit)).collect()
 }
 
-/// The largest logit, and the sum of the exponentials relative to it. Beside logits of 10^12 the
-/// logarithm of a sum has no digits left for it.
+/// The largest logit, and the sum of the exponentials relative to it. They are kept apart, since
+/// with logits of 10^12 the logarithm of the sum would have no digits left.
 #[derive(Clone, Copy)]
 struct Sum {
     max: f64,
@@ -111,8 +111,9 @@ fn near(found: &Value, expected: f64) -> bool {
     (found - expected).abs() <= 2e-5 * expected.abs().max(1.0)
 }
 
-/// The candidates before the first and after each of the built-ins, with the name of each, and the
-/// array in the end; `None` where one meets or makes what built-ins are undefined on.
+/// Returns the candidates before the first and after each of the built-ins, with the name of each,
+/// and the array at the end; `None` if a built-in gets or makes something on which built-ins are
+/// undefined.
 fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)>, Array)> {
     let mut all = vec![(String::new(), left(&array))];
     for i in 0..chains.len {
@@ -131,13 +132,13 @@ fn by_built_ins(chains: &Chains, mut array: Array) -> Option<(Vec<(String, Left)
     Some((all, array))
 }
 
-/// The token that is selected.
+/// Returns the selected token.
 fn chosen(array: &Array) -> Option<i32> {
     let selected = usize::try_from(array.selected).ok()?;
     Some(array.data.get(selected)?.id)
 }
 
-/// Holds a line against the built-ins. Stages that are switched off may be left out of it.
+/// Compares a line with the built-ins. Stages that are switched off may be missing in it.
 fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize, String> {
     let stages = line["stages"].as_array().ok_or("no stages")?;
     let mut kept = vec![0];
@@ -211,11 +212,11 @@ fn compare(line: &Value, all: &[(String, Left)], logits: &[f32]) -> Result<usize
     Ok(removed)
 }
 
-/// Records random chains over random logits, and holds each record against the built-ins.
+/// Traces random chains on random logits, and compares each trace with the built-ins.
 ///
-/// `run` is recorded; it gets the number of the step. `check` gets its result, and the place for
-/// messages. It returns the candidates between the built-ins and the token that the record must
-/// name, or `None` where a chain ends.
+/// `run` is traced; it gets the number of the step. `check` gets its result, and a label for
+/// messages. It returns the candidates between the built-ins and the token that the trace must
+/// name, or `None` if the chain ends.
 fn hold_records<T>(
     name: &str,
     run: impl Fn(&Chains, &[f32], usize) -> T,
@@ -262,17 +263,17 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
     hold_records("replayed", run, |chains, logits, token, at| {
         assert_eq!(token, sample(&chains.plain, logits), "{at}");
         if token < 0 {
-            // None is left, or the one that is selected is banned.
+            // No candidate is left, or the selected one is banned.
             return None;
         }
-        // Where a built-in was not asked, its stream is not where ours is.
+        // A built-in must always be applied, or its random stream would differ.
         let (all, left) = by_built_ins(chains, Array::of_logits(logits.iter().copied()))?;
         assert_eq!(Some(token), chosen(&left), "{at}");
         Some((all, token))
     });
 }
 
-/// Applies the chain to an array as a host does, and records it.
+/// Applies the chain to an array as a host does, with a trace.
 fn record(chain: &HostSampler, array: &mut Array) -> bool {
     let mut raw = llama_token_data_array {
         data: array.data.as_mut_ptr().cast(),
@@ -287,7 +288,8 @@ fn record(chain: &HostSampler, array: &mut Array) -> bool {
     recorded
 }
 
-/// Ids and the bits of logits and probabilities, what is selected, and whether it is sorted.
+/// Ids with the bits of logits and probabilities, the selected index, and true if the array is
+/// sorted.
 type Bits = (Vec<(i32, u32, u32)>, i64, bool);
 
 fn bits(array: &Array) -> Bits {
@@ -325,7 +327,7 @@ fn an_array_that_a_host_fills_is_left_as_by_built_ins_and_recorded() {
     );
 }
 
-/// As a host does that looks with its grammar at the one token first.
+/// Some hosts first check only the chosen token with their grammar.
 #[test]
 fn a_token_that_is_refused_is_replaced() {
     let _alone = alone();
@@ -387,7 +389,7 @@ fn a_token_that_is_refused_is_replaced() {
     assert_eq!(found, expected);
 }
 
-/// Nothing is done, so that the host does it.
+/// The function does nothing and leaves the work to the host.
 #[test]
 fn what_is_no_array_of_a_vocabulary_is_left_to_the_host() {
     let _alone = alone();

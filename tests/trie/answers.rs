@@ -1,4 +1,5 @@
-//! Every function of the C interface answers bad payloads, NULL and tokens that do not exist.
+//! Tests the answers of every function of the C interface to bad payloads, NULL, and tokens that do
+//! not exist.
 
 use crate::naive::*;
 use crate::support::arrays::Rng;
@@ -56,7 +57,7 @@ fn every_bad_payload_has_an_answer() {
             .iter()
             .any(|part| text.contains(part));
         assert!(names_place, "{text}");
-        // The constraint is where it was.
+        // The constraint is unchanged.
         assert_eq!(forced(&sampler), [2]);
     }
     for mode in [2, -1, 0x102, 0x202, 0x400, i32::MAX, i32::MIN] {
@@ -123,7 +124,7 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
         assert!(llama_sampler_init_token_trie(std::ptr::null(), c"{}".as_ptr(), 0).is_null());
         assert!(last_error::get().contains("line 1 column 2"));
         llama_sieve_trie_cache_stats(std::ptr::null_mut());
-        // One byte off its place: nothing is written.
+        // Misaligned by one byte: nothing is written.
         let mut room = [-1; 4];
         let askew = room.as_mut_ptr().byte_add(1);
         let naive = Naive::new(vec![(vec![1], "a".into())]);
@@ -136,8 +137,7 @@ fn null_and_samplers_of_another_kind_have_an_answer() {
             assert!(last_error::get().contains("aligned"));
         }
         llama_sieve_trie_clear(raw(&slot));
-        // The empty array of an unconstrained slot, and of a constrained one, which has no room for
-        // anything.
+        // An empty array, with an unconstrained slot and with a constrained one.
         let naive = Naive::new(vec![(vec![1], "a".into()), (vec![2], "b".into())]);
         for _ in 0..2 {
             let mut array = Array::of_logits([]);

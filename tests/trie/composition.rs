@@ -1,5 +1,6 @@
-//! The trie beside other samplers that let only some tokens through, in front of it and after it:
-//! what both let through is left, and a ban stays one. What each lets through is asked of it alone.
+//! Tests the trie together with other samplers that allow only some tokens, before and after it:
+//! the tokens that both allow are left, and banned tokens stay banned. What each sampler allows is
+//! determined by applying it alone.
 
 use std::ffi::{CStr, CString};
 
@@ -19,7 +20,7 @@ const VALUES: [&str; 5] = [
     " the children",
     " the children of Israel",
 ];
-/// Some of the values, and a text that is none.
+/// A grammar for some of the values, and for a text that is not a value.
 const GRAMMAR: &CStr = cr#"root ::= " Moses" | " the " ("LORD" | "children") | " Pharaoh""#;
 const IN_BOTH: [&str; 3] = [" Moses", " the LORD", " the children"];
 
@@ -54,7 +55,8 @@ impl World {
         trie
     }
 
-    /// A grammar of ours or the built-in one; lazy, it waits for a pattern or a token.
+    /// Returns a grammar, this library's or the built-in one. If lazy, it waits for a pattern or a
+    /// token.
     fn grammar(&self, ours: bool, text: &CStr, lazy: Option<(&CStr, &[i32])>) -> HostSampler {
         let vocab = self.model.vocab();
         let (text, root) = (text.as_ptr(), c"root".as_ptr());
@@ -91,14 +93,14 @@ impl World {
         let texts: Vec<CString> = texts.map(|text| text.expect("no NUL")).collect();
         let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
         let vocab = self.model.vocab().cast();
-        // SAFETY: a vocabulary that outlives the call, and as many C strings as is said.
+        // SAFETY: a vocabulary that outlives the call, and as many C strings as is passed.
         HostSampler::new(unsafe {
             llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), 0)
         })
     }
 
-    /// Returns the value that a chain of a trie and of bans writes, or `None` where all that the
-    /// trie lets through is banned.
+    /// Returns the value that a chain of a trie and bans writes, or `None` if all tokens that the
+    /// trie allows are banned.
     fn write_one(
         &self,
         chain: &HostSampler,
@@ -127,7 +129,7 @@ impl World {
             let left = left(&array);
             if allowed.is_empty() {
                 assert_eq!(left, [] as [i32; 0], "{at}: {prefix:?}");
-                // A compact trie keeps its own tokens, which are banned.
+                // A compact trie leaves only its own tokens, which are all banned.
                 let n = array.data.len();
                 let is_whole = n == self.model.n_vocab();
                 assert!(is_whole || n == children.len(), "{at}: {prefix:?}: {n}");
@@ -143,7 +145,7 @@ impl World {
         }
     }
 
-    /// A token that no value has.
+    /// Returns a token that occurs in no value.
     fn unused(&self) -> i32 {
         let used = |token: i32| self.tokens.iter().flatten().any(|&t| t == token);
         let mut all = 0..self.model.n_vocab() as i32;
@@ -155,7 +157,7 @@ impl World {
         Array::of_logits((0..self.model.n_vocab()).map(|_| rng.normal() * 3.0))
     }
 
-    /// The tokens that a value of `values` goes on with after `prefix`.
+    /// Returns the tokens with which one of `values` continues after `prefix`.
     fn follow(&self, prefix: &[i32], values: &[&str]) -> Vec<i32> {
         let mut next: Vec<i32> = VALUES
             .iter()
@@ -191,14 +193,15 @@ fn chain(first: bool, trie: HostSampler, other: HostSampler) -> HostSampler {
     })
 }
 
-/// A grammar lets through whatever begins one of its texts with any tokens, the trie only the
-/// values' own: at every step both are left, and a value of both is written.
+/// A grammar allows any tokens that spell its texts, the trie only the tokens of its values. At
+/// every step the tokens that both allow are left, and a value of both is written.
 fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&str]) {
     let mut rng = fresh_rng("composition");
     for round in 0..30 {
         for mode in MODES {
             for first in [true, false] {
-                // Greedy and compact leaves a grammar after it no choice: see the other test.
+                // In the greedy compact mode the trie leaves a grammar after it no choice: see the
+                // other test.
                 if mode == MODES[2] && !first {
                     continue;
                 }
@@ -207,7 +210,7 @@ fn with_a_grammar(world: &World, grammar: impl Fn() -> HostSampler, values: &[&s
                 loop {
                     let at = format!("{}: mode {mode:#x}, {first}, {round}, {prefix:?}", replay());
                     let both = world.follow(&prefix, values);
-                    // Where a value ends and another goes on the text may stop.
+                    // The text may end where one value ends and another continues.
                     let at_value = VALUES.iter().zip(&world.tokens);
                     let ended = at_value.filter(|(_, tokens)| **tokens == prefix).count() > 0;
                     if both.is_empty() || ended {
@@ -243,7 +246,7 @@ fn with_a_grammar_what_both_let_through_is_left() {
     }
 }
 
-/// A lazy grammar that waits lets everything through, and the trie alone decides.
+/// A lazy grammar that waits allows everything, so only the trie decides.
 #[test]
 fn beside_a_lazy_grammar_that_waits_the_trie_decides() {
     quiet();
@@ -255,7 +258,8 @@ fn beside_a_lazy_grammar_that_waits_the_trie_decides() {
     }
 }
 
-/// One that a word or a token before the span has set off is a grammar like others.
+/// A lazy grammar that was triggered by a word or a token before the span acts like any other
+/// grammar.
 #[test]
 fn with_a_lazy_grammar_that_was_set_off_what_both_let_through_is_left() {
     quiet();
@@ -280,7 +284,8 @@ fn with_a_lazy_grammar_that_was_set_off_what_both_let_through_is_left() {
     }
 }
 
-/// A bias, and what stands in for a reasoning budget: a sampler that bans some tokens for a while.
+/// Tests a bias, and a stand-in for a reasoning budget: a sampler that bans some tokens for a
+/// while.
 #[test]
 fn a_ban_stays_one_and_a_bias_counts() {
     quiet();
@@ -306,7 +311,7 @@ fn a_ban_stays_one_and_a_bias_counts() {
         for mode in MODES {
             for first in [true, false] {
                 for built_in in [true, false] {
-                    // SAFETY: as many biases, which are copied.
+                    // SAFETY: as many biases as is passed, which are copied.
                     let bias = unsafe {
                         match built_in {
                             true => HostSampler::new(sys::llama_sampler_init_logit_bias(
@@ -327,7 +332,8 @@ fn a_ban_stays_one_and_a_bias_counts() {
                     chain.apply(&mut array);
                     let at = format!("{}: mode {mode:#x}, {first}, {round}", replay());
                     let left = left(&array);
-                    // Whatever else was raised: only the values' tokens, and none that is banned.
+                    // Only tokens of the values are left, whatever the bias raises, and none that
+                    // is banned.
                     assert!(left.iter().all(|token| firsts.contains(token)), "{at}");
                     assert!(left.iter().all(|token| !banned.contains(token)), "{at}");
                     assert!(!array.data.is_empty(), "{at}");
@@ -342,8 +348,8 @@ fn a_ban_stays_one_and_a_bias_counts() {
     }
 }
 
-/// A model of a reasoning budget: lets some tokens pass, then only the text that ends the thought,
-/// and everything after it.
+/// A model of a reasoning budget: it allows everything for some tokens, then only the text that
+/// ends the thought, and then everything again.
 struct Budget {
     left: usize,
     end: Vec<i32>,
@@ -365,9 +371,9 @@ impl Budget {
     }
 }
 
-/// A thought that its budget ends, then the span: while the slot is idle the budget decides, after
-/// the thought the trie. Where both have a say at once what both let through is left, and where
-/// that is nothing the valid tokens are, all banned.
+/// Tests a thought that the budget ends, followed by the span. While the slot is idle the budget
+/// decides, and after the thought the trie. If both are active, the tokens that both allow are
+/// left, or, if there are none, the valid tokens, all banned.
 #[test]
 fn beside_a_reasoning_budget_what_both_let_through_is_left() {
     quiet();
@@ -411,10 +417,10 @@ fn beside_a_reasoning_budget_what_both_let_through_is_left() {
                 0x100 => assert!(firsts.contains(&left(&array)[0]), "{at}"),
                 _ => assert_eq!(left(&array), firsts, "{at}"),
             }
-            // A budget that ends within the span, by a token of a value or by another one.
+            // The budget ends within the span, with a token of a value or another one.
             budget.end = vec![firsts[0]];
             let array = apply(&budget, &trie, &mut rng);
-            // After a greedy trie that has shrunk the array to one there may be no choice.
+            // After a greedy trie, which leaves one candidate, there may be no choice.
             if first || mode != 0x100 {
                 assert_eq!(left(&array), [firsts[0]], "{at}");
             }
@@ -429,8 +435,8 @@ fn beside_a_reasoning_budget_what_both_let_through_is_left() {
     }
 }
 
-/// Bans in front of the trie or after it: the values' tokens that complete no banned text are left.
-/// Where there are none the array does not become empty, but all of it is masked.
+/// Tests bans before or after the trie: the tokens of the values that complete no banned text are
+/// left. If there are none, the array does not become empty, but all of it is masked.
 #[test]
 fn with_banned_texts_a_value_without_them_is_written() {
     quiet();
@@ -448,7 +454,7 @@ fn with_banned_texts_a_value_without_them_is_written() {
         for round in 0..10 {
             for mode in MODES {
                 for first in [true, false] {
-                    // Greedy and compact leaves a ban after it no choice.
+                    // In the greedy compact mode the trie leaves a ban after it no choice.
                     if mode == MODES[2] && !first {
                         continue;
                     }
@@ -469,9 +475,9 @@ fn with_banned_texts_a_value_without_them_is_written() {
     assert!(written > 100 && dead_ends > 50, "{written}, {dead_ends}");
 }
 
-/// Infill in front merges and cuts, and may leave nothing but the end of the text: what is left to
-/// be chosen is valid all the same, and there is something. After the trie it may end the text,
-/// and cannot bring anything else in.
+/// Tests infill. Before the trie it merges and cuts, and may leave only the end of the text; the
+/// remaining choice is still valid, and not empty. After the trie it may end the text, but cannot
+/// add anything else.
 #[test]
 fn beside_infill_nothing_invalid_can_be_chosen() {
     quiet();
@@ -505,8 +511,9 @@ fn beside_infill_nothing_invalid_can_be_chosen() {
     }
 }
 
-/// A trie that masks, in front of what looks at all candidates. Those that the documentation names
-/// do otherwise than with the valid tokens alone, the others the same; all choose a valid one.
+/// Tests a trie that masks before samplers that read all candidates. The samplers that the
+/// documentation lists act differently than on the valid tokens alone, and all others act the same.
+/// All choose a valid token.
 #[test]
 fn behind_a_mask_only_some_samplers_do_otherwise() {
     quiet();

@@ -1,4 +1,5 @@
-//! The token trie against a naive model, its answers, and the schema of its payload.
+//! Tests the token trie: against a naive model, its answers to bad input, and the schema of its
+//! payload.
 
 mod answers;
 mod composition;

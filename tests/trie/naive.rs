@@ -1,4 +1,5 @@
-//! A naive model of a constraint, as a list of sequences with no trie; and handles on the real one.
+//! A naive model of a constraint: a list of sequences, without a trie. Also has helpers for the
+//! real one.
 
 use std::ffi::CStr;
 
@@ -11,7 +12,8 @@ use llama_sieve::ffi::trie::*;
 #[derive(Clone, Debug)]
 pub struct Naive {
     pub leaves: Vec<(Vec<i32>, String)>,
-    /// The tokens that may follow where a value ends and another goes on; empty: anything.
+    /// The tokens that may follow where a value ends and another continues; if empty, any token
+    /// may.
     pub terminators: Vec<i32>,
     /// The tokens accepted since the span began; `None` while idle.
     pub prefix: Option<Vec<i32>>,
@@ -37,7 +39,7 @@ impl Naive {
         self.leaf = None;
     }
 
-    /// Name of the value that `prefix` is.
+    /// Returns the name of the value `prefix`.
     pub fn name(&self, prefix: &[i32]) -> Option<String> {
         let names = self.leaves.iter().filter(|(tokens, _)| tokens == prefix);
         names.map(|(_, name)| name.clone()).min()
@@ -55,7 +57,7 @@ impl Naive {
         children
     }
 
-    /// The tokens that go on, and those that may follow a value.
+    /// Returns the tokens that continue a value, and those that may follow one.
     pub fn known(&self) -> Vec<i32> {
         let Some(prefix) = &self.prefix else {
             return Vec::new();
@@ -69,7 +71,7 @@ impl Naive {
         known
     }
 
-    /// The tokens that stay unmasked; `None`: all.
+    /// Returns the tokens that stay unmasked; `None` means all.
     pub fn allowed(&mut self, input: &Array, greedy: bool) -> Option<Vec<i32>> {
         let prefix = self.prefix.clone()?;
         let children = self.children(&prefix);
@@ -152,7 +154,8 @@ pub fn json(descriptors: &[(&str, &Naive)]) -> String {
     )
 }
 
-/// Sequences with shared beginnings, with some that begin others, and with some twice.
+/// Returns sequences with shared beginnings, some of which are beginnings of others, and some of
+/// which occur twice.
 pub fn random_leaves(rng: &mut Rng, n: usize, n_vocab: usize) -> Vec<(Vec<i32>, String)> {
     let mut leaves: Vec<(Vec<i32>, String)> = Vec::new();
     for i in 0..n {
@@ -312,8 +315,8 @@ pub fn input(rng: &mut Rng, n_vocab: usize) -> Array {
     shape.array(n_vocab, rng)
 }
 
-/// Bans candidates as a bias or a grammar in front does: some of the tokens that may follow have
-/// minus infinity, or all; sometimes another sampler has cut some as well.
+/// Bans candidates as a bias or a grammar before the trie does: some or all of the tokens that may
+/// follow get minus infinity. Sometimes also removes some, as another sampler may.
 pub fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
     let children = naive.known();
     let all = rng.chance(0.5);
@@ -328,7 +331,7 @@ pub fn ban(rng: &mut Rng, naive: &Naive, array: &mut Array) {
     }
 }
 
-/// A token to accept: mostly one that may follow.
+/// Returns a token to accept, usually one that may follow.
 pub fn next_token(rng: &mut Rng, naive: &Naive, n_vocab: usize) -> i32 {
     let known = naive.known();
     if !known.is_empty() && rng.chance(0.9) {

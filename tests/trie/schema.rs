@@ -1,5 +1,5 @@
-//! The JSON Schema of the payload, and the parser: what one takes the other takes, but for what a
-//! schema cannot say.
+//! Checks that the JSON Schema of the payload and the parser accept the same payloads, except for
+//! rules that a schema cannot express.
 
 use llama_sieve::trie::Payload;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Random sets of sequences, random walks, whole generations: all as the naive model has them.
+//! Compares random sets of sequences, random walks and whole generations with the naive model.
 
 use std::ffi::{CStr, CString};
 
@@ -62,7 +62,7 @@ fn random_walks_follow_the_naive_model() {
                 }
                 1 => {
                     let copy = sampler.clone();
-                    // What happens to the original is none of the copy's business.
+                    // Changes to the original do not affect the copy.
                     sampler.accept(rng.below(n_vocab) as i32);
                     sampler = copy;
                 }
@@ -113,7 +113,7 @@ fn terminators_may_follow_a_value_that_begins_another() {
         sampler.accept(1);
         assert_eq!(allowed(&sampler), [2, 7, 8]);
         assert_eq!(forced(&sampler), [] as [i32; 0]);
-        // The favourite is none of them.
+        // The largest logit belongs to none of them.
         let mut array = Array::of_logits((0..10).map(|i| if i == 7 { 5.5 } else { i as f32 }));
         sampler.apply(&mut array);
         let left = array.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
@@ -128,7 +128,7 @@ fn terminators_may_follow_a_value_that_begins_another() {
         assert!(!is_active(&sampler));
         assert_eq!(leaf(&sampler).as_deref(), Some("go"));
         assert_eq!(allowed(&sampler), [] as [i32; 0]);
-        // After a value that begins no other anything may follow.
+        // After a value that is not the beginning of another, anything may follow.
         sampler.reset();
         sampler.accept(3);
         assert_eq!(leaf(&sampler).as_deref(), Some("stop"));
@@ -142,7 +142,7 @@ fn a_reset_may_leave_a_complete_span_idle() {
     for (mode, idle) in [(1, false), (0x101, false), (0x201, true), (0x300, true)] {
         let sampler = slot();
         assert_eq!(set(&sampler, payload.as_bytes(), mode), LLAMA_SIEVE_OK);
-        // Not complete: it begins again, from wherever it was.
+        // Not complete; the span is restarted from any position.
         for (token, follows) in [(1, true), (4, false)] {
             sampler.accept(token);
             assert_eq!(is_active(&sampler), follows);
@@ -238,7 +238,7 @@ fn an_infinite_logit_of_a_valid_token_wins_alone() {
     }
 }
 
-/// The choices of the tests on the trained model.
+/// Returns the choices for the tests on the trained model.
 fn choices(model: &Model) -> Naive {
     let names = [
         "Moses",
@@ -258,7 +258,7 @@ fn choices(model: &Model) -> Naive {
     Naive::new(leaves.collect())
 }
 
-/// Filters of the first nine in random order, then dist.
+/// Returns some of the first nine filters in random order, and then dist.
 fn random_tail(rng: &mut Rng, n_vocab: i32) -> Vec<HostSampler> {
     let mut tail = vec![HostSampler::new(llama_sieve_init_temp(2.0))];
     for _ in 0..rng.below(5) {
@@ -313,7 +313,7 @@ fn a_thousand_generations_always_give_a_choice() {
             let token = chain.sample(context.as_ptr());
             // SAFETY: the trie is a member of the living chain.
             let active = unsafe { llama_sieve_trie_is_active(trie) };
-            // A value that begins another ends with the token that does not go on.
+            // A value that is the beginning of another ends at a token that does not continue it.
             let ended = !active && choices.leaves.iter().any(|(tokens, _)| *tokens == text);
             if !ended {
                 text.push(token);
