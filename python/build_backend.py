@@ -1,10 +1,11 @@
 """Builds the wheel: the Python files, the shared library and the program, which cargo makes.
 
-The library is the one to preload, which holds all functions: a second one would have the same code.
+The wheel has only the preload library, which contains all functions: a second library would
+duplicate the code.
 
-A build backend as PEP 517 asks for, of the standard library alone. The wheel's tag is read from
-both: the newest glibc that their symbols ask for, and `linux` where they need what a
-manylinux wheel may not.
+This is a PEP 517 build backend that uses only the standard library. The tag of the wheel is derived
+from the built files: the newest glibc version that their symbols require, or `linux` if they need a
+library that a manylinux wheel must not.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ HERE = Path(__file__).resolve().parent
 PACKAGE = HERE / "src" / "llama_sieve"
 BUILT = ("libllama_sieve_preload.so", "llama-sieve")
 
-# The same in a release for other systems.
+# The corresponding files in a release for other systems.
 ELSEWHERE = ("llama_sieve_preload.dll", "llama-sieve.exe", "libllama_sieve.dylib")
 
 LICENSES = ("LICENSE-APACHE", "LICENSE-MIT")
 
-# What an sdist holds besides this folder: what cargo needs to build the libraries.
+# The files of an sdist outside this folder: those that cargo needs to build the libraries.
 SOURCES = (
     "Cargo.toml",
     "Cargo.lock",
@@ -52,7 +53,7 @@ SOURCES = (
     "vendor-llama-cpp",
 )
 
-# Libraries that PEP 600 lets a wheel ask for, of those that ours could.
+# The libraries that these files could need and PEP 600 allows a wheel to need.
 ALLOWED = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux[\w-]*)\.so\.\d+")
 
 Settings = Optional[Dict[str, Any]]
@@ -186,7 +187,7 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
             # A fixed date: the same sources give the same wheel.
             entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            # pip asks for a regular file before it lets it be run.
+            # pip makes a file executable only if it is marked as a regular file.
             mode = 0o755 if Path(path).name in (*BUILT, *ELSEWHERE) else 0o644
             entry.external_attr = (stat.S_IFREG | mode) << 16
             wheel.writestr(entry, content, compresslevel=9)
@@ -207,7 +208,7 @@ def _python_files() -> Iterator[Tuple[str, bytes]]:
 def prepare_metadata_for_build_wheel(
     metadata_directory: str, config_settings: Settings = None
 ) -> str:
-    """PEP 517. The tag is not known before the library is; nobody reads it here."""
+    """PEP 517. The tag is not known before the library is built, and nobody reads it here."""
     folder = Path(metadata_directory)
     for name, content in _dist_info("py3-none-any"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -228,9 +229,9 @@ def wheel_of(
     licenses: Tuple[Tuple[str, bytes], ...] = (),
     platform: Optional[str] = None,
 ) -> str:
-    """Writes the wheel that has what is built, and further licences by name. Returns its name.
+    """Writes the wheel with the built files, and additional licences by name. Returns its name.
 
-    Of files for Linux the platform is found out.
+    For Linux files the platform is determined automatically.
     """
     tag = f"py3-none-{platform or _platform_tag(built)}"
     files = list(_python_files())
@@ -245,7 +246,7 @@ def build_editable(
     """PEP 660: the sources stay in place, and the built files are put next to them."""
     built = _build(config_settings)
     for file in built:
-        # A new file: a process may be running the old one.
+        # Replaced by a new file, since a process may be running the old one.
         (PACKAGE / file.name).unlink(missing_ok=True)
         shutil.copy2(file, PACKAGE / file.name)
     tag = f"py3-none-{_platform_tag(built)}"

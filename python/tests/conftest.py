@@ -1,4 +1,4 @@
-"""What the tests share. LLAMA_SIEVE_TEST_MODEL names a model; `ci/python` sets all of it up."""
+"""Fixtures of the tests. LLAMA_SIEVE_TEST_MODEL names a model; `ci/python` sets everything up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def missing(what: str) -> None:
-    """Skips; where LLAMA_SIEVE_REQUIRE_ALL is 1 that is a failure."""
+    """Skips a test, or fails if LLAMA_SIEVE_REQUIRE_ALL is 1."""
     if os.environ.get("LLAMA_SIEVE_REQUIRE_ALL") == "1":
         pytest.fail(f"LLAMA_SIEVE_REQUIRE_ALL=1, but {what}")
     pytest.skip(what)
@@ -47,7 +47,7 @@ def model_path() -> Path:
 @pytest.fixture(scope="session")
 def llm(llama_cpp: ModuleType, model_path: Path) -> Iterator[Any]:
     """The small model, loaded."""
-    # Two threads that wait for each other take minutes on a busy machine.
+    # One thread, since two that wait for each other take minutes on a busy machine.
     threads = {"n_threads": 1, "n_threads_batch": 1}
     model = llama_cpp.Llama(model_path=str(model_path), n_ctx=256, verbose=False, **threads)
     yield model

@@ -1,4 +1,4 @@
-"""Chains straight from the logits, against llama.cpp's own way through its bindings."""
+"""Compares chains straight from the logits with llama.cpp's own sampling through its bindings."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_the_patch_samples_by_it(llm, llama_cpp):
         b.llama_sampler_chain_add(chain, b.llama_sampler_init_top_k(4))
         llm.reset()
         llm.eval(llm.tokenize(b"And"))
-        # The host's own would end the process.
+        # The host's own function would end the process.
         with pytest.raises(llama_sieve.Error):
             b.llama_sampler_sample(chain, llm._ctx.ctx, -1)
         b.llama_sampler_free(chain)

@@ -1,4 +1,4 @@
-"""The examples for other engines, with what stands in for these."""
+"""Tests the examples for other engines, with stand-ins for these."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def request(schema=None):
 def processor(llama_cpp, model_path, monkeypatch):
     monkeypatch.setenv("LLAMA_SIEVE_VOCAB", str(model_path))
     made = imported("vllm_processor").Constrained(None, "cpu", False)
-    # Loaded for its vocabulary alone.
+    # The model is loaded only for its vocabulary.
     assert made.vocab.n_vocab() > 0
     yield made
     made.rows.clear()
@@ -79,7 +79,8 @@ def processor(llama_cpp, model_path, monkeypatch):
 
 
 def masked(processor, rows):
-    """Which rows are masked, in logits with more columns than the vocabulary has tokens."""
+    """Returns the rows that are masked, in logits with more columns than the vocabulary has
+    tokens."""
     logits = processor.apply(np.zeros((rows, processor.vocab.n_vocab() + 40), np.float32))
     return [bool(np.isinf(row).any()) for row in logits], logits
 
@@ -100,7 +101,7 @@ def test_the_processor_for_vllm_follows_the_batch(processor):
     assert masked(processor, 2)[0] == [True, False]
     processor.update_state(change(moved=[(0, 2, Direction.UNIDIRECTIONAL)]))
     assert masked(processor, 3)[0] == [False, False, True]
-    # A request in the place of another.
+    # One request replaces another.
     processor.update_state(change(added=[(2, request(), [1], [])]))
     assert masked(processor, 3)[0] == [False] * 3
     processor.update_state(change(added=[(1, request(SCHEMA), [1], [])]))

@@ -1,4 +1,4 @@
-"""DRY, XTC, adaptive-p and grammars by keyword, in llama-cpp-python as it is."""
+"""Tests DRY, XTC, adaptive-p and grammars by keyword, in unmodified llama-cpp-python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def text(llm, seed=5, **settings):
 
 
 def built_in(llama_cpp, llm, monkeypatch, **wanted):
-    """The text with llama.cpp's own samplers in such a chain."""
+    """Returns the text that llama.cpp's own samplers generate in such a chain."""
     b, internals = llama_cpp.llama_cpp, llama_cpp._internals
 
     def chain(self, top_k, top_p, min_p, typical_p, temp, repeat_penalty, **_):
@@ -100,7 +100,7 @@ def test_without_a_temperature_neither_xtc_nor_adaptive_p_join(llm, settings):
 
 
 def test_a_processor_of_the_users_stays_where_it_is(llama_cpp, llm):
-    """llama-cpp-python takes it out of the chain by its number before the chain is freed."""
+    """llama-cpp-python removes it from the chain by its index before the chain is freed."""
 
     def only(ids, logits):
         logits[:] = logits
@@ -119,7 +119,7 @@ def test_a_processor_of_the_users_stays_where_it_is(llama_cpp, llm):
 def names_of(llama_cpp, wrapper):
     b = llama_cpp.llama_cpp
     count = b.llama_sampler_chain_n(wrapper.sampler)
-    # One of the user's own has no name.
+    # A user's own sampler has no name.
     own = [at for at, _ in wrapper.custom_samplers]
     found = [i for i in range(count) if i not in own]
     members = [b.llama_sampler_chain_get(wrapper.sampler, i) for i in found]

@@ -1,4 +1,4 @@
-"""The page that is served while a trace is written: what it sends, and to whom."""
+"""Tests the page that is served while a trace is written: what it sends, and to whom."""
 
 import contextlib
 import http.client
@@ -88,7 +88,7 @@ def test_another_record_in_the_file_is_begun_anew(server, path):
             path.write_text(text)
         status, _, _ = ask(server, f"/{server.word}/lines?run=0&{place}")
         assert status == 410
-    # Without a file there are no lines as yet.
+    # Without a file there are no lines yet.
     assert lines_of(server) == ("", "from=0&of=")
 
 
@@ -124,7 +124,7 @@ def test_the_page_may_ask_its_own_server_alone(server):
     assert headers["Referrer-Policy"] == "no-referrer"
     assert headers["Cache-Control"] == "no-store"
     assert "Access-Control-Allow-Origin" not in headers
-    # The page that is written to a file asks for nothing at all.
+    # The page that is written to a file requests nothing.
     assert "connect-src" not in _trace.page(server.paths)
 
 
@@ -209,7 +209,7 @@ def test_it_listens_on_loopback_alone(server):
 
 def test_the_command_prints_the_address_and_ends_when_interrupted(path, capsys):
     command = [sys.executable, "-m", "llama_sieve", "trace", "--follow", str(path)]
-    # Tests that run in the background have it ignored, and so would the command.
+    # Tests that run in the background ignore the signal, and so would the command.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""Constraints on the text: what is drawn from their masks, and what is asked of them."""
+"""Tests constraints on the text: texts drawn from their masks, and their queries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def ends(llm):
 
 
 def drawn(constraint, llm, rng, limit=400):
-    """A text of random tokens that the masks allow, ended where it may; b"" if it is too long."""
+    """Returns a text of random tokens that the masks allow, up to a possible end; b"" if it is too
+    long."""
     constraint.reset()
     tokens = []
     while len(tokens) < limit:
@@ -106,7 +107,8 @@ def test_a_schema_as_a_grammars_text_allows_the_same(llm, rng):
 
 
 def test_the_language_of_llama_cpps_converter(llm):
-    # It leaves out "minProperties", has an order of its own, and no space before a comma.
+    # llama.cpp's converter ignores "minProperties", orders properties differently, and allows no
+    # space before a comma.
     schema = {"properties": {"b": {}, "a": {"type": "null"}}, "required": ["a"], "minProperties": 9}
     constraint = JsonSchema(llm, schema, llama_cpp=True)
     for text, accepted in (
@@ -210,7 +212,8 @@ def test_logits_are_masked_in_place(llm):
 
 
 class WithArray:
-    """An array of nothing but `__array__`: a copy, or its memory as a tensor in main memory."""
+    """An object with only `__array__`, which returns a copy, or its memory, as a tensor in main
+    memory does."""
 
     def __init__(self, elements, copied):
         self.elements, self.copied = elements, copied
@@ -315,7 +318,7 @@ def test_it_constrains_a_chain(llm, rng):
 
 
 def logits_for(llm, rng, texts):
-    """Random logits that favour the tokens of one of the texts."""
+    """Returns random logits that favour the tokens of one of the texts."""
     logits = np.full(llm.n_vocab(), -20, np.float32)
     logits[rng.integers(0, len(logits), 40)] = 0
     logits[tokens_of(llm, texts[rng.integers(len(texts))].encode())] = 5

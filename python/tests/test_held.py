@@ -1,6 +1,8 @@
-"""Objects of C after their end, copied and pickled: a clear answer, and no freed memory is touched.
+"""Tests C objects after they were freed, copied or pickled: errors are clear, and freed memory is
+not touched.
 
-What would read freed memory runs in a process of its own, whose allocator fills what is freed.
+Code that might read freed memory runs in a separate process, whose allocator overwrites freed
+memory.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ MAKERS = {
     "trie": lambda: TokenTrie(VALUES),
 }
 
-# What may be done with each, besides copying.
+# The uses of each object, besides copying.
 USES = {
     "sieve": [
         lambda it: it.sample(np.zeros(4, np.float32)),
@@ -90,12 +92,12 @@ def bound(llama_cpp):
 
 
 def typed(bindings, address):
-    """The address as llama-cpp-python takes it."""
+    """Returns the address as a pointer for llama-cpp-python."""
     return ctypes.cast(address, ctypes.POINTER(bindings.llama_sampler))
 
 
 def isolated(program):
-    """Runs it where what is freed is overwritten at once."""
+    """Runs a program with an allocator that overwrites freed memory at once."""
     ran = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -206,7 +208,7 @@ def test_a_subclass_keeps_what_it_has():
 def test_what_a_chain_has_lives_as_long_as_it(rng):
     member, constraint = samplers.temp(0.5), TokenTrie(VALUES)
     chain = Chain(constraint, member)
-    # The chain stays while one of these may be used.
+    # The chain is kept while one of its members may be used.
     kept = chain
     del chain
     assert member.name == "temp" and constraint.allowed().tolist() == [5, 9]
@@ -279,7 +281,7 @@ def test_candidates_are_the_samplings_of_this_thread(rng):
     thread = threading.Thread(target=chain.sample, args=(second,))
     thread.start()
     thread.join()
-    # The first array may be gone.
+    # The first array may have been freed.
     with pytest.raises(InvalidError, match="another thread"):
         chain.candidates()
 
@@ -388,7 +390,8 @@ thread.join()
 
 
 def test_receivers_of_messages_are_replaced_while_others_are_called():
-    """From several threads, and by themselves: C never calls one that is gone."""
+    """Callbacks are replaced by several threads, and by themselves. C never calls one that no
+    longer exists."""
     program = """
 import ctypes, sys, threading
 import llama_sieve

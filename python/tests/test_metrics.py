@@ -1,4 +1,4 @@
-"""Entropy, surprisal and perplexity against numpy in double precision."""
+"""Compares entropy, surprisal and perplexity with numpy in double precision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = (1, 2, 17, 1000, 128_256)
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
-    """In double precision; NaN counts as minus infinity."""
+    """Returns the reference in double precision, with NaN as minus infinity."""
     wide = np.where(np.isnan(logits), -np.inf, logits).astype(np.float64)
     shifted = wide - wide.max()
     return shifted - np.log(np.exp(shifted).sum())

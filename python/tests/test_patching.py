@@ -1,4 +1,4 @@
-"""llama-cpp-python with and without the patch."""
+"""Compares llama-cpp-python with and without the patch."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def text(llm):
 
 
 def made_by(capfd):
-    """The samplers that the patch has told of, and who made them."""
+    """Returns the samplers that the patch has reported, each with its maker."""
     lines = [line for line in capfd.readouterr().err.splitlines() if "llama-sieve: patch:" in line]
     return dict(line.split(": ", 3)[2:4] for line in lines)
 
@@ -66,7 +66,7 @@ def test_every_sampler_that_can_be_tried_is_ours(llama_cpp):
 
 
 def test_each_constructor_makes_a_chain_with_the_same_tokens(llama_cpp, llm):
-    """Those that create_completion does not reach, too."""
+    """Includes constructors that create_completion does not use."""
     b = llama_cpp.llama_cpp
     words = (ctypes.c_char_p * 2)(b"\n", b":")
     biases = (b.llama_logit_bias * 2)((100, 2.5), (17, -math.inf))
@@ -119,7 +119,7 @@ def test_undoing_puts_everything_back(llama_cpp):
     llama_sieve.unpatch()
     assert names(llama_cpp) == before
     assert llama_cpp.llama_sampler_init_top_k is before["llama_sampler_init_top_k"]
-    # Who has kept the stand-in gets the host's own from now on.
+    # Code that has kept the stand-in gets the host's own sampler from now on.
     assert kept._choose((40,)) == (None, "the patch was undone")
     llama_sieve.unpatch()
 
@@ -174,7 +174,7 @@ def test_numbers_that_are_not_finite_are_the_hosts(llama_cpp, value):
             llama_cpp.llama_cpp.llama_sampler_init_temp("hot")
 
 
-# What llama-cpp-python's versions of the last year declare, as their sources have it.
+# The declarations in the sources of llama-cpp-python's versions of the last year.
 DECLARED = {
     "0.3.16 to 0.3.33": {
         "penalties": [I32, F32, F32, F32],
@@ -259,7 +259,8 @@ def test_a_patch_is_not_copied(llama_cpp):
 
 
 def test_the_certificate_leaves_the_environment_alone(llama_cpp, monkeypatch):
-    """Other threads, and programs that they start, would see what is put there for a moment."""
+    """The environment is not changed even for a moment, since other threads, and programs that they
+    start, would see it."""
     llama_sieve.bind_host(llama_cpp)
     monkeypatch.delenv("LLAMA_SIEVE_HOST", raising=False)
     sets = []

@@ -1,4 +1,4 @@
-"""`run`, `doctor` and the wheel, as processes of their own."""
+"""Tests `run`, `doctor` and the wheel in separate processes."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def test_the_process_is_attached_to_and_detached(preload, llama_cpp):
 
 
 def test_a_library_that_only_serves_python_is_silent(preload):
-    """It is the one for LD_PRELOAD; a process that only imports the package has nothing of ours in
-    the place of llama.cpp's, and is told nothing of itself."""
+    """The package loads the preload library. In a process that only imports the package, it must
+    not replace any function of llama.cpp, and must print nothing."""
     program = "import llama_sieve, ctypes; llama_sieve.version(); print(ctypes.CDLL(None).{})"
     for name in ("llama_sampler_init_top_k", "llama_sieve_version"):
         for start in ([], [sys.executable, "-m", "llama_sieve", "run", "--"]):
@@ -128,8 +128,8 @@ assert make(40)
 
 
 def test_a_host_that_python_has_named_stays_so(preload, llama_cpp, tmp_path):
-    """The preloaded library is the one that Python uses: samplers of another llama.cpp stay its
-    own, and what Python has bound is not taken away."""
+    """Python uses the preloaded library: samplers of another llama.cpp stay its own, and the
+    binding that Python has made stays."""
     arguments = ["run", "--verbose", "--", sys.executable, "-c", TWO, str(tmp_path / "other.so")]
     ran = command(*arguments)
     assert ran.returncode == 0, ran.stderr
@@ -152,7 +152,7 @@ def test_the_program_is_the_wheels_own(preload):
     text = command("--help").stdout
     for name in ("run", "doctor", "certify", "schema", "trace"):
         assert f"\n  {name} " in text
-    # Of its options, too, a command's words and exit code are the program's.
+    # The messages and exit codes of a command are the program's, also for its options.
     alone = subprocess.run([launch.PROGRAM, "run", "--no"], capture_output=True, text=True)
     ran = command("run", "--no")
     assert (ran.returncode, ran.stderr) == (alone.returncode, alone.stderr) and ran.stderr
@@ -187,7 +187,7 @@ def test_llama_cpp_python_is_patched_in_a_program_that_does_not_know(preload, ll
     assert ran.stdout.split() == ["True", "True"]
 
 
-# What a program may do before its import that counts.
+# Things that a program may do before it imports llama_cpp.
 BEFORE = {
     "it looks whether it is there": """
 import importlib.util
@@ -261,7 +261,8 @@ print(type(llama_cpp.llama_sampler_init_top_k).__module__)
 def test_what_goes_wrong_in_the_programs_own_sitecustomize_is_told(
     preload, llama_cpp, tmp_path, content, says
 ):
-    """As Python tells it without ours; llama-cpp-python is patched all the same."""
+    """The error is reported as without this package, and llama-cpp-python is patched
+    nevertheless."""
     (tmp_path / "sitecustomize.py").write_text(content)
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     program = "import sys; print('sitecustomize' in sys.modules, 'llama_cpp' in sys.modules)"
@@ -271,7 +272,7 @@ def test_what_goes_wrong_in_the_programs_own_sitecustomize_is_told(
     )
     assert says in alone.stderr
     ran = command("run", "--", sys.executable, "-c", program, PYTHONPATH=path)
-    # By the launcher, which is a Python, too, and by the program.
+    # Printed by the launcher, which is also a Python program, and by the program.
     assert (ran.stdout, ran.stderr) == (alone.stdout, 2 * alone.stderr)
     loads = "import llama_cpp; print(type(llama_cpp.llama_sampler_init_top_k).__module__)"
     ran = command("run", "--", sys.executable, "-c", loads, PYTHONPATH=path)
@@ -319,7 +320,7 @@ def test_the_doctor_knows_this_pythons_llama_cpp(preload, llama_cpp):
     (found,) = report["hosts"]
     assert found["path"] == str(Path(llama_cpp.llama_cpp._lib._name).resolve())
     assert found["kinds"]["top-k"] == "" and code == 0
-    # In the words of the program, which has not seen what patch() does.
+    # In the format of the program, which does not know what patch() does.
     assert set(found["kinds"]) == set(llama_sieve.KINDS) and found["since"] >= 10_394
     ran = command("doctor")
     assert ran.returncode == 0 and "\n  ours: greedy, dist" in ran.stdout, ran.stderr
@@ -408,7 +409,7 @@ def test_what_is_no_library_is_refused(tmp_path):
 
 
 def pretended(*sections, size=64, rest=b""):
-    """A file with these sections, of type, offset, size and link."""
+    """Returns a file with these sections, each given by type, offset, size and link."""
     head = bytearray(b"\x7fELF\x02\x01\x01".ljust(64, b"\0"))
     struct.pack_into("<Q", head, 40, 64)
     struct.pack_into("<HHH", head, 54, 56, 0, size)
@@ -452,8 +453,8 @@ def test_what_pretends_to_be_a_library_is_answered_soon(tmp_path, content):
 
 
 def test_the_wheels_tag_is_honest(preload):
-    """The newest glibc that the libraries ask for is the one that the tag names, and nothing else
-    is asked for than what every Linux of that age has."""
+    """The newest glibc version that the libraries require is the one in the tag, and they require
+    nothing that a Linux of that age may lack."""
     (wheel,) = HERE.parent.glob("llama_sieve-*.dist-info/WHEEL")
     tag = re.search(r"Tag: py3-none-(\S+)", wheel.read_text()).group(1)
     newest = 0
@@ -471,7 +472,7 @@ def test_the_wheels_tag_is_honest(preload):
 
 
 def test_an_unwinder_that_is_missing_is_named(tmp_path):
-    """As on Alpine, where nothing has brought it yet."""
+    """As on Alpine, where libgcc_s may not be installed."""
     library = tmp_path / _library.PRELOAD.name
     content = _library.PRELOAD.read_bytes()
     library.write_bytes(content.replace(b"libgcc_s.so.1\0", b"libgcc_s.so.9\0"))

@@ -1,4 +1,4 @@
-"""The snippet of the repository's README, as it stands there, and the minimal example."""
+"""Runs the snippet of the repository's README, unchanged, and the minimal example."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_snippet_runs(llama_cpp: ModuleType) -> None:
         missing("this is not the repository: its model is not there")
     [snippet] = readme.read_text("utf-8").split("```python\n")[1:]
     snippet = snippet.split("```")[0]
-    # One thread: two that wait for each other take minutes on a busy machine.
+    # One thread, since two that wait for each other take minutes on a busy machine.
     assert "seed=42," in snippet
     snippet = snippet.replace("seed=42,", "seed=42, n_threads=1, n_threads_batch=1,")
     command = [sys.executable, "-c", snippet]
@@ -26,7 +26,7 @@ def test_the_snippet_runs(llama_cpp: ModuleType) -> None:
 
 
 def test_the_minimal_example_prints_what_it_says() -> None:
-    """tests/examples compares what it says with the tokens of llama.cpp's own chain."""
+    """tests/examples compares its output with the tokens of llama.cpp's own chain."""
     example = REPOSITORY / "examples" / "minimal.py"
     if not example.is_file():
         missing("this is not the repository: its examples are not there")

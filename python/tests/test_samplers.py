@@ -1,4 +1,4 @@
-"""The drop-in constructors, in chains of the host's, against the host's own."""
+"""Compares the drop-in constructors with the host's own, in chains of the host."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chain_of(bindings, members):
 
 
 def left_by(bindings, chain, logits):
-    """The bytes of all that a chain leaves, and the token that it selects."""
+    """Returns the bytes of the candidates that a chain leaves, and the token that it selects."""
     data = np.zeros(logits.size, llama_sieve.CANDIDATE)
     data["id"] = np.arange(logits.size)
     data["logit"] = logits
@@ -110,7 +110,8 @@ def entropy(p):
 
 
 def first_of_entropy(p, share):
-    """The most probable whose entropy, normalised again, is at most a share of that of all."""
+    """Returns the most probable tokens whose entropy, renormalised, is at most a share of that of
+    all."""
     order = np.argsort(-p, kind="stable")
     n = next(n for n in range(1, p.size) if entropy(p[order[:n]] / p[order[:n]].sum()) > share)
     return order[: max(n - 1, 1)]
@@ -120,7 +121,7 @@ def at_least(p, threshold):
     return np.flatnonzero(p >= min(threshold, p.max()))
 
 
-# What is kept of float64 probabilities, by the published definitions.
+# The published definitions: the tokens that are kept, from probabilities in float64.
 CUTS = {
     "top_a": (lambda: samplers.top_a(0.2), lambda p: at_least(p, 0.2 * p.max() ** 2)),
     "epsilon": (lambda: samplers.epsilon_cutoff(3e-4), lambda p: at_least(p, 3e-4)),
@@ -249,7 +250,7 @@ def test_a_loop_is_broken_at_its_third_copy(llama_cpp, rng):
             chain.accept(token)
             assert chain.sample(logits) == 3
         chain.accept(3)
-        assert chain.sample(logits) == 3  # 5 would go on.
+        assert chain.sample(logits) == 3  # 5 would continue the loop.
         for token in (3, 3):
             chain.accept(token)
         assert chain.sample(logits) == 4
@@ -289,7 +290,7 @@ def test_a_sampler_in_a_slot_is_a_stage(llama_cpp, rng):
     p /= p.sum()
     kept = np.flatnonzero(p >= 0.2 * p.max() ** 2)
     assert sorted(sieve.candidates()["id"]) == sorted(kept)
-    # It is copied: what becomes of the caller's is nothing to the sieve.
+    # The sampler was copied, so the sieve is not affected when the caller's is freed.
     top_a.close()
     best = int(np.argmax(logits))
     for _ in range(3):

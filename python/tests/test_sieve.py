@@ -1,4 +1,4 @@
-"""The sieve against numpy in double precision, and what its object promises."""
+"""Compares the sieve with numpy in double precision, and tests the promises of the class."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def softmax(logits):
 
 
 def reference(logits, params, history=()):
-    """The ids that are left and their probabilities, by the definitions."""
+    """Returns the remaining ids and their probabilities, by the definitions."""
     work = logits.astype(np.float64)
     for token, bias in (params.bias or {}).items():
         work[token] += bias
@@ -150,7 +150,7 @@ def test_arrays_are_read_in_place(logits):
     token = Sieve(top_k=1).sample(logits)
     assert token == int(np.argmax(logits)) == llama_sieve.greedy(logits)
     assert logits.tobytes() == before
-    # What shares its memory with numpy is not copied either: the change is seen.
+    # An object that shares its memory with numpy is not copied either, so the change takes effect.
     shared = ctypes.c_float * 4
     floats = shared(0, 3, 1, 2)
     assert llama_sieve.greedy(floats) == 1
@@ -159,7 +159,7 @@ def test_arrays_are_read_in_place(logits):
 
 
 class Copied:
-    """An array of nothing but `__array__`, which gives a copy each time."""
+    """An object with only `__array__`, which returns a new copy each time."""
 
     def __init__(self, elements):
         self.elements = elements
@@ -169,14 +169,14 @@ class Copied:
 
 
 class Shared(Copied):
-    """One whose `__array__` gives its memory, as tensors in main memory do."""
+    """An object whose `__array__` returns its memory, as tensors in main memory do."""
 
     def __array__(self, dtype=None, copy=None):
         return self.elements
 
 
 class Elsewhere:
-    """One that cannot be an array of main memory, as tensors of a graphics card."""
+    """An object that cannot become an array in main memory, like tensors on a GPU."""
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError("its memory is elsewhere")
@@ -363,7 +363,7 @@ def test_stages_in_the_order_of_the_parameters_are_those(logits):
         assert np.array_equal(staged.candidates(), fixed.candidates())
         fixed.accept(token)
         staged.accept(token)
-    # And back.
+    # Back to the order of the parameters.
     staged.stages = None
     assert staged.stages is None
     staged.reset()
@@ -559,7 +559,7 @@ def test_messages_come_where_they_are_sent():
     heard = []
     llama_sieve.set_log(lambda level, text: heard.append((level, text)))
     try:
-        # A handle that nobody has bound.
+        # A handle that was never bound.
         _library.library.eliza_inference_clear_token_trie(ctypes.c_void_p(1))
     finally:
         llama_sieve.set_log(None)

@@ -1,4 +1,4 @@
-"""What messages quote of others."""
+"""Tests how messages quote foreign texts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The page of a trace: what it is made of, and its functions, in node."""
+"""Tests the page of a trace: its contents, and its functions, which run in node."""
 
 import json
 import os
@@ -101,7 +101,7 @@ HOSTILE = "</script><script>alert(1)</script><!--\u202e\u0000\x1b\u2028"
 def test_a_text_cannot_end_the_element_that_holds_it(tmp_path):
     path = written(tmp_path, [START, SEQUENCE, token(HOSTILE)], name='"><script>.jsonl')
     text = _trace.page([path])
-    # One script that runs, and one that is data.
+    # One script that runs, and one that holds data.
     assert text.count("<script") == 2 and text.count("</script>") == 2
     assert "<!--" not in text
     assert "alert(1)\\u003c/script>" in text

@@ -1,4 +1,4 @@
-"""The token trie, alone and in a chain of llama-cpp-python."""
+"""Tests the token trie, alone and in a chain of llama-cpp-python."""
 
 from __future__ import annotations
 

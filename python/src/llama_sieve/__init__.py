@@ -1,10 +1,10 @@
 """llama.cpp's samplers, faster, with the same tokens.
 
 `Sieve` samples from raw logits in numpy arrays; `entropy`, `surprisal` and `Perplexity` measure
-them; `samplers` makes samplers for a chain of llama.cpp's. `JsonSchema`, `Grammar`, `Regex`,
-`Choice`, `Tags` and `TokenTrie` constrain its text, `BanStrings` keeps texts out of it. `patch()`
-makes llama-cpp-python sample with all this. `python -m llama_sieve` runs other programs with it,
-and reports what it would replace in them.
+them; `samplers` makes samplers for a llama.cpp chain. `JsonSchema`, `Grammar`, `Regex`, `Choice`,
+`Tags` and `TokenTrie` constrain the generated text, and `BanStrings` keeps texts out of it.
+`patch()` makes llama-cpp-python use this library's samplers. `python -m llama_sieve` runs other
+programs with them, and reports which samplers it would replace.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ __all__ = [
     "version",
 ]
 
-# Loaded when they are first asked for: without numpy, patching and running still work.
+# Loaded at first use, so that patching and running work without numpy.
 _MODULES = {
     "_arrays": ("CANDIDATE",),
     "_library": (
@@ -236,8 +236,8 @@ _MODULES = {
 }
 
 
-# Held while a module is loaded: a child that is forked meanwhile would wait for ever for the thread
-# that does.
+# Held while a module is loaded. Otherwise a child that is forked meanwhile would wait for ever for
+# the loading thread.
 _loading = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

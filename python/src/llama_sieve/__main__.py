@@ -1,8 +1,8 @@
-"""The command line: that of the program llama-sieve, and the commands that need Python.
+"""The command line: passes commands to the program llama-sieve, and runs those that need Python.
 
-`trace` is Python's alone, `doctor` without a subject looks at this Python's llama-cpp-python, and
-`run` patches llama-cpp-python in the program. All else is the program's, whose words and exit codes
-these are.
+`trace` exists only here, `doctor` without a subject examines this Python's llama-cpp-python, and
+`run` also patches llama-cpp-python in the program. Everything else, including messages and exit
+codes, is the program's.
 """
 
 from __future__ import annotations

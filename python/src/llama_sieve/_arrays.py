@@ -1,4 +1,4 @@
-"""Arrays to addresses, without copies."""
+"""Converts arrays to addresses, without copying."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)
 _SUFFIXES = {
     "float32": "",
     "float16": "_f16",
-    # What ml_dtypes names so; numpy has none of its own.
+    # The name of the type in ml_dtypes; numpy has no bfloat16.
     "bfloat16": "_bf16",
 }
 
@@ -48,7 +48,7 @@ def _view(array: Any, what: str) -> NDArray[Any]:
         view, again = np.asarray(array), np.asarray(array)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise CopyError(f"{what}: a {name} is no array of numpy's: {error}; {advice}") from error
-    # Both live, so that two copies have different addresses.
+    # Both views are alive, so two copies would have different addresses.
     if address(view) != address(again):
         raise CopyError(f"{what}: a {name} would be copied; {advice}")
     return view
@@ -71,7 +71,7 @@ def candidates(array: Any) -> NDArray[Any]:
 
 
 def rows(arrays: Any, number: int) -> List[NDArray[np.float32]]:
-    """Rows of logits of one length, as many as there are sequences."""
+    """Returns rows of logits of equal length, one for each sequence."""
     found = [floats(row) for row in arrays]
     if len(found) != number:
         raise InvalidError(f"{number} sequences, but {len(found)} rows of logits")

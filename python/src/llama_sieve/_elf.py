@@ -26,7 +26,7 @@ _MOST_WORK = 1 << 26
 
 
 class NotElf(ValueError):
-    """The file is not a 64-bit little-endian ELF library or program."""
+    """Raised for a file that is not a 64-bit little-endian ELF library or program."""
 
 
 @dataclass

@@ -40,12 +40,12 @@ NEXT = "Llama-Sieve-Next"
 
 
 class Emptied(Exception):
-    """The file has a different record than before, or none."""
+    """Raised when the file contains another trace than before, or none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A position between two lines of a record."""
+    """A position between two lines of a trace."""
 
     offset: int = 0
     record: str = ""
@@ -53,13 +53,13 @@ class Place:
 
 
 def lines(path: str, place: Place) -> Tuple[bytes, Place]:
-    """Returns complete lines of a trace from a place on, perhaps not all, and the place after them.
+    """Returns some complete lines of a trace from a place on, and the place after them.
 
     An incomplete last line is left for later. Without the file there are no lines yet. Raises
     Emptied, NoTrace for anything but a trace, and OSError."""
     start = place.offset
     try:
-        # Not to wait for the writer of a pipe.
+        # Without waiting for the writer of a pipe.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
         if start > 0:
@@ -91,7 +91,7 @@ def lines(path: str, place: Place) -> Tuple[bytes, Place]:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves the page of one trace, or of two beside each other."""
+    """Serves the page of one trace, or of two side by side."""
 
     daemon_threads = True
 

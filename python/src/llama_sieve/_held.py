@@ -1,4 +1,5 @@
-"""Owners of C objects: freed once, used by one thread at a time, and never after that."""
+"""Owners of C objects, which are freed once, used by one thread at a time, and never used after
+being freed."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _Self = TypeVar("_Self", bound="Held")
 
 
 class Held:
-    """The owner of a C object, freed with this one. Copies are clones; none can be pickled."""
+    """The owner of a C object, which is freed with the owner. Copying clones the object; pickling
+    is an error."""
 
     _kind = "object"
     """What it is called in messages."""
@@ -28,7 +30,8 @@ class Held:
         self._address = address
         self._lock = threading.Lock()
         self._free = weakref.finalize(self, free, address)
-        # A thread may still be using it when the interpreter ends, and the memory ends with that.
+        # Not freed when the interpreter exits: a thread may still be using it, and the memory ends
+        # with the process.
         self._free.atexit = False
 
     def _take(self) -> int:
@@ -43,7 +46,7 @@ class Held:
         return self._address
 
     def _call(self, function: Any, *arguments: Any) -> Any:
-        """Calls a function of C with the address first."""
+        """Calls a C function with the address as its first argument."""
         address = self._take()
         try:
             return function(address, *arguments)
@@ -71,7 +74,7 @@ class Held:
         raise TypeError(f"a {type(self).__name__} cannot be pickled: {self._instead}")
 
     def close(self) -> None:
-        """Frees it now, not only when nothing refers to it any more."""
+        """Frees the object now, not only when nothing refers to it any more."""
         if self._free.alive:
             self._take()
             try:

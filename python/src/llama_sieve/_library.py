@@ -23,7 +23,7 @@ _FILE = _HERE / _ELSEWHERE[sys.platform] if sys.platform in _ELSEWHERE else PREL
 
 
 class Error(RuntimeError):
-    """An error, with the library's text. The base of all its errors."""
+    """The base of all errors of the library, with the library's message."""
 
     code: int = 0
     """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none."""
@@ -52,7 +52,7 @@ class NoHostError(Error):
 class NoCandidateError(Error):
     """There is no token to choose.
 
-    Every logit, or that of the one that was selected, is minus infinity or NaN.
+    Either every logit or that of the selected token is minus infinity or NaN.
     """
 
 
@@ -283,10 +283,10 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
 
 
 class _Functions(ctypes.CDLL):
-    """The functions of a library: those that it exports, and those that it gives by name.
+    """The functions of a library: those that it exports, and those that it returns by name.
 
-    The preload library, the only one that the wheel has where there is one, exports none of ours:
-    preloaded, it would come before a program's own libllama_sieve.
+    The preload library, which is the only library in a wheel for systems that have one, does not
+    export `llama_sieve_*`: if it were preloaded, it would hide a program's own libllama_sieve.
     """
 
     def __getitem__(self, name: Any) -> Any:
@@ -309,7 +309,7 @@ def _load() -> _Functions:
     except OSError as error:
         text = f"llama_sieve: the library could not be loaded: {error}"
         if "libgcc_s" in text:
-            # A wheel may not bring it along: it has to be the one that llama.cpp has, too.
+            # A wheel cannot include it, since it must be the one that llama.cpp uses, too.
             text += ". It needs gcc's libgcc_s.so.1: install it (Alpine: apk add libgcc)"
         raise ImportError(text) from error
     for name, (restype, argtypes) in _SIGNATURES.items():
@@ -441,8 +441,9 @@ def version() -> str:
 def simd() -> str:
     """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar".
 
-    After it ", scalar" and those of expf, exp and logf for which the C library is called, because
-    its bits are not the instruction set's: "avx512, scalar exp" on musl.
+    If the bits of the C library's expf, exp or logf differ from the instruction set's form, the C
+    library is called for that function. It is then named after ", scalar": "avx512, scalar exp" on
+    musl.
     """
     text: bytes = library.llama_sieve_simd()
     return text.decode()

@@ -1,4 +1,4 @@
-"""Foreign texts in printed messages."""
+"""Quotes foreign texts in printed messages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def quoted(thing: object) -> str:
 
 
 def listed(names: Sequence[object]) -> str:
-    """Returns the names, each quoted; of many the first, and the number of the others."""
+    """Returns the names, each quoted; of many, the first ones and the number of the others."""
     few = ", ".join(map(quoted, names[:_MOST_NAMES]))
     more = len(names) - _MOST_NAMES
     return f"{few} and {more} more" if more > 0 else few
 
 
 def printable(text: object) -> str:
-    """Returns the text with escapes for characters that are not printable; lines stay lines."""
+    """Returns the text with characters that are not printable escaped. Line breaks are kept."""
     return "".join(
         character
         if character.isprintable() or character == "\n"

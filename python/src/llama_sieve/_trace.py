@@ -48,7 +48,7 @@ _POLICY = "default-src 'none';"
 
 
 def _template(runs: str, begin: str) -> Tuple[str, str]:
-    """The page without records, and its policy, which begins with this."""
+    """Returns the page without lines, and its policy, which begins with `policy`."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "_trace.html"), encoding="utf-8") as file:
         template = file.read()
@@ -70,7 +70,7 @@ def _blocks(path: str, run: int) -> Iterator[str]:
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         text = file.read()
     check(path, text.split("\n", 1)[0])
-    # Within the strings of JSON it is the same character, and none stands elsewhere.
+    # JSON reads the escape as the same character, and "<" occurs only within strings.
     safe = text.replace("<", "\\u003c")
     name = html.escape(os.path.basename(path), quote=True)
     start = 0

@@ -1,4 +1,4 @@
-"""Texts that must not appear."""
+"""Bans texts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _REGEX = 2
 class BanStrings(Sampler):
     """A sampler that bans every token that would complete one of the texts.
 
-    None of them occurs in the generated text, whichever tokens spell it. `fold_case`: letters that
-    differ only in case are equal, by Unicode's simple case folding. `regex`: the texts are regular
-    expressions in the syntax of Rust's crate `regex`, and none of them matches anywhere in the
-    generated text; `$`, `\\b` and expressions that match the empty text are refused. `vocab` is a
-    llama_vocab, or an object that has one as `vocab` or a llama_model as `model`, such as a
+    None of them occurs in the generated text, whichever tokens spell it. With `fold_case`, letters
+    that differ only in case are equal, by Unicode's simple case folding. With `regex`, the texts
+    are regular expressions in the syntax of Rust's crate `regex`, and none of them matches anywhere
+    in the generated text; `$`, `\\b` and expressions that match the empty text are refused. `vocab`
+    is a llama_vocab, or an object that has one as `vocab` or a llama_model as `model`, such as a
     llama_cpp.Llama. In a chain it comes before every sampler that truncates.
     """
 
@@ -42,10 +42,10 @@ class BanStrings(Sampler):
         super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
 
     def rewind(self) -> int:
-        """Returns how many of the newest accepted tokens begin a text that one more would complete.
+        """Returns how many tokens ago a text began that one more token would complete.
 
-        0 if none has begun. A host that can rewind its cache takes this many back for another
-        sentence.
+        It is 0 if none has begun. A host that can rewind its cache takes back this many tokens to
+        write another sentence.
         """
         with self._used() as pointer:
             return check(library.llama_sieve_ban_rewind(pointer))

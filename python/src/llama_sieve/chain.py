@@ -1,4 +1,4 @@
-"""Any chain of llama.cpp's, straight from raw logits."""
+"""Runs llama.cpp chains straight from raw logits."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Chain(Held):
     _instead = "make it anew of new samplers"
 
     def __init__(self, *members: Sampler) -> None:
-        # Before anything is given away.
+        # Checked before any sampler is given away.
         for i, member in enumerate(members):
             if member in members[:i]:
                 raise InvalidError("the same sampler is there twice")
@@ -96,8 +96,9 @@ class Chain(Held):
     def candidates(self) -> NDArray[Any]:
         """Returns the candidates of the last `sample`, as left by llama.cpp's own chain.
 
-        A new array of `CANDIDATE`. Call it on the thread that sampled, before another chain samples
-        on it and before the array of logits changes; InvalidError otherwise.
+        The result is a new array of `CANDIDATE`. It must be requested on the thread that sampled,
+        before another chain samples there and before the array of logits changes; InvalidError
+        otherwise.
         """
         ask = library.llama_sieve_chain_candidates
         handle = self._take()
@@ -133,7 +134,7 @@ class Chain(Held):
 
     @property
     def names(self) -> List[str]:
-        """The names of its members, in order."""
+        """The names of the chain's members, in order."""
         count = self._host("chain_n", ctypes.c_int, c_void_p)
         get = self._host("chain_get", c_void_p, c_void_p, c_int32)
         name = self._host("name", c_char_p, c_void_p)
@@ -156,7 +157,7 @@ def sample_chains(
 ) -> NDArray[np.int32]:
     """Returns a token for each chain, each from its own row of float32, without accepting it.
 
-    The tokens do not depend on `threads`. If some chain has no token, BatchError has those of the
+    The tokens do not depend on `threads`. If a chain has no token, BatchError contains those of the
     others.
     """
     rows = _arrays.rows(logits, len(chains))

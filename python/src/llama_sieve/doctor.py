@@ -15,7 +15,7 @@ Report = Dict[str, Any]
 
 
 def report() -> Report:
-    """Returns what `patch` would replace in llama-cpp-python, which is imported for it."""
+    """Returns a report of what `patch` would replace in llama-cpp-python. Imports it."""
     spec = util.find_spec("llama_cpp")
     if spec is None or spec.origin is None:
         return _without_host(
@@ -30,7 +30,7 @@ def report() -> Report:
         return _without_host(f"llama-cpp-python cannot be imported: {error}")
     library = Path(llama_cpp.llama_cpp._lib._name).resolve()
     found = _library(library)
-    # Not what the preload library would do, which does not reach ctypes.
+    # The preload library is not reported, since it does not reach ctypes.
     found.update(kinds={}, at_first_call=[], callers=[], problem=None)
     try:
         with patch(verbose=False) as made:
@@ -53,7 +53,7 @@ def _library(path: Path) -> Dict[str, Any]:
         hosts = json.loads(launch.told(["doctor", "--json", str(path)]))["hosts"]
         found = next((host for host in hosts if host["path"] == str(path)), found)
     except ValueError:
-        # It is loaded here all the same: its verdicts count.
+        # The library is loaded nevertheless, so its verdicts count.
         pass
     unknown = dict.fromkeys(("version", "since", "build_id", "profile"))
     return {**unknown, **found, "path": str(path)}

@@ -15,13 +15,13 @@ from .samplers import Sampler
 Numbers = Mapping[str, Any]
 Constrain = Union[str, Callable[[Any], Constraint]]
 
-# Where in a chain each of them belongs, as llama.cpp's own common_sampler_init has it.
+# The position of each in a chain, as in llama.cpp's own common_sampler_init.
 _BEFORE_FILTERS = {"penalties", "dry", "logit-bias", "grammar"}
 _TEMPERATURES = {"temp", "temp-ext"}
 
 
 def _made(name: str, make: Callable[..., Sampler], numbers: Numbers, **given: Any) -> Sampler:
-    """Returns the sampler of these arguments; InvalidError for an unknown one."""
+    """Returns the sampler with these arguments; InvalidError for an unknown argument."""
     try:
         return make(**{**given, **numbers})
     except TypeError as error:
@@ -43,7 +43,7 @@ def _checked(name: str, numbers: Optional[Numbers]) -> Optional[Dict[str, Any]]:
 
 
 class Extras:
-    """The further samplers of a patch: see `patch`."""
+    """The additional samplers of a patch: see `patch`."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class Extras:
         return [_made("adaptive_p", make, numbers, decay=0.9, seed=self._seed(llm))]
 
     def join(self, llm: Any, wrapper: Any) -> None:
-        """Adds them to the chain that a Llama has just made, each at its position."""
+        """Adds the samplers to the chain that a Llama has just made, each at its position."""
         chain = _Members(wrapper)
-        # Made before anything is moved: what cannot be made leaves the chain as it is.
+        # Made before anything is moved, so that a failure leaves the chain unchanged.
         early = self._behind_penalties(llm)
         draws = chain.has(_TEMPERATURES) and chain.names[-1] == "dist"
         xtc = self._before_temperature(llm) if draws else []
@@ -112,7 +112,7 @@ class Extras:
 
 
 class _Members:
-    """The members of a chain of llama-cpp-python's."""
+    """The members of a chain of llama-cpp-python."""
 
     def __init__(self, wrapper: Any) -> None:
         self._chain = host.pointer(wrapper, "sampler")
@@ -123,11 +123,12 @@ class _Members:
         get = function("llama_sampler_chain_get", c_void_p, c_void_p, c_int32)
         count = function("llama_sampler_chain_n", c_int32, c_void_p)(self._chain)
         name = function("llama_sampler_name", c_char_p, c_void_p)
-        # llama-cpp-python remembers where these are, and takes them out itself. They have no names.
+        # llama-cpp-python remembers the positions of these members, and removes them itself. They
+        # have no names.
         customs = [at for at, _ in getattr(wrapper, "custom_samplers", ())]
         self._fixed = max(customs, default=-1) + 1
         found = [b"custom" if i in customs else name(get(self._chain, i)) for i in range(count)]
-        # "?top-k" is one that is switched off.
+        # "?top-k" is a sampler that is switched off.
         self.names = [text.decode("utf-8", "replace").lstrip("?") for text in found]
 
     def has(self, kinds: Any) -> bool:
@@ -182,7 +183,7 @@ class Joined:
         self._llama._init_sampler = init_sampler  # type: ignore[union-attr]
 
     def undo(self) -> None:
-        # Who wrapped it gets the original's chains from now on.
+        # Code that has wrapped it gets the original's chains from now on.
         self._active = False
         if getattr(self._llama, "_init_sampler", None) is self._stand_in:
             self._llama._init_sampler = self._original  # type: ignore[union-attr]

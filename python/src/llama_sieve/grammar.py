@@ -53,7 +53,7 @@ def _json(value: Any) -> bytes:
 
 
 def _vocabulary(vocab: Any) -> int:
-    """Returns the llama_vocab, also of an object with a `model`, as llama_cpp.Llama."""
+    """Returns the llama_vocab, also from an object with a `model`, such as llama_cpp.Llama."""
     if not hasattr(vocab, "vocab") and hasattr(vocab, "model"):
         get = host.host_function("llama_model_get_vocab", c_void_p, c_void_p)
         return host.pointer(get(host.pointer(vocab, "model")), "vocab")
@@ -61,12 +61,12 @@ def _vocabulary(vocab: Any) -> int:
 
 
 def _flags(*flags: bool) -> int:
-    """LLAMA_SIEVE_JSON_*: compact, closed, any order, lenient, as llama.cpp."""
+    """Returns the bits LLAMA_SIEVE_JSON_* for compact, closed, any_order, lenient and llama_cpp."""
     return sum(bit for bit, flag in zip((2, 4, 8, 16, 1), flags) if flag)
 
 
 class Constraint(Sampler):
-    """A sampler that lets through only tokens with which the text can still follow a grammar.
+    """A sampler that allows only tokens after which the text can still follow a grammar.
 
     Compiled constraints are cached in the process, so that making one again is cheap. After a token
     that is not allowed the constraint is dead until `reset` or `rollback`: only tokens that end the
@@ -77,7 +77,7 @@ class Constraint(Sampler):
     _kind = "constraint"
 
     def __init__(self, name: str, vocab: Any, *arguments: Any) -> None:
-        """By `llama_sieve_init_NAME`."""
+        """Makes the sampler by `llama_sieve_init_NAME`."""
         host.bound_host()
         pointer = _vocabulary(vocab)
         count = host.host_function("llama_vocab_n_tokens", c_int32, c_void_p)
@@ -86,10 +86,11 @@ class Constraint(Sampler):
         super().__init__(made(getattr(library, f"llama_sieve_init_{name}")(pointer, *arguments)))
 
     def mask(self, out: Optional[Any] = None) -> NDArray[Any]:
-        """Returns a bitmap of the allowed tokens: bit t % 32 of word t // 32 is token t's.
+        """Returns a bitmap of the allowed tokens: bit t % 32 of word t // 32 is for token t.
 
-        Written into `out`, a contiguous row of uint32 or int32: an array, or a torch tensor in main
-        memory, of any length. Words after the vocabulary's last become 0. None: a new array.
+        It is written into `out`, a contiguous row of uint32 or int32 of any length: an array, or a
+        torch tensor in main memory. Words after the vocabulary's last become 0. If `out` is None,
+        the result is a new array.
         """
         words = np.empty(-(-self.n_vocab // 32), np.uint32) if out is None else vector(out, "mask")
         if words.dtype not in (np.uint32, np.int32):
@@ -130,7 +131,8 @@ class Constraint(Sampler):
         return Error(_DEAD[code], code) if code in _DEAD else error_of(code) if code else None
 
     def rollback(self, n_tokens: int) -> None:
-        """Takes the last accepted tokens back, at most 1,024: a draft that an engine rejected."""
+        """Takes back the last accepted tokens, at most 1,024, such as a draft that an engine has
+        rejected."""
         count = unsigned(index(n_tokens), 64, "rollback")
         with self._used() as pointer:
             check(library.llama_sieve_grammar_rollback(pointer, count))
@@ -180,10 +182,11 @@ class JsonSchema(Constraint):
     ) -> None:
         """`schema` is a mapping, a bool, JSON in a string, or a model or TypeAdapter of pydantic's.
 
-        compact: no white space. closed: no other properties unless the schema mentions them.
-        any_order: properties in any order. lenient: keywords that cannot be enforced are left out,
-        with a warning, instead of InvalidError. llama_cpp, and none of the others: the language of
-        llama.cpp's own converter, that of llama-server's `json_schema`, which enforces less.
+        `compact` allows no white space. `closed` allows no other properties unless the schema
+        mentions them. `any_order` allows properties in any order. With `lenient`, keywords that
+        cannot be enforced are left out with a warning, and cause no InvalidError. `llama_cpp`,
+        which excludes the other options, gives the language of llama.cpp's own converter, as
+        llama-server's `json_schema` does, which enforces less.
         """
         flags = _flags(compact, closed, any_order, lenient, llama_cpp)
         super().__init__("json_schema", vocab, _json(schema), flags)
@@ -197,7 +200,8 @@ class Regex(Constraint):
 
 
 class Choice(Constraint):
-    """The text is one of some strings, spelled by any tokens; `TokenTrie` needs specific ones."""
+    """The text is one of some strings, spelled by any tokens. (`TokenTrie` takes specific
+    tokens.)"""
 
     def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
         texts = [text_for_c(value, "value") for value in values]
@@ -227,7 +231,7 @@ def json_schema_to_gbnf(
     lenient: bool = False,
     llama_cpp: bool = False,
 ) -> str:
-    """Returns the grammar of a schema's texts in GBNF, for a server; no llama.cpp is needed.
+    """Returns a schema as a grammar in GBNF, for a server; no llama.cpp is needed.
 
     The arguments are those of `JsonSchema`.
     """

@@ -1,4 +1,5 @@
-"""The llama.cpp of this process: which one ours work in, and whether it does what ours do."""
+"""The llama.cpp of this process: selects the one that samplers work in, and compares it with this
+library."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _library_of(host: Host) -> ctypes.CDLL:
     if isinstance(host, ctypes.CDLL):
         return host
     if isinstance(host, ModuleType):
-        # llama_cpp, or llama_cpp.llama_cpp.
+        # The module llama_cpp, or llama_cpp.llama_cpp.
         inner = getattr(host, "llama_cpp", host)
         found = getattr(inner, "_lib", None)
         if not isinstance(found, ctypes.CDLL):
@@ -79,7 +80,8 @@ def bind_host(host: Host) -> ctypes.CDLL:
 
 
 def bound_host() -> ctypes.CDLL:
-    """The llama.cpp that is used; llama-cpp-python's if it was imported and none was bound."""
+    """Returns the llama.cpp in use: the bound one, or llama-cpp-python's if that was imported and
+    none was bound."""
     if _bound is not None:
         return _bound
     module = sys.modules.get("llama_cpp")
@@ -93,27 +95,28 @@ def bound_host() -> ctypes.CDLL:
 def attach() -> int:
     """Gives this process the preload library, as if it had come by LD_PRELOAD.
 
-    What its libraries import of llama.cpp's sampler functions is pointed at ours; call it when
-    llama.cpp is loaded, and again when a library has come that uses it. llama-cpp-python imports
-    nothing, but asks ctypes: for that there is `patch`. Returns the number of imports that were not
-    ours yet. NoHostError where no llama.cpp is loaded as a shared library, NotFoundError where this
-    system has no preload library.
+    The process's imports of llama.cpp's sampler functions are redirected to this library. Call it
+    when llama.cpp is loaded, and again when another library that uses it has been loaded.
+    llama-cpp-python does not import these functions but looks them up by ctypes: use `patch` for
+    it. Returns the number of imports that were newly redirected. NoHostError if no llama.cpp is
+    loaded as a shared library, NotFoundError if this system has no preload library.
     """
     return check(library.llama_sieve_attach(0))
 
 
 def detach() -> int:
-    """Undoes `attach`: what is made from now on is llama.cpp's. Samplers of ours that live go on.
+    """Undoes `attach`: samplers made from now on are llama.cpp's. Existing samplers of this library
+    keep working.
 
-    Returns the number of imports that are as they were, 0 where nothing was attached. BusyError
-    where another thread does not come out of a call that samples.
+    Returns the number of imports that were restored, 0 if nothing was attached. BusyError if
+    another thread does not return from a call that samples.
     """
     return check(library.llama_sieve_detach())
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a host's sampler does what ours does."""
+    """The result of comparing a host's sampler with this library's."""
 
     kind: str
     equal: bool
@@ -127,11 +130,11 @@ class Verdict:
 
 
 def certify(kind: str, build: Optional[int] = None) -> Verdict:
-    """Compares ours with the bound host's own sampler of a kind ("top-k"), bit for bit.
+    """Compares this library's sampler of a kind ("top-k") with the bound host's own, bit for bit.
 
-    `build` is the host's build number, where the arguments of its constructors depend on it and it
-    cannot be found out; LLAMA_SIEVE_HOST goes first, and a build that the host's exports rule out
-    is not believed.
+    `build` is the host's build number, needed if the arguments of its constructors depend on it and
+    it cannot be determined. LLAMA_SIEVE_HOST takes precedence, and a number that the host's exports
+    rule out is ignored.
     """
     bound_host()
     number = 0 if build is None else int32(index(build), "build")
@@ -145,22 +148,24 @@ def certify(kind: str, build: Optional[int] = None) -> Verdict:
 
 
 def profile() -> str:
-    """How the bound host computes, where builds differ, as LLAMA_SIEVE_PROFILE takes it."""
+    """Returns the profile of the bound host, which describes how its build computes, in the form of
+    LLAMA_SIEVE_PROFILE."""
     bound_host()
     text: bytes = library.llama_sieve_host_profile()
     return text.decode()
 
 
 def unknown_build() -> str:
-    """Why it is not known which build the bound host is; "" where it is."""
+    """Returns the reason why the build of the bound host is unknown; "" if it is known."""
     kind = "logit-bias"
     verdict = certify(kind)
-    # Of any kind whose arguments depend on it.
+    # A kind whose arguments depend on the build.
     return verdict.reason.split(f"{kind}: ")[-1] if verdict.code == CERTIFY_ARGUMENTS else ""
 
 
 def pointer(thing: Any, attribute: str) -> int:
-    """The address in an integer, a pointer of ctypes, or an object that has one as an attribute."""
+    """Returns the address in an integer, a ctypes pointer, or an object that has one of these as an
+    attribute."""
     found = getattr(thing, attribute, thing)
     if isinstance(found, ctypes.c_void_p):
         found = found.value
@@ -180,9 +185,9 @@ def pointer(thing: Any, attribute: str) -> int:
 
 
 def host_function(name: str, restype: Any, *argtypes: Any, of: Optional[ctypes.CDLL] = None) -> Any:
-    """A function of a host's, apart from what llama-cpp-python has made of it.
+    """Returns a function of a host, independent of llama-cpp-python's declaration of it.
 
-    `of` is the host that an object was made with; otherwise it is the one that is bound.
+    `of` is the host that an object was made with; the default is the bound one.
     """
     host = of or bound_host()
     try:

@@ -1,4 +1,4 @@
-"""The program llama-sieve, which the wheel brings along: how it is called from Python."""
+"""Runs the program llama-sieve, which the wheel includes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ OWN_FAULT = 125
 
 
 def environment(before: Mapping[str, str]) -> Dict[str, str]:
-    """The environment in which a program's Python patches llama-cpp-python.
+    """Returns an environment in which a program's Python patches llama-cpp-python.
 
-    What a program gets besides, the preload library, llama-sieve gives it.
+    The preload library is added by llama-sieve itself.
     """
     path = before.get("PYTHONPATH", "")
     return {**before, "PYTHONPATH": f"{_SITE}{os.pathsep}{path}" if path else str(_SITE)}
 
 
 def become(arguments: List[str]) -> NoReturn:
-    """Becomes the program, with its exit code. SystemExit where it cannot be run."""
+    """Replaces this process by the program, with its exit code. SystemExit if it cannot be run."""
     running = arguments[:1] == ["run"]
     variables = environment(os.environ) if running else dict(os.environ)
     sys.stdout.flush()
     sys.stderr.flush()
     try:
         if sys.platform == "win32":
-            # What takes a process's place there is not waited for.
+            # On this system a parent does not wait for a program that replaces a process.
             raise SystemExit(subprocess.run([PROGRAM, *arguments], env=variables).returncode)
         os.execve(PROGRAM, ["llama-sieve", *arguments], variables)
     except OSError as error:
@@ -43,7 +43,8 @@ def become(arguments: List[str]) -> NoReturn:
 
 
 def call(arguments: List[str], given: Optional[str] = None) -> int:
-    """The exit code of the program, which prints where this process does, and reads a text."""
+    """Runs the program with a text as its input, and this process's output. Returns its exit
+    code."""
     sys.stdout.flush()
     try:
         return subprocess.run([PROGRAM, *arguments], input=given, text=True).returncode
@@ -52,7 +53,8 @@ def call(arguments: List[str], given: Optional[str] = None) -> int:
 
 
 def told(arguments: List[str]) -> str:
-    """What the program prints. ValueError, with its words, where it prints nothing."""
+    """Returns the output of the program. If there is none, raises ValueError with its error
+    message."""
     try:
         done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
     except OSError as error:

@@ -1,7 +1,7 @@
 """Measures how uncertain a model is, and how surprised by its text.
 
-All of them read the arrays in place. NaN and minus infinity are tokens without probability; plus
-infinity takes all of it.
+All functions read the arrays in place. NaN and minus infinity mean a probability of 0, and plus
+infinity has all the probability.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def _defined(value: float) -> float:
 def entropy(logits: Any, unit: Unit = "nats") -> float:
     """Returns the Shannon entropy of the model's distribution, from its raw logits (float32).
 
-    From 0 to the logarithm of their number; relative error below 1e-6. InvalidError if no token has
-    a probability.
+    It is between 0 and the logarithm of their number, with a relative error below 1e-6.
+    InvalidError if no token has a probability.
     """
     view = _arrays.floats(logits)
     return _defined(library.llama_sieve_entropy(_arrays.address(view), view.size, _base(unit)))
@@ -44,7 +44,7 @@ def entropy(logits: Any, unit: Unit = "nats") -> float:
 def surprisal(logits: Any, token: int, unit: Unit = "nats") -> float:
     """Returns minus the logarithm of the token's probability, from the raw logits (float32).
 
-    Plus infinity for a masked token. InvalidError for one outside the vocabulary.
+    It is plus infinity for a masked token. InvalidError for a token outside the vocabulary.
     """
     view = _arrays.floats(logits)
     token = int32(index(token), "token")

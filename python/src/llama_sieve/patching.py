@@ -1,12 +1,12 @@
-"""Makes llama-cpp-python use our samplers, and undoes it.
+"""Makes llama-cpp-python use this library's samplers, and undoes that.
 
-llama-cpp-python takes llama.cpp's functions from the library's own handle, where LD_PRELOAD does
-not reach. So its Python names are rebound to our functions: constructors that make our sampler if
-it was found to equal the host's, and the host's own otherwise.
+llama-cpp-python looks up llama.cpp's functions by the library's own handle, where LD_PRELOAD has no
+effect. So its Python names are rebound to functions of this package: constructors that make this
+library's sampler if it was found to equal the host's, and the host's own otherwise.
 
-This is tested: before the first sampler of a kind, ours and the host's run on small arrays, and
-their results must be equal, bit for bit. If argument lists differ between builds (penalties, DRY),
-the list that llama-cpp-python itself declares decides; a constructor with an unknown one is not
+Equality is tested: before the first sampler of a kind is made, both run on small arrays, and their
+results must be equal, bit for bit. If argument lists differ between builds (penalties, DRY), the
+list that llama-cpp-python itself declares decides. A constructor with an unknown list is not
 replaced.
 """
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _I32, _U32, _F32, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_float, ctypes.c_size_t
 
-# Stands for any pointer.
+# The type for any pointer.
 _POINTER = ctypes.c_void_p
 
 Types = Tuple[Any, ...]
 
-# Makes our arguments of the host's; None: the host's own is to be made.
+# Converts the host's arguments to this library's.
 Adapt = Callable[..., Tuple[Any, ...]]
 
 
@@ -56,7 +56,7 @@ def _same(*arguments: Any) -> Tuple[Any, ...]:
 
 
 def _old_penalties(last_n: int, repeat: float, freq: float, present: float) -> Tuple[Any, ...]:
-    """The vocabulary's size is only used for a warning; 0 means unknown."""
+    """Adds the size of the vocabulary, which is only used for a warning; 0 means unknown."""
     return 0, last_n, repeat, freq, present
 
 
@@ -69,7 +69,7 @@ def _old_dry(
     last_n: int,
     *breakers: Any,
 ) -> Tuple[Any, ...]:
-    """There, -1 means as many tokens as the model's context has."""
+    """Replaces -1, which in the host means as many tokens as the model's context has."""
     return (vocab, multiplier, base, allowed, n_ctx if last_n == -1 else last_n, *breakers)
 
 
@@ -91,7 +91,7 @@ def _plain(*types: Any) -> List[Layout]:
 _NEW_PENALTIES = (_I32, _I32, _F32, _F32, _F32)
 _NEW_DRY = (_POINTER, _F32, _F32, _I32, _I32, _POINTER, _SIZE)
 
-# The newest build that these lists were compared with: llama.cpp 0.6.0.
+# The newest build that these lists were compared with, that of llama.cpp 0.6.0.
 _NEWEST = 11_434
 
 LAYOUTS: Dict[str, List[Layout]] = {
@@ -171,7 +171,7 @@ class _Constructor:
             if hasattr(original, name):
                 setattr(self, name, getattr(original, name))
 
-    # What ctypes functions have, for who looks.
+    # The attributes of ctypes functions, for code that reads them.
     @property
     def argtypes(self) -> Any:
         return self.original.argtypes
@@ -193,7 +193,7 @@ class _Constructor:
         if layout is None:
             return "llama-cpp-python declares an argument list that is not known"
         if self.kind == "infill":
-            # It asks a vocabulary, which a trial has none of: a known build must do.
+            # It needs a vocabulary, which a trial does not have, so a known build must suffice.
             reason = host.unknown_build()
         else:
             reason = host.certify(self.kind, layout.build).reason
@@ -213,7 +213,8 @@ class _Constructor:
         return self.original(*arguments) if reason else made
 
     def _choose(self, arguments: Types) -> Tuple[Any, str]:
-        """Returns our sampler, typed as by the host's constructor, or why there is none."""
+        """Returns this library's sampler, with the result type of the host's constructor, or the
+        reason why there is none."""
         if not self.active:
             return None, "the patch was undone"
         status = self.status()
@@ -251,7 +252,7 @@ def _converted(declared: Any, value: Any) -> Any:
         return value
     if isinstance(value, ctypes.Array) or isinstance(value, ctypes._Pointer):
         return ctypes.cast(value, ctypes.c_void_p)
-    # byref, c_char_p and the like: whatever ctypes itself makes of it.
+    # byref, c_char_p and the like are converted by ctypes itself.
     return ctypes.cast(declared.from_param(value), ctypes.c_void_p)
 
 
@@ -282,13 +283,14 @@ class _Sample(_Forward):
 
 
 def _typed_as(original: Any, name: str) -> Optional[Any]:
-    """Returns our function with this name and the host's types; None if the library has none."""
+    """Returns this library's function with this name and the host's types; None if there is no such
+    function."""
     if not hasattr(library, name):
         return None
     return _function(getattr(library, name), original.restype, original.argtypes)
 
 
-# Functions of the host's besides the constructors, and those of ours that do the same.
+# Other functions of the host, and those of this library that replace them.
 _OTHERS = {
     "llama_sampler_get_seed": ("llama_sieve_get_seed", _Forward),
     "llama_sampler_sample": ("llama_sieve_chain_sample", _Sample),
@@ -363,7 +365,7 @@ class Patch:
         if self._joined is not None:
             self._joined.undo()
         for name, stand_in in self._stand_ins.items():
-            # Who kept the stand-in, or wrapped it, gets the host's own from now on.
+            # Code that has kept or wrapped the stand-in gets the host's own function from now on.
             stand_in.active = False
             _replace(self.module, name, stand_in, stand_in.original)
 
@@ -372,7 +374,7 @@ class Patch:
 
     def __exit__(self, *_: object) -> None:
         with _changes:
-            # Another may have been made since this one was undone.
+            # Another patch may have been made since this one was undone.
             if _current is self:
                 unpatch()
 
@@ -394,7 +396,8 @@ _current: Optional[Patch] = None
 
 
 def _extras(*wanted: Any) -> Optional[Extras]:
-    """Returns the requested further samplers; None, without numpy, if there are none."""
+    """Returns the requested additional samplers; None, without importing numpy, if there are
+    none."""
     if all(extra is None for extra in wanted):
         return None
     from .extras import Extras
@@ -412,22 +415,23 @@ def patch(
     adaptive_p: Optional[Numbers] = None,
     grammar: Optional[Constrain] = None,
 ) -> Patch:
-    """Makes llama-cpp-python use our samplers, from the next one on: the same text, faster.
+    """Makes llama-cpp-python use this library's samplers, from the next one on: the same text,
+    faster.
 
-    `module` is llama_cpp (imported if it is not given), one at a time: InvalidError for another
-    than the one that is patched. `kinds` limits it to some of `KINDS`. verbose prints a line for
-    each new sampler on stderr; it is the default if the environment variable LLAMA_SIEVE_VERBOSE is
-    set. It is undone by `unpatch()`, or at the end of `with patch():`. Patches nest; the outermost
-    counts. Functions imported by name before (`from llama_cpp import llama_sampler_init_top_k`) are
-    not reached.
+    `module` is llama_cpp, which is imported if it is not given. Only one module can be patched at a
+    time: InvalidError for another. `kinds` limits the patch to some of `KINDS`. `verbose` prints a
+    line on stderr for each new sampler; it is the default if the environment variable
+    LLAMA_SIEVE_VERBOSE is set. The patch is undone by `unpatch()`, or at the end of
+    `with patch():`. Patches nest, and only the outermost counts. Functions that were imported by
+    name before (`from llama_cpp import llama_sampler_init_top_k`) are not replaced.
 
-    What `Llama` has no arguments for joins each text that it begins from then on, where llama.cpp's
-    own programs have it. `dry`, `xtc` and `adaptive_p` are mappings of the arguments that
-    `samplers` has for them, such as `dry={"multiplier": 0.8}`; seeds are the Llama's, if not given.
-    XTC, and adaptive-p in place of the draw, only where there is a temperature: with
-    `temperature=0` and mirostat the text is as without. `grammar` is a text in GBNF, or makes a
-    constraint of a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost patch may have
-    any of these.
+    The other arguments add samplers for which `Llama` has no arguments to each chain that it makes
+    from then on, at the positions of llama.cpp's own programs. `dry`, `xtc` and `adaptive_p` are
+    mappings of the arguments that `samplers` has for them, such as `dry={"multiplier": 0.8}`; the
+    default seeds are the Llama's. XTC, and adaptive-p, which replaces the draw, need a temperature:
+    with `temperature=0` or mirostat they have no effect. `grammar` is a text in GBNF, or a function
+    that makes a constraint for a Llama: `lambda llm: JsonSchema(llm, schema)`. Only the outermost
+    patch may have any of these.
 
     ImportError without llama-cpp-python, NoHostError if its llama.cpp is older than b4662.
     """

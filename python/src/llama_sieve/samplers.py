@@ -1,4 +1,4 @@
-"""Samplers for a chain of llama.cpp's: each a drop-in for llama.cpp's own of the same name.
+"""Samplers for llama.cpp chains: each is a drop-in for llama.cpp's own sampler of the same name.
 
 They need a llama.cpp in the process (`bind_host`), and are freed with their object unless a chain
 takes them.
@@ -31,10 +31,10 @@ _Sampler = TypeVar("_Sampler", bound="Sampler")
 
 
 class _Given:
-    """The chain that a sampler was given to, and whether it still exists."""
+    """The chain that a sampler was given to, which may no longer exist."""
 
     def __init__(self, owner: Any, chain: int) -> None:
-        # The owner is kept, so that its chain stays as long as somebody may use the sampler.
+        # The owner is kept alive, so that its chain exists as long as the sampler may be used.
         self._owner = owner
         self._chain = chain
 
@@ -60,7 +60,7 @@ class _Given:
 class Sampler(Held):
     """A llama_sampler, freed with this object until a chain owns it. One thread at a time.
 
-    A copy is what llama_sampler_clone makes.
+    Copying it calls llama_sampler_clone.
     """
 
     _kind = "sampler"
@@ -97,7 +97,7 @@ class Sampler(Held):
             return pointer
 
     def _check_free(self) -> None:
-        """Raises InvalidError if it cannot be given to a chain."""
+        """Raises InvalidError if the sampler cannot be given to a chain."""
         if self._given is not None:
             raise InvalidError("the sampler is a chain's already")
         if not self._free.alive:
@@ -123,7 +123,8 @@ class Sampler(Held):
         return self._address
 
     def add_to(self, chain: Any) -> None:
-        """Adds it to a `Chain`, a llama_sampler chain, or an object that has one as `sampler`.
+        """Adds the sampler to a `Chain`, a llama_sampler chain, or an object that has one as
+        `sampler`.
 
         The chain then owns it, and this object works as long as the chain is known to exist: not if
         only an address was given, and not after `sampler` has become None.
@@ -152,7 +153,7 @@ class Sampler(Held):
 
     @property
     def name(self) -> str:
-        """The name by llama_sampler_name: "top-k"; "?top-k" if the parameters disable it."""
+        """The result of llama_sampler_name: "top-k", or "?top-k" if the parameters disable it."""
         with self._used() as pointer:
             return bytes(self._function("name", c_char_p)(pointer)).decode()
 
@@ -170,10 +171,10 @@ class Sampler(Held):
             self._function("reset", None)(pointer)
 
     def close(self) -> None:
-        """Frees it now, if no chain owns it."""
+        """Frees the sampler now, if no chain owns it."""
         if self._given is None:
             super().close()
-        # Whoever owns it frees it; this object is of no more use.
+        # Its owner frees it; this object can no longer be used.
         self._given = None
 
 
@@ -271,7 +272,8 @@ def dry(
 ) -> Sampler:
     """Subtracts multiplier * base^(length - allowed_length) from tokens that continue a repetition.
 
-    `vocab` is a llama_vocab, or what has one as `vocab`; without it there are no breakers.
+    `vocab` is a llama_vocab, or an object that has one as `vocab`; without it there are no
+    breakers.
     """
     words = [text_for_c(word, "breaker") for word in breakers]
     array = (c_char_p * len(words))(*words)
@@ -283,7 +285,8 @@ def dry(
 
 
 def adaptive_p(target: float, decay: float, seed: int) -> Sampler:
-    """Selects near probability target, and moves its aim so that the chosen tokens average it."""
+    """Selects tokens near a probability that it adjusts so that the chosen ones average
+    `target`."""
     return _new("adaptive_p", [c_float, c_float, c_uint32], target, decay, seed)
 
 
@@ -360,8 +363,9 @@ def loop_breaker(
 
     `action`: "ban" bans the token that would continue it, "temperature" divides the logits by
     `temperature`, more at each token, "force" lets `tokens` follow, such as those that end the
-    reasoning, and "end" ends the generation, for which it needs the vocabulary. 0 is the default:
-    periods of up to 1,024 tokens, 128 tokens in all copies together, 1.5.
+    reasoning, and "end" ends the generation, for which it needs the vocabulary. A 0 selects the
+    default: periods of up to 1,024 tokens, 128 tokens in all copies together, and a temperature of
+    1.5.
     """
     if action not in _LOOP_ACTIONS:
         raise InvalidError(f"loop_breaker: the action is one of {', '.join(_LOOP_ACTIONS)}")

@@ -1,4 +1,5 @@
-"""Raw logits to a token: penalties, filters, temperature and draw in one object."""
+"""The sieve: one object with penalties, filters, temperature and draw, from raw logits to a
+token."""
 
 from __future__ import annotations
 
@@ -178,8 +179,9 @@ class Stage(IntEnum):
 class Stages:
     """The stages of a sieve, in order, and the parameters that `Params` does not have.
 
-    Each occurs at most once; one that draws the token (mirostat, adaptive-p) is the last. The
-    defaults are the order of llama.cpp's programs and their numbers, which disable the others.
+    Each occurs at most once, and one that draws the token (mirostat, adaptive-p) comes last. The
+    defaults are the order and the parameters of llama.cpp's programs, which disable the other
+    stages.
     """
 
     order: Sequence[int] = (
@@ -350,7 +352,7 @@ class Sieve(Held):
     @stages.setter
     def stages(self, stages: Optional[Stages]) -> None:
         if stages is not None:
-            # As it is now, whatever becomes of the caller's list.
+            # A copy, so that later changes to the caller's list have no effect.
             stages = dataclasses.replace(stages, order=tuple(stages.order))
         native = None if stages is None else stages._native()
         handle = self._take()
@@ -477,9 +479,8 @@ def sample_batch(
     """Chooses a token for each of several independent sequences, without accepting them.
 
     `logits` is an array with a row of float32 for each, or a sequence of such rows; `threads` is
-    the number of threads that may work. The tokens do not depend on it. If some sequence has no
-    token,
-    BatchError has those of the others.
+    the number of threads that may work. The tokens do not depend on it. If a sequence has no token,
+    BatchError contains those of the others.
     """
     rows = _arrays.rows(logits, len(sieves))
     tokens = np.zeros(len(rows), np.int32)

@@ -1,4 +1,4 @@
-"""A sampler that lets through only the tokens of a set of values, one after the other."""
+"""A sampler that allows only the tokens of a set of values, one after the other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _bytes(text: Payload) -> bytes:
 
 
 class TokenTrie(Sampler):
-    """A constraint for a chain of llama.cpp's: see docs/token-trie.md.
+    """A constraint for a llama.cpp chain: see docs/token-trie.md.
 
     Put it before every sampler that truncates. A chain that it is added to owns it from then on,
     and frees it: afterwards this object raises InvalidError. Needs a llama.cpp in the process
@@ -48,12 +48,13 @@ class TokenTrie(Sampler):
         reset_idle: bool = False,
         vocab: Any = None,
     ) -> None:
-        """`constraint` is a TokenTreePayload, as a mapping or JSON; None: idle until `set`.
+        """`constraint` is a TokenTreePayload, as a mapping or JSON; with None the trie is idle
+        until `set`.
 
-        greedy: the most probable of the values' tokens is selected; otherwise temperature, top-p
-        and the draw of later samplers run over the values' tokens. compact: the array of candidates
-        is reduced instead of masked. reset_idle: a reset leaves a complete span idle. With `vocab`
-        (a llama_vocab, or an object that has one as `vocab`) tokens outside it are an error.
+        With `greedy`, the most probable of the values' tokens is selected; otherwise the samplers
+        after the trie choose among these tokens. With `compact`, all other candidates are removed,
+        not only masked. With `reset_idle`, a reset leaves a complete span idle. With `vocab` (a
+        llama_vocab, or an object that has one as `vocab`), tokens outside it are an error.
         """
         flags = (_COMPACT if compact else 0) | (_RESET_IDLE if reset_idle else 0)
         self._mode = (_GREEDY if greedy else _SAMPLED) | flags
@@ -100,7 +101,7 @@ class TokenTrie(Sampler):
         return found[:number]
 
     def forced(self) -> NDArray[np.int32]:
-        """Returns the tokens that are the only continuation, which need no sampling."""
+        """Returns the tokens that must follow, which need not be sampled."""
         return self._tokens(library.llama_sieve_trie_forced)
 
     def allowed(self) -> NDArray[np.int32]:

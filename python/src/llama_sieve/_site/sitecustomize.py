@@ -1,7 +1,7 @@
-"""Patches llama-cpp-python as soon as a program imports it: for `python -m llama_sieve run`.
+"""Patches llama-cpp-python as soon as a program imports it, for `python -m llama_sieve run`.
 
-Python imports a module of this name at its start. This one waits for llama_cpp, and then runs the
-module of this name in the program's own Python.
+Python imports a module named sitecustomize when it starts. This one installs a finder that waits
+for llama_cpp, and then runs the sitecustomize of the program's own Python.
 """
 
 import importlib
@@ -14,7 +14,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _package():
-    """Imports llama_sieve, which may be installed for another Python."""
+    """Returns the module llama_sieve, which may be installed for another Python."""
     try:
         import llama_sieve
     except ModuleNotFoundError as error:
@@ -31,10 +31,10 @@ def _package():
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds llama_cpp as the later finders do, each time, and patches it after it was executed.
+    """Finds llama_cpp by the finders after this one, and patches it after it was executed.
 
-    It stays installed: a module may be searched without being imported, and a failed import may be
-    repeated.
+    It stays installed, since a module may be searched for without being imported, and a failed
+    import may be repeated.
     """
 
     def __init__(self):
@@ -56,7 +56,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def patch(self, module):
         try:
             if self._made is not None and self._made.module is not module:
-                # Taken out of sys.modules and imported again.
+                # The module was removed from sys.modules and imported again.
                 self._made.undo()
                 self._made = None
             if self._made is None:
@@ -66,7 +66,8 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads as another loader does, which then replaces it again, and reports the module."""
+    """Loads a module by another loader, which it then puts back in its place, and reports the
+    module."""
 
     def __init__(self, loader, then):
         self._loader = loader
@@ -87,7 +88,7 @@ class _Loader(importlib.abc.Loader):
         try:
             self._loader.exec_module(module)
         except BaseException:
-            # For who tries the same once more.
+            # For a caller that repeats the import.
             if getattr(spec, "loader", None) is self._loader:
                 spec.loader = self
             raise
