@@ -52,7 +52,7 @@ typedef struct {
     bool         greedy;
 } options;
 
-/* Texts and lists of tokens that grow. Without memory there is nothing to do here but to end. */
+/* Growing texts and lists of tokens. The program ends if there is no memory for them. */
 
 static void * grown(void * memory, size_t size) {
     void * larger = realloc(memory, size);
@@ -85,7 +85,7 @@ static void append_integer(text * to, int32_t integer) {
     append(to, digits);
 }
 
-/* As a JSON string. */
+/* Appends the bytes as a JSON string. */
 static void append_json_string(text * to, const char * bytes, size_t n) {
     append_bytes(to, "\"", 1);
     for (size_t i = 0; i < n; i++) {
@@ -139,8 +139,8 @@ static bool is_one_of(const char * option, const char * name, const char * other
     return strcmp(option, name) == 0 || strcmp(option, other_name) == 0;
 }
 
-/* What the value of an option must be, if it is not; NULL if all is well. "" if there is no such
- * option. */
+/* Reads one option. Returns NULL on success, or a text that says what its value must be; "" for an
+ * unknown option. */
 static const char * read_option(const char * option, const char * value, options * to) {
     long long integer;
     if (is_one_of(option, "--choices", "-c")) {
@@ -175,7 +175,7 @@ static const char * read_option(const char * option, const char * value, options
     return "";
 }
 
-/* False, and a message, if something is wrong. */
+/* Reads the command line. Prints a message and returns false if an option is wrong. */
 static bool read_options(int argc, char ** argv, options * to) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--greedy") == 0) {
@@ -207,8 +207,8 @@ static bool read_options(int argc, char ** argv, options * to) {
     return true;
 }
 
-/* The next of values that are separated by commas, without blanks around it; false after the
- * last. */
+/* Finds the next of the values that are separated by commas, without blanks around it. Returns
+ * false after the last. */
 static bool next_choice(const char ** rest, const char ** choice, size_t * length) {
     if (*rest == NULL) {
         return false;
@@ -246,7 +246,7 @@ static bool asks_for_help(int argc, char ** argv) {
     return false;
 }
 
-/* Everything that lives during the generation. */
+/* All objects that are needed during the generation. */
 typedef struct {
     struct llama_model *       model;
     const struct llama_vocab * vocab;
@@ -254,13 +254,13 @@ typedef struct {
     struct llama_sampler *     chain;
     struct llama_sampler *     trie; /* the chain's first member */
     tokens   prompt;
-    tokens * values; /* of each choice */
+    tokens * values; /* the tokens of each choice */
     size_t   n_values;
     text     payload;
 } generation;
 
 static tokens tokenize(const generation * g, const char * bytes, size_t length, bool add_special) {
-    /* A token is at least a byte, and the model may add one at either end. */
+    /* Each token stands for at least one byte, and the model may add a token at either end. */
     const size_t room = length + 2;
     tokens made = { .ids = grown(NULL, room * sizeof(llama_token)), .n = 0 };
     const int32_t n =
@@ -271,9 +271,9 @@ static tokens tokenize(const generation * g, const char * bytes, size_t length, 
     return made;
 }
 
-/* The tokens of a value where it continues the prompt, a space between them. Tokenized together
- * with the prompt, since some tokenizers treat the beginning of a text in a way of their own; alone
- * only where a token would span the border. */
+/* Returns the tokens of a value that follows the prompt and a space. The value is tokenized
+ * together with the prompt, since some tokenizers treat the beginning of a text specially. It is
+ * tokenized alone only where a token would span the border between the two. */
 static tokens tokenize_behind_prompt(const generation * g, const char * prompt, const char * value,
                                      size_t length) {
     text whole = { 0 };
@@ -318,7 +318,8 @@ static void make_payload(generation * g, const options * o) {
     append(&g->payload, "]}]}");
 }
 
-/* The trie comes first, so that what follows chooses among what is allowed. */
+/* Makes the chain. The trie comes first, so that the samplers after it choose among the allowed
+ * tokens. */
 static bool make_chain(generation * g, const options * o) {
     g->chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     struct llama_sampler * members[3] = { llama_sieve_init_trie_slot(g->vocab) };
@@ -331,7 +332,7 @@ static bool make_chain(generation * g, const options * o) {
     }
     bool complete = true;
     for (size_t i = 0; i < n; i++) {
-        /* Only without a host does a constructor give NULL. */
+        /* A constructor returns NULL only if no llama.cpp was found in this process. */
         if (members[i] == NULL) {
             complete = false;
             continue;
@@ -417,7 +418,7 @@ static bool decode(generation * g, tokens * batch) {
 
 static void show(const generation * g, const tokens * value) {
     for (int32_t i = 0; i < value->n; i++) {
-        /* No token of a common vocabulary is longer. */
+        /* No token of a common vocabulary has a longer text. */
         char piece[512];
         const int32_t length =
             llama_token_to_piece(g->vocab, value->ids[i], piece, sizeof(piece), 0, true);
@@ -427,7 +428,8 @@ static void show(const generation * g, const tokens * value) {
     }
 }
 
-/* Appends the tokens that must follow, and tells the chain of them; returns how many there are. */
+/* Appends the tokens that are the only continuation, and lets the chain accept them. Returns their
+ * number. */
 static int32_t append_forced(generation * g, tokens * value, tokens * batch) {
     llama_token run[64];
     int32_t     n_forced = 0;
@@ -445,7 +447,7 @@ static int32_t append_forced(generation * g, tokens * value, tokens * batch) {
     }
 }
 
-/* Whether these tokens are a value, or may become one. */
+/* Returns true if these tokens are a value or the beginning of one. */
 static bool begins_a_value(const generation * g, const tokens * value) {
     for (size_t i = 0; i < g->n_values; i++) {
         if (begins_with(&g->values[i], value)) {
@@ -455,9 +457,9 @@ static bool begins_a_value(const generation * g, const tokens * value) {
     return false;
 }
 
-/* Appends the value to the context, which has read the prompt. */
+/* Generates a value, and appends it to the context, which has read the prompt. */
 static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t * n_passes) {
-    tokens batch = { 0 }; /* what the model has not read yet */
+    tokens batch = { 0 }; /* the tokens that the model has not evaluated yet */
     bool   works = true;
     for (;;) {
         *n_forced += append_forced(g, value, &batch);
@@ -471,8 +473,8 @@ static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t *
         }
         const llama_token token = llama_sampler_sample(g->chain, g->context, -1);
         append_token(value, token);
-        /* Where one value begins another, any token may follow: this one then belongs to the text
-         * after the value. */
+        /* Where one value is the beginning of another, any token may follow it. This one then
+         * belongs to the text after the value. */
         if (!begins_a_value(g, value)) {
             value->n--;
             break;
@@ -483,7 +485,7 @@ static bool choose(generation * g, tokens * value, int32_t * n_forced, int32_t *
     return works;
 }
 
-/* The exit code. */
+/* Generates the value and prints it. Returns the exit code. */
 static int generate(generation * g, const options * o) {
     tokens  value    = { 0 };
     int32_t n_forced = 0;

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds what the examples in other languages load, and prints where it is, for a shell:
+# Builds the libraries that the examples in other languages load, and prints their paths as
+# variables for a shell:
 #
 #     eval "$(examples/ffi_paths.sh)"
 #     python3 examples/python/constrained.py
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}
 cargo build --quiet --release >&2
 flags=$(cargo run --quiet --release -p vendor-llama-cpp --bin llama_flags)
-# Where the flags say that libllama is.
+# The folder of libllama, from the compiler's flags.
 llama=$(printf '%s\n' $flags | sed -n 's/^-L//p')
 shim=$target/release/libffi_shim.so
 # shellcheck disable=SC2086 # Several flags.

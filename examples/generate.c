@@ -124,7 +124,7 @@ static bool read_number(const char * text, float * value) {
     return end != text && *end == '\0' && isfinite(*value);
 }
 
-/* Whether the text is a value of that kind; only then it is stored. */
+/* Stores the value, and returns true, if the text is of the option's kind. */
 static bool read_value(const option * o, const char * text) {
     long long integer;
     float     number;
@@ -173,7 +173,7 @@ static void wrong_option(const char * name, const option * table, size_t n) {
     fprintf(stderr, "\n");
 }
 
-/* False, and a message, if something is wrong. */
+/* Reads the command line. Prints a message and returns false if an option is wrong. */
 static bool read_options(int argc, char ** argv, options * to) {
     const option table[] = {
         { "--model",             "-m",          TEXT,    &to->model             },
@@ -226,9 +226,9 @@ static bool asks_for_help(int argc, char ** argv) {
     return false;
 }
 
-/* The chains, in llama.cpp's own default order. The built-in constructors have the same names but
- * for the prefix, and the same arguments: this is all that changes in a program that moves to
- * llama-sieve. */
+/* The chains, in llama.cpp's own default order. The built-in constructors have the same arguments,
+ * and differ in the prefix of their names only. A program that moves to llama-sieve needs no other
+ * change. */
 
 static struct llama_sampler * our_chain(const options * o, int32_t n_vocab) {
     struct llama_sampler * members[] = {
@@ -245,7 +245,7 @@ static struct llama_sampler * our_chain(const options * o, int32_t n_vocab) {
     struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     bool complete = true;
     for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        /* Only without a host does a constructor give NULL. */
+        /* A constructor returns NULL only if no llama.cpp was found in this process. */
         if (members[i] == NULL) {
             complete = false;
             continue;
@@ -275,7 +275,7 @@ static struct llama_sampler * built_in_chain(const options * o, int32_t n_vocab)
     return chain;
 }
 
-/* Everything that lives during the generation. */
+/* All objects that are needed during the generation. */
 typedef struct {
     struct llama_model *       model;
     const struct llama_vocab * vocab;
@@ -307,7 +307,7 @@ static bool tokenize_prompt(generation * g, const char * text) {
         fprintf(stderr, "generate: --prompt is longer than a million bytes\n");
         return false;
     }
-    /* A token is at least a byte, and the model may add one at either end. */
+    /* Each token stands for at least one byte, and the model may add a token at either end. */
     const int32_t room = (int32_t) length + 2;
     g->prompt = malloc((size_t) room * sizeof(*g->prompt));
     if (g->prompt == NULL) {
@@ -374,7 +374,7 @@ static bool decode(generation * g, llama_token * tokens, int32_t n) {
     return false;
 }
 
-/* Samples from the logits of the last token, and tells the chain what it chose. */
+/* Samples a token from the last logits; the chain accepts it. */
 static llama_token sample(generation * g, struct llama_sampler * chain, double * seconds) {
     const double begin = seconds_now();
     const llama_token token = llama_sampler_sample(chain, g->context, -1);
@@ -383,7 +383,7 @@ static llama_token sample(generation * g, struct llama_sampler * chain, double *
 }
 
 static void show(const generation * g, llama_token token) {
-    /* No token of a common vocabulary is longer. */
+    /* No token of a common vocabulary has a longer text. */
     char piece[512];
     const int32_t length = llama_token_to_piece(g->vocab, token, piece, sizeof(piece), 0, true);
     if (length > 0) {
@@ -402,7 +402,7 @@ static void report(const generation * g, int32_t generated, double seconds) {
     }
 }
 
-/* The exit code. */
+/* Generates the text and prints it. Returns the exit code. */
 static int generate(generation * g, const options * o) {
     fputs(o->prompt, stdout);
     fflush(stdout);

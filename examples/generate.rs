@@ -41,7 +41,7 @@ Generates text with llama-sieve's samplers in a llama.cpp chain.
   -h, --help                 this text
 ";
 
-/// The size of a vocabulary below which neither side takes long enough to compare.
+/// The size of a vocabulary below which the times are too short to compare.
 const LARGE_VOCABULARY: i32 = 16_000;
 
 struct Options {
@@ -87,7 +87,8 @@ impl Default for Options {
     }
 }
 
-/// The value of an option; otherwise an error that names the option and what it `must` be.
+/// Returns the value of an option, or an error that names the option and the kind that its value
+/// `must` have.
 fn value<T: FromStr>(
     parser: &mut lexopt::Parser,
     option: &str,
@@ -113,7 +114,7 @@ fn count(parser: &mut lexopt::Parser, option: &str) -> Result<i32, lexopt::Error
     value(parser, option, must, |n| (1..=1_000_000).contains(n))
 }
 
-/// A seed; -1 is the random one, as on llama.cpp's command line.
+/// Returns a seed; -1 is the random one, as on llama.cpp's command line.
 fn seed(parser: &mut lexopt::Parser) -> Result<u32, lexopt::Error> {
     let must = "a whole number from 0 to 4294967295, or -1 (random)";
     let seed: i64 = value(parser, "--seed", must, |&seed| {
@@ -122,7 +123,7 @@ fn seed(parser: &mut lexopt::Parser) -> Result<u32, lexopt::Error> {
     Ok(u32::try_from(seed).unwrap_or(sys::LLAMA_DEFAULT_SEED))
 }
 
-/// `None` if only the help was asked for.
+/// Reads the command line. `None` if only the help was requested.
 fn parse_options() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options::default();
     let mut parser = lexopt::Parser::from_env();
@@ -166,7 +167,7 @@ struct Chain {
 }
 
 impl Chain {
-    /// The chain takes the members over.
+    /// Makes a chain, which owns the members.
     fn new(members: &[*mut sys::llama_sampler]) -> Result<Self, String> {
         if members.iter().any(|member| member.is_null()) {
             return Err(llama_sieve::last_error::get());
@@ -185,7 +186,7 @@ impl Chain {
         })
     }
 
-    /// Ours, in the order of llama.cpp's own default chain.
+    /// Returns a chain of our samplers in the order of llama.cpp's default chain.
     fn of_ours(options: &Options, n_vocab: i32) -> Result<Self, String> {
         let members = [
             llama_sieve_init_penalties(
@@ -246,7 +247,7 @@ impl Drop for Chain {
     }
 }
 
-/// The first token in which the two chains differed.
+/// The first token at which the two chains differed.
 struct Difference {
     position: usize,
     ours: i32,

@@ -61,7 +61,7 @@ struct wrong_option : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// The whole text as a number of these bounds.
+// Reads a number within these bounds that takes up the whole text.
 template <typename T>
 T number(const std::string & name, const std::string & text, T least, T most) {
     size_t used  = 0;
@@ -118,7 +118,7 @@ options read_options(const std::vector<std::string> & arguments) {
     return o;
 }
 
-// What llama.cpp's own tools make of a schema, too.
+// Returns the grammar that llama.cpp's own tools make from a schema.
 std::string grammar_of(const std::string & path) {
     std::ifstream file(path);
     if (!file) {
@@ -128,7 +128,7 @@ std::string grammar_of(const std::string & path) {
     return json_schema_to_grammar(common_json::parse(text), true);
 }
 
-// The chain takes the samplers over.
+// Makes a chain, which owns the samplers.
 llama_sampler_ptr chain_of(std::initializer_list<llama_sampler *> samplers) {
     llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     bool complete = true;
@@ -139,7 +139,7 @@ llama_sampler_ptr chain_of(std::initializer_list<llama_sampler *> samplers) {
         }
     }
     if (!complete) {
-        // Of a grammar that cannot be read: the line, the column, and what was expected there.
+        // For an invalid grammar the error has the line, the column and the expected syntax.
         throw std::runtime_error(llama_sieve_last_error());
     }
     return chain;
@@ -170,7 +170,7 @@ llama_sampler_ptr built_in_chain(const options & o, const llama_vocab * vocab,
 }
 
 std::vector<llama_token> tokens_of(const llama_vocab * vocab, const std::string & text) {
-    // A token is at least a byte, and the model may add one at either end.
+    // Each token stands for at least one byte, and the model may add a token at either end.
     std::vector<llama_token> tokens(text.size() + 2);
     const int32_t n = llama_tokenize(vocab, text.data(), int32_t(text.size()), tokens.data(),
                                      int32_t(tokens.size()), true, false);
@@ -183,7 +183,7 @@ std::vector<llama_token> tokens_of(const llama_vocab * vocab, const std::string 
 }
 
 std::string text_of(const llama_vocab * vocab, llama_token token) {
-    std::string piece(512, '\0'); // No token of a common vocabulary is longer.
+    std::string piece(512, '\0'); // No token of a common vocabulary has a longer text.
     const int32_t n =
         llama_token_to_piece(vocab, token, piece.data(), int32_t(piece.size()), 0, true);
     piece.resize(n > 0 ? size_t(n) : 0);
@@ -223,7 +223,7 @@ int generate(const options & o, const std::string & grammar) {
     bool ended = false;
     for (uint32_t i = 0; i < o.n && !ended; i++) {
         decode(context.get(), tokens);
-        // Straight from the logits: no array of the whole vocabulary is filled.
+        // Samples directly from the logits, without an array of the whole vocabulary.
         const llama_token token = llama_sieve_chain_sample(ours.get(), context.get(), -1);
         if (token < 0) {
             throw std::runtime_error(llama_sieve_last_error());

@@ -5,7 +5,7 @@
  *
  *     cc -std=c11 -O2 examples/sieve.c -o sieve $(pkg-config --cflags --libs llama_sieve llama)
  *
- * In the repository, beside the llama.cpp of its tests:
+ * In the repository, with the llama.cpp that its tests use:
  *
  *     cargo build --release
  *     cc -std=c11 -O2 examples/sieve.c -o sieve \
@@ -42,7 +42,7 @@ static void log_errors_only(enum ggml_log_level level, const char * text, void *
     }
 }
 
-/* Appends tokens to the context; the logits of what may follow are then there. */
+/* Appends tokens to the context, which then has the logits of the next token. */
 static bool decode(generation * g, llama_token * tokens, int32_t n) {
     if (llama_decode(g->context, llama_batch_get_one(tokens, n)) != 0) {
         fprintf(stderr, "sieve: llama_decode failed\n");
@@ -51,12 +51,12 @@ static bool decode(generation * g, llama_token * tokens, int32_t n) {
     return true;
 }
 
-/* The first use: sample and accept in one call, straight from the context. */
+/* The first use: sampling and accepting in one call, directly from the context's logits. */
 static llama_token plain(generation * g) {
     return llama_sieve_sample_ctx(g->sieve, g->context, -1);
 }
 
-/* The second: look at the distribution, choose parameters, sample, accept. */
+/* The second use: inspect the distribution, choose parameters, sample, accept. */
 static llama_token adaptive(generation * g) {
     const float * logits  = llama_get_logits_ith(g->context, -1);
     const int32_t n_vocab = llama_vocab_n_tokens(g->vocab);
@@ -72,7 +72,7 @@ static llama_token adaptive(generation * g) {
         params.temperature = 0.5f;
         params.top_p       = 0.9f;
     }
-    const int set = llama_sieve_set_params(g->sieve, &params); /* History and generator go on. */
+    const int set = llama_sieve_set_params(g->sieve, &params); /* Keeps history and generator. */
     if (set < 0) {
         return set;
     }
@@ -126,7 +126,7 @@ static bool start(generation * g, const char * model, uint64_t seed) {
     struct llama_context_params context_params = llama_context_default_params();
     context_params.n_ctx   = N_PROMPT + N_TOKENS;
     context_params.n_batch = N_PROMPT;
-    /* Enough for a small model; a large one wants more. */
+    /* Enough for a small model; a large one needs more. */
     context_params.n_threads       = 1;
     context_params.n_threads_batch = 1;
     g->context             = llama_init_from_model(g->model, context_params);

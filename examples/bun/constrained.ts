@@ -16,7 +16,7 @@ import { CString, dlopen, type FFIFunction, type Pointer, ptr } from "bun:ffi";
 const TRIE_SAMPLED = 1; // LLAMA_SIEVE_TRIE_SAMPLED
 const TRIE_COMPACT = 0x100; // LLAMA_SIEVE_TRIE_COMPACT
 
-/** What a user is told, without a stack trace. */
+/** An error that is printed as a message, without a stack trace. */
 class Failure extends Error {}
 
 function readOptions() {
@@ -63,7 +63,7 @@ function open<const Functions extends Record<string, FFIFunction>>(file: string,
     }
 }
 
-/** What is used of llama.cpp. */
+/** Loads llama.cpp, and declares those of its functions that this program calls. */
 function loadLlama(file: string, shimFile: string) {
     const library = open(file, {
         llama_model_get_vocab: { args: ["ptr"], returns: "ptr" },
@@ -85,7 +85,7 @@ function loadLlama(file: string, shimFile: string) {
     return { ...library, ...shim };
 }
 
-/** What is used of llama-sieve. */
+/** Loads llama-sieve, and declares those of its functions that this program calls. */
 function loadSieve(file: string) {
     return open(file, {
         llama_sieve_init_trie_slot: { args: ["ptr"], returns: "ptr" },
@@ -104,22 +104,23 @@ type Llama = ReturnType<typeof loadLlama>;
 type Sieve = ReturnType<typeof loadSieve>;
 
 function lastError(sieve: Sieve): Failure {
-    // Never NULL. CString reads it at once.
+    // The text is never NULL, and CString copies it at once, before another call changes it.
     return new Failure(new CString(sieve.llama_sieve_last_error() as Pointer).toString());
 }
 
 function tokenize(llama: Llama, vocab: Pointer, text: string, addSpecial: boolean): number[] {
     const bytes = Buffer.from(text + "\0");
     const length = bytes.length - 1;
-    // A token is at least a byte, and the model may add one at either end.
+    // Each token stands for at least one byte, and the model may add a token at either end.
     const tokens = new Int32Array(length + 2);
     const n = llama.llama_tokenize(vocab, ptr(bytes), length, ptr(tokens), tokens.length, addSpecial, false);
     return [...tokens.subarray(0, n)];
 }
 
 /**
- * The tokens of a value where it continues the prompt, a space between them. Tokenized together with the prompt, since some tokenizers treat the beginning
- * of a text in a way of their own; alone only where a token would span the border.
+ * Returns the tokens of a value that follows the prompt and a space. The value is tokenized
+ * together with the prompt, since some tokenizers treat the beginning of a text specially. It is
+ * tokenized alone only where a token would span the border between the two.
  */
 function tokensBehind(llama: Llama, vocab: Pointer, prompt: string, value: string): number[] {
     const space = prompt === "" || /\s$/.test(prompt) ? "" : " ";
@@ -131,7 +132,8 @@ function tokensBehind(llama: Llama, vocab: Pointer, prompt: string, value: strin
     return tokenize(llama, vocab, space + value, false);
 }
 
-/** The slot comes first, so that temperature and draw are among what it allows. The chain frees its members. */
+/** Makes a chain whose first member is the trie's slot, so that temperature and draw see only the
+ * tokens that it allows. The chain frees its members. */
 function makeChain(llama: Llama, sieve: Sieve, vocab: Pointer, options: Options) {
     const chain = llama.shim_new_chain() as Pointer;
     const slot = sieve.llama_sieve_init_trie_slot(vocab);
@@ -150,7 +152,7 @@ function decode(llama: Llama, context: Pointer, tokens: number[]) {
     }
 }
 
-/** The tokens that must follow. */
+/** Returns the tokens that are the only possible continuation. */
 function forced(sieve: Sieve, slot: Pointer): number[] {
     const tokens = new Int32Array(Number(sieve.llama_sieve_trie_forced(slot, null, 0)));
     if (tokens.length > 0) {
@@ -161,7 +163,7 @@ function forced(sieve: Sieve, slot: Pointer): number[] {
 
 /** Appends a value to the context, and returns its name. */
 function choose(llama: Llama, sieve: Sieve, context: Pointer, chain: Pointer, slot: Pointer): string {
-    let batch: number[] = []; // What the model has not read yet.
+    let batch: number[] = []; // The tokens that the model has not evaluated yet.
     while (sieve.llama_sieve_trie_is_active(slot)) {
         // Where only one token can follow, nothing is sampled: the whole run goes into one batch.
         const run = forced(sieve, slot);
@@ -175,7 +177,8 @@ function choose(llama: Llama, sieve: Sieve, context: Pointer, chain: Pointer, sl
         }
         batch = [llama.llama_sampler_sample(chain, context, -1)];
     }
-    // Where one value begins another, the last token may be the first after the value; the text goes on with it.
+    // Where one value is the beginning of another, the last token may already be the first one
+    // after the value; the text continues with it.
     decode(llama, context, batch);
     const leaf = sieve.llama_sieve_trie_leaf(slot);
     if (leaf === null) {
@@ -221,7 +224,7 @@ function run(options: Options): string {
     return chosen;
 }
 
-/** The exit code. */
+/** Runs the program, and returns its exit code. */
 function main(): number {
     const complain = (error: unknown) => console.error(`constrained.ts: ${(error as Error).message}`);
     let options: Options;

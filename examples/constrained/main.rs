@@ -37,7 +37,7 @@ use vendor_llama_cpp::{Context, Model, sys};
 
 use options::Options;
 
-// The payload, as the library reads it.
+// The payload, with the field names that the library reads.
 
 #[derive(Deserialize, Serialize)]
 struct Payload {
@@ -75,10 +75,10 @@ impl Payload {
     }
 }
 
-/// The tokens of `value` where it continues `prompt`, a space between them.
+/// Returns the tokens of `value` where it follows `prompt` and a space.
 ///
-/// Tokenized together with the prompt, since some tokenizers treat the beginning of a text in a way
-/// of their own; alone only where a token would span the border.
+/// The value is tokenized together with the prompt, since some tokenizers treat the beginning of a
+/// text specially. It is tokenized alone only where a token would span the border between the two.
 fn tokens_behind(model: &Model, prompt: &str, value: &str) -> Vec<i32> {
     let space = match prompt.is_empty() || prompt.ends_with(char::is_whitespace) {
         true => "",
@@ -91,11 +91,11 @@ fn tokens_behind(model: &Model, prompt: &str, value: &str) -> Vec<i32> {
     }
 }
 
-/// The allowed values, in the words of either sampler.
+/// The allowed values, in the notation of each of the two samplers.
 struct Choices {
     json: String,
     leaves: Vec<Leaf>,
-    /// The values as they stand in the text.
+    /// The bytes of each value in the generated text.
     texts: Vec<Vec<u8>>,
 }
 
@@ -119,7 +119,7 @@ impl Choices {
             std::fs::write(path, &json)
                 .map_err(|e| format!("--write-payload {}: {e}", path.display()))?;
         }
-        // The constraint begins at the first descriptor that has values.
+        // The trie begins with the first descriptor that has values.
         let has_values = |d: &Descriptor| d.leaves.iter().any(|leaf| !leaf.tokens.is_empty());
         let first = payload.descriptors.into_iter().find(has_values);
         let first = first.ok_or("the payload has no values")?;
@@ -148,14 +148,14 @@ impl Choices {
         })
     }
 
-    /// True if these tokens are a value, or may become one.
+    /// Returns true if these tokens are a value or the beginning of one.
     fn begins_with(&self, tokens: &[i32]) -> bool {
         self.leaves
             .iter()
             .any(|leaf| leaf.tokens.starts_with(tokens))
     }
 
-    /// True if these tokens are a value.
+    /// Returns true if these tokens are a whole value.
     fn is_whole_leaf(&self, tokens: &[i32]) -> bool {
         self.leaves.iter().any(|leaf| leaf.tokens == tokens)
     }
@@ -164,18 +164,18 @@ impl Choices {
         self.texts.iter().any(|value| value == text)
     }
 
-    /// True if this is a value, and no other begins with it.
+    /// Returns true if this text is a value that no other value begins with.
     fn is_whole_value(&self, text: &[u8]) -> bool {
         let longer = |value: &Vec<u8>| value.len() > text.len() && value.starts_with(text);
         self.is_value(text) && !self.texts.iter().any(longer)
     }
 
-    /// Length of the longest value in bytes: it has no more tokens than that.
+    /// Returns the length of the longest value in bytes, which no value exceeds in tokens.
     fn longest(&self) -> usize {
         self.texts.iter().map(Vec::len).max().unwrap_or(0)
     }
 
-    /// The values as a grammar: `root ::= " a" | " b"`.
+    /// Returns the values as a grammar: `root ::= " a" | " b"`.
     fn grammar(&self) -> Result<String, String> {
         let quoted = |text: &Vec<u8>| {
             let text = std::str::from_utf8(text)
@@ -196,8 +196,8 @@ impl Choices {
 struct Chain(*mut sys::llama_sampler);
 
 impl Chain {
-    /// `constraint` first, so that what follows chooses among what is allowed. The chain takes it
-    /// over.
+    /// Makes a chain that begins with `constraint`, so that the samplers after it choose among the
+    /// allowed tokens. The chain owns the constraint.
     fn new(
         constraint: *mut sys::llama_sampler,
         options: &Options,
@@ -225,7 +225,7 @@ impl Chain {
         }
     }
 
-    /// Draws a token, and tells the chain of it.
+    /// Draws a token, and lets the chain accept it.
     fn sample(&self, context: &Context<'_>) -> i32 {
         // SAFETY: chain and context live, and the context has logits.
         unsafe { sys::llama_sampler_sample(self.0, context.as_ptr(), -1) }
@@ -260,8 +260,8 @@ impl TrieChain {
                 true => LLAMA_SIEVE_TRIE_GREEDY,
                 false => LLAMA_SIEVE_TRIE_SAMPLED,
             };
-        // A slot lives in its chain for many spans; here it serves one.
-        // SAFETY: the vocabulary is the model's.
+        // A slot can stay in its chain for many spans; here it is used for one. SAFETY: the
+        // vocabulary is the model's.
         let trie = unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) };
         if trie.is_null() {
             return Err(last_error::get());
@@ -276,13 +276,13 @@ impl TrieChain {
         Ok(Self { chain, trie })
     }
 
-    /// The number of tokens that may follow in the span.
+    /// Returns the number of tokens that may follow in the span.
     fn n_allowed(&self) -> usize {
         // SAFETY: the sampler lives in the chain; nothing is written.
         unsafe { llama_sieve_trie_allowed(self.trie, std::ptr::null_mut(), 0) }
     }
 
-    /// The tokens that may follow in the span.
+    /// Returns the tokens that may follow in the span.
     fn allowed(&self) -> Vec<i32> {
         let mut tokens = vec![0; self.n_allowed()];
         // SAFETY: the sampler lives in the chain, and the length is the buffer's.
@@ -295,7 +295,7 @@ impl TrieChain {
         unsafe { llama_sieve_trie_is_active(self.trie) }
     }
 
-    /// The tokens that must follow.
+    /// Returns the tokens that are the only possible continuation.
     fn forced(&self) -> Vec<i32> {
         let mut tokens = vec![0; 16];
         loop {
@@ -310,7 +310,7 @@ impl TrieChain {
         }
     }
 
-    /// The value that was completed.
+    /// Returns the name of the completed value.
     fn name(&self) -> Option<String> {
         // SAFETY: the sampler lives in the chain; the name is copied before another call.
         unsafe {
@@ -329,7 +329,7 @@ struct Generated {
     tokens: Vec<i32>,
     /// The name of the value in the trie.
     name: Option<String>,
-    /// Tokens that were not sampled.
+    /// The number of tokens that were forced instead of sampled.
     forced: usize,
     forward_passes: usize,
     time: Duration,
@@ -354,7 +354,7 @@ impl Generator<'_> {
         let trie = TrieChain::new(self.model, &self.choices, self.options, seed)?;
         let start = self.begin()?;
         let (mut tokens, mut forced, mut forward_passes) = (Vec::new(), 0, 0);
-        // What the model has not read yet.
+        // The tokens that the model has not evaluated yet.
         let mut batch = Vec::new();
         loop {
             for token in trie.forced() {
@@ -373,8 +373,8 @@ impl Generator<'_> {
             }
             let token = trie.chain.sample(&self.context);
             tokens.push(token);
-            // Where one value begins another, any token may follow: this one then belongs to the
-            // text after the value.
+            // Where one value is the beginning of another, any token may follow it. This one then
+            // belongs to the text after the value.
             if !self.choices.begins_with(&tokens) {
                 tokens.pop();
                 break;
@@ -390,7 +390,7 @@ impl Generator<'_> {
         })
     }
 
-    /// Generates a value with llama.cpp's grammar sampler in the trie's place.
+    /// Generates a value with llama.cpp's grammar sampler instead of the trie.
     fn with_grammar(&mut self, grammar: &str, seed: u32) -> Result<Generated, String> {
         let sampler = self.grammar_sampler(grammar)?;
         let chain = Chain::new(sampler, self.options, seed)?;
@@ -414,7 +414,7 @@ impl Generator<'_> {
         })
     }
 
-    /// llama.cpp's own.
+    /// Makes llama.cpp's own grammar sampler.
     fn grammar_sampler(&self, grammar: &str) -> Result<*mut sys::llama_sampler, String> {
         let c_grammar = std::ffi::CString::new(grammar).map_err(|e| e.to_string())?;
         // SAFETY: the vocabulary is the model's, and the texts are C strings.
@@ -437,7 +437,7 @@ impl Generator<'_> {
     }
 }
 
-/// The prompts: of the file, or the one of the command line.
+/// Returns the prompts of the file, or the single one of the command line.
 fn prompts(options: &Options) -> Result<Vec<String>, String> {
     let Some(path) = &options.prompts else {
         return Ok(vec![options.prompt.clone()]);
@@ -563,7 +563,8 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    // Both sides need the same seed, and every run its own, so the random one is drawn here.
+    // Both samplers need the same seed, and every run a different one, so a random seed is drawn
+    // here.
     options.seed = llama_sieve::rng::resolve_seed(options.seed);
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,

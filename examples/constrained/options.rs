@@ -61,7 +61,7 @@ pub struct Options {
     pub output: Option<PathBuf>,
 }
 
-/// The sampler that a record is of, by the names that its field `mode` has.
+/// The sampler that a record describes, as its field `mode` names it.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Mode {
     #[serde(rename = "strict-trie-ffi")]
@@ -116,7 +116,7 @@ impl Options {
     }
 }
 
-/// The value of an option, or an error that names the option.
+/// Returns the value of an option, or an error that names the option.
 fn value<T: FromStr>(parser: &mut lexopt::Parser, option: &str) -> Result<T, lexopt::Error>
 where
     T::Err: Display,
@@ -126,7 +126,7 @@ where
         .map_err(|error| format!("{option} {text}: {error}").into())
 }
 
-/// The value of an option that must be a number of at least 1, or an error that names the option.
+/// Returns the value of an option that must be a number of at least 1, or an error that names it.
 fn count<T: FromStr + PartialOrd + From<u8>>(
     parser: &mut lexopt::Parser,
     option: &str,
@@ -152,7 +152,7 @@ fn split_choices(text: &str) -> Result<Vec<String>, lexopt::Error> {
     Ok(choices)
 }
 
-/// `None` if only the help was asked for.
+/// Reads the command line. `None` if only the help was requested.
 pub fn parse() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options::default();
     let mut parser = lexopt::Parser::from_env();

@@ -1,4 +1,4 @@
-//! A record of the runs: the trie beside llama.cpp's grammar sampler.
+//! A record of the runs, which compares the trie with llama.cpp's grammar sampler.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// The results of one side, over all prompts and runs.
+/// The results of one sampler, over all prompts and runs.
 #[derive(Default)]
 struct Side {
     skipped: Numbers,
@@ -68,7 +68,7 @@ struct Side {
     tokens: usize,
     time: Duration,
     forward_passes: usize,
-    /// Runs whose result is one of the values.
+    /// The number of runs whose result is one of the values.
     right: usize,
 }
 
@@ -100,11 +100,11 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
     for prompt in prompts {
         let mut generator = generator(options, model, prompt)?;
         let text = generator.choices.grammar()?;
-        // Neither side pays for what happens once in a process.
+        // A first run, so that no measured time includes work that happens once per process.
         generator.with_trie(options.seed)?;
         generator.with_grammar(&text, options.seed)?;
         for run in 0..options.runs() {
-            // By turns: a machine that becomes slower does so for both.
+            // The samplers alternate, so that a machine that becomes slower does so for both.
             let seed = options.seed.wrapping_add(run);
             let value = generator.with_trie(seed)?;
             let is_value = generator.choices.is_value(&generator.text(&value));
@@ -223,19 +223,19 @@ impl Drop for Alone {
     }
 }
 
-/// The token with the largest logit, the first of equals.
+/// Returns the token with the largest logit, the first of equals.
 fn largest(candidates: impl Iterator<Item = (i32, f32)>) -> Option<i32> {
     let larger = |a: (i32, f32), b: (i32, f32)| if b.1 > a.1 { b } else { a };
     candidates.reduce(larger).map(|(token, _)| token)
 }
 
 impl Generator<'_> {
-    /// Adds the share of the vocabulary that the trie left out at each step of a value.
+    /// Adds the share of the vocabulary that the trie excluded at each step of a value.
     fn skipped_by_trie(&self, tokens: &[i32], to: &mut Numbers) -> Result<(), String> {
         let trie = TrieChain::new(self.model, &self.choices, self.options, 0)?;
         let full = self.model.n_vocab();
         for (i, &token) in tokens.iter().enumerate() {
-            // Where a value ends that another begins with, any token may follow.
+            // After a value with which another begins, any token may follow.
             let ends = self.choices.is_whole_leaf(&tokens[..i]);
             let valid = if ends { full } else { trie.n_allowed() };
             to.0.push((full - valid) as f64 / full as f64);
@@ -244,7 +244,7 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// Adds the share of the vocabulary that the grammar left out at each step of a value.
+    /// Adds the share of the vocabulary that the grammar excluded at each step of a value.
     fn skipped_by_grammar(
         &self,
         grammar: &str,
@@ -262,8 +262,8 @@ impl Generator<'_> {
         Ok(())
     }
 
-    /// The most probable value token by token, as far as it is constrained, and whether each of
-    /// its tokens is the most probable one under the grammar, too.
+    /// Generates the most probable value with the trie, as far as it is constrained, and counts how
+    /// many of its tokens are the most probable ones under the grammar as well.
     fn compare_choices(&mut self, grammar: &str, to: &mut Agreement) -> Result<(), String> {
         let trie = TrieChain::new(self.model, &self.choices, self.options, 0)?;
         let grammar = Alone(self.grammar_sampler(grammar)?);

@@ -1,14 +1,14 @@
-//! Draws what each stage of the sieve does to one distribution of the trained model: the pictures
-//! of docs/sampling.md.
+//! Draws the pictures of docs/sampling.md: the effect of each stage of the sieve on one
+//! distribution of the trained model.
 //!
 //! ```text
 //! cargo run --release --example draw_sampling              draws docs/pictures/*.svg from the recorded logits
 //! cargo run --release --example draw_sampling -- record    records them: docs/pictures/logits.tsv
 //! ```
 //!
-//! The logits are recorded, in hundredths, since the model's own differ in their last digits from
-//! processor to processor; what is drawn from them is the same everywhere, and a test compares it
-//! with the files.
+//! The logits are recorded in hundredths, since those that the model computes differ in their last
+//! digits between processors. The pictures of the recorded ones are the same everywhere, and a test
+//! compares them with the files.
 
 mod pictures;
 
@@ -20,7 +20,7 @@ use vendor_llama_cpp::{Context, Model};
 
 const PROMPT: &str = "And the king said unto the servants of the king, Bring me the";
 
-/// The logits after [`PROMPT`], by the trained model.
+/// Returns the trained model's logits after [`PROMPT`].
 fn record(root: &Path) -> Step {
     let model = Model::load(root.join("models/kjv-tiny.gguf")).expect("the model loads");
     let history = model.tokenize(PROMPT, true);

@@ -1,23 +1,24 @@
-//! The pictures as SVG. Colours are of middle brightness, so that they show on white and on black.
+//! The pictures as SVG. Colours have a medium brightness, so that they are visible on white and on
+//! black.
 
 use std::fmt::Write;
 
 use llama_sieve::metrics::Summary;
 use llama_sieve::sieve::{Order, Params, Sieve};
 
-/// One step of the model.
+/// The prompt and the logits of one step of the model.
 pub struct Step {
     pub prompt: String,
     /// The tokens of the prompt.
     pub history: Vec<i32>,
-    /// Text and logit of each token.
+    /// Text and logit of each token of the vocabulary.
     pub tokens: Vec<(String, f32)>,
 }
 
 impl Step {
-    /// The prompt, its tokens, and a line of logit and text for each token of the vocabulary; texts
-    /// as JSON strings.
-    #[allow(dead_code)] // The test reads only.
+    /// Writes the prompt, its tokens, and a line with logit and text for each token of the
+    /// vocabulary; texts as JSON strings.
+    #[allow(dead_code)] // The test does not write.
     pub fn to_text(&self) -> String {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string");
         let history: Vec<String> = self.history.iter().map(i32::to_string).collect();
@@ -50,7 +51,7 @@ impl Step {
     }
 }
 
-/// Returns parameters in which no stage is on.
+/// Returns parameters that disable every stage.
 fn open() -> Params {
     Params {
         temperature: 1.0,
@@ -63,7 +64,7 @@ fn open() -> Params {
     }
 }
 
-/// A distribution over the vocabulary, and what is left of it.
+/// A distribution over the vocabulary, before and after the stages.
 struct Distribution {
     /// The probability of each token before any filter.
     p: Vec<f64>,
@@ -91,7 +92,7 @@ impl Distribution {
         }
     }
 
-    /// Tokens by falling probability.
+    /// Returns the tokens by descending probability.
     fn ranked(&self) -> Vec<usize> {
         let mut ids: Vec<usize> = (0..self.p.len()).collect();
         ids.sort_by(|&a, &b| self.p[b].total_cmp(&self.p[a]));
@@ -119,7 +120,7 @@ fn escape(text: &str) -> String {
     text.replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// A picture that grows.
+/// The text of a picture, to which elements are appended.
 struct Svg {
     body: String,
 }
@@ -147,7 +148,7 @@ impl Svg {
         .expect("a string grows");
     }
 
-    /// The title of a vertical axis.
+    /// Draws the title of a vertical axis.
     fn upwards(&mut self, x: f64, y: f64, text: &str) {
         writeln!(
             self.body,
@@ -156,7 +157,7 @@ impl Svg {
         .expect("a string grows");
     }
 
-    /// A full bar of what is kept, a framed one of what is cut.
+    /// Draws a bar: filled for a kept token, framed for a removed one.
     fn bar(&mut self, x: f64, y: f64, width: f64, height: f64, kept: bool) {
         let width = width.max(0.8);
         let style = match kept {
@@ -170,7 +171,7 @@ impl Svg {
         .expect("a string grows");
     }
 
-    /// The outline of what was there before.
+    /// Draws the outline of a bar before the stage.
     fn outline(&mut self, x: f64, y: f64, width: f64, height: f64) {
         writeln!(
             self.body,
@@ -227,13 +228,13 @@ struct Bar {
     note: String,
 }
 
-/// Returns the length that an axis must reach.
+/// Returns the largest value that an axis must show.
 fn longest(bars: &[Bar]) -> f64 {
     let ends = bars.iter().map(|b| b.p.max(b.before.unwrap_or(0.0)));
     ends.fold(0.0, f64::max)
 }
 
-/// Bars of probability, the column of notes to their right under `heading`.
+/// Draws bars of probability, with a column of notes under `heading` to their right.
 fn bars(
     svg: &mut Svg,
     (left, width): (f64, f64),
@@ -272,7 +273,7 @@ fn percent(p: f64) -> String {
     format!("{:.1} %", 100.0 * p)
 }
 
-/// A filter: which of the most probable tokens it keeps.
+/// Draws the effect of a filter: which of the most probable tokens it keeps.
 fn filter(
     step: &Step,
     (title, subtitle): (&str, &str),
@@ -308,7 +309,7 @@ fn filter(
     svg.finish(LEFT + WIDTH + 164.0, bottom + 50.0)
 }
 
-/// Draws the same tokens before and after a stage that cuts nothing.
+/// Draws the same tokens before and after a stage that removes none.
 fn change(step: &Step, (title, subtitle): (&str, &str), params: &Params) -> String {
     let distribution = Distribution::of(step, params);
     let mut svg = Svg::new(title, subtitle);
@@ -329,7 +330,7 @@ fn change(step: &Step, (title, subtitle): (&str, &str), params: &Params) -> Stri
     svg.finish(LEFT + WIDTH + 164.0, bottom + 32.0)
 }
 
-/// Two settings side by side.
+/// Draws two settings side by side.
 fn pair(step: &Step, (title, subtitle): (&str, &str), sides: [(&str, Params); 2]) -> String {
     let mut svg = Svg::new(title, subtitle);
     let width = 200.0;
@@ -357,7 +358,7 @@ fn pair(step: &Step, (title, subtitle): (&str, &str), sides: [(&str, Params); 2]
     let mut bottom = 0.0;
     for (i, (said, rows)) in sides.iter().enumerate() {
         let left = LEFT + i as f64 * (width + LEFT + 10.0);
-        // One scale for both, unless one of them could not be read on it.
+        // Both have the same scale, unless one of them would be unreadable on it.
         let reach = if lengths[i] < common / 3.0 {
             lengths[i]
         } else {
@@ -374,7 +375,8 @@ fn pair(step: &Step, (title, subtitle): (&str, &str), sides: [(&str, Params); 2]
     svg.finish(2.0 * (LEFT + width) + 40.0, bottom + 52.0)
 }
 
-/// Draws how many logits fall into each interval of 0.25, and from where on they are kept.
+/// Draws a histogram of the logits with intervals of 0.25, and the threshold from which they are
+/// kept.
 fn top_n_sigma(step: &Step) -> String {
     let params = Params {
         top_n_sigma: 1.0,
@@ -404,7 +406,7 @@ fn top_n_sigma(step: &Step) -> String {
     let most = counts.iter().map(|c| c[0] + c[1]).max().unwrap_or(1);
     let (left, width, height) = (60.0, 600.0, 240.0);
     let bottom = TOP as f64 + height;
-    // One token is to be seen beside hundreds: heights are logarithms.
+    // Heights are logarithms, so that an interval of one token is visible next to one of hundreds.
     let tall = |count: usize| height * (1.0 + count as f64).ln() / (1.0 + most as f64).ln();
     let mut svg = Svg::new(
         "top-n-sigma 1",
@@ -451,7 +453,7 @@ fn top_n_sigma(step: &Step) -> String {
     svg.finish(left + width + 40.0, bottom + 68.0)
 }
 
-/// Every picture with its file's name.
+/// Returns every picture with the name of its file.
 pub fn all(step: &Step) -> Vec<(&'static str, String)> {
     let after = format!("the next token after \u{201c}{}\u{201d}", step.prompt);
     let after = after.as_str();

@@ -64,7 +64,7 @@ function readOptions() {
 
 /** Appends a value to the context, and returns its name. */
 function choose(llama, sieve, context, chain, slot) {
-    let batch = []; // What the model has not read yet.
+    let batch = []; // The tokens that the model has not evaluated yet.
     while (sieve.isActive(slot)) {
         // Where only one token can follow, nothing is sampled: the whole run goes into one batch.
         const run = forced(sieve, slot);
@@ -78,7 +78,8 @@ function choose(llama, sieve, context, chain, slot) {
         }
         batch = [llama.sample(chain, context, -1)];
     }
-    // Where one value begins another, the last token may be the first after the value; the text goes on with it.
+    // Where one value is the beginning of another, the last token may already be the first one
+    // after the value; the text continues with it.
     decode(llama, context, batch);
     const leaf = sieve.leaf(slot);
     if (leaf === null) {
@@ -124,7 +125,7 @@ function run(options) {
     return chosen;
 }
 
-/** The exit code. */
+/** Runs the program, and returns its exit code. */
 async function main() {
     const complain = (error) => console.error(`constrained.mjs: ${error.message}`);
     let options;
@@ -135,7 +136,7 @@ async function main() {
         return 2;
     }
     try {
-        // When it is needed, so that --help answers without it.
+        // koffi is loaded this late so that --help works without it.
         await loadKoffi();
         console.log(run(options));
         return 0;

@@ -1,5 +1,5 @@
-// Continues a sentence with node-llama-cpp as npm has it. Whether its samplers are llama.cpp's own
-// or ours is up to LD_PRELOAD, and makes no difference to the text.
+// Continues a sentence with node-llama-cpp as published on npm. LD_PRELOAD decides whether its
+// samplers are llama.cpp's own or ours; the text is the same.
 //
 //     npm install --no-save --prefix examples/node node-llama-cpp@3.22.1
 //     node examples/node/generate.mjs models/kjv-tiny.gguf
@@ -23,5 +23,5 @@ const text = await completion.generateCompletion(prompt, {
     maxTokens: 48,
 });
 console.log(JSON.stringify(text));
-// Its threads would keep the process.
+// The addon's threads would keep the process alive.
 process.exit(0);

@@ -1,4 +1,4 @@
-// llama.cpp and llama-sieve as koffi sees them.
+// The functions of llama.cpp and llama-sieve, declared for koffi.
 import path from "node:path";
 
 let koffi;
@@ -7,10 +7,10 @@ export const TRIE_GREEDY = 0; // LLAMA_SIEVE_TRIE_GREEDY
 export const TRIE_SAMPLED = 1; // LLAMA_SIEVE_TRIE_SAMPLED
 export const TRIE_COMPACT = 0x100; // LLAMA_SIEVE_TRIE_COMPACT
 
-/** What a user is told, without a stack trace. */
+/** An error that is printed as a message, without a stack trace. */
 export class Failure extends Error {}
 
-/** To be awaited before a library is loaded. */
+/** Loads koffi. Must be awaited before a library is loaded. */
 export async function loadKoffi() {
     try {
         koffi = (await import("koffi")).default;
@@ -28,7 +28,7 @@ function open(file) {
     }
 }
 
-/** What is used of llama.cpp. */
+/** Loads llama.cpp, and declares those of its functions that the examples call. */
 export function loadLlama(file, shimFile) {
     const library = open(file);
     // After libllama, so that it uses the one that is loaded.
@@ -55,7 +55,7 @@ export function loadLlama(file, shimFile) {
     };
 }
 
-/** What is used of llama-sieve. */
+/** Loads llama-sieve, and declares those of its functions that the examples call. */
 export function loadSieve(file) {
     const library = open(file);
     return {
@@ -76,15 +76,16 @@ export function loadSieve(file) {
 
 export function tokenize(llama, vocab, text, addSpecial) {
     const length = Buffer.byteLength(text);
-    // A token is at least a byte, and the model may add one at either end.
+    // Each token stands for at least one byte, and the model may add a token at either end.
     const tokens = new Int32Array(length + 2);
     const n = llama.tokenize(vocab, text, length, tokens, tokens.length, addSpecial, false);
     return [...tokens.subarray(0, n)];
 }
 
 /**
- * The tokens of a value where it continues the prompt, a space between them. Tokenized together with the prompt, since some tokenizers treat the beginning
- * of a text in a way of their own; alone only where a token would span the border.
+ * Returns the tokens of a value that follows the prompt and a space. The value is tokenized
+ * together with the prompt, since some tokenizers treat the beginning of a text specially. It is
+ * tokenized alone only where a token would span the border between the two.
  */
 export function tokensBehind(llama, vocab, prompt, value) {
     const space = prompt === "" || /\s$/.test(prompt) ? "" : " ";
@@ -96,7 +97,8 @@ export function tokensBehind(llama, vocab, prompt, value) {
     return tokenize(llama, vocab, space + value, false);
 }
 
-/** The slot comes first, so that temperature and draw are among what it allows. The chain frees its members. */
+/** Makes a chain whose first member is the trie's slot, so that temperature and draw see only the
+ * tokens that it allows. The chain frees its members. */
 export function makeChain(llama, sieve, vocab, options) {
     const chain = llama.newChain();
     const slot = sieve.newSlot(vocab);
@@ -115,7 +117,7 @@ export function decode(llama, context, tokens) {
     }
 }
 
-/** The tokens that must follow. */
+/** Returns the tokens that are the only possible continuation. */
 export function forced(sieve, slot) {
     const tokens = new Int32Array(Number(sieve.forced(slot, null, 0)));
     if (tokens.length > 0) {

@@ -1,7 +1,9 @@
 // A streaming runner for hosts that hold a stream by its handle: a span of its output may be constrained by a token trie.
 //
-// The constraint is set before the span and taken out after it, also when the caller stops in the middle, by an AbortSignal or by leaving the loop. Where
-// only one token can follow, nothing is sampled: the whole run goes to the model in one batch. Several streams may run at once, each with its own slot.
+// The constraint is set before the span and removed after it, also when the caller stops in the
+// middle, by an AbortSignal or by leaving the loop. Where only one token can follow, nothing is
+// sampled: the whole run goes to the model in one batch. Several streams may run at once, each with
+// its own slot.
 //
 // The types are in JSDoc, which TypeScript reads (`npm run types`), since Node before 22.6 does not run TypeScript.
 //
@@ -16,13 +18,14 @@ import { Failure, TRIE_COMPACT, TRIE_SAMPLED, decode, forced, makeChain, tokeniz
  * @typedef {{ modelId?: string, descriptors: TokenTreeDescriptor[] }} TokenTreePayload
  *
  * @typedef {object} GenerateArgs
- * @property {string} prompt What the text continues.
+ * @property {string} prompt The text to continue.
  * @property {number} maxTokens
- * @property {TokenTreePayload} [tokenTreePayload] What may be written first; nothing is constrained without it.
+ * @property {TokenTreePayload} [tokenTreePayload] The values of which one must come first; without
+ * it nothing is constrained.
  * @property {number} [tokenTreeMode] TRIE_SAMPLED | TRIE_COMPACT unless given.
  * @property {AbortSignal} [signal] Ends the generation before its next token.
  *
- * @typedef {object} Step One token, or a run of tokens that nobody had to sample.
+ * @typedef {object} Step One token, or a run of forced tokens, which were not sampled.
  * @property {number[]} tokens
  * @property {string} text
  * @property {boolean} forced
@@ -40,7 +43,8 @@ export class Stream {
     #utf8 = new TextDecoder();
 
     /**
-     * @param {{ llama: any, sieve: any, model: any }} host What `loadLlama`, `loadSieve` and `loadModel` gave.
+     * @param {{ llama: any, sieve: any, model: any }} host The results of `loadLlama`, `loadSieve`
+     * and `loadModel`.
      * @param {{ nCtx?: number, temp?: number, seed?: number }} options
      */
     constructor({ llama, sieve, model }, { nCtx = 256, temp = 0.8, seed = 42 } = {}) {
@@ -52,18 +56,19 @@ export class Stream {
             throw new Failure("cannot make a context");
         }
         ({ chain: this.#chain, slot: this.#slot } = makeChain(llama, sieve, this.#vocab, { temp, seed }));
-        // The context is as good a handle as any: it is compared, never followed.
+        // Any unique pointer can be the handle, since it is compared and never dereferenced. Here
+        // it is the context's.
         if (sieve.bindHandle(this.handle, this.#slot) !== 0) {
             throw new Failure(sieve.lastError());
         }
     }
 
-    /** By which others may set the constraint, too. */
+    /** The handle by which other code may set the constraint as well. */
     get handle() {
         return this.#context;
     }
 
-    /** Whether a constraint is at work. */
+    /** True while a constraint is active. */
     get isConstrained() {
         return this.#sieve.isActive(this.#slot);
     }
@@ -74,7 +79,8 @@ export class Stream {
     }
 
     /**
-     * Streams a text. The constraint holds for its first value, and is gone when the generator has ended, however it ends.
+     * Streams a text. The constraint applies to its first value, and is removed when the generator
+     * ends, for whatever reason.
      *
      * @param {GenerateArgs} args
      * @returns {AsyncGenerator<Step, void, void>}
@@ -96,7 +102,7 @@ export class Stream {
         }
     }
 
-    /** Frees all; the generator must have ended. */
+    /** Frees all objects; the generator must have ended. */
     close() {
         this.#sieve.bindHandle(this.handle, null);
         this.#llama.samplerFree(this.#chain);
@@ -123,7 +129,8 @@ export class Stream {
     async *#steps(maxTokens, signal) {
         let left = maxTokens;
         while (left > 0) {
-            // The host's own work goes on between tokens, and may abort this.
+            // Lets other tasks of the program run between tokens; one of them may abort this
+            // generation.
             await new Promise(setImmediate);
             signal?.throwIfAborted();
             const run = this.isConstrained ? forced(this.#sieve, this.#slot).slice(0, left) : [];
@@ -143,7 +150,8 @@ export class Stream {
     }
 
     /**
-     * The text of these tokens; bytes of a character whose rest is yet to come are kept back.
+     * Returns the text of these tokens. Bytes of an incomplete character are kept for the next
+     * call.
      *
      * @param {number[]} tokens
      */

@@ -27,7 +27,7 @@ function payload(names) {
     return { modelId: "test", descriptors: [{ path: "name", leaves }] };
 }
 
-/** The calls of the two functions that set and clear, in order. */
+/** Records the calls of the two functions that set and clear a constraint, in order. */
 function watched() {
     const calls = [];
     const watch = (name) => (...args) => {
@@ -89,7 +89,8 @@ test("a generation that is aborted in the middle leaves no constraint", async ()
     const controller = new AbortController();
     const steps = [];
     await assert.rejects(async () => {
-        // What both begin with comes in the first step, and leaves the constraint at work.
+        // The first step contains the common beginning of both values, after which the constraint
+        // is still active.
         const names = payload(["Joshua the son of Nun", "Joshua the son of Josedech"]);
         const args = { prompt: PROMPT, maxTokens: 24, tokenTreePayload: names, signal: controller.signal };
         for await (const step of stream.generate(args)) {
@@ -106,7 +107,7 @@ test("a generation that is aborted in the middle leaves no constraint", async ()
 
 test("nor does one whose reader leaves", async () => {
     const stream = new Stream(host);
-    // A value that is still open after its first token.
+    // Stops at a value that is incomplete after its first token.
     for await (const step of stream.generate({ prompt: PROMPT, maxTokens: 1, tokenTreePayload: payload(["Joshua the son of Nun"]) })) {
         assert.equal(step.tokens.length, 1);
         assert.equal(stream.isConstrained, true);

@@ -3,7 +3,8 @@
     eval "$(examples/ffi_paths.sh)"
     python3 examples/python/constrained.py --choices "Moses,Aaron,the LORD"
 
-The first line builds the three libraries and says where they are. With a llama.cpp of one's own:
+The first line builds the three libraries and sets variables with their paths. With another
+llama.cpp:
 
     cargo build --release
     python3 examples/python/constrained.py --llama-so $LLAMA/build/bin/libllama.so \\
@@ -31,7 +32,7 @@ TRIE_COMPACT = 0x100  # LLAMA_SIEVE_TRIE_COMPACT
 
 
 class Failure(Exception):
-    """What a user is told, without a traceback."""
+    """An error that is printed as a message, without a traceback."""
 
 
 def read_options():
@@ -56,7 +57,8 @@ def read_options():
 
 
 def declare(library, result, name, *arguments):
-    """One function of a library. Without a declaration ctypes would cut pointers to 32 bits."""
+    """Declares one function of a library. Without a declaration ctypes would truncate pointers to
+    32 bits."""
     function = getattr(library, name)
     function.restype = result
     function.argtypes = arguments
@@ -72,7 +74,7 @@ def open_library(path):
 
 
 class Llama:
-    """What is used of llama.cpp."""
+    """The functions of llama.cpp that this program calls."""
 
     def __init__(self, library_path, shim_path):
         library = open_library(library_path)
@@ -95,7 +97,7 @@ class Llama:
 
     def tokenize(self, vocab, text, add_special):
         data = text.encode()
-        # A token is at least a byte, and the model may add one at either end.
+        # Each token stands for at least one byte, and the model may add a token at either end.
         tokens = (c_int32 * (len(data) + 2))()
         n = self.tokenize_into(vocab, data, len(data), tokens, len(tokens), add_special, False)
         return list(tokens[:n])
@@ -106,7 +108,7 @@ class Llama:
 
 
 class Sieve:
-    """What is used of llama-sieve."""
+    """The functions of llama-sieve that this program calls."""
 
     def __init__(self, path):
         library = open_library(path)
@@ -129,7 +131,7 @@ class Sieve:
             self.fail()
 
     def forced(self, slot):
-        """The tokens that must follow."""
+        """Returns the tokens that are the only possible continuation."""
         n = self.forced_into(slot, None, 0)
         tokens = (c_int32 * n)()
         self.forced_into(slot, tokens, n)
@@ -137,10 +139,10 @@ class Sieve:
 
 
 def tokens_behind(llama, vocab, prompt, value):
-    """The tokens of a value where it continues the prompt, a space between them.
+    """Returns the tokens of a value that follows the prompt and a space.
 
-    Tokenized together with the prompt, since some tokenizers treat the beginning of a text in a way of their own; alone only where a token would span
-    the border.
+    The value is tokenized together with the prompt, since some tokenizers treat the beginning of a
+    text specially. It is tokenized alone only where a token would span the border between the two.
     """
     space = "" if not prompt or prompt[-1].isspace() else " "
     first = llama.tokenize(vocab, prompt, True)
@@ -151,7 +153,8 @@ def tokens_behind(llama, vocab, prompt, value):
 
 
 def make_chain(llama, sieve, vocab, options):
-    """The slot comes first, so that temperature and draw are among what it allows. The chain frees its members."""
+    """Makes a chain whose first member is the trie's slot, so that temperature and draw see only
+    the tokens that it allows. The chain frees its members."""
     chain = llama.new_chain()
     slot = sieve.new_slot(vocab)
     for member in (slot, sieve.new_temp(options.temp), sieve.new_dist(options.seed)):
@@ -163,7 +166,7 @@ def make_chain(llama, sieve, vocab, options):
 
 def choose(llama, sieve, context, chain, slot):
     """Appends a value to the context, and returns its name."""
-    batch = []  # What the model has not read yet.
+    batch = []  # The tokens that the model has not evaluated yet.
     while sieve.is_active(slot):
         # Where only one token can follow, nothing is sampled: the whole run goes into one batch.
         run = sieve.forced(slot)
@@ -175,7 +178,8 @@ def choose(llama, sieve, context, chain, slot):
         if batch:
             llama.decode(context, batch)
         batch = [llama.sample(chain, context, -1)]
-    # Where one value begins another, the last token may be the first after the value; the text goes on with it.
+    # Where one value is the beginning of another, the last token may already be the first one after
+    # the value; the text continues with it.
     llama.decode(context, batch)
     leaf = sieve.leaf(slot)
     if leaf is None:

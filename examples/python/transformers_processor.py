@@ -8,8 +8,8 @@ The vocabulary is that of a GGUF file of the same model; no more than its vocabu
     processor = Constrained(lambda: JsonSchema(vocab, schema))
     model.generate(**inputs, logits_processor=[processor])
 
-Run as a program it does without transformers: what calls the processor here is a loop, as that in
-`generate`, and the scores are those of the model in this repository.
+As a program, this file needs no transformers: a loop like that in `generate` calls the processor,
+and the scores are those of the model in this repository.
 """
 
 import ctypes
@@ -24,12 +24,13 @@ from llama_sieve import JsonSchema
 
 try:
     from transformers import LogitsProcessor
-except ImportError:  # What it asks of one is this: to be called with ids and scores.
+except ImportError:  # A processor only needs to be callable with ids and scores.
     LogitsProcessor = object
 
 
 class Constrained(LogitsProcessor):
-    """Lets through what a constraint allows; one for each row of the batch, no beams."""
+    """Masks the tokens that a constraint does not allow, with one constraint for each row of the
+    batch. Beam search is not supported."""
 
     def __init__(self, make):
         self.make, self.rows = make, []

@@ -3,12 +3,12 @@
     vllm serve MODEL --logits-processors vllm_processor:Constrained
 
 with this file on PYTHONPATH, and LLAMA_SIEVE_VOCAB naming a GGUF file of the same model, of which
-no more than the vocabulary is read. A request asks for it by `vllm_xargs`, or, in Python, by
-`SamplingParams(extra_args={"json_schema": '{"type": "object"}'})`. vLLM has other ways to do this
-by itself; this shows how a constraint of ours joins an engine with batches that change.
+no more than the vocabulary is read. A request passes its schema in `vllm_xargs`, or, in Python, by
+`SamplingParams(extra_args={"json_schema": '{"type": "object"}'})`. vLLM has structured output of
+its own; this example shows how to use our constraints in an engine whose batches change.
 
 The interface is that of `vllm.v1.sample.logits_processor` (vLLM 0.10 to 0.31, later ones with
-VLLM_USE_V2_MODEL_RUNNER=0). Without vLLM the class is the same, and anything may call it.
+VLLM_USE_V2_MODEL_RUNNER=0). The class also works without vLLM, with any caller.
 """
 
 import os
@@ -27,7 +27,8 @@ except ImportError:
 class Constrained(LogitsProcessor):
     @classmethod
     def validate_params(cls, params):
-        """A schema that is refused is refused here, with a ValueError, and not in the engine."""
+        """Rejects an invalid schema with a ValueError when the request is made, instead of in the
+        engine."""
         schema = (params.extra_args or {}).get("json_schema")
         if schema is not None:
             json_schema_to_gbnf(schema)
@@ -35,8 +36,8 @@ class Constrained(LogitsProcessor):
     def __init__(self, vllm_config, device, is_pin_memory):
         path = os.environ["LLAMA_SIEVE_VOCAB"]
         self.vocab = llama_cpp.Llama(path, vocab_only=True, verbose=False)
-        # By row: the constraint, the request's tokens, which vLLM appends to, and how many of these
-        # the constraint knows.
+        # For each row: the constraint, the list to which vLLM appends the request's tokens, and how
+        # many of these the constraint has accepted.
         self.rows = {}
 
     def is_argmax_invariant(self):

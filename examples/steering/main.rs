@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `--help` lists the patterns and presets. Each pattern is one function of `patterns.rs`, and
-//! shows what a program does between the model's logits and the next token. `--plot` draws how
-//! uncertain the model and the draw were at each token.
+//! shows the work of a program between the model's logits and the next token. `--plot` plots the
+//! entropy of the model and of the sampled distribution at each token.
 
 mod patterns;
 mod plot;
@@ -59,15 +59,15 @@ Patterns of sampling with control at every token. Usage: steering PATTERN [optio
   -h, --help          this text
 ";
 
-// What all patterns share.
+// The types and the session that all patterns share.
 
 /// The decision of a pattern before a token.
 enum Next {
-    /// The sieve draws.
+    /// The sieve draws from the model's logits.
     Sample,
     /// The sieve draws from these logits instead.
     SampleOf(Vec<f32>),
-    /// This token.
+    /// This token is taken, without a draw.
     Take(Token),
     Stop,
 }
@@ -77,7 +77,7 @@ struct Session<'m> {
     context: Context<'m>,
     prompt: Vec<Token>,
     options: &'m Options,
-    /// The points of the last text.
+    /// The points of the last generated text.
     trace: Vec<Point>,
 }
 
@@ -105,7 +105,8 @@ impl<'m> Session<'m> {
         }
     }
 
-    /// Generates and prints; `before` sees the sieve and the raw logits of each position.
+    /// Generates a text and prints it. `before` is called at each position with the sieve and the
+    /// raw logits.
     fn generate(
         &mut self,
         params: &Params,
@@ -143,12 +144,12 @@ impl<'m> Session<'m> {
         Ok(tokens)
     }
 
-    /// Generates with nothing but these parameters.
+    /// Generates a text with constant parameters.
     fn draw(&mut self, params: &Params) -> Result<Vec<Token>, String> {
         self.generate(params, |_, _| Ok(Next::Sample))
     }
 
-    /// Generates; before each token `choose` says with which parameters it is drawn.
+    /// Generates a text; before each token `choose` returns the parameters with which it is drawn.
     fn steer<'p>(
         &mut self,
         params: &Params,
@@ -161,7 +162,7 @@ impl<'m> Session<'m> {
         })
     }
 
-    /// Every token with its text.
+    /// Returns every token with its text.
     fn pieces(&self) -> Vec<(Token, String)> {
         let tokens = 0..self.model.n_vocab() as Token;
         let piece = |token| String::from_utf8_lossy(&self.model.piece(token)).into_owned();
@@ -191,7 +192,7 @@ struct Options {
     threads: i32,
 }
 
-/// The value of an option: a whole number, `least` or more.
+/// Returns the value of an option: an integer of at least `least`.
 fn number<T: FromStr + PartialOrd + From<u8>>(
     parser: &mut lexopt::Parser,
     option: &str,
@@ -202,7 +203,7 @@ fn number<T: FromStr + PartialOrd + From<u8>>(
     number.ok_or_else(|| format!("{option} {text}: must be a whole number from {least} on").into())
 }
 
-/// `None` if only the help was asked for.
+/// Reads the command line. `None` if only the help was requested.
 fn parse_options() -> Result<Option<Options>, lexopt::Error> {
     let mut options = Options {
         pattern: None,

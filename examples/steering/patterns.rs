@@ -1,4 +1,4 @@
-//! The patterns, one function each.
+//! The patterns of control, one function each.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,12 +30,12 @@ pub const PATTERNS: [(&str, Pattern); 14] = [
     ("replay", replay),
 ];
 
-/// Generates with nothing but the parameters.
+/// Generates a text with constant parameters.
 fn plain(session: &mut Session<'_>) -> Result<(), String> {
     session.draw(&session.params()).map(drop)
 }
 
-/// A fixed seed gives a fixed text, whatever else runs in the process.
+/// Shows that a fixed seed gives a fixed text, whatever else runs in the process.
 fn deterministic(session: &mut Session<'_>) -> Result<(), String> {
     let params = session.params();
     let first = session.draw(&params)?;
@@ -53,7 +53,7 @@ fn deterministic(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "one seed gave two texts".to_owned())
 }
 
-/// The nucleus decides how many tokens are candidates; repetition costs.
+/// Top-p alone decides the number of candidates, and repetition is penalised.
 fn creative(session: &mut Session<'_>) -> Result<(), String> {
     let params = Params {
         temperature: 1.2,
@@ -66,7 +66,7 @@ fn creative(session: &mut Session<'_>) -> Result<(), String> {
     session.draw(&params).map(drop)
 }
 
-/// Without penalties greedy is the plain maximum, for which no sieve is needed.
+/// Shows that greedy sampling without penalties is the plain maximum, for which no sieve is needed.
 fn factual(session: &mut Session<'_>) -> Result<(), String> {
     let params = Params {
         temperature: 0.1,
@@ -82,7 +82,7 @@ fn factual(session: &mut Session<'_>) -> Result<(), String> {
     session.generate(&params, check).map(drop)
 }
 
-/// Stages of one's own choice and order, as a chain.
+/// Runs stages of the caller's choice and order, as a llama.cpp chain does.
 fn concise(session: &mut Session<'_>) -> Result<(), String> {
     let seed = session.options.seed as u32;
     let mut chain = Chain::new()
@@ -99,7 +99,7 @@ fn concise(session: &mut Session<'_>) -> Result<(), String> {
     session.generate(&session.params(), choose).map(drop)
 }
 
-/// A collapsed distribution is widened, a flat one focused.
+/// Widens a distribution of low entropy, and narrows one of high entropy.
 fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
     let base = session.params();
     let widen = Params {
@@ -136,7 +136,8 @@ fn adaptive(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A veto is a bias of minus infinity, a boost a positive one. The model's logits are not written.
+/// Bans tokens with a bias of minus infinity, and favours others with a positive one. The model's
+/// logits are not written.
 fn steering(session: &mut Session<'_>) -> Result<(), String> {
     let (vetoed, boosted) = ("LORD", " God");
     let pieces = session.pieces();
@@ -165,8 +166,8 @@ fn steering(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The text so far decides what may come next: after " said" only " unto" is right here, and a
-/// capital letter begins a name.
+/// Lets the text so far decide the next token: after " said" only " unto" is accepted here, and a
+/// capital letter must begin a name.
 fn validation(session: &mut Session<'_>) -> Result<(), String> {
     let pieces = session.pieces();
     let id = |text: &str| {
@@ -198,8 +199,8 @@ fn validation(session: &mut Session<'_>) -> Result<(), String> {
         .ok_or_else(|| "a veto was ignored".to_owned())
 }
 
-/// Lets only the tokens through that continue one of the names; forced ones are not sampled. After
-/// the name the text goes on freely.
+/// Lets only the tokens through that continue one of the names, without sampling forced ones. After
+/// the name the text continues freely.
 fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     let names = [
         " Moses",
@@ -220,7 +221,7 @@ fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     let mut forced = 0;
     let mut merged = Vec::new();
     let constrain = |sieve: &mut Sieve, logits: &[f32]| {
-        // What was drawn before has become part of the text.
+        // The token that was drawn last has become part of the text.
         if let Some(token) = sieve.history().tokens().last() {
             cursor.accept(token);
         }
@@ -243,7 +244,7 @@ fn constrained(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// While the last three tokens have stood together before, repetition costs more.
+/// Raises the penalties while the last three tokens have occurred in this order before.
 fn guard(session: &mut Session<'_>) -> Result<(), String> {
     const TOGETHER: usize = 3;
     let base = session.params();
@@ -267,8 +268,8 @@ fn guard(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Where none of the five likeliest tokens has a probability of 0.15, one token is drawn from a
-/// wider and hotter distribution.
+/// Draws a token from a wider distribution with a higher temperature where none of the five most
+/// probable tokens reaches a probability of 0.15.
 fn bursts(session: &mut Session<'_>) -> Result<(), String> {
     let base = session.params();
     let explore = Params {
@@ -290,8 +291,8 @@ fn bursts(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Parameters that need more memory for some tokens: buffers grow by powers of two and stay, and
-/// `reserve` takes the memory before the first token.
+/// Sets parameters that need more memory for some tokens. Buffers grow by powers of two and never
+/// shrink, and `reserve` allocates them before the first token.
 fn growth(session: &mut Session<'_>) -> Result<(), String> {
     let base = session.params();
     let steps = [
@@ -322,8 +323,8 @@ fn growth(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The generator by position hashes seed and number of the token, so that any position of a text
-/// can be drawn again alone, from its logits and the tokens before it.
+/// Draws single positions of a text again, from their logits and the tokens before them. This works
+/// since the generator by position only hashes the seed and the token's position.
 fn replay(session: &mut Session<'_>) -> Result<(), String> {
     let params = Params {
         rng: RngKind::Position,
@@ -353,7 +354,8 @@ fn replay(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The perplexity of what was generated, by the model's own distribution, and a gate at 50.
+/// Computes the perplexity of the generated text in the model's own distribution, and checks it
+/// against a limit of 50.
 fn perplexity(session: &mut Session<'_>) -> Result<(), String> {
     const GATE: f32 = 50.0;
     let params = Params {
@@ -367,7 +369,7 @@ fn perplexity(session: &mut Session<'_>) -> Result<(), String> {
     let mut unexpected = 0;
     let mut last: Option<Vec<f32>> = None;
     let gate = |sieve: &mut Sieve, logits: &[f32]| {
-        // The token before was chosen from the logits before.
+        // The last token was chosen from the logits of the previous position.
         if let (Some(before), Some(token)) = (&last, sieve.history().tokens().last()) {
             let surprisal =
                 metrics::surprisal(before, token, Base::Nats).ok_or("no distribution")?;

@@ -1,4 +1,4 @@
-//! Entropy and surprisal over a text, as SVG.
+//! A plot of entropy and surprisal over a text, as SVG.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use llama_sieve::Token;
 use llama_sieve::metrics::{self, Base};
 use llama_sieve::sieve::Sieve;
 
-/// One token of the text, in nats. NaN where nothing was drawn.
+/// One token of the text, in nats. NaN where no token was drawn.
 pub struct Point {
     text: String,
     entropy: f32,
@@ -15,7 +15,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// Returns the point of a token that was chosen from these logits, by `sieve` or not.
+    /// Returns the point of a token that was chosen from these logits, whether or not by `sieve`.
     pub fn new(text: String, logits: &[f32], token: Token, sieve: &Sieve) -> Self {
         let number = |number: Option<f32>| number.unwrap_or(f32::NAN);
         let stats = sieve.stats();
@@ -41,8 +41,8 @@ const MODEL: &str = "#2f81f7";
 const DRAWN: &str = "#3fa34d";
 const CHOSEN: &str = "#d0704c";
 
-/// Two lines, the model's entropy and that of what was drawn from, and a mark for the surprisal of
-/// each token; the tokens below.
+/// Draws two lines, the entropies of the model's and of the sampled distribution, a mark for the
+/// surprisal of each token, and the tokens below.
 pub fn draw(points: &[Point]) -> String {
     let all = points
         .iter()
@@ -150,8 +150,8 @@ fn circle(svg: &mut String, (x, y): (f64, f64)) {
     .expect("a string grows");
 }
 
-/// A token as it can stand in a picture: spaces and line ends to be seen, nothing that is markup or
-/// that XML does not allow.
+/// Returns the text of a token for the picture: with visible spaces and line ends, and without
+/// markup or characters that XML does not allow.
 fn escape(text: &str) -> String {
     let shown = text.chars().map(|c| match c {
         ' ' => '\u{2423}',

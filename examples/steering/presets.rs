@@ -1,9 +1,10 @@
-//! The settings that the two systems recommend, by name.
+//! The settings that tsampler and Akunu recommend, by name.
 
 use llama_sieve::sieve::{Order, Params};
 
-/// tsampler's are its defaults and its usage patterns, Akunu's the table of its book. Akunu's
-/// temperature comes first, and it has no penalty unless asked for.
+/// Returns a preset. tsampler's are its defaults and its usage patterns, Akunu's are from a table
+/// in its book. Akunu's temperature comes first, and its presets have no penalty unless one is
+/// requested.
 pub fn named(name: &str) -> Result<Params, String> {
     let default = Params::tsampler();
     Ok(match name {
@@ -42,7 +43,7 @@ pub fn named(name: &str) -> Result<Params, String> {
     })
 }
 
-/// A top-k of 0 keeps 256 there, and here too.
+/// Returns an Akunu preset. A top-k of 0 keeps 256 tokens, as in Akunu.
 fn akunu(temperature: f32, top_k: i32, top_p: f32, min_p: f32) -> Params {
     Params {
         temperature,

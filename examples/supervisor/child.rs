@@ -1,4 +1,4 @@
-//! The child: its environment, its beginning, its signals, its end.
+//! The child process: its environment, start, signals and exit.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,27 +24,27 @@ const PASSED_ON: [i32; 5] = [
     libc::SIGUSR2,
 ];
 
-/// A longer line comes in pieces.
+/// The length above which a line is passed on in pieces.
 const LONGEST_LINE: u64 = 1 << 16;
 
-/// True for a signal by which a supervisor is asked to end.
+/// Returns true for a signal that asks a supervisor to end.
 pub fn ends(signal: i32) -> bool {
     matches!(signal, libc::SIGTERM | libc::SIGINT)
 }
 
-/// The exit code by which shells report a program that a signal has ended.
+/// Returns the exit code with which shells report a program that a signal has ended.
 pub fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
-/// The absolute path of the library, as `LD_PRELOAD` can name it.
+/// Returns the absolute path of the library, if `LD_PRELOAD` can name it.
 pub fn nameable(library: &Path) -> Result<PathBuf, String> {
     let shown = library.display();
     File::open(library).map_err(|error| {
         format!("{shown}: {error}; cargo build --release -p llama-sieve-preload makes it")
     })?;
     let path = std::path::absolute(library).map_err(|error| format!("{shown}: {error}"))?;
-    // The dynamic linker splits the list at these.
+    // The dynamic linker splits `LD_PRELOAD` at these characters.
     let splits = |byte: &u8| matches!(byte, b':' | b' ' | b'\t' | b'\n');
     match path.as_os_str().as_bytes().iter().any(splits) {
         true => Err(format!(
@@ -55,7 +55,7 @@ pub fn nameable(library: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The library in front of what is preloaded already.
+/// Returns the value of `LD_PRELOAD` with the library before those that it lists already.
 fn preloaded(library: &Path, before: Option<&OsStr>) -> OsString {
     let mut list = OsString::from(library);
     let others = before.map_or(&b""[..], OsStr::as_bytes);
@@ -69,11 +69,12 @@ fn preloaded(library: &Path, before: Option<&OsStr>) -> OsString {
     list
 }
 
-/// A program that runs.
+/// A running program.
 pub struct Child(process::Child);
 
 impl Child {
-    /// Starts it; with the library, if one is given. Its lines are sent as they come.
+    /// Starts the program, with the library if one is given. Its lines on standard error are sent
+    /// as they come.
     pub fn start(
         command: &[OsString],
         library: Option<&Path>,
@@ -89,8 +90,8 @@ impl Child {
                 command.env("LLAMA_SIEVE_VERBOSE", "1");
             }
         }
-        // A terminal sends its signals to a whole group: in one of its own the child gets each
-        // once, from here.
+        // A terminal sends its signals to a whole process group. In a group of its own the child
+        // gets each signal only once, from the supervisor.
         command.process_group(0);
         // SAFETY: `prepare` allocates nothing and takes no lock.
         unsafe { command.pre_exec(prepare) };
@@ -108,7 +109,7 @@ impl Child {
         self.0.id()
     }
 
-    /// Its exit code, if it has ended.
+    /// Returns the program's exit code if it has ended.
     pub fn code(&mut self) -> Result<Option<u8>, String> {
         let ended = self.0.try_wait().map_err(|error| error.to_string())?;
         Ok(ended.map(|status| match (status.code(), status.signal()) {
@@ -117,7 +118,8 @@ impl Child {
         }))
     }
 
-    /// Sends it a signal. It has not been waited for, so that the number is still its own.
+    /// Sends the program a signal. Since it has not been waited for, its process ID cannot belong
+    /// to another.
     pub fn send(&self, signal: i32) {
         let Ok(id) = libc::pid_t::try_from(self.id()) else {
             return;
@@ -127,7 +129,7 @@ impl Child {
     }
 }
 
-/// Sends the lines of the child of this number, and says when there will be none.
+/// Sends the lines of the child with this process ID, and an event at their end.
 fn read(id: u32, from: ChildStderr, events: &Sender<Event>) {
     let mut from = BufReader::new(from);
     loop {
@@ -144,8 +146,8 @@ fn read(id: u32, from: ChildStderr, events: &Sender<Event>) {
     let _ = events.send(Event::Closed(id));
 }
 
-/// In the child, before it becomes the program: it takes the signals that are held back here, and
-/// ends when the supervisor is killed.
+/// Runs in the child before it executes the program. Unblocks the signals that the supervisor
+/// blocks, and makes the child end when the supervisor is killed.
 fn prepare() -> std::io::Result<()> {
     set_mask(libc::SIG_UNBLOCK)?;
     #[cfg(target_os = "linux")]
@@ -157,10 +159,10 @@ fn prepare() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The signals that a thread waits for: these, and that the child has ended.
+/// Returns the signals that a thread waits for: those that are passed on, and SIGCHLD.
 fn signals() -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the first call makes a set of what is there, and the others add to it.
+    // SAFETY: the first call initialises the set, and the others add to it.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD]) {
@@ -171,15 +173,15 @@ fn signals() -> libc::sigset_t {
 }
 
 fn set_mask(how: i32) -> std::io::Result<()> {
-    // SAFETY: the set is valid, and what was before is not asked for.
+    // SAFETY: the set is valid, and the old mask is not requested.
     match unsafe { libc::pthread_sigmask(how, &signals(), null_mut()) } {
         0 => Ok(()),
         error => Err(std::io::Error::from_raw_os_error(error)),
     }
 }
 
-/// Lets no signal end the supervisor: a thread sends each that comes. To be called before there
-/// are other threads.
+/// Keeps signals from ending the supervisor: a thread receives each, and sends it as an event. Must
+/// be called before other threads are started.
 pub fn receive_signals(events: Sender<Event>) -> Result<(), String> {
     set_mask(libc::SIG_BLOCK).map_err(|error| error.to_string())?;
     thread::spawn(move || {

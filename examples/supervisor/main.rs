@@ -1,4 +1,4 @@
-//! Runs a server with the preload library as a supervisor would, and says whether it works.
+//! Runs a server with the preload library as a supervisor would, and reports whether it works.
 //!
 //! ```text
 //! cargo build --release -p llama-sieve-preload
@@ -6,10 +6,10 @@
 //! ```
 //!
 //! The server is a child. It gets the environment that the supervisor has, and `LD_PRELOAD` with
-//! the library in front of what may be there. Its standard error is passed on line by line. Signals
-//! are passed on as well. A server that fails is started again; the last attempt goes without the
-//! library, since a slower server is better than none. `docs/supervisors.md` has the same for
-//! systemd, containers and Ollama, which need no program.
+//! the library before any that it lists already. Its standard error is passed on line by line.
+//! Signals are passed on as well. A server that fails is started again; the last attempt goes
+//! without the library, since a slower server is better than none. `docs/supervisors.md` has the
+//! same for systemd, containers and Ollama, which need no such program.
 
 mod child;
 mod watch;
@@ -51,10 +51,10 @@ struct Options {
 
 /// An event that the supervisor waits for.
 pub enum Event {
-    /// A signal has come, SIGCHLD among them.
+    /// A signal has been received, possibly SIGCHLD.
     Signal(i32),
-    /// The child of this number, or a child of its own, has written this line to its standard
-    /// error.
+    /// The child with this process ID, or one of its own children, has written this line to its
+    /// standard error.
     Line(u32, Vec<u8>),
     /// That child's standard error is closed.
     Closed(u32),
@@ -100,7 +100,7 @@ fn options() -> Result<Option<Options>, String> {
             }
             Short('h') | Long("help") => return Ok(None),
             Value(program) => {
-                // What follows is the program's.
+                // All further arguments are the program's.
                 options.command = vec![program];
                 options.command.extend(arguments.raw_args().map_err(wrong)?);
             }
@@ -119,14 +119,16 @@ fn number(arguments: &mut lexopt::Parser, name: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("{name} is {text:?}, but must be a whole number"))
 }
 
-/// The library that `cargo build -p llama-sieve-preload` puts beside this example's folder.
+/// Returns the path of the library that `cargo build -p llama-sieve-preload` puts next to this
+/// example's folder.
 fn of_this_build() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let build = program.ancestors().nth(2).unwrap_or(&program);
     Ok(build.join("libllama_sieve_preload.so"))
 }
 
-/// Runs the program until it ends well, a signal ends it, or no restart is left. Its exit code.
+/// Runs the program until it succeeds, a signal ends it, or no restart is left. Returns its exit
+/// code.
 fn supervise(options: &Options) -> Result<u8, String> {
     let preload = child::nameable(&options.preload)?;
     let (sender, events) = channel();
@@ -163,7 +165,8 @@ fn start(
     Ok((child, Watch::new(ours.is_some())))
 }
 
-/// The exit code of the child, and whether a signal to the supervisor has asked it to end.
+/// Runs the child once. Returns its exit code, and whether a signal has asked the supervisor to
+/// end.
 fn run(
     child: &mut Child,
     watch: &mut Watch,
@@ -195,8 +198,9 @@ fn run(
     }
 }
 
-/// Passes a line of the child `of` on, unless it is a sampler's that was passed on before, and says
-/// what is new. One of an earlier child says nothing of this one, which is `id`.
+/// Passes a line of the child `of` on, unless it is about a sampler and was passed on before, and
+/// prints the supervisor's own message about it. The line of an earlier child is not counted for
+/// the current one, `id`.
 fn hear(id: u32, of: u32, watch: &mut Watch, line: &[u8]) {
     if of != id {
         let _ = std::io::stderr().write_all(line);
@@ -211,14 +215,15 @@ fn hear(id: u32, of: u32, watch: &mut Watch, line: &[u8]) {
     }
 }
 
-/// Waits. The signal that has come meanwhile and that asks the supervisor to end.
+/// Waits before a restart. Returns a signal that was received meanwhile and asks the supervisor to
+/// end.
 fn pause(pause: Duration, events: &Receiver<Event>) -> Option<i32> {
     let end = Instant::now() + pause;
     loop {
         let left = end.saturating_duration_since(Instant::now());
         match events.recv_timeout(left) {
             Ok(Event::Signal(signal)) if child::ends(signal) => return Some(signal),
-            // What the last one's own children still say.
+            // The last child's own children may still write.
             Ok(Event::Line(_, line)) => drop(std::io::stderr().write_all(&line)),
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
@@ -227,6 +232,6 @@ fn pause(pause: Duration, events: &Receiver<Event>) -> Option<i32> {
 }
 
 fn say(what: &str) {
-    // Not eprintln!, which panics where stderr is closed.
+    // `eprintln!` would panic where stderr is closed.
     let _ = writeln!(std::io::stderr(), "supervisor: {what}");
 }

@@ -1,4 +1,4 @@
-//! Reads what the library says of itself on a program's standard error.
+//! Interprets the lines that the library writes to a program's standard error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,26 +8,26 @@ const SAMPLER: &str = "llama-sieve: preload: ";
 const OURS: &str = "ours";
 const NOT_OURS: &str = "llama.cpp's own: ";
 
-/// The functions in whose place tokens are sampled straight from the logits.
+/// The functions that the library replaces by sampling directly from the logits.
 const DIRECT: [&str; 2] = ["common_sampler_sample", "llama_sampler_sample"];
 
-/// The state of one run, as far as its lines tell.
+/// The state of one run, as known from its lines.
 #[derive(Default)]
 pub struct Watch {
     is_asked_for: bool,
     /// The programs that the library was loaded into: a script's interpreter, then the server.
     loaded_into: Vec<String>,
-    /// By kind of sampler: "" where it is ours, else why not.
+    /// For each kind of sampler the reason why it is not ours, or "" if it is.
     kinds: BTreeMap<String, String>,
     is_direct: bool,
-    /// Why the program had no sampler.
+    /// The reason why the program had no sampler.
     none: Option<String>,
 }
 
-/// The outcome of one line.
+/// The result of reading one line.
 pub struct Heard {
     pub is_passed_on: bool,
-    /// A line of the supervisor's own.
+    /// A message that the supervisor adds.
     pub news: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Watch {
         }
     }
 
-    /// Takes in a line.
+    /// Reads a line, and updates the state.
     pub fn hear(&mut self, line: &str) -> Heard {
         let line = line.trim_end();
         if let Some(rest) = line.strip_prefix(LIBRARY) {
@@ -78,7 +78,7 @@ impl Watch {
     }
 }
 
-/// The kind of sampler that a line tells of, and why it is not ours, or "".
+/// Returns the kind of sampler that a line reports, and the reason why it is not ours, or "".
 fn outcome(line: &str) -> Option<(&str, &str)> {
     let (kind, rest) = line.split_once('(')?;
     let (_, outcome) = rest.split_once("): ")?;
@@ -88,7 +88,7 @@ fn outcome(line: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// In a few words, at the end.
+/// The summary that is printed at the end.
 impl fmt::Display for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.is_asked_for {
