@@ -1,7 +1,7 @@
-//! The drop-in samplers: any members with any parameters in one chain, on any logits. What must
-//! hold always holds (no panic, no new ids, no empty array, a choice within it), and where the
-//! built-in's answer is defined, every member's answer is the built-in's, bit for bit, on the array
-//! that the members before have left. Every case also goes straight from its logits, and must end
+//! The drop-in samplers: any members with any parameters in one chain, on any logits. The
+//! invariants must hold (no panic, no new ids, no empty array, a selected index within it). Where
+//! the result of the built-in is defined, every member's result must equal it bit for bit, on the
+//! array that the members before it have left. Every case is also sampled directly from its logits,
 //! with the same token and candidates.
 #![no_main]
 
@@ -77,7 +77,7 @@ enum Spec {
     LoopBreaker(Loop),
 }
 
-/// A text that some token of the vocabulary has, that several make up, or none.
+/// A text of a single token of the vocabulary, of several tokens, or of none.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Banned {
     Letter(u8),
@@ -114,8 +114,7 @@ enum Breaker {
 #[derive(Arbitrary, Debug)]
 struct Step {
     input: Input,
-    /// Repeated until there are as many logits as a vocabulary has, for the chain that samples from
-    /// these.
+    /// Repeats the logits up to the size of a vocabulary, for sampling directly from the logits.
     tiled: bool,
     accept: Accept,
     then: Between,
@@ -148,14 +147,14 @@ enum Between {
     Nothing,
     Reset,
     Clone,
-    /// A copy parts ways and comes back.
+    /// Makes a copy, lets it accept other tokens, and copies the original's state back to it.
     Copy(u8),
     /// The state of another comes, in which penalties have this window, after the first tokens;
     /// then the rest of them.
     Other(Whole, Vec<u8>, Vec<u8>),
 }
 
-/// A sampler of ours, and the built-in while both are known to be in the same state.
+/// A sampler of ours, with the built-in one as long as both are known to be in the same state.
 struct Member {
     spec: Spec,
     ours: HostSampler,
@@ -165,17 +164,17 @@ struct Member {
     accept_always: bool,
 }
 
-/// A parameter at which the built-in's arithmetic stays defined.
+/// Returns true if the built-in's arithmetic is defined for these parameters.
 fn tame(numbers: &[f32]) -> bool {
     numbers.iter().all(|x| x.is_finite())
 }
 
-/// The most accepted tokens that the built-ins keep room for at once.
+/// The largest window, for which the built-ins allocate memory at once.
 const LONGEST_WINDOW: i32 = 5000;
 
 impl Spec {
     fn make(&self) -> Member {
-        // A selector is one whatever its parameters are.
+        // Some samplers select a token whatever their parameters are.
         let selects = matches!(
             self,
             Spec::Greedy
@@ -196,7 +195,8 @@ impl Spec {
         }
     }
 
-    /// The name in the table of drop-ins, ours, and the built-in where its answer is defined.
+    /// Returns the name in the table of drop-ins, our sampler, and the built-in one where its
+    /// result is defined.
     fn both(&self) -> Both {
         macro_rules! both {
             ($name:literal, $ours:ident, $theirs:ident, $defined:expr, ($($argument:expr),*)) => {{
@@ -361,7 +361,7 @@ fn ban_strings(texts: &[Banned], folds: bool) -> *mut llama_sampler {
         Banned::Letter(letter) => vec![b'a' + letter % 26],
         Banned::The => b" the".to_vec(),
         Banned::TheLord => b"he LORD said".to_vec(),
-        // No character, which is refused where case is folded.
+        // An incomplete character, which is rejected if case is ignored.
         Banned::Half if !folds => vec![0xC3],
         Banned::Half => "\u{C9}".into(),
         Banned::Nowhere => b"#+#+#+".to_vec(),
@@ -393,7 +393,7 @@ impl Loop {
             struct_size: size_of::<llama_sieve_loop_params>(),
             action,
             max_period: self.max_period.into(),
-            // A step accepts one token, and some accept more: few must do.
+            // Most steps accept a single token, so the minimum must be small to be reached.
             min_tokens: i32::from(self.min_tokens % 8),
             temperature,
             tokens: forced.as_ptr(),
@@ -435,7 +435,7 @@ fn dry(multiplier: f32, base: f32, allowed: i32, last_n: i32, breakers: &[Breake
     let mut breakers: Vec<_> = breakers.collect();
     let (pointer, n) = (breakers.as_mut_ptr(), breakers.len());
     let vocab = vocabulary();
-    // The built-in adds to the length and makes room for the window at once.
+    // The built-in adds to the length, which may overflow, and allocates the whole window at once.
     let defined =
         tame(&[multiplier, base]) && last_n <= LONGEST_WINDOW && allowed.unsigned_abs() < 1 << 30;
     // SAFETY: the vocabulary lives as long as the process, the breakers during the calls.
@@ -459,12 +459,13 @@ fn dry(multiplier: f32, base: f32, allowed: i32, last_n: i32, breakers: &[Breake
     }
 }
 
-/// The size of the vocabulary: more than there are candidates, and fewer than the model's tokens.
+/// The size of the vocabulary: larger than the number of candidates, and smaller than the model's
+/// vocabulary.
 const VOCABULARY: usize = 2048;
 
 impl Input {
     fn array(&self, largest: usize) -> Array {
-        // Mostly few, sometimes more than the built-ins' thresholds of 128 and 1024.
+        // Mostly few candidates, sometimes more than the built-ins' thresholds of 128 and 1024.
         let classes = [1, 2, 8, 20, 64, 64, 200, 1500];
         let class = classes[usize::from(self.size & 7)];
         let n = (1 + usize::from(self.size >> 3) % class).min(largest);
@@ -509,8 +510,8 @@ impl Case {
     }
 }
 
-/// A copy of the chain chooses from the logits what another chooses from the array of them, with
-/// minus infinity in the place of NaN, and leaves the same candidates.
+/// Checks that a copy of the chain selects the same token, and leaves the same candidates, from the
+/// logits as another copy from their array, with minus infinity instead of NaN.
 fn both_ways(chain: &HostSampler, input: &Array, tiled: bool) {
     const TILED: usize = 5000;
     let given = input.data.len();
@@ -572,7 +573,7 @@ fn apply_all(members: &mut [Member], input: &Array) -> Array {
     array
 }
 
-/// Checks what must hold whatever the input is.
+/// Checks the invariants that hold for any input.
 fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), String> {
     let (n, left) = (before.data.len(), after.data.len());
     if left > n || (left == 0 && n > 0) {
@@ -594,7 +595,8 @@ fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), Stri
     } else if after.selected != before.selected {
         return Err("a filter selects".to_owned());
     }
-    // NaN is in no order, and the built-in's sort deals what is beyond its buckets into the lowest.
+    // NaN has no order, and the built-in's sort puts values outside the range of its buckets into
+    // the lowest.
     let unordered = |c: &sys::llama_token_data| !c.logit.is_finite() || c.logit.abs() > 1e8;
     let ordered = before.data.iter().chain(&after.data).any(unordered)
         || after.data.is_sorted_by(|a, b| a.logit >= b.logit);
@@ -604,15 +606,15 @@ fn invariants(member: &Member, before: &Array, after: &Array) -> Result<(), Stri
     Ok(())
 }
 
-/// True if the built-in's answer to this array is defined: it aborts on an empty one, and NaN is in
-/// no order.
+/// True if the built-in's result for this array is defined: it aborts on an empty array, and NaN
+/// has no order.
 fn is_defined(array: &Array) -> bool {
     !array.data.is_empty() && !array.data.iter().any(|c| c.logit.is_nan())
 }
 
 fn accept(members: &mut [Member], chain: &HostSampler, output: &Array, how: &Accept) {
-    // Some built-ins abort on a token that is none, or read out of bounds when cloned between the
-    // choice and the token.
+    // Some built-ins abort on an invalid token, or read out of bounds if they are cloned after
+    // selecting a token and before accepting it.
     let needs_token = members
         .iter()
         .any(|member| member.accept_always && member.theirs.is_some());
@@ -689,8 +691,8 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
 }
 
 impl Member {
-    /// Penalties of this window that have accepted nothing, if such are switched on as these are;
-    /// otherwise a clone.
+    /// Returns new penalties with this window if these are enabled with it as well; otherwise a
+    /// clone.
     fn with_window(&self, window: Whole) -> Self {
         let other = match self.spec {
             Spec::Penalties(n, _, r, f, p) => Spec::Penalties(n, window, r, f, p).make(),

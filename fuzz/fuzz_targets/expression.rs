@@ -1,8 +1,8 @@
-//! Regular expressions beside the crate `regex`, choices beside the set of their values, and what
-//! is done between tokens beside clones that go the same way.
+//! Compares regular expressions with the crate `regex`, choices with the set of their values, and a
+//! constraint after rollbacks with clones that accepted the same tokens.
 //!
-//! The first byte says which; up to the first byte 0 each byte stands for a part of the expression,
-//! or for a letter of a value; after it each byte is a token, or takes tokens back.
+//! The first byte selects one of these. Up to the first byte 0 each byte stands for a part of the
+//! expression, or for a letter of a value; after it each byte is a token or a rollback.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};
@@ -20,7 +20,8 @@ fn prepare() {
     LazyLock::force(&TREE);
 }
 
-/// The first token ends the generation. Bytes of characters stand alone and together.
+/// The texts of the tokens. The first token ends the generation. Multi-byte characters occur whole
+/// and as single bytes.
 const TEXTS: [&[u8]; 26] = [
     b"",
     b"a",
@@ -71,7 +72,7 @@ impl TokenTexts for Texts {
 static TREE: LazyLock<Arc<VocabularyTree>> =
     LazyLock::new(|| Arc::new(VocabularyTree::new(&Texts)));
 
-/// The oracle of a whole text.
+/// The oracle that decides whether a whole text is valid.
 enum Model {
     Regex(Box<Regex>),
     Values(Vec<Vec<u8>>),
@@ -97,7 +98,7 @@ fn run(data: &[u8]) {
         0 => {
             let pattern = pattern(spelt);
             let made = Grammar::regex(&pattern, &TREE);
-            // Whole texts: \A and \z cannot be part of what stands between them.
+            // The group keeps the anchors \A and \z separate from the pattern.
             let regex = RegexBuilder::new(&format!("\\A(?:{pattern})\\z"))
                 .size_limit(MOST_MODEL_BYTES)
                 .build();
@@ -127,12 +128,12 @@ fn run(data: &[u8]) {
     walk(&made, &model, steps);
 }
 
-/// The crate `regex` writes counted repetitions out: this many, each inside the other, are at most
-/// 27 copies of 24 Unicode classes, which stay within the bytes that it is given.
+/// The crate `regex` expands counted repetitions. This many nested ones are at most 27 copies of 24
+/// Unicode classes, which fit into its size limit here.
 const MOST_COUNTS: usize = 3;
 const MOST_MODEL_BYTES: usize = 64 << 20;
 
-/// A pattern of parts that are each a pattern, or open and close groups.
+/// Returns a pattern made of parts that are patterns themselves, or open and close groups.
 fn pattern(spelt: &[u8]) -> String {
     const PARTS: [&str; 32] = [
         "a",
@@ -177,7 +178,7 @@ fn pattern(spelt: &[u8]) -> String {
             pattern.push_str(part);
         }
     }
-    // Not all that is open is closed: the others are refused.
+    // Closes the groups that are still open, since patterns with open groups are rejected.
     for _ in pattern.matches(")").count()..pattern.matches('(').count() {
         pattern.push(')');
     }
@@ -187,7 +188,7 @@ fn pattern(spelt: &[u8]) -> String {
 fn walk(made: &Grammar, model: &Model, steps: &[u8]) {
     let mut grammar = made.clone();
     let mut text: Vec<u8> = Vec::new();
-    // Clones from before each token, with the lengths of the text there.
+    // Clones from before each token, each with the length of its text.
     let mut before: Vec<(Grammar, usize)> = Vec::new();
     for &step in steps.iter().take(40) {
         if step >= 0xE0 {
@@ -207,7 +208,7 @@ fn walk(made: &Grammar, model: &Model, steps: &[u8]) {
             grammar.accept(Token::from(step % TEXTS.len() as u8));
             continue;
         };
-        // What the text may be is told by what is complete, once its last character is.
+        // The text can be compared with the oracle only if its last character is complete.
         if std::str::from_utf8(&text).is_ok() {
             assert_eq!(slot.is_complete(), model.has(&text), "{text:?}");
             assert_eq!(mask.allows(0), model.has(&text), "{text:?}");

@@ -1,6 +1,6 @@
-//! Trigger patterns beside `std::regex`, as for the target `grammar`, where nearly every change of
-//! the input leaves a pattern one: up to the first byte 0 each byte stands for a part of it, and
-//! then two bits of each for a letter of the text.
+//! Compares trigger patterns with `std::regex`, as the target `grammar` does, but in an encoding in
+//! which nearly every change of the input gives a valid pattern. Up to the first byte 0 each byte
+//! stands for a part of the pattern; after it every two bits are a letter of the text.
 #![no_main]
 
 #[path = "grammar/pattern.rs"]
@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| pattern::run(&spelt(data)));
 
-/// The pattern, and the text in one piece, as [`pattern::run`] reads them.
+/// Returns the pattern, and the text in one piece, in the form that [`pattern::run`] reads.
 fn spelt(data: &[u8]) -> Vec<u8> {
     const ATOMS: [&[u8]; 8] = [b"a", b"b", b"ab", b".", b"[ab]", b"[^a]", b"(", b"(?:"];
     const REPEATED: [&[u8]; 8] = [b"", b"", b"*?", b"+?", b"??", b"*", b"+", b"{0,2}?"];

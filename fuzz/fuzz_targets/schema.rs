@@ -1,4 +1,4 @@
-//! JSON Schemas: a byte for the options, and a text, which is compiled or refused.
+//! JSON Schemas: a byte for the options, and a text, which is compiled or rejected.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! The sieve: parameters of any bits, saved states of any bytes, stages in any order.
+//! The sieve: parameters with arbitrary bits, saved states with arbitrary bytes, stages in any
+//! order.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -25,7 +26,7 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |case: Case| match case {
 
 #[derive(Arbitrary, Debug)]
 enum Case {
-    /// The struct as that many bytes.
+    /// The struct from these bytes, however many.
     Bits(Vec<u8>),
     Changes {
         first: Vec<Change>,
@@ -57,15 +58,15 @@ enum Damage {
     Xor(u16, u8),
     Truncate(u16),
     Append(u8),
-    /// Another number of draws.
+    /// Changes the number of draws in the state.
     Draws(u64),
     Seed(u64),
     Generator(u8),
     State(u8),
     Accepted(u64),
-    /// The check sum that belongs to the bytes.
+    /// Corrects the checksum.
     Sum,
-    /// Four bytes, so far from the end: what stages remember is there.
+    /// Changes four bytes at this distance from the end, where the memory of stages is stored.
     Behind(u16, u32),
 }
 
@@ -73,8 +74,8 @@ fn any_bits(bits: &[u8]) {
     let mut raw = llama_sieve_default_params();
     let size = size_of::<llama_sieve_params>();
     let mut bytes = vec![0u8; size];
-    // Where there are no bits the defaults stay. The biases have a case of their own: a pointer
-    // cannot be any bits.
+    // Fields beyond the given bytes keep their defaults. The biases are set separately, since a
+    // pointer with arbitrary bits would be invalid.
     let known = std::mem::offset_of!(llama_sieve_params, bias);
     // SAFETY: plain numbers and a pointer, copied as bytes, and the pointer's bytes stay.
     unsafe {
@@ -104,7 +105,7 @@ fn values(logits: &[Logit]) -> Vec<f32> {
     logits.iter().take(200).map(|logit| logit.value()).collect()
 }
 
-/// The tokens of some steps; a failure is a negative number.
+/// Returns the tokens of some steps; a negative number means a failure.
 ///
 /// # Safety
 /// `sieve` is alive.
@@ -131,7 +132,8 @@ unsafe fn tokens(sieve: *mut Handle, logits: &[f32], steps: usize) -> Vec<i32> {
     tokens
 }
 
-/// Checks that the candidates that were drawn from hold the token, no other ids, and probabilities.
+/// Checks that the candidates of the last draw contain the token, only valid ids, and
+/// probabilities.
 ///
 /// # Safety
 /// `sieve` is alive.
@@ -156,13 +158,13 @@ unsafe fn check_candidates(sieve: *mut Handle, token: i32, logits: &[f32]) {
     );
     assert!(ids.contains(&token));
     let sum: f64 = candidates.iter().map(|c| f64::from(c.p)).sum();
-    // Penalties and biases of the largest numbers make infinite logits, or none.
+    // With the largest penalties and biases, logits become infinite or NaN.
     if candidates.iter().all(|c| c.logit.abs() < 1e30) {
         assert!((sum - 1.0).abs() < 1e-4, "probabilities add up to {sum}");
     }
 }
 
-/// Parameters that are refused change nothing.
+/// Checks that rejected parameters change nothing.
 fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
     let (first, second) = (CParams::new(first), CParams::new(second));
     let logits = values(logits);
@@ -182,8 +184,8 @@ fn changes(first: &[Change], second: &[Change], logits: &[Logit]) {
             assert_eq!(tokens(sieve, &logits, 3), tokens(same, &logits, 3));
         } else {
             tokens(sieve, &logits, 2);
-            // Back again: history and generator of the other way are what they are, but nothing
-            // breaks.
+            // Restores the first parameters. History and generator are now others, but nothing may
+            // fail.
             assert_eq!(llama_sieve_set_params(sieve, &first.raw), LLAMA_SIEVE_OK);
             tokens(sieve, &logits, 1);
         }
@@ -248,8 +250,8 @@ impl Damage {
     }
 }
 
-/// A state, damaged or not, is refused and nothing changes, or taken and goes on as the sieve that
-/// saved it.
+/// Checks that a state, damaged or not, is either rejected without a change, or accepted and
+/// continues like the sieve that saved it.
 fn state(
     params: &[Change],
     logits: &[Logit],
@@ -273,7 +275,7 @@ fn state(
             let mut bytes = whole.clone();
             damage.iter().for_each(|damage| damage.apply(&mut bytes));
             load(reader, &bytes, &logits);
-            // One with the same parameters goes on with the same tokens.
+            // A sieve with the same parameters must continue with the same tokens.
             let twin = llama_sieve_new(&params.raw);
             assert_eq!(
                 llama_sieve_state_load(twin, whole.as_ptr(), whole.len()),
@@ -282,7 +284,7 @@ fn state(
             assert_eq!(saved(twin), whole);
             assert_eq!(tokens(twin, &logits, 3), tokens(writer, &logits, 3));
             llama_sieve_free(twin);
-            // With the parameters that were saved any sieve does.
+            // If the parameters are loaded as well, any sieve must do so.
             load_with_params(reader, &bytes, &logits);
             load_with_params(reader, &whole, &logits);
             let twin = llama_sieve_clone(reader);
@@ -300,8 +302,8 @@ fn state(
     }
 }
 
-/// Stages of any numbers: what was saved goes on in a sieve with the same, damaged or not nothing
-/// breaks, and they can be others at any token.
+/// Stages with any parameters: a saved state must continue in a sieve with the same stages, a
+/// damaged one must do no harm, and stages may change at any token.
 fn with_stages(
     params: &[Change],
     stages: &Stages,
@@ -324,7 +326,7 @@ fn with_stages(
         if answer == LLAMA_SIEVE_OK {
             assert!(stages.are_of(sieve));
             tokens(sieve, &logits, 2);
-            // A copy, and what was saved, go on as the sieve does.
+            // A copy, and a sieve that loads the state, must continue as the sieve does.
             let (copy, twin) = (llama_sieve_clone(sieve), llama_sieve_new(&params.raw));
             assert_eq!(llama_sieve_set_stages(twin, &stages.raw), LLAMA_SIEVE_OK);
             let whole = saved(sieve);
@@ -334,7 +336,7 @@ fn with_stages(
             assert_eq!(tokens(copy, &logits, 3), expected);
             assert_eq!(tokens(twin, &logits, 3), expected);
             assert_eq!(saved(copy), saved(sieve));
-            // Damaged, in one with the same stages and in one with others.
+            // Loads a damaged state into a sieve with the same stages, and into one with others.
             let mut bytes = whole.clone();
             damage.iter().for_each(|damage| damage.apply(&mut bytes));
             load(twin, &bytes, &logits);
@@ -351,7 +353,7 @@ fn with_stages(
             }
             load(twin, &bytes, &logits);
             load_with_params(twin, &whole, &logits);
-            // At the beginning all is as in a new one.
+            // After a reset the sieves must behave like a new one.
             for sieve in [sieve, copy] {
                 assert_eq!(llama_sieve_set_stages(sieve, &stages.raw), LLAMA_SIEVE_OK);
                 assert_eq!(llama_sieve_set_params(sieve, &params.raw), LLAMA_SIEVE_OK);
@@ -385,8 +387,8 @@ fn bytes_as_state(params: &[Change], bytes: &[u8]) {
     }
 }
 
-/// Either nothing changes, or the sieve is the one that saved the bytes, but for a window that its
-/// own parameters cut.
+/// Checks that loading the bytes with their parameters either changes nothing, or gives the sieve
+/// that saved them, except for a window that its own parameters shorten.
 ///
 /// # Safety
 /// `sieve` is alive.
@@ -408,7 +410,7 @@ unsafe fn load_with_params(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
             bytes[56 + 4 * window_of(bytes)..bytes.len() - 8]
                 .ends_with(&after[56 + 4 * window_of(&after)..after.len() - 8])
         );
-        // Without logits nobody samples, and the sieve stays where the state has left it.
+        // Without logits nothing is sampled, and the sieve stays in the loaded state.
         if !logits.is_empty() {
             tokens(sieve, logits, 2);
         }
@@ -436,8 +438,9 @@ unsafe fn load(sieve: *mut Handle, bytes: &[u8], logits: &[f32]) {
         let after = saved(sieve);
         let end = bytes.len() - 8;
         assert_eq!(fnv1a(&bytes[..end]).to_le_bytes(), bytes[end..]);
-        // Generator, seed and numbers are those of the bytes; of the window as much as there is
-        // room for, the newest. The version is the newest, with the sieve's own parameters.
+        // Generator, seed and counters must be those of the bytes, and the window's newest tokens,
+        // as many as fit. The format's version is the newest, and the parameters are the sieve's
+        // own.
         assert_eq!(after[..4], bytes[..4]);
         assert_eq!(after[8..12], bytes[8..12]);
         assert_eq!(after[16..32], bytes[16..32]);

@@ -1,5 +1,5 @@
-//! The token trie against a naive model. Input that begins with a byte 0 describes sequences and
-//! what is done with them; any other input is a payload as it stands, for the parser.
+//! The token trie against a naive model. Input that begins with a byte 0 encodes sequences and
+//! actions; any other input is given to the parser as a payload.
 #![no_main]
 
 use std::sync::Arc;
@@ -27,7 +27,8 @@ fuzz_target!(init: llama_sieve_fuzz::silence(), |data: &[u8]| {
     }
 });
 
-/// The parser takes what the rules take, and the trie holds what the payload says.
+/// Checks that the parser accepts exactly the payloads that the rules allow, and that the trie
+/// contains their values.
 fn raw(json: &[u8], n_vocab: Option<usize>) {
     let parsed = Payload::parse(json, n_vocab);
     let descriptors = match (judge(json, n_vocab), &parsed) {
@@ -37,7 +38,7 @@ fn raw(json: &[u8], n_vocab: Option<usize>) {
     };
     let payload = parsed.expect("the match says so");
     let trie = Arc::new(Trie::new(&payload));
-    // The cache gives the same one, whether it knows it already or not.
+    // The cache must return the same trie, whether or not it has it already.
     let cached = cache::trie_of(json, n_vocab).expect("it was parsed before");
     assert_eq!(trie.n_nodes(), cached.n_nodes());
     assert_eq!(trie.max_token(), cached.max_token());
@@ -45,7 +46,7 @@ fn raw(json: &[u8], n_vocab: Option<usize>) {
     apply_to_few(trie);
 }
 
-/// Checks that a small array needs no more memory than a small array, whatever the tokens are.
+/// Checks that the memory for a small array does not depend on the size of the token ids.
 fn apply_to_few(trie: Arc<Trie>) {
     let slot = Arc::new(Slot::new(None));
     let root = trie.first_root();
@@ -67,7 +68,7 @@ fn apply_to_few(trie: Arc<Trie>) {
     assert_eq!(left, children);
 }
 
-/// Every value is where it should be, and nothing else is.
+/// Checks that the trie contains every value and nothing else.
 fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     let mut nodes = 0;
     let mut paths = Vec::new();
@@ -83,7 +84,8 @@ fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
             continue;
         }
         paths.push(descriptor.path.as_str());
-        // The root, and of each sequence what it has not in common with the one before.
+        // Nodes are the root, and for each sequence the tokens after its common beginning with the
+        // one before.
         nodes += 1 + values[0].len();
         for pair in values.windows(2) {
             let common = pair[0].iter().zip(pair[1]).take_while(|(a, b)| a == b);
@@ -93,7 +95,7 @@ fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     assert!(trie.paths().eq(paths.iter().copied()));
     assert_eq!(trie.n_nodes(), nodes);
     for descriptor in descriptors {
-        // Of two descriptors with one path, only the first can be reached.
+        // Of two descriptors with the same path, only the first can be activated.
         let has_values = |d: &Rules| d.leaves.iter().any(|(_, tokens)| !tokens.is_empty());
         let first = descriptors
             .iter()
@@ -124,12 +126,12 @@ fn walk_all(trie: &Arc<Trie>, descriptors: &Descriptors) {
     }
 }
 
-/// One allowed value, of few different tokens, so that values share their beginnings.
+/// An allowed value, made of few different tokens, so that values share their beginnings.
 #[derive(Arbitrary, Debug)]
 struct Value {
     name: u8,
     tokens: Vec<u8>,
-    /// The tokens are repeated this often in all, to reach the length at which a span is closed.
+    /// The number of repetitions of the tokens, to reach the length at which a span is closed.
     times: u8,
 }
 
@@ -163,9 +165,9 @@ enum Step {
     Apply(Array),
     /// One of the tokens that may follow, if any.
     Follow(u8),
-    /// Any token, mostly of the few.
+    /// Any token, mostly one of those few.
     Accept(i16),
-    /// All tokens that are forced.
+    /// Accepts all forced tokens.
     Skip,
     Reset,
     Clone,
@@ -184,12 +186,12 @@ struct Array {
 
 #[derive(Arbitrary, Debug)]
 enum Order {
-    /// As a host passes it: `data[id].id == id`.
+    /// In a host's usual order: `data[id].id == id`.
     InPlace,
     Reversed,
-    /// Sorted, and said to be.
+    /// Sorted, and marked as sorted.
     Sorted,
-    /// Every that many-th candidate is missing.
+    /// Each n-th candidate is missing.
     Thinned(u8),
     /// Ids as given.
     Ids(Vec<u8>),
@@ -235,7 +237,8 @@ fn token(byte: u8) -> i32 {
 
 impl Script {
     fn descriptors(&self) -> Descriptors {
-        // The naive model looks at all sequences at every step; one is longer than a span can be.
+        // The number of steps is limited, since the naive model compares all sequences at each. It
+        // exceeds the maximum length of a span.
         let mut longest = LONGEST + 5;
         let descriptors = self.descriptors.iter().take(4);
         let descriptors = descriptors.map(|(path, values, terminators)| {
@@ -272,7 +275,7 @@ impl Script {
         if is_empty {
             return;
         }
-        // Also of a value that is too long: of that a span is closed in time.
+        // A value that is too long is included, since a span is closed at its maximum length.
         let payload = parsed.unwrap_or_else(|_| payload_of(&descriptors));
         let trie = Arc::new(Trie::new(&payload));
         let slot = Arc::new(Slot::new(Some(256)));
@@ -332,7 +335,7 @@ fn json_of(descriptors: &Descriptors) -> String {
     serde_json::json!({ "descriptors": descriptors }).to_string()
 }
 
-/// The sampler and its model, in step.
+/// The sampler and its naive model, which get the same calls.
 struct Walk {
     sampler: TrieSampler,
     slot: Arc<Slot>,
@@ -370,7 +373,7 @@ impl Walk {
                 }
             }
             Step::Clone => {
-                // The clone goes on by itself: what happens to the old one does not reach it.
+                // The walk continues with the clone, which must be independent of the original.
                 let copy = self.sampler.clone();
                 self.sampler.accept(0);
                 self.sampler = copy;
@@ -456,7 +459,7 @@ impl Walk {
             );
         }
         assert_eq!(output.data.is_empty(), input.is_empty(), "nothing is left");
-        // A choice is a value, even where all are banned.
+        // The selected token is one of a value, even if all are banned.
         let is_banned = |c: &TokenData| as_number(c.logit) == f32::NEG_INFINITY;
         if output.data.iter().all(is_banned) {
             assert!(output.data.iter().all(|c| allowed.contains(&c.id)));
@@ -469,7 +472,7 @@ impl Walk {
         }
         let mut ids: Vec<i32> = input.iter().map(|c| c.id).collect();
         ids.sort_unstable();
-        // With an id twice in the array only the safety is promised.
+        // For an array that contains an id twice, only memory safety is guaranteed.
         if ids.windows(2).all(|pair| pair[0] != pair[1]) {
             self.expected(&input, sorted, selected, &allowed)
                 .assert_same(&output);

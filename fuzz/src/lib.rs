@@ -1,5 +1,5 @@
-//! Common parts of the fuzz targets: inputs made of few bytes, and naive models of what the library
-//! promises.
+//! Common parts of the fuzz targets: inputs that are decoded from few bytes, and naive models of
+//! documented behaviour.
 
 pub mod logits;
 pub mod params;
@@ -7,8 +7,8 @@ pub mod payload;
 pub mod span;
 pub mod stages;
 
-/// No messages on stderr: ids outside the vocabulary, parameters that are no numbers and the like
-/// are what the targets are for.
+/// Silences messages on stderr, since the targets cause warnings all the time, for instance with
+/// ids outside the vocabulary or NaN parameters.
 pub fn silence() {
     llama_sieve::log::set_sink(Some(std::sync::Arc::new(|_, text| {
         assert!(!text.contains("internal error"), "{text}");

@@ -1,4 +1,4 @@
-//! Logits of few bytes: ordinary numbers mostly, and all the others.
+//! Logits that are decoded from few bytes: mostly ordinary numbers, sometimes special ones.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
@@ -7,7 +7,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 pub enum Logit {
     /// Eighths, so that ties are common.
     Eighths(i8),
-    /// An ordinary number with all its bits.
+    /// An ordinary number with full precision.
     Fine(i16, u8),
     /// Any bits: denormals, NaN with any payload, the largest numbers.
     Bits(u32),
@@ -69,7 +69,7 @@ impl<'a> Arbitrary<'a> for Number {
 }
 
 impl Number {
-    /// A probability or another number between 0 and 2, mostly.
+    /// Returns the number, mostly between 0 and 2.
     pub fn get(self) -> f32 {
         self.0
     }

@@ -26,7 +26,7 @@ pub enum Change {
     Method(bool),
     Order(bool),
     Bias(i16, Logit),
-    /// A struct size that the library must refuse, like the two below.
+    /// A struct size that the library must reject; so are the two variants below.
     StructSize(u16),
     Enumeration(u8, Whole),
     NoBias(u8),
@@ -36,15 +36,16 @@ pub enum Change {
 pub struct CParams {
     pub raw: llama_sieve_params,
     biases: Vec<llama_logit_bias>,
-    /// Instead of the biases: a count, and nothing there.
+    /// A count of biases with a NULL pointer, instead of the biases.
     no_bias: Option<u8>,
 }
 
-/// Tokens of a window at most: a state is as long, and hashed by every load.
+/// The maximum size of a window. It is limited since a state stores the window, and every load
+/// hashes the state.
 const LONGEST_WINDOW: i32 = 3000;
 
 impl CParams {
-    /// The defaults with a seed that is not random, changed.
+    /// Returns the defaults with a fixed seed and these changes.
     pub fn new(changes: &[Change]) -> Self {
         let mut params = Self {
             raw: llama_sieve_default_params(),
@@ -65,7 +66,7 @@ impl CParams {
         params
     }
 
-    /// Takes these parameters, without biases of their own.
+    /// Wraps these parameters, without biases.
     pub fn of(raw: llama_sieve_params) -> Self {
         Self {
             raw,
@@ -108,7 +109,7 @@ impl CParams {
         }
     }
 
-    /// True if the library is to accept them, as the header says.
+    /// True if the library must accept the parameters by the rules of the header.
     pub fn is_valid(&self) -> bool {
         let raw = &self.raw;
         let numbers = [

@@ -1,5 +1,5 @@
-//! The payload of a token trie as docs/token-tree-payload.schema.json has it, written down a second
-//! time: which bytes are to be accepted, and what they mean.
+//! A second implementation of the payload of docs/token-tree-payload.schema.json: which bytes are
+//! valid, and the values that they contain.
 
 use std::fmt;
 
@@ -25,13 +25,13 @@ pub struct Descriptor {
 pub enum Verdict {
     Accepted(Descriptors),
     Refused(&'static str),
-    /// Syntactically JSON, but not to be held in memory as it is: a number beyond every type, half
-    /// a surrogate pair, or nested too deeply. Where that is in a field that is ignored the payload
-    /// may be good.
+    /// Valid JSON that a parser may be unable to represent: a number outside every type, half a
+    /// surrogate pair, or deep nesting. The payload may still be valid if that is in an ignored
+    /// field.
     Unclear,
 }
 
-/// A JSON value that remembers a key that comes twice.
+/// A JSON value that keeps duplicate keys.
 enum Json {
     Other,
     Integer(i128),
@@ -40,7 +40,7 @@ enum Json {
     Object(Vec<(String, Json)>),
 }
 
-/// The rules, applied to `bytes`. Tokens must be below `n_vocab`, if that is known.
+/// Applies the rules to `bytes`. Tokens must be below `n_vocab`, if it is known.
 pub fn judge(bytes: &[u8], n_vocab: Option<usize>) -> Verdict {
     if serde_json::from_slice::<IgnoredAny>(bytes).is_err() {
         return Verdict::Refused("no JSON");
@@ -112,8 +112,8 @@ fn tokens_of(tokens: &[Json], n_vocab: Option<usize>) -> Result<Vec<i32>, &'stat
     tokens.collect()
 }
 
-/// A known field may come once; what other fields are, and how often they come, is nobody's
-/// business.
+/// Returns a known field, which must not be repeated. Unknown fields may have any value, any number
+/// of times.
 fn field<'a>(value: &'a Json, name: &str) -> Result<Option<&'a Json>, &'static str> {
     let Json::Object(fields) = value else {
         return Err("not an object");

@@ -1,17 +1,17 @@
-//! A constrained span as a list of sequences and the tokens so far: the state machine of
-//! docs/token-trie.md in its plainest form.
+//! A constrained span as a list of sequences and the tokens so far: a naive implementation of the
+//! state machine of docs/token-trie.md.
 
 use llama_sieve::TokenData;
 
 use crate::payload::{Descriptors, Leaves};
 
-/// A value has no more tokens than this. A span that has not ended after as many is closed.
+/// The maximum number of tokens of a value. A span that has not ended after as many is closed.
 pub const LONGEST: usize = 500;
 
 /// The constrained values, and the position of the text in them.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Of the descriptors that have values.
+    /// The descriptors that have values.
     descriptors: Descriptors,
     active: usize,
     /// The tokens accepted since the span began; `None` while idle.
@@ -39,14 +39,14 @@ impl Span {
         self.leaf = None;
     }
 
-    /// `idle`: a span that is complete stays so.
+    /// Resets the span. With `idle` a complete span stays idle.
     pub fn reset(&mut self, idle: bool) {
         if !idle || self.is_active() || self.leaf.is_none() {
             self.restart();
         }
     }
 
-    /// Says whether there is such a path.
+    /// Begins the span with this path. Returns false if there is none.
     pub fn activate(&mut self, path: &str) -> bool {
         let Some(index) = self.descriptors.iter().position(|d| d.path == path) else {
             return false;
@@ -68,13 +68,13 @@ impl Span {
         &self.descriptors[self.active].leaves
     }
 
-    /// The smallest name of the value that `prefix` is.
+    /// Returns the name of the value `prefix`, the smallest if it has several.
     fn name(&self, prefix: &[i32]) -> Option<String> {
         let names = self.leaves().iter().filter(|(_, tokens)| tokens == prefix);
         names.map(|(name, _)| name.clone()).min()
     }
 
-    /// Ascending.
+    /// Returns the tokens that continue `prefix`, ascending.
     fn children(&self, prefix: &[i32]) -> Vec<i32> {
         let longer = self.leaves().iter().map(|(_, tokens)| tokens);
         let longer =
@@ -85,8 +85,8 @@ impl Span {
         children
     }
 
-    /// The tokens that go on from here, and those that are said to follow a value, ascending; none
-    /// while idle.
+    /// Returns the tokens that may follow, ascending, including those that may follow a complete
+    /// value; none while idle.
     pub fn following(&self) -> Vec<i32> {
         let Some(prefix) = &self.prefix else {
             return Vec::new();
@@ -100,8 +100,8 @@ impl Span {
         following
     }
 
-    /// The tokens that `apply` lets through; `None`: all. Greedy, at a value that others go on
-    /// from, may complete the span.
+    /// Returns the tokens that `apply` allows; `None` means all. In greedy mode this may complete
+    /// the span, at a value that is the beginning of others.
     pub fn allowed(&mut self, data: &[TokenData], greedy: bool) -> Option<Vec<i32>> {
         let prefix = self.prefix.clone()?;
         let children = self.children(&prefix);
@@ -147,7 +147,7 @@ impl Span {
         let values: Vec<&Vec<i32>> = values.filter(|value| value.starts_with(prefix)).collect();
         let mut run = Vec::new();
         for depth in prefix.len()..LONGEST {
-            // Where a value ends, ending is a choice.
+            // At the end of a value, `None` stands for the choice to end.
             let next = values.iter().map(|value| value.get(depth).copied());
             let mut next: Vec<Option<i32>> = next.collect();
             next.dedup();

@@ -7,13 +7,13 @@ use llama_sieve::ffi::sieve::*;
 
 use crate::logits::{Number, Whole};
 
-/// An order, and the numbers of those stages that have some.
+/// An order of stages, and the parameters of those that have any.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Stages {
     order: Vec<u8>,
     numbers: [Option<Number>; 10],
     wholes: [Option<Whole>; 3],
-    /// Slots of samplers among the stages: the slot, and the place.
+    /// The slots of samplers among the stages, each with its position.
     slots: Vec<(u8, u8)>,
     wrong: Wrong,
 }
@@ -37,23 +37,24 @@ pub struct CStages {
     pub order: Vec<i32>,
 }
 
-/// The slots that orders of this target name.
+/// The number of slots that this target uses in orders.
 pub const SLOTS: u8 = 4;
 
-/// The most stages.
+/// The maximum number of stages.
 const MOST: usize = 13 + LLAMA_SIEVE_MAX_SAMPLERS;
 
-/// The most tokens that DRY looks back on: a state is as long.
+/// The maximum window of DRY, which a state stores.
 const LONGEST_WINDOW: i32 = 3000;
 
 impl CStages {
     pub fn new(stages: &Stages) -> Self {
         let mut raw = llama_sieve_default_stages();
-        // No more than there are stages, so that what is refused is not always the number.
+        // The length is at most the number of stages, so that orders are not always rejected for
+        // their length.
         let mut order: Vec<i32> = Vec::new();
         for &stage in stages.order.iter().take(13) {
             let number = 1 + i32::from(stage % 13);
-            // Often twice would be nearly always.
+            // Duplicates are rare, since otherwise nearly every order would have one.
             if stage >= 250 || !order.contains(&number) {
                 order.push(number);
             }
@@ -82,7 +83,7 @@ impl CStages {
             *whole = given.map_or(*whole, |given| given.0);
         }
         raw.dry_penalty_last_n = raw.dry_penalty_last_n.min(LONGEST_WINDOW);
-        // A stage that draws is mostly meant to be the last.
+        // Stages that draw are mostly put at the end, where they must be.
         if !matches!(stages.wrong, Wrong::Good) {
             order.sort_by_key(|number| *number > LLAMA_SIEVE_STAGE_DYNAMIC_TEMPERATURE);
         }
@@ -106,7 +107,7 @@ impl CStages {
         Self { raw, order }
     }
 
-    /// True if the library is to accept them, as the header says.
+    /// True if the library must accept the stages by the rules of the header.
     pub fn is_valid(&self) -> bool {
         let raw = &self.raw;
         if raw.struct_size != size_of::<llama_sieve_stages>() {
@@ -143,7 +144,7 @@ impl CStages {
         })
     }
 
-    /// True if `sieve` says that it has these.
+    /// Returns true if `sieve` reports these stages.
     ///
     /// # Safety
     /// `sieve` is alive.

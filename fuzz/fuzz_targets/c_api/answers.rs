@@ -1,4 +1,4 @@
-//! Checks of the answer of every call: documented numbers, and a reason where it fails.
+//! Checks of the result of every call: only documented numbers, and an error text for each failure.
 
 use std::ffi::{CStr, c_int};
 
@@ -17,12 +17,12 @@ pub(crate) fn last_error() -> String {
     text.to_str().expect("UTF-8").to_owned()
 }
 
-/// The last error has this number.
+/// Checks that the last error has this number.
 fn assert_code(answer: c_int) {
     assert_eq!(llama_sieve_last_error_code(), answer, "{}", last_error());
 }
 
-/// A failure has a reason, and no internal one.
+/// Checks that a failure has an error text, and that it is not an internal error.
 pub(crate) fn assert_reason() {
     let text = last_error();
     assert!(!text.is_empty(), "no reason");
@@ -32,7 +32,7 @@ pub(crate) fn assert_reason() {
     );
 }
 
-/// The answer is 0 or one of `errors`; a success has forgotten older errors.
+/// Checks that the result is 0 or one of `errors`, and that success clears older errors.
 pub(crate) fn assert_answer(answer: c_int, errors: &[c_int]) -> bool {
     assert_code(answer);
     if answer == LLAMA_SIEVE_OK {
@@ -44,7 +44,7 @@ pub(crate) fn assert_answer(answer: c_int, errors: &[c_int]) -> bool {
     false
 }
 
-/// The answer is a number or one of `errors`.
+/// Checks that the result is a count or one of `errors`.
 pub(crate) fn assert_count(answer: c_int, errors: &[c_int]) {
     if answer < 0 {
         assert_code(answer);

@@ -1,4 +1,4 @@
-//! The calls that an input stands for. Their order is that of the corpus.
+//! The calls that an input encodes. Reordering the variants would change the meaning of the corpus.
 
 use std::ptr::null;
 
@@ -270,7 +270,7 @@ pub(crate) enum Maker {
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Text {
     Null,
-    /// One of the texts that are good together.
+    /// One of the valid texts, which fit each other.
     Good(u8),
     Bytes(Vec<u8>),
 }
@@ -287,7 +287,7 @@ pub(crate) struct Lazy {
 #[derive(Arbitrary, Debug)]
 pub(crate) enum Payload {
     Null,
-    /// Some values of few tokens.
+    /// Some values, made of few different tokens.
     Values(Vec<Vec<u8>>),
     Large(i32),
     Bytes(Vec<u8>),
@@ -371,7 +371,7 @@ impl Logits {
         values.as_ref().map_or(null(), |values| values.as_ptr())
     }
 
-    /// The upper half of the bits of each: numbers of either half precision.
+    /// Returns the upper 16 bits of each number, which are valid in both half precisions.
     pub(crate) fn halves(values: &Option<Vec<f32>>) -> Option<Vec<u16>> {
         let upper = |x: &f32| (x.to_bits() >> 16) as u16;
         Some(values.as_ref()?.iter().map(upper).collect())

@@ -1,4 +1,4 @@
-//! Certificates of the host's samplers.
+//! Certification of the host's samplers.
 
 use std::ffi::{CStr, CString};
 use std::ptr::null;
@@ -9,8 +9,8 @@ use llama_sieve::ffi::library::*;
 use crate::answers::assert_answer;
 use crate::calls::Name;
 
-/// The samplers whose built-ins are equal whatever the build; those whose arguments depend on it;
-/// and the one that asks a vocabulary.
+/// The samplers that can be certified: those with the same arguments in every build, those whose
+/// arguments depend on the build, and the one that needs a vocabulary.
 const CERTIFIED: [&CStr; 13] = [
     c"greedy",
     c"dist",
@@ -29,8 +29,8 @@ const CERTIFIED: [&CStr; 13] = [
 const OF_KNOWN_BUILDS: [&CStr; 3] = [c"penalties", c"dry", c"logit-bias"];
 const INFILL: &CStr = c"infill";
 
-/// The vendored samplers are what ours are compared with everywhere: each is certified, whatever
-/// was called before.
+/// Checks that each of the vendored samplers, with which all tests compare ours, is certified,
+/// whatever was called before.
 pub(crate) fn certify(name: &Name) {
     let names = CERTIFIED.iter().chain(&OF_KNOWN_BUILDS).chain([&INFILL]);
     let names: Vec<&CStr> = names.copied().collect();
@@ -45,8 +45,7 @@ pub(crate) fn certify(name: &Name) {
     let pointer = name.as_ref().map_or(null(), |name| name.as_ptr());
     // SAFETY: NULL or a C string.
     let verdict = unsafe { llama_sieve_certify(pointer) };
-    // A build that is not known changes nothing.
-    // SAFETY: as above.
+    // Build 0, which means an unknown one, gives the same result. SAFETY: as above.
     assert_eq!(unsafe { llama_sieve_certify_build(pointer, 0) }, verdict);
     let Some(name) = name.as_deref() else {
         assert!(!assert_answer(verdict, &[LLAMA_SIEVE_ERROR_NULL]));

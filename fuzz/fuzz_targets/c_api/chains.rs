@@ -11,7 +11,7 @@ use crate::World;
 use crate::answers::{assert_answer, assert_count, assert_reason};
 use crate::calls::{Call, Logits};
 
-/// The errors of a chain; INVALID is of one that selects none.
+/// The errors of sampling with a chain; INVALID means that the chain selects no token.
 const OF_CHAIN: [i32; 4] = [
     LLAMA_SIEVE_ERROR_NULL,
     LLAMA_SIEVE_ERROR_SIZE,
@@ -21,7 +21,7 @@ const OF_CHAIN: [i32; 4] = [
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_chain(&mut self, call: &Call) {
         // SAFETY: NULL or live, and arrays are as long as the calls are told.
         unsafe {
@@ -93,7 +93,7 @@ unsafe fn chain_sample(
             assert!(llama_sieve_chain_candidates(other, null_mut(), 0) <= 0);
             assert_reason();
         }
-        // The logits go away, and are not to be asked for any more.
+        // The logits are freed after this, so the library must not read them again.
         assert!(llama_sieve_chain_sample_logits(chain, null(), 3) < 0);
         assert!(llama_sieve_chain_candidates(chain, null_mut(), 0) <= 0);
         assert_reason();

@@ -1,4 +1,4 @@
-//! Grammars, what may be asked of them, and what is kept of their vocabularies.
+//! Grammars, their queries, and the data kept for their vocabularies.
 
 use std::ffi::{CStr, CString};
 use std::ptr::{null, null_mut};
@@ -29,7 +29,7 @@ const TEXTS: [&CStr; 6] = [
     c"root ::= none",
 ];
 const ROOTS: [&CStr; 4] = [c"root", c"list", c"other", c""];
-/// Triggers, used as words and as patterns.
+/// Triggers of lazy grammars, used as words and as patterns.
 const TRIGGERS: [&CStr; 6] = [
     c"LORD",
     c"^.*the$",
@@ -53,7 +53,7 @@ const TAGS: [&CStr; 3] = [
 ];
 
 impl Text {
-    /// Long ones would only be slower.
+    /// The text is short, since a long one would only be slower.
     fn get(&self, good: &[&CStr]) -> Option<CString> {
         match self {
             Text::Null => None,
@@ -67,7 +67,7 @@ impl Text {
     }
 }
 
-/// A grammar's constructor; NULL where it is refused.
+/// Calls a constructor of grammars. Returns NULL if it rejects the grammar.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary.
@@ -85,7 +85,7 @@ pub(crate) unsafe fn grammar(
         return unsafe { llama_sieve_init_grammar(vocab, text, root) };
     };
     if let Some(tokens) = lazy.tokens.as_ref().filter(|tokens| tokens.len() > 1) {
-        // The same texts as patterns, values and tags.
+        // Uses the same texts as patterns, values and tags.
         let flags = tokens.len() as u32 - 2;
         let values = [text, root];
         // SAFETY: as above.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn grammar(
             }
         };
     }
-    // The one past the last is NULL.
+    // The pointer after the last trigger is NULL.
     let mut triggers: Vec<_> = TRIGGERS.iter().map(|trigger| trigger.as_ptr()).collect();
     triggers.push(null());
     let some = &mut triggers[usize::from(lazy.first) % TRIGGERS.len()..];
@@ -124,7 +124,7 @@ pub(crate) unsafe fn grammar(
     }
 }
 
-/// The constructor of a JSON Schema's; NULL where it is refused.
+/// Calls the constructor for a JSON Schema. Returns NULL if it rejects the schema.
 ///
 /// # Safety
 /// `vocab` is NULL or a vocabulary.
@@ -151,7 +151,7 @@ pub(crate) unsafe fn schema(
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_grammar(&mut self, call: &Call) {
         // SAFETY: NULL or live; a vocabulary to be forgotten is not followed.
         unsafe {
@@ -184,7 +184,7 @@ impl World {
     }
 }
 
-/// Asks all about a grammar, and checks that the answers agree with each other.
+/// Calls every query of a grammar, and checks that the results agree with each other.
 ///
 /// # Safety
 /// `smpl` is a live grammar.
@@ -211,8 +211,8 @@ unsafe fn ask(smpl: *const llama_sampler, n_words: usize) {
         let n_forced = llama_sieve_grammar_forced(smpl, bytes.as_mut_ptr().cast(), n_words);
         assert!(bytes.iter().skip(n_forced).all(|&byte| byte == 0xAA));
         assert!(n_forced == 0 || !llama_sieve_grammar_is_complete(smpl));
-        // A draft of the first tokens; the first is allowed where the mask says so, if it does not
-        // begin a lazy grammar that refuses it.
+        // A draft of the first tokens. Its first token is accepted exactly if the mask allows it,
+        // unless it triggers a lazy grammar that then rejects it.
         let draft: Vec<i32> = (0..8).collect();
         let n_accepted = llama_sieve_grammar_accepts(smpl, draft.as_ptr(), draft.len());
         assert!(n_accepted <= draft.len());
@@ -233,7 +233,7 @@ unsafe fn ask(smpl: *const llama_sampler, n_words: usize) {
     }
 }
 
-/// NULL and other samplers have an answer, too.
+/// Checks that queries of NULL and of other samplers have documented results.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler that is no grammar.

@@ -1,6 +1,7 @@
-//! Any calls of the C interface in any order: only documented answers, a reason for every failure,
-//! nothing changed by one, and no panic inside the guard (libFuzzer's own hook ends the process at
-//! any panic, caught or not). Leaks are found by LeakSanitizer.
+//! Any calls of the C interface in any order. Checks that results are documented, that every
+//! failure has an error text and changes nothing, and that nothing panics inside the guard
+//! (libFuzzer's own hook ends the process at any panic, caught or not). Leaks are found by
+//! LeakSanitizer.
 #![no_main]
 
 mod answers;
@@ -55,23 +56,24 @@ struct World {
     samplers: Vec<Smp>,
     sieves: Vec<*mut Handle>,
     ppls: Vec<*mut llama_sieve_ppl>,
-    /// Which sampler each handle was bound to, while that lives.
+    /// The sampler that each handle was bound to, as long as it lives.
     bound: BTreeMap<usize, *mut llama_sampler>,
     saved: Vec<u8>,
-    /// True once some sieve has had stages in an order of its own.
+    /// True once stages were set for some sieve.
     is_staged: bool,
-    /// True once some sampler puts tokens of its vocabulary back, of which there may be no logits.
+    /// True once some sampler can put tokens of its vocabulary back for which there may be no
+    /// logits.
     puts_back: bool,
-    /// True while messages go elsewhere than at the start.
+    /// True while messages go to another callback than at the start.
     hears: bool,
 }
 
-/// More would only be slower.
+/// The number of calls per input; more would only be slower.
 const MOST_CALLS: usize = 40;
 const MOST_OBJECTS: usize = 8;
 
 fn pick<T: Copy>(objects: &[T], which: u8) -> Option<T> {
-    // Sometimes none, for NULL.
+    // Sometimes there is no object, and the call gets NULL.
     objects
         .get(usize::from(which) % (objects.len() + 1))
         .copied()
@@ -89,7 +91,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn free_all(self) {
         if self.hears {
             llama_sieve_fuzz::silence();
@@ -103,7 +105,7 @@ impl World {
                 .iter()
                 .for_each(|&sieve| llama_sieve_free(sieve));
             self.ppls.iter().for_each(|&ppl| llama_sieve_ppl_free(ppl));
-            // A handle whose sampler was freed is an error, not a crash.
+            // Using a handle whose sampler was freed must be an error, not a crash.
             for &handle in self.bound.keys() {
                 eliza_inference_clear_token_trie(handle as *mut c_void);
                 assert_reason();

@@ -1,4 +1,4 @@
-//! Constructors, and chains of what they make.
+//! Constructors of samplers, and chains of the new samplers.
 
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
@@ -20,7 +20,7 @@ use crate::{Smp, World};
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn make(&mut self, maker: &Maker) {
         let vocab = |given: bool| if given { vocabulary().cast() } else { null() };
         let (mut is_trie, mut is_ours, mut may_fail) = (false, true, false);
@@ -129,7 +129,7 @@ impl World {
                     mode,
                 } => {
                     (is_trie, may_fail) = (true, true);
-                    // As a C string it ends at the first NUL.
+                    // A C string ends at the first NUL, so the payload must contain none.
                     let json = payload.bytes().map(|mut bytes| {
                         bytes.retain(|&byte| byte != 0);
                         CString::new(bytes).expect("no NUL")
@@ -238,10 +238,10 @@ impl World {
         }
     }
 
-    /// Some of the samplers become members of a chain, which is the host's.
+    /// Adds some of the samplers to a chain of the host.
     ///
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn chain(&mut self, members: &[u8]) {
         // SAFETY: each member is taken over once; a chain of a chain is left out.
         unsafe {
@@ -256,7 +256,7 @@ impl World {
                     continue;
                 };
                 let member = self.samplers.remove(at);
-                // It still lives, but what happens to it is the chain's business.
+                // The sampler still lives, but from now on the chain changes its state.
                 self.bound
                     .retain(|handle, bound| *bound != member.ptr || !unbind(handle));
                 sys::llama_sampler_chain_add(chain, member.ptr.cast());

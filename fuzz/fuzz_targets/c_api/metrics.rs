@@ -11,7 +11,7 @@ use crate::{MOST_OBJECTS, World};
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_metrics(&mut self, call: &Call) {
         // SAFETY: NULL or live, and arrays are as long as the calls are told.
         unsafe {

@@ -16,7 +16,7 @@ use crate::support::sizes::absurd;
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_results(&mut self, call: &Call) {
         // SAFETY: NULL or live, and arrays are as long as the calls are told.
         unsafe {
@@ -59,7 +59,8 @@ impl World {
                             stats.after_min_p,
                             stats.after_top_n_sigma,
                         ];
-                        // In the parameters' order, and at most all in any.
+                        // With the parameters' own order the counts descend; in any order they are
+                        // at most the vocabulary.
                         let descend = counts.is_sorted_by(|a, b| a >= b);
                         assert!(descend || self.is_staged, "{stats:?}");
                         assert!(counts.iter().all(|&count| count <= stats.n_vocab));
@@ -100,7 +101,7 @@ impl World {
                     let answer = llama_sieve_get_params(sieve, &mut seen);
                     let errors = [LLAMA_SIEVE_ERROR_NULL, LLAMA_SIEVE_ERROR_PARAMS];
                     if assert_answer(answer, &errors) {
-                        // What is seen can be set, and changes nothing.
+                        // Parameters that were read can be set again, without effect.
                         assert_eq!(llama_sieve_set_params(sieve, &seen), LLAMA_SIEVE_OK);
                     }
                 }
@@ -134,7 +135,7 @@ impl World {
                     } else {
                         assert_eq!(last_error(), "");
                         ask(sieve, 3, 0.5, 4);
-                        // Not the caller's: it stays.
+                        // The sieve belongs to the sampler, so this call must not free it.
                         llama_sieve_free(sieve);
                         assert!(llama_sieve_state_size(sieve) > 0);
                     }
@@ -180,7 +181,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn load_with(&mut self, which: u8, damage: Option<(u16, u8)>, options: c_int) {
         let sieve = self.sieve(which);
         let mut bytes = self.saved.clone();
@@ -209,7 +210,7 @@ impl World {
     }
 }
 
-/// Asks all about a sieve, and checks that the answers agree with each other.
+/// Calls every query of a sieve, and checks that the results agree with each other.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -224,8 +225,8 @@ unsafe fn ask(sieve: *mut Handle, token: i32, logit: f32, cap: usize) {
         assert!(unique <= size && count as usize <= size);
         assert!(out[unique.min(cap)..].iter().all(|&token| token == -7));
         for &token in &out[..unique.min(cap)] {
-            // Also one below 0, which `llama_sieve_accept` refuses: a host's `llama_sampler_accept`
-            // hands on any token, to the built-in penalties, too.
+            // This includes negative tokens, which `llama_sieve_accept` rejects: a host's
+            // `llama_sampler_accept` passes on any token, as it does to the built-in penalties.
             assert!(llama_sieve_history_contains(sieve, token));
         }
         let adjusted = llama_sieve_adjusted_logit(sieve, token, logit);

@@ -19,10 +19,10 @@ use crate::certify::certify;
 use crate::tries::unbind;
 use crate::{MOST_OBJECTS, Smp, World};
 
-/// The address that the log's callback is registered with.
+/// Its address is the user pointer of the log's callback.
 static LOG: u8 = 0;
 
-/// A line of a trace: JSON, of a kind that is documented.
+/// Receives a line of a trace, and checks that it is JSON of a documented kind.
 unsafe extern "C" fn told(json: *const c_char, len: usize, user: *mut c_void) {
     assert!(user.cast_const() == (&raw const LOG).cast());
     // SAFETY: the library gives that many bytes.
@@ -63,7 +63,7 @@ fn trace(null: bool, options: u8) {
     }
 }
 
-/// Any message: a C string of a documented level, which asks the library in its turn.
+/// Receives a message, checks its text and level, and calls the library from within the callback.
 unsafe extern "C" fn heard(level: c_int, text: *const c_char, user: *mut c_void) {
     assert!(user.cast_const() == (&raw const LOG).cast());
     let levels = [
@@ -84,7 +84,7 @@ unsafe extern "C" fn heard(level: c_int, text: *const c_char, user: *mut c_void)
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call(&mut self, call: &Call) {
         // SAFETY: the objects live, arrays are as long as the calls are told, and strings end.
         unsafe {
@@ -108,7 +108,7 @@ impl World {
                 Call::Clone(which) => self.clone_sampler(*which),
                 Call::Copy { from, to } => {
                     let (from, to) = (self.smp(*from), self.smp(*to));
-                    // The host aborts on samplers of two kinds.
+                    // The host aborts when asked to copy between samplers of different kinds.
                     if !from.is_null() && !to.is_null() && (*from).iface == (*to).iface {
                         let name = |smpl: *mut llama_sampler| {
                             CStr::from_ptr(sys::llama_sampler_name(smpl.cast()))
@@ -146,7 +146,7 @@ impl World {
             match null {
                 true => {
                     llama_sieve_log_set(None, &raw const LOG as *mut c_void);
-                    // Nothing is to be written to stderr for the rest of the calls.
+                    // Silences the messages again for the rest of the calls.
                     llama_sieve_fuzz::silence();
                 }
                 false => llama_sieve_log_set(Some(heard), &raw const LOG as *mut c_void),
@@ -156,7 +156,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn clone_sampler(&mut self, which: u8) {
         let ptr = self.smp(which);
         let Some(smp) = self.samplers.iter().find(|smp| smp.ptr == ptr) else {
@@ -176,7 +176,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn free_sampler(&mut self, which: u8) {
         let ptr = self.smp(which);
         self.samplers.retain(|smp| smp.ptr != ptr);
@@ -189,7 +189,7 @@ impl World {
             .map(|(&handle, _)| handle)
             .collect();
         for handle in gone {
-            // The handle is known, but what it was bound to is no more.
+            // The handle is still known, but its sampler has been freed.
             eliza_inference_clear_token_trie(handle as *mut c_void);
             assert_reason();
             self.bound.remove(&handle);
@@ -198,7 +198,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn apply(&mut self, which: u8, array: &Array) {
         let ptr = self.smp(which);
         let Some(smp) = self.samplers.iter().find(|smp| smp.ptr == ptr) else {
@@ -222,13 +222,13 @@ impl World {
         let selected = raw.selected;
         match array.wrong {
             Wrong::NullArray if smp.is_ours => {
-                // SAFETY: NULL is an answer to ours; the host passes it through.
+                // SAFETY: our samplers accept NULL, which the host passes on.
                 unsafe { sys::llama_sampler_apply(ptr.cast(), null_mut()) };
                 return assert_reason();
             }
             Wrong::NullData if smp.is_ours && n > 0 => raw.data = null_mut(),
             Wrong::HugeSize if smp.is_ours => raw.size = usize::MAX,
-            // Others believe the host.
+            // The built-in samplers rely on the host for a non-empty array.
             _ if n == 0 && !smp.is_ours => return,
             _ => {}
         }

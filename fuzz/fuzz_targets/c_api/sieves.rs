@@ -1,4 +1,4 @@
-//! Sieves: making them, and what they draw.
+//! Sieves: constructors and sampling.
 
 use std::ptr::{null, null_mut};
 
@@ -13,7 +13,7 @@ use crate::{MOST_OBJECTS, World};
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_sieve(&mut self, call: &Call) {
         let full = self.sieves.len() >= MOST_OBJECTS;
         // SAFETY: NULL or live, and arrays are as long as the calls are told.
@@ -148,7 +148,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn batch(&mut self, which: &[u8], logits: &Logits, threads: u8) {
         let (values, n) = logits.get();
         let sieves: Vec<*mut Handle> = which

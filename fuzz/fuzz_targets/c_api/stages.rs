@@ -1,4 +1,4 @@
-//! Stages in any order, of any numbers.
+//! Stages in any order, with any parameters.
 
 use std::ptr::{null, null_mut};
 
@@ -10,8 +10,8 @@ use llama_sieve_fuzz::stages::{CStages, Stages};
 use crate::answers::{OF_LOGITS, assert_answer, assert_count};
 use crate::support::family::vocabulary;
 
-/// Sets stages and breakers: refused ones change nothing, and a sieve whose stages were set still
-/// answers.
+/// Sets stages and breakers. Rejected ones must change nothing, and the sieve must still sample
+/// afterwards.
 ///
 /// # Safety
 /// `sieve` is NULL or alive.
@@ -27,7 +27,7 @@ pub(crate) unsafe fn set_stages(
     let is_valid = stages.as_ref().is_none_or(CStages::is_valid);
     // SAFETY: NULL or live; the stages are whole, and texts as many as is said.
     unsafe {
-        // Those of the defaults are there for ever.
+        // The order of the default stages is static.
         let defaults = llama_sieve_default_stages();
         let order = std::slice::from_raw_parts(defaults.stages, defaults.n_stages);
         assert!(order.len() == 9 && order.iter().all(|stage| (1..=10).contains(stage)));
@@ -58,7 +58,7 @@ pub(crate) unsafe fn set_stages(
         for _ in 0..3 {
             let token = llama_sieve_sample(sieve, logits.as_ptr(), 6);
             assert_count(token, &OF_LOGITS);
-            // A trie in a slot may put back one that is not there.
+            // A trie in a slot may put back a token for which there is no logit.
             assert!(token < 6 || has_slots);
             let left = llama_sieve_candidates(sieve, null_mut(), 0);
             assert_eq!(token >= 0, left > 0);
@@ -81,7 +81,7 @@ unsafe fn set_breakers(sieve: *mut Handle, n: u8, vocab: bool) {
     // SAFETY: NULL or live, and there are at least as many texts.
     unsafe {
         let answer = llama_sieve_set_dry_breakers(sieve, vocab, texts.as_mut_ptr(), n);
-        // Of those that are skipped the last error tells, too.
+        // Skipped breakers are also reported by the last error.
         assert_count(answer, &[LLAMA_SIEVE_ERROR_NULL]);
         let done = !sieve.is_null() && (n == 0 || !vocab.is_null());
         assert_eq!(answer == LLAMA_SIEVE_OK, done, "{answer}");

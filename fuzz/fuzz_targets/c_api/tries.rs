@@ -1,4 +1,4 @@
-//! Token tries: by sampler, by handle, and what is kept of them.
+//! Token tries: by sampler, by handle, and their cache.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{null, null_mut};
@@ -14,7 +14,7 @@ use crate::calls::{Call, Payload};
 
 impl World {
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     pub(crate) unsafe fn call_trie(&mut self, call: &Call) {
         // SAFETY: the objects live, arrays are as long as the calls are told, and strings end.
         unsafe {
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn trie_set(&mut self, which: u8, payload: &Payload, mode: i32) {
         let ptr = self.smp(which);
         let before = self.query(ptr);
@@ -122,7 +122,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn trie_activate(&mut self, which: u8, path: u8) {
         let ptr = self.smp(which);
         let before = self.query(ptr);
@@ -144,7 +144,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn bind(&mut self, handle: u8, slot: Option<u8>) {
         let handle = usize::from(handle % 4);
         let ptr = slot.map_or(null_mut(), |which| self.smp(which));
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// # Safety
-    /// All objects live.
+    /// All objects must be alive.
     unsafe fn set_by_handle(&mut self, handle: u8, payload: &Payload, mode: i32) {
         let handle = usize::from(handle % 4);
         let json = payload.bytes();
@@ -190,7 +190,7 @@ impl World {
     }
 }
 
-/// Mostly the modes that there are.
+/// Returns a mode, mostly a valid one.
 pub(crate) fn mode_of(mode: i32) -> i32 {
     match mode {
         0..200 => [0, 1, 0x100, 0x101, 0x200, 0x201, 0x300, 0x301][mode as usize % 8],
@@ -198,9 +198,9 @@ pub(crate) fn mode_of(mode: i32) -> i32 {
     }
 }
 
-/// Takes a handle out that was bound; always true.
+/// Unbinds a handle that was bound, and checks that this succeeds.
 pub(crate) fn unbind(handle: &usize) -> bool {
-    // SAFETY: NULL takes the handle out, which is never followed.
+    // SAFETY: NULL unbinds the handle, which is never dereferenced.
     let answer = unsafe { eliza_inference_bind_token_trie(*handle as *mut c_void, null_mut()) };
     assert_eq!(answer, LLAMA_SIEVE_OK);
     true

@@ -1,6 +1,6 @@
-//! A lazy grammar beside llama.cpp's own: a byte for the grammar, for what is waited for, and for
-//! how many tokens; these; patterns or words, each but the last with a byte 0 after it; and after
-//! a byte 255 a stream of tokens.
+//! Compares lazy grammars with llama.cpp's. The input has a byte each for the grammar, the kind of
+//! trigger, and the number of trigger tokens; these tokens; patterns or words, separated by a byte
+//! 0; and after a byte 255 the tokens to accept.
 
 use std::ffi::{CString, c_char};
 
@@ -13,14 +13,14 @@ use crate::pattern::{ends_soon, is_limit, is_tame};
 use crate::support::HostSampler;
 use crate::{FIRST_BYTE, VOCABULARY, apply, array, check_dead};
 
-/// Further grammars beside [`pair::OPEN`], with few stacks as those.
+/// Further grammars than [`pair::OPEN`], which have few stacks as well.
 const MORE: [&str; 2] = [
     "root ::= \"<tool>\"? \"{\" [^}]* \"}\"",
     "root ::= <tool> .* | \"<tool>\" [a-z日]*",
 ];
 const MOST_PATTERNS: usize = 4;
 const MOST_TOKENS: usize = 40;
-/// Stands for what is done between two tokens.
+/// The byte that means a copy between two tokens.
 const COPY: u8 = 0xFE;
 const RESET: u8 = 0xFD;
 
@@ -55,7 +55,7 @@ fn grammar(byte: u8) -> &'static str {
     all.nth(usize::from(byte % 8)).expect("there are eight")
 }
 
-/// Mostly the byte's own.
+/// Returns the token for a byte, mostly the one with that byte as its text.
 fn token(byte: u8) -> i32 {
     let n = VOCABULARY.n_tokens as i32;
     match byte {
@@ -74,7 +74,7 @@ struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Makes ours and the built-in; `None` where both refuse.
+    /// Makes our sampler and the built-in one; `None` if both reject the input.
     fn pair(&self) -> Option<Pair> {
         let text = CString::new(self.grammar).expect("no NUL");
         let texts = self.texts.iter().map(|text| CString::new(*text));
@@ -99,7 +99,7 @@ impl Wait<'_> {
         if ours.is_null() && is_limit(&said) {
             return None;
         }
-        // Where a pattern is none the built-in throws, and forgets what it has allocated.
+        // On an invalid pattern the built-in throws, and leaks its allocations.
         let is_pattern = |text: &&[u8]| StdRegex::new(text).is_some();
         if !self.are_words && !self.texts.iter().all(is_pattern) {
             assert!(ours.is_null());
@@ -154,7 +154,7 @@ impl Wait<'_> {
             apply(pair, &array([token, i as i32], byte));
             let is_allowed = allowed.contains(&token);
             if VOCABULARY.eog.contains(&token) && !is_allowed {
-                // There the built-in aborts.
+                // The built-in would abort on this token.
                 pair.ours.accept(token);
                 check_dead(pair);
                 return;

@@ -1,7 +1,7 @@
-//! Grammars that may take few steps, ours alone, in two vocabularies: a byte whose square says how
-//! many, a grammar's text up to the first byte 255, and what is done, in two bytes each. Whatever
-//! was asked before, each answer is the one of tables that nobody has asked; a call that fails
-//! gives back what it has taken; and in the end nothing is left.
+//! Grammars with a small step limit, only ours, in two vocabularies. The input has a byte whose
+//! square is the limit, a grammar's text up to the first byte 255, and actions of two bytes each.
+//! Whatever was called before, each result must be that of new tables; a failed call must free its
+//! allocations; and in the end no memory may be left.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,10 +17,12 @@ use crate::VOCABULARY;
 use crate::counting_allocator::bytes_since;
 
 const MOST_STEPS: usize = 10;
-/// Bytes that a call that fails may leave: a note of that, in a table that may grow for it.
+/// The number of bytes that a failed call may keep: an entry about the failure, in a table that may
+/// grow for it.
 const NOTE: isize = 4 << 10;
 
-/// The vocabulary of the others with longer tokens, so that there are some in each band of lengths.
+/// The vocabulary of the other targets with additional longer tokens, so that each range of lengths
+/// has some.
 #[derive(Debug)]
 struct Texts(Vec<Vec<u8>>);
 
@@ -38,7 +40,7 @@ impl TokenTexts for Texts {
     }
 }
 
-/// Two vocabularies: in the second one each text has another number.
+/// Two vocabularies with the same texts, but other token ids in the second.
 static TREES: LazyLock<[Arc<VocabularyTree>; 2]> = LazyLock::new(|| {
     let mut texts = VOCABULARY.pieces.clone();
     texts[0] = b"</s>".to_vec();
@@ -51,7 +53,7 @@ static TREES: LazyLock<[Arc<VocabularyTree>; 2]> = LazyLock::new(|| {
 pub fn prepare() {
     LazyLock::force(&TREES);
     TREES.iter().for_each(cache::forget);
-    // There is room for every message from now on.
+    // From now on the buffer is large enough for every message, so that none allocates.
     llama_sieve::log::warn(&" ".repeat(1 << 16));
 }
 
@@ -88,14 +90,14 @@ struct Maker<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Makes an engine of which nobody has asked anything.
+    /// Makes a new engine with empty tables.
     fn engine(self) -> Option<Arc<Engine>> {
         let rules = parse(self.text, b"root", Many, |_| Some(7)).ok()?;
         let engine = Engine::new(Compiled::new(rules, Arc::clone(self.tree)));
         Some(Arc::new(engine.within(self.budget)))
     }
 
-    /// A sampler of a grammar that is kept from now on.
+    /// Makes a sampler of a grammar, which the cache keeps from now on.
     fn cached(self) -> Option<Subject<'a>> {
         let Self { text, tree, .. } = self;
         assert!(Grammar::cached(text, b"root", Many, tree).is_none());
@@ -115,7 +117,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// A call of a sampler, with its argument.
+/// A call to a sampler, with its argument.
 enum Question {
     /// `apply`, to candidates with these tokens.
     Array(Vec<Token>),
@@ -125,7 +127,7 @@ enum Question {
 
 #[derive(Debug, PartialEq)]
 struct Answer {
-    /// The tokens that are left, with the bits of their logits.
+    /// The remaining tokens, with the bits of their logits.
     left: Vec<(Token, u32)>,
     is_refused: bool,
     dead: Option<Dead>,
@@ -133,7 +135,8 @@ struct Answer {
 }
 
 impl Question {
-    /// The answer, and how many bytes more are held after it.
+    /// Makes the call. Returns its result, and the number of additional bytes that are allocated
+    /// after it.
     fn put_to(&self, grammar: &mut Grammar) -> (Answer, isize) {
         let tokens: &[Token] = match self {
             Self::Array(tokens) => tokens,
@@ -163,7 +166,7 @@ impl Question {
     }
 }
 
-/// A sampler of which all kinds of things were asked.
+/// A sampler that has received calls of all kinds.
 struct Subject<'a> {
     maker: Maker<'a>,
     engine: Arc<Engine>,
@@ -172,7 +175,7 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Leads another one from the beginning to the place of this.
+    /// Brings another sampler from the beginning to the position of this one.
     fn lead(&self, mut other: Grammar) -> Grammar {
         for &token in &self.accepted {
             other.accept(token);
@@ -193,7 +196,7 @@ impl Subject<'_> {
     fn step(&mut self, what: u8, which: u8) {
         let n = self.maker.tree.n_tokens() as Token;
         let any = (Token::from(which) + 16 * Token::from(what / 16)) % n;
-        // One by one as long as no mask is known.
+        // A single candidate is checked by itself while no mask has been computed.
         self.ask(Question::Array(vec![any]));
         let some = (0..n).skip(what.into()).step_by(17);
         self.ask(Question::Array(some.collect()));
@@ -226,7 +229,8 @@ impl Subject<'_> {
         }
     }
 
-    /// The answer, which is that of tables that nobody has asked, and the same again.
+    /// Returns the result of a call, after checking that new tables give the same, and that a
+    /// second call does.
     fn ask(&mut self, question: Question) -> Answer {
         let cold = Grammar::of(self.maker.engine().expect("it is a grammar"));
         let (expected, _) = question.put_to(&mut self.lead(cold.expect("as before")));
@@ -250,8 +254,8 @@ impl Subject<'_> {
         answer
     }
 
-    /// Dead, it leaves only the end, exchanges no token of an array of one, and refuses a host what
-    /// it asks.
+    /// Checks a dead sampler: it allows only tokens that end the generation, keeps the token of an
+    /// array of one, and rejects a host's tokens.
     fn check_dead(&self) {
         let mut grammar = self.grammar.clone();
         let why = grammar.slot().dead();
@@ -269,7 +273,7 @@ impl Subject<'_> {
             };
             assert_eq!(answer.left, [(token, logit.to_bits())], "{why:?}");
             let (answer, _) = Question::Accept(token).put_to(&mut grammar);
-            // Of an end that is not allowed llama.cpp's own would end the process.
+            // On an end that is not allowed, llama.cpp's own sampler would abort the process.
             let is_refused = !is_end || why == Some(Dead::Limit);
             assert_eq!(answer.is_refused, is_refused, "{why:?}, {token}");
             assert_eq!((answer.dead, answer.is_complete), (why, false));

@@ -1,10 +1,9 @@
-//! Grammars and what they wait for, hostile ones first of all, beside llama.cpp's own. Input after
-//! a byte 1 is a trigger pattern and a text that grows, after a byte 2 a lazy grammar and tokens,
-//! after a byte 3 a grammar that may take few steps; any other input is a grammar's text and what
-//! is done with it.
+//! Compares grammars and triggers, especially hostile ones, with llama.cpp's. Input after a byte 1
+//! is a trigger pattern and a growing text, after a byte 2 a lazy grammar and tokens, after a byte
+//! 3 a grammar with a small step limit; any other input is a grammar's text and a list of actions.
 #![no_main]
 
-#[allow(dead_code)] // Nothing here may not allocate.
+#[allow(dead_code)] // This target does not forbid allocations.
 #[path = "../../../tests/process/counting_allocator.rs"]
 mod counting_allocator;
 #[path = "../../../tests/grammar/pair.rs"]
@@ -42,7 +41,7 @@ fn prepare() {
     limits::prepare();
 }
 
-/// The token of byte 0; the other bytes follow.
+/// The token of byte 0. The tokens of the other bytes follow it.
 const FIRST_BYTE: i32 = 2;
 
 static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
@@ -78,7 +77,7 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
     Vocabulary::new(model)
 });
 
-/// Candidates of these tokens, with logits and the rest made of a number.
+/// Returns candidates of these tokens. Logits and the other fields are derived from `number`.
 fn array(tokens: impl IntoIterator<Item = i32>, number: u8) -> Array {
     let mut array = Array::of_logits([]);
     array.data.extend(tokens.into_iter().map(|id| {
@@ -94,14 +93,14 @@ fn array(tokens: impl IntoIterator<Item = i32>, number: u8) -> Array {
     array
 }
 
-/// Compares what both sides leave of an array. The tokens that are allowed.
+/// Checks that both samplers leave the same candidates of an array. Returns the allowed tokens.
 fn apply(pair: &Pair, input: &Array) -> Vec<i32> {
     let left = pair.apply(input).unwrap_or_else(|what| panic!("{what}"));
     let allowed = left.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
     allowed.map(|candidate| candidate.id).collect()
 }
 
-/// Checks that ours, when dead, leaves only tokens that end the generation.
+/// Checks that our sampler, when dead, allows only tokens that end the generation.
 fn check_dead(pair: &Pair) {
     let vocabulary = &*VOCABULARY;
     assert_ne!(pair::error(&pair.ours), 0);
@@ -111,7 +110,7 @@ fn check_dead(pair: &Pair) {
     let left = others.data.iter().filter(|c| c.logit > f32::NEG_INFINITY);
     let left: Vec<i32> = left.map(|candidate| candidate.id).collect();
     assert_eq!(left, vocabulary.eog[..1]);
-    // Alone, a token stays, and whoever asks so reads the logit.
+    // A single candidate always stays in the array; its logit shows whether it is allowed.
     for token in 0..=vocabulary.n_tokens as i32 {
         let mut one = array([token], 0);
         pair.ours.apply(&mut one);

@@ -1,13 +1,13 @@
-//! A trigger pattern beside `std::regex`: up to the first byte 0 the pattern, then a text, in
-//! pieces of as many bytes as the byte in front of each says.
+//! Compares a trigger pattern with `std::regex`. The input has the pattern up to the first byte 0,
+//! and then a text in pieces, each after a byte with its length.
 
 use llama_sieve::grammar::triggers::{Budget, Endless, Triggers, Waiting};
 use vendor_llama_cpp::reference::StdRegex;
 
-/// The most times that `std::regex` may look at the text, and the most steps that ours may take.
+/// The limit on the reads of the text by `std::regex`, and on the steps of our matcher.
 const LOOKS: usize = 20_000;
-/// Ways that it may go at one place, in a pattern with references back: where these fail it does
-/// not look at the text.
+/// The limit on the alternatives of `std::regex` at one position of a pattern with back-references.
+/// Failing ones do not read the text, and so are not counted as reads.
 const MOST_WAYS: usize = 10;
 
 pub fn run(data: &[u8]) {
@@ -25,7 +25,7 @@ pub fn run(data: &[u8]) {
         return;
     };
     let mut waiting = Waiting::default();
-    // Reads the same states for itself alone.
+    // A second reading of the pattern, which shares no cached states with the first.
     let cold = Triggers::read(&[source]).expect("it was read before");
     let mut in_the_cold = Waiting::default();
     let mut so_far: Vec<u8> = Vec::new();
@@ -42,14 +42,14 @@ pub fn run(data: &[u8]) {
             let Ok(groups) = ours.matched(0, &so_far, whole, Budget::of(LOOKS)) else {
                 return;
             };
-            // Whatever is noted of what was begun, the same is found.
+            // The match must not depend on the number of bytes that were given before.
             for after in [0, 1, usize::from(length)] {
                 let budget = Budget::default().noting_after(after);
                 let noting = ours.matched(0, &so_far, whole, budget);
                 assert_eq!(noting.as_ref(), Ok(&groups), "whole: {whole}, {after}");
             }
             let groups = groups.map(|found| (found.grammar_begin(), found.groups));
-            // No more than 64 groups are handed over.
+            // At most 64 groups are returned.
             let shown = groups
                 .as_ref()
                 .map(|(_, groups)| &groups[..groups.len().min(64)]);
@@ -67,7 +67,8 @@ pub fn run(data: &[u8]) {
         let began = waiting.accept_within(&ours, 1, piece, &mut budget);
         let alike = in_the_cold.accept_within(&cold, 1, piece, &mut same);
         assert_eq!((began, budget), (alike, same));
-        // The budget decides to the last step, again and again.
+        // With exactly the needed steps the match must succeed, with one step less it must fail,
+        // every time.
         let steps = Budget::default().left() - budget.left();
         let again = |steps| {
             let mut budget = Budget::of(steps);
@@ -88,12 +89,13 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// True if patterns were refused that `std::regex` may take.
+/// True if this error means a limit of ours, within which `std::regex` may still accept the
+/// pattern.
 pub fn is_limit(said: &str) -> bool {
     said.contains("nested") || said.contains("states together")
 }
 
-/// True if `std::regex` reads a pattern in reasonable time, and counts what it does with it.
+/// True if `std::regex` compiles a pattern in reasonable time, and its reads can be counted.
 pub fn is_tame(source: &[u8]) -> bool {
     let count = |bytes: &[u8]| source.iter().filter(|byte| bytes.contains(byte)).count();
     let refers_back = source
@@ -102,7 +104,7 @@ pub fn is_tame(source: &[u8]) -> bool {
     count(b"{") <= 2 && !(refers_back && count(b"|*+?{") > MOST_WAYS)
 }
 
-/// True if `std::regex` soon knows what stands in this text.
+/// True if `std::regex` searches this text within the limit.
 pub fn ends_soon(regex: &StdRegex, text: &[u8]) -> bool {
     regex.ends(text, true, LOOKS) && regex.ends(text, false, LOOKS)
 }

@@ -1,4 +1,4 @@
-//! A grammar's text, up to the first byte 255, and what is done with it, in two bytes each.
+//! A grammar's text up to the first byte 255, and actions of two bytes each.
 
 use llama_sieve::grammar::parser;
 
@@ -19,11 +19,11 @@ pub fn run(data: &[u8]) {
     let ours = pair::ours(text, "root", &VOCABULARY);
     let said = llama_sieve::last_error::get();
     let ours = (!ours.is_null()).then(|| HostSampler::new(ours));
-    // Which token a text in angle brackets is makes no difference here.
+    // Texts in angle brackets name tokens; their ids make no difference here.
     let written = match parser::written(text, b"root", |_| Some(0)) {
         Ok(written) => written,
         Err(error) => {
-            // More repetitions than llama.cpp takes are read.
+            // Our parser also reads repetition counts that llama.cpp rejects as too large.
             assert!(ours.is_none() || error.is_of_number, "{error}");
             if !error.is_trap && !is_limit(&error.what) {
                 let theirs = pair::theirs(text, "root", &VOCABULARY);
@@ -44,7 +44,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-/// True if a text was refused that llama.cpp's own may take.
+/// True if this error means a limit of ours, within which llama.cpp may still accept the text.
 fn is_limit(what: &str) -> bool {
     what.contains("the grammar has more than") || what.contains("too many different")
 }
@@ -67,11 +67,11 @@ impl Walk {
         }
     }
 
-    /// False where the built-in is not to be asked any more.
+    /// Does one action. Returns false if the built-in must not be called any more.
     fn step(&mut self, what: u8, which: u8) -> bool {
         let n = VOCABULARY.n_tokens as i32;
         let any = (i32::from(which) + 16 * i32::from(what / 16)) % n;
-        // One by one as long as no mask is known.
+        // A single candidate is checked by itself while no mask has been computed.
         apply(&self.pair, &array([any], what));
         apply(
             &self.pair,
@@ -90,7 +90,7 @@ impl Walk {
                 true
             }
             2 => {
-                // What happens to the old ones does not reach the copies.
+                // The copies must be independent of the originals.
                 let copy = self.pair.clone();
                 self.pair.reset();
                 self.pair = copy;
@@ -109,7 +109,7 @@ impl Walk {
     fn accept(&mut self, token: i32, allowed: &[i32]) -> bool {
         let is_end = VOCABULARY.eog.contains(&token);
         if is_end {
-            // Where the text may not end the built-in aborts.
+            // The built-in aborts on an end where the text may not end.
             let is_allowed = allowed.contains(&token);
             self.pair.ours.accept(token);
             assert_eq!(pair::error(&self.pair.ours) == 0, is_allowed);
