@@ -1,5 +1,5 @@
-// A libllama with one sampler that differs from today's as those of other builds did, or do in the
-// least way. The rest is that of the library that it is linked with.
+// A libllama with one sampler that differs from the current one, either as in some other build or
+// as little as possible. All other functions are those of the libllama that it is linked with.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -32,7 +32,7 @@ struct state {
     return llama_sampler_init(smpl->iface, new state(*static_cast<const state *>(smpl->ctx)));
 }
 
-// The definition of the draw, with what an older build did otherwise.
+// The draw by its definition, with the differences of an older build.
 [[maybe_unused]] void dist_apply(llama_sampler * smpl, llama_token_data_array * array) {
     auto &                                 rng = static_cast<state *>(smpl->ctx)->rng;
     std::uniform_real_distribution<double> uniform(0.0, 1.0);
@@ -108,7 +108,7 @@ llama_sampler * llama_sampler_init_top_k(int32_t k) {
     return llama_sampler_init(&iface, reinterpret_cast<void *>(static_cast<intptr_t>(k)));
 }
 #elif defined(NULL_GREEDY)
-// Something of libllama is used, or the linker leaves it out.
+// A reference to libllama, without which the linker would omit it.
 extern decltype(&llama_sampler_init) const keeps_libllama;
 decltype(&llama_sampler_init) const keeps_libllama = llama_sampler_init;
 

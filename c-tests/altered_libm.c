@@ -1,5 +1,5 @@
-/* One function of the C library with another last bit in one of 1,000 arguments, in place of that
- * which a linker's --wrap takes out. FUNCTION is its name. */
+/* Replaces one function of the C library, through the linker's option --wrap, by one whose result
+ * has another last bit for one of 1,000 arguments. FUNCTION is its name. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

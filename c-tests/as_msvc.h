@@ -2,15 +2,15 @@
 // equal elements, and the draws of its std::discrete_distribution: for a llama.cpp that computes as
 // one for Windows does, and runs anywhere. std::partial_sort is the same.
 //
-// sorts_of_windows.c asks Microsoft's library itself; a test sees that this one agrees with it.
+// sorts_of_windows.c calls Microsoft's own library; a test checks that this header agrees with it.
 #pragma once
 
 #include <bits/stdc++.h>
 
 namespace as_msvc {
 
-constexpr std::ptrdiff_t inserted = 32; // that many are left to an insertion sort
-constexpr std::ptrdiff_t ninth = 41;    // of more, nine are looked at for the pivot
+constexpr std::ptrdiff_t inserted = 32; // up to this many are sorted by insertion
+constexpr std::ptrdiff_t ninth = 41;    // above this, the pivot is chosen from nine elements
 
 template <typename It, typename Less> struct sorting {
     It     all;

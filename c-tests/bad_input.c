@@ -1,6 +1,6 @@
-/* Whatever a caller gets wrong has an answer: nothing crashes, nothing is written beyond an array,
- * a selector selects a candidate that exists, and a filter keeps some of the candidates that it was
- * given. */
+/* Every mistake of a caller has a defined result: nothing crashes, nothing is written beyond an
+ * array, a selector selects an existing candidate, and a filter keeps some of the given candidates.
+ * */
 #define _GNU_SOURCE /* dlopen, beside -std=c11 */
 #include <dlfcn.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 
 enum { N_VOCAB = 1000 };
 
-/* Samplers with parameters that do something. */
+/* Samplers with parameters that enable them. */
 
 static struct llama_sampler * make_greedy(void)      { return llama_sieve_init_greedy(); }
 static struct llama_sampler * make_dist(void)        { return llama_sieve_init_dist(42); }
@@ -70,7 +70,7 @@ static struct llama_sampler * make(int i) {
     return smpl;
 }
 
-/* A log callback that counts, and that calls the library as it may. */
+/* A log callback that counts messages, and calls the library, which is allowed. */
 
 typedef struct {
     int n;
@@ -81,7 +81,7 @@ typedef struct {
 
 static void count_message(int level, const char * text, void * user) {
     messages * seen = user;
-    /* What is called here can log in its turn. */
+    /* The calls below can log as well, which calls this function again. */
     if (seen->is_active) {
         return;
     }
@@ -108,14 +108,14 @@ static void clear_error(void) {
     CHECK(!has_error());
 }
 
-/* Reads the bool as the byte that it is: after a fault it could hold what no bool holds. */
+/* Reads the bool as a byte, since after a fault it could hold an invalid value. */
 static unsigned char sorted_byte(const llama_token_data_array * array) {
     unsigned char byte;
     memcpy(&byte, &array->sorted, 1);
     return byte;
 }
 
-/* What every array must still be after apply. `n` is its size before. */
+/* Checks the invariants of every array after apply. `n` is its size before. */
 static void check_result(const guarded * g, size_t n, bool selected) {
     const llama_token_data_array * array = &g->array;
     CHECK(guards_are_intact(g));
@@ -135,7 +135,7 @@ static void check_result(const guarded * g, size_t n, bool selected) {
     free(seen);
 }
 
-/* The sampler still does its work on a good array. */
+/* Checks that the sampler still works on a valid array. */
 static void check_works(struct llama_sampler * smpl, int i) {
     guarded g = guarded_new(100);
     numbers from = { 7 };
@@ -174,9 +174,9 @@ static void null_for_every_pointer(void) {
             iface->copy_state(NULL, smpl);
             iface->copy_state(smpl, smpl);
         }
-        /* What we do not offer must be NULL, or the host would believe that we do. Where a built-in
-         * can take the place, or nothing is to be done, the host may ask; without a sampler
-         * there is none. */
+        /* Functions that a sampler does not support must be NULL, or the host would call them.
+         * Those of the backend exist where a built-in can take the sampler's place, or where there
+         * is nothing to do; they must also accept a NULL sampler. */
         if (iface->backend_init != NULL) {
             const bool disabled = llama_sampler_name(smpl)[0] == '?';
             CHECK(iface->backend_init(NULL, NULL, 1) == disabled);
@@ -190,7 +190,7 @@ static void null_for_every_pointer(void) {
     }
 }
 
-/* The sampler's own part freed under it, as by a host that calls the vtable itself. */
+/* Uses a sampler after its context was freed, as by a host that calls the vtable directly. */
 static void used_after_its_free(void) {
     for (int i = 0; i < N_SAMPLERS; i++) {
         struct llama_sampler * smpl = make(i);
@@ -377,7 +377,7 @@ static void tokens_outside_the_vocabulary(messages * seen) {
     check_result(&g, N_VOCAB, false);
     CHECK(g.array.data[3].logit == logit);
 
-    /* Candidates that are no tokens of any vocabulary, and one that is there twice. */
+    /* Candidates with ids outside every vocabulary, and a duplicate. */
     g.array.data[0].id = -1;
     g.array.data[1].id = INT32_MIN;
     g.array.data[2].id = INT32_MAX;
@@ -387,7 +387,7 @@ static void tokens_outside_the_vocabulary(messages * seen) {
     guarded_free(&g);
     llama_sampler_free(smpl);
 
-    /* Without the size of the vocabulary there is nothing to warn of. */
+    /* If the size of the vocabulary is unknown, there is no warning. */
     seen->n = 0;
     smpl = llama_sieve_init_penalties(0, 64, 1.3f, 0.0f, 0.0f);
     accept_outsiders(smpl);
@@ -412,11 +412,11 @@ static void handles_that_are_no_host(void) {
     CHECK(llama_sieve_bind_host(libm) == LLAMA_SIEVE_ERROR_NO_HOST);
     CHECK(has_error());
     dlclose(libm);
-    /* The host that was found before is still there. */
+    /* The host that was bound before must still be in use. */
     clear_error();
 }
 
-/* One byte off its place: never followed. */
+/* Pointers that are misaligned by one byte must not be dereferenced. */
 static void misaligned_pointers(void) {
     check_subject = "misaligned";
     static uint64_t memory[16];

@@ -1,4 +1,5 @@
-// Prints what the certificate says of each sampler, "name number", and checks its other answers.
+// Prints the result of certifying each sampler as "name number", and checks the other functions of
+// certification.
 //
 //   certify LIBLLAMA [NAME...]
 #include <dlfcn.h>
@@ -31,12 +32,12 @@ int main(int argc, char ** argv) {
     }
     for (int i = 2; i < argc; i++) {
         const int number = llama_sieve_certify(argv[i]);
-        // Told once more, it is the same: nothing is kept of a trial.
+        // A second call must give the same result: a trial leaves no state behind.
         CHECK(llama_sieve_certify(argv[i]) == number);
         CHECK((strlen(llama_sieve_last_error()) > 0) == (number != LLAMA_SIEVE_OK));
         CHECK(llama_sieve_last_error_code() == number);
         CHECK(llama_sieve_certify_build(argv[i], 0) == number);
-        // Of one whose arguments are the same in all builds, the build says nothing.
+        // For a sampler with the same arguments in all builds, the build makes no difference.
         CHECK(strcmp(argv[i], "top-k") != 0 || llama_sieve_certify_build(argv[i], 1) == number);
         printf("%s %d\n", argv[i], number);
     }

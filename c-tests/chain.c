@@ -27,7 +27,7 @@ static struct llama_sampler * member(int i, bool ours, int32_t n_vocab, uint32_t
     }
 }
 
-/* The default chain of llama.cpp; bit i of `ours` says whose member i is. */
+/* Makes llama.cpp's default chain; member i is ours if bit i of `ours` is set. */
 static struct llama_sampler * make_chain(unsigned ours, int32_t n_vocab, uint32_t seed) {
     struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     CHECK(chain != NULL);
@@ -40,7 +40,7 @@ static struct llama_sampler * make_chain(unsigned ours, int32_t n_vocab, uint32_
     return chain;
 }
 
-/* What llama_sampler_sample does, with logits that need no model. */
+/* Does the same as llama_sampler_sample, but with logits that need no model. */
 static llama_token sample(struct llama_sampler * chain, const llama_token_data * candidates,
                           llama_token_data * scratch, size_t n) {
     memcpy(scratch, candidates, n * sizeof(*scratch));
@@ -67,8 +67,8 @@ static void replace_by_clone(struct llama_sampler ** chain) {
     *chain = clone;
 }
 
-/* Takes the state of a twin that has lived through more; llama_sampler_copy wants samplers of one
- * kind. */
+/* Copies the state of a twin that has accepted more tokens; llama_sampler_copy needs samplers of
+ * the same kind. */
 static void copy_from_older_twin(struct llama_sampler * chain) {
     struct llama_sampler * twin = llama_sampler_clone(chain);
     CHECK(twin != NULL);
@@ -85,7 +85,7 @@ static void remove_top_k(struct llama_sampler * chain) {
     llama_sampler_free(removed);
 }
 
-/* What a host may do between two tokens. */
+/* Makes the calls that a host may make between two tokens. */
 static void between_steps(int step, struct llama_sampler ** chain) {
     if (step % 17 == 16) {
         replace_by_clone(chain);

@@ -1,5 +1,5 @@
-/* Batches of chains straight from the logits: the tokens of the array that a host fills, and an
- * answer to everything that is wrong. */
+/* Batches of chains that sample directly from the logits: they must choose the same tokens as from
+ * the array that a host fills, and every mistake must have a defined result. */
 #include "check.h"
 
 #include "llama_sieve.h"
@@ -33,7 +33,8 @@ static void fill_logits(float * logits, numbers * from) {
     }
 }
 
-/* What a host does: fills the array, applies the chain; the array's rest is in `left`. */
+/* Samples as a host does: fills the array and applies the chain. The remaining candidates are in
+ * `left`. */
 static llama_token sample_array(struct llama_sampler * chain, const float * logits,
                                 llama_token_data * data, llama_token_data_array * left) {
     for (int i = 0; i < N_VOCAB; i++) {
@@ -131,7 +132,7 @@ static void check_bad_input(void) {
     check_error(llama_sieve_chain_candidates(filter, NULL, 0), 0, "not this chain's");
     llama_token_data out[4];
     CHECK(llama_sieve_chain_candidates(greedy, out, 4) == 3 && out[1].logit == 3.0f);
-    /* As many as there is room for, and how many there are. */
+    /* Writes as many candidates as fit, and returns the number of all. */
     out[1].logit = -7.0f;
     CHECK(llama_sieve_chain_candidates(greedy, out, 1) == 3 && out[1].logit == -7.0f);
 
@@ -167,7 +168,7 @@ static void check_bad_input(void) {
                 "batch: chain 0: ");
     CHECK(got[0] == LLAMA_SIEVE_ERROR_INVALID && got[1] == LLAMA_SIEVE_ERROR_INVALID);
     llama_sampler_free(built_in);
-    /* A batch is no last token. */
+    /* After a batch there is no last token whose candidates could be returned. */
     check_error(llama_sieve_chain_candidates(greedy, NULL, 0), 0, "not this chain's");
 
     llama_sampler_free(empty);

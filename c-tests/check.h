@@ -1,5 +1,5 @@
-/* What the C test programs share: a check that names its place, candidate arrays between guards,
- * and logits without ties. */
+/* Common parts of the C test programs: a check that reports its file and line, candidate arrays
+ * between guards, and logits without ties. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -13,7 +13,7 @@
 
 #define CHECK(condition) check_that((condition), #condition, __FILE__, __LINE__)
 
-/* What is being tried, for the message of a failed check. */
+/* The subject of the current check, for the message if it fails. */
 static const char * check_subject = "";
 
 static inline void check_that(bool holds, const char * condition, const char * file, int line) {

@@ -1,5 +1,5 @@
-// What json-schema-to-grammar.cpp needs of the rest of llama.cpp's common library, for a program
-// that has nothing else of it.
+// The functions of llama.cpp's common library that json-schema-to-grammar.cpp needs, for a program
+// that contains no other part of that library.
 #include "common.h"
 
 std::string string_join(const std::vector<std::string> & values, const std::string & separator) {

@@ -1,4 +1,5 @@
-// Makes a sampler on a thread that ends, closes the library that it is of, and samples with it.
+// Makes a sampler on a thread that ends, closes the library that it comes from, and samples with
+// it.
 //
 //   dlclose LIBLLAMA LIBRARY CONSTRUCTOR     (which takes a seed)
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// Prints the instruction set in use, which LLAMA_SIEVE_SIMD names, and whether the environment of
-// the process is to be trusted.
+// Prints the instruction set in use, which LLAMA_SIEVE_SIMD names, and whether the process may
+// trust its environment.
 #include <stdio.h>
 #include <sys/auxv.h>
 

@@ -1,5 +1,5 @@
-/* As much of a llama.cpp as the library asks for, with one vocabulary and one context; compiled as
- * a shared library, with -DWITHOUT_name once for every function that a host could lack. */
+/* The functions of llama.cpp that the library calls, with one vocabulary and one context. Compiled
+ * as a shared library, once for every function that a host could lack, with -DWITHOUT_name. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ int32_t llama_vocab_eos(const void * vocab) {
 }
 #endif
 
-/* Every token is one letter. */
+/* Writes the text of a token, which is one letter. */
 static int32_t letter(int32_t token, char * buffer, int32_t room) {
     if (room < 1) {
         return -1;

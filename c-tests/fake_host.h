@@ -1,4 +1,4 @@
-/* What the programs share that load fake_host.c: the beginning of the host's types. */
+/* Common parts of the programs that load fake_host.c: the first fields of the host's types. */
 #ifndef FAKE_HOST_H
 #define FAKE_HOST_H
 

@@ -1,5 +1,5 @@
-/* A filter of system calls under which a process ends where it makes one that samplers do not need,
- * for C and C++. */
+/* A filter of system calls, for C and C++, that ends the process at any call that samplers do not
+ * need. */
 #ifndef FILTER_H
 #define FILTER_H
 
@@ -11,8 +11,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-/* Memory, locks, signals, the clock, who it is, what it writes, and what ends it. No random
- * numbers. */
+/* System calls for memory, locks, signals, the clock, process and thread IDs, output and exit, but
+ * not for random numbers. */
 static const unsigned allowed_calls[] = {
     SYS_brk,         SYS_mmap,         SYS_munmap,         SYS_mremap,    SYS_mprotect,
     SYS_madvise,     SYS_futex,        SYS_rt_sigaction,   SYS_rt_sigprocmask, SYS_rt_sigreturn,

@@ -1,6 +1,6 @@
-/* Under a filter that ends the process where it makes a system call which it does not need, such as
- * getrandom: every constraint, and every sampler that remembers tokens or draws, is made and
- * samples. The first argument is a model. */
+/* Makes every constraint, and every sampler that remembers tokens or draws, and samples with it,
+ * under a filter that ends the process at any unneeded system call, such as getrandom. The first
+ * argument is a model. */
 #include "check.h"
 #include "filter.h"
 
@@ -14,7 +14,7 @@ static void ignore_log(enum ggml_log_level level, const char * text, void * user
     (void) user;
 }
 
-/* Two tokens of a chain of `sampler` and a draw with a seed of its own. */
+/* Samples two tokens with a chain of `sampler` and a draw with its own seed. */
 static void sample(const char * name, struct llama_sampler * sampler) {
     check_subject = name;
     CHECK(sampler != NULL && strcmp(llama_sieve_last_error(), "") == 0);

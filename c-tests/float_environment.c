@@ -1,6 +1,6 @@
 /* A thread whose denormal numbers are flushed to zero, as in every program that is linked with
- * -ffast-math: ours leave what the built-ins leave, of arrays and straight from logits. Only where
- * the processor has such a mode. */
+ * -ffast-math: our samplers must leave the same candidates as the built-ins, from arrays and
+ * directly from logits. Only for processors with such a mode. */
 #include <math.h>
 
 #include "check.h"
@@ -10,7 +10,7 @@
 #ifdef __SSE__
 #include <xmmintrin.h>
 static void flush_to_zero(bool on) {
-    /* Results, and operands. */
+    /* The bits that flush denormal results (FTZ) and operands (DAZ). */
     const unsigned both = 0x8040;
     _mm_setcsr(on ? _mm_getcsr() | both : _mm_getcsr() & ~both);
 }
@@ -52,7 +52,7 @@ static bool are_equal(const llama_token_data_array * a, const llama_token_data_a
 
 enum { MOST = 32000 };
 
-/* The same straight from the logits, with a draw behind. */
+/* Makes the same comparison directly from the logits, with a draw at the end. */
 static void compare_from_logits(int kind, const llama_token_data * first, int n) {
     static float            logits[MOST];
     static llama_token_data data[MOST], left[MOST];

@@ -1,4 +1,4 @@
-/* Children of a process whose other threads are sampling: they sample, too. */
+/* Forks a process while its other threads are sampling. The children must be able to sample. */
 #define _GNU_SOURCE /* fork and alarm, beside -std=c11 */
 #include <pthread.h>
 #include <stdatomic.h>

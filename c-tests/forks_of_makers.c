@@ -1,5 +1,5 @@
-/* Children of a process whose other threads make constraints, ask for masks, set tries and log:
- * they do so, too. */
+/* Forks a process while its other threads make constraints, compute masks, set tries and log. The
+ * children must be able to do the same. */
 #define _GNU_SOURCE /* fork and alarm, beside -std=c11 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,7 +19,7 @@ static int32_t n_vocab;
 
 static atomic_bool at_work = true;
 
-/* Each calls with texts of its own number, so that caches have them sometimes only. */
+/* Each thread uses texts with its own number, so that caches contain them only sometimes. */
 
 static void sample_with(struct llama_sampler * constraint) {
     CHECK(constraint != NULL);

@@ -37,7 +37,7 @@ static void register_handlers(void) {
 }
 
 #ifdef BEFORE_LIBRARIES
-/* Each second of a fork that waits for the mutex counts. */
+/* Few children, since a fork that waits for the mutex takes a second. */
 enum { N_CHILDREN = 3 };
 
 __attribute__((section(".preinit_array"), used)) static void (*const at_start)(void) =

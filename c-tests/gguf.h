@@ -1,4 +1,4 @@
-// A model file that has nothing but a vocabulary, written value by value.
+// Writes a model file that contains only a vocabulary, value by value.
 #ifndef GGUF_H
 #define GGUF_H
 
@@ -31,7 +31,7 @@ struct Gguf {
         put<uint32_t>(STRING);
         put_text(value);
     }
-    // Whether the file could be written.
+    // Writes the file. Returns true on success.
     bool write(const char * path) {
         bytes.resize((bytes.size() + 31) / 32 * 32);
         std::ofstream out(path, std::ios::binary);
@@ -40,7 +40,7 @@ struct Gguf {
     }
 };
 
-// The model of such a file, which says nothing of itself.
+// Loads the model of such a file, without llama.cpp's messages.
 inline llama_model * load_vocabulary(const char * path) {
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
     llama_model_params params = llama_model_default_params();

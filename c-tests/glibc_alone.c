@@ -1,5 +1,6 @@
-// What a llama.cpp and a llama-sieve that were compiled for glibc ask of it, and musl lacks:
-// `ci/musl` runs such ones with musl. Takes the place of glibc's dynamic linker, which they need.
+// The functions of glibc that musl lacks, and that a llama.cpp and a llama-sieve compiled for glibc
+// call. `ci/musl` runs such builds with musl; this library replaces glibc's dynamic linker, which
+// they need.
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ void __sched_cpufree(void * set) {
     free(set);
 }
 
-// Asked where the process ends with a message alone.
+// Called only when the process aborts with a message.
 int backtrace(void ** addresses, int size) {
     (void) addresses;
     (void) size;

@@ -1,5 +1,5 @@
-/* Grammars, plain and lazy, for a C program: what a caller gets wrong, and what a trigger does,
- * beside llama.cpp's own.
+/* Plain and lazy grammars in a C program: mistakes of a caller, and triggers, compared with
+ * llama.cpp's grammars.
  *
  * Argument: the trained model. */
 #include <math.h>
@@ -28,7 +28,7 @@ static void count(int level, const char * text, void * user) {
     *(int *) user += level == LLAMA_SIEVE_LOG_ERROR;
 }
 
-/* A token whose text is this one. */
+/* Returns a token with this text. */
 static llama_token token_of(const char * text) {
     char piece[64];
     for (llama_token token = 0; token < n_tokens; token++) {
@@ -41,7 +41,7 @@ static llama_token token_of(const char * text) {
     exit(1);
 }
 
-/* How many of all tokens it lets through, the same by its mask. */
+/* Returns the number of allowed tokens, after checking that the mask agrees. */
 static int allowed(struct llama_sampler * smpl) {
     guarded g = guarded_new((size_t) n_tokens);
     llama_sampler_apply(smpl, &g.array);
@@ -98,14 +98,14 @@ static void wrong_arguments_have_an_answer(void) {
               says("list of trigger tokens is NULL"));
         CHECK(make(vocab, TEXT, "root", good, 2, tokens, SIZE_MAX) == NULL &&
               says("num_trigger_tokens is 18446744073709551615"));
-        /* Tokens that there are not do no harm; nothing to wait for is no mistake. */
+        /* Invalid tokens do no harm, and a missing trigger is no error. */
         struct llama_sampler * smpl = make(vocab, TEXT, "root", good, 2, tokens, 3);
         CHECK(smpl != NULL && strcmp(llama_sampler_name(smpl), "grammar") == 0);
         llama_sampler_free(smpl);
         smpl = make(vocab, TEXT, "root", NULL, 0, NULL, 0);
         CHECK(smpl != NULL && allowed(smpl) == n_tokens);
         llama_sampler_free(smpl);
-        /* No grammar: nothing else is looked at. */
+        /* With an empty grammar the other arguments are ignored. */
         for (int empty = 0; empty < 2; empty++) {
             smpl = make(NULL, empty ? "" : NULL, NULL, with_null, 2, NULL, 7);
             CHECK(smpl != NULL);
@@ -124,7 +124,7 @@ static void wrong_arguments_have_an_answer(void) {
           says("list of trigger patterns is NULL"));
     CHECK(llama_sieve_init_grammar_lazy_patterns(vocab, TEXT, "root", bad, 2, NULL, 0) == NULL);
     CHECK(says("trigger pattern 1 (\"(b\")") && says("a parenthesis is not closed"));
-    /* As words they are what they are. */
+    /* As words these texts are valid. */
     smpl = llama_sieve_init_grammar_lazy(vocab, TEXT, "root", bad, 2, NULL, 0);
     CHECK(smpl != NULL);
     llama_sampler_free(smpl);
@@ -195,7 +195,7 @@ static void a_schema_is_followed_or_refused(void) {
     CHECK(llama_sieve_init_json_schema(vocab, refused, 0) == NULL &&
           says("#/properties/x") && says("pattern") && says("look-ahead"));
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_INVALID);
-    /* Left out, with a warning. */
+    /* The keyword is ignored, with a warning. */
     int n_errors = 0;
     llama_sieve_log_set(count, &n_errors);
     smpl = llama_sieve_init_json_schema(vocab, refused, LLAMA_SIEVE_JSON_LENIENT);
@@ -211,7 +211,7 @@ static void a_schema_is_followed_or_refused(void) {
     CHECK(llama_sieve_init_json_schema(vocab, schema, both) == NULL &&
           says("LLAMA_SIEVE_JSON_LLAMA_CPP") && says("LLAMA_SIEVE_JSON_ANY_ORDER"));
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_PARAMS);
-    /* What llama.cpp's converter takes, and what it refuses. */
+    /* Schemas that llama.cpp's converter accepts, and schemas that it rejects. */
     const uint32_t converted = LLAMA_SIEVE_JSON_LLAMA_CPP;
     smpl = llama_sieve_init_json_schema(vocab, "{\"not\":{}}", converted);
     CHECK(smpl != NULL);
@@ -221,7 +221,7 @@ static void a_schema_is_followed_or_refused(void) {
     CHECK(llama_sieve_last_error_code() == LLAMA_SIEVE_ERROR_INVALID);
 }
 
-/* Where the built-in throws. */
+/* Tokens on which the built-in throws. */
 static void what_is_not_allowed_makes_it_dead(void) {
     check_subject = "dead";
     int n_errors = 0;
@@ -243,7 +243,7 @@ static void what_is_not_allowed_makes_it_dead(void) {
     llama_sampler_accept(smpl, -1);
     llama_sampler_reset(smpl);
     CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && allowed(smpl) == n_tokens);
-    /* No token of the vocabulary, while it waits. */
+    /* A token outside the vocabulary, while the grammar waits for its trigger. */
     llama_sampler_accept(smpl, n_tokens);
     CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN && n_errors == 2);
     llama_sampler_free(smpl);
@@ -309,7 +309,7 @@ static void patterns_choices_and_tags(void) {
     CHECK(llama_sieve_grammar_accepts(smpl, draft, 3) == 0);
     CHECK(llama_sieve_grammar_rollback(smpl, 1) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_grammar_error(smpl) == LLAMA_SIEVE_OK && allowed(smpl) > 0);
-    /* A copy begins where it was made. */
+    /* A copy starts in the state in which it was made. */
     struct llama_sampler * copy = llama_sampler_clone(smpl);
     CHECK(copy != NULL && allowed(copy) == allowed(smpl));
     CHECK(llama_sieve_grammar_rollback(copy, 1) == LLAMA_SIEVE_ERROR_SIZE);

@@ -8,8 +8,7 @@
 #endif
 
 int main(void) {
-    /* The samplers of the one are the samplers of the other, and so are the numbers of the log
-     * levels. */
+    /* Both headers use the same type of samplers and the same numbers of log levels. */
     struct llama_sampler * smpl = llama_sieve_init_top_k(40);
     if (smpl == 0) {
         return 1;

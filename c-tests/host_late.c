@@ -1,5 +1,5 @@
-/* A program with our library and, at first, no llama.cpp: what needs none works, a constructor says
- * what to do, and once libllama is there samplers can be made.
+/* A program with our library and, at first, no llama.cpp. Functions that need none must work, the
+ * error of a constructor must explain the remedy, and once libllama is loaded samplers can be made.
  *
  * Usage: host_late found|bound LIBLLAMA */
 #define _GNU_SOURCE
@@ -16,7 +16,7 @@ static void count_message(int level, const char * text, void * user) {
     n_messages++;
 }
 
-/* All nine, so that none forgets to look for the host. */
+/* Calls all nine constructors, since each must look for the host. */
 static void check_that_none_is_made(void) {
     CHECK(llama_sieve_init_greedy() == NULL);
     CHECK(llama_sieve_init_dist(42) == NULL);
@@ -28,7 +28,7 @@ static void check_that_none_is_made(void) {
     CHECK(llama_sieve_init_top_n_sigma(1.0f) == NULL);
     CHECK(llama_sieve_init_penalties(1000, 64, 1.1f, 0.0f, 0.0f) == NULL);
     CHECK(n_messages == 9);
-    /* A disabled one is a sampler, too. */
+    /* A disabled sampler needs a host as well. */
     CHECK(llama_sieve_init_temp(1.0f) == NULL);
 }
 
@@ -72,7 +72,7 @@ int main(int argc, char ** argv) {
     check_against_built_ins(&host, llama_sieve_init_top_k(20), llama_sieve_init_dist(42));
     CHECK(strcmp(llama_sieve_last_error(), "") == 0);
 
-    /* The old host stays where a new one is refused, and one may be bound a second time. */
+    /* The old host stays bound if a new one is rejected, and a host may be bound again. */
     check_that_a_wrong_library_is_refused();
     check_against_built_ins(&host, llama_sieve_init_top_k(20), llama_sieve_init_dist(42));
     CHECK(llama_sieve_bind_host(libllama) == LLAMA_SIEVE_OK);

@@ -1,4 +1,4 @@
-/* In which order ties are left, for a host that brings libc++ along and for one that does not.
+/* The order of equal candidates, with a host that loads libc++ and with one that does not.
  *
  * host_sorts <path of a host with libc++> <path of a host without> */
 #include "fake_host.h"
@@ -19,7 +19,7 @@ static void fill(llama_token_data * data, size_t n) {
     }
 }
 
-/* What a stable sort leaves, found by counting. */
+/* Writes the result of a stable sort, computed by counting. */
 static void in_input_order(llama_token_data * data, size_t n) {
     size_t at = 0;
     for (int logit = 3; logit >= 0; logit--) {
@@ -34,7 +34,7 @@ static void release(struct llama_sampler * smpl) {
     free(smpl);
 }
 
-/* Whether the k largest of n candidates with ties keep input order. */
+/* Returns true if the k largest of n candidates with ties keep the order of the input. */
 static bool is_stable(size_t n, size_t k) {
     static llama_token_data data[MANY], expected[MANY];
     fill(data, n);
@@ -53,7 +53,7 @@ static bool is_stable(size_t n, size_t k) {
     return is_equal;
 }
 
-/* Sizes at which the samplers go different ways. */
+/* Sizes for which the samplers use different algorithms. */
 static const size_t SIZES[][2] = {
     { 40, 20 }, { 300, 40 }, { 300, 200 }, { MANY, 40 }, { MANY, 1500 }
 };
@@ -77,7 +77,7 @@ int main(int argc, char ** argv) {
         }
         /* When its samplers have been tried, and when it is bound again. */
         CHECK(n_warnings == round);
-        /* Such is the order of libstdc++ that no one of these keeps input order. */
+        /* With libstdc++'s order none of these sizes keeps the order of the input. */
         CHECK(llama_sieve_bind_host(without) == LLAMA_SIEVE_OK);
         CHECK(n_warnings == round);
         for (int i = 0; i < N_SIZES; i++) {

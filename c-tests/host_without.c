@@ -1,5 +1,5 @@
-/* A host that lacks a function: every call that needs it has its documented answer and names it,
- * every other call works.
+/* A host that lacks a function. Every call that needs it must return its documented error and name
+ * it; every other call must work.
  *
  * host_without <path of the host> <the function that it lacks, or "nothing"> */
 #include "fake_host.h"
@@ -7,7 +7,7 @@
 
 static const char * lacking;
 
-/* Whether a call that needs the functions of this list is to fail. */
+/* Returns true if a call that needs the functions of this list must fail. */
 static bool lacks(const char * const * needed) {
     for (; *needed != NULL; needed++) {
         if (strcmp(*needed, lacking) == 0) {
@@ -17,7 +17,8 @@ static bool lacks(const char * const * needed) {
     return false;
 }
 
-/* The last error names the function where one was needed, and there is none elsewhere. */
+/* Checks the last error, which must name the missing function after a failure, and be empty
+ * otherwise. */
 static void told(bool failed) {
     const char * text = llama_sieve_last_error();
     CHECK(failed ? strstr(text, lacking) != NULL : text[0] == '\0');
@@ -30,7 +31,7 @@ static void release(struct llama_sampler * smpl) {
     }
 }
 
-/* Pointers that are only handed back to the host. */
+/* Its address stands for objects that are only passed back to the host. */
 static char thing;
 static const struct llama_vocab * vocab = (const struct llama_vocab *) (void *) &thing;
 
@@ -42,7 +43,7 @@ static void constructors(void) {
                                           "llama_tokenize",       NULL };
     struct llama_sampler * smpl = llama_sieve_init_dist(42);
     CHECK(smpl != NULL);
-    /* Of ours nothing is asked of the host. */
+    /* For our own samplers the host is not called. */
     CHECK(llama_sieve_get_seed(smpl) == 42);
     told(false);
     release(smpl);
@@ -59,7 +60,7 @@ static void constructors(void) {
     told(lacks(size));
     release(smpl);
 
-    /* Without the vocabulary's words these work, but not as well: they say so. */
+    /* Without the texts of the vocabulary these samplers work less well, and warn about it. */
     smpl = llama_sieve_init_infill(vocab);
     CHECK(smpl != NULL);
     told(lacks(words));

@@ -1,6 +1,6 @@
-/* What becomes of a sampler and of a sieve that one thread frees, and clones, while another one is
- * in a call of it. A mistake of the host: nothing is pulled away under the thread at work, and the
- * answer says what happened. */
+/* One thread frees or clones a sampler or a sieve while another thread is in a call with it, which
+ * is a mistake of the host. No memory that is in use may be freed, and the error must report the
+ * mistake. */
 #define _DEFAULT_SOURCE /* sigaction, mprotect, beside -std=c11 */
 #include <pthread.h>
 #include <signal.h>
@@ -34,7 +34,8 @@ struct job {
     int32_t                answer;
 };
 
-/* A page of the candidates: whoever looks at it stays there until it is let go. */
+/* A page of the candidates. A thread that accesses it is held in a signal handler until it is
+ * released. */
 static char * page;
 static size_t page_size;
 
@@ -46,7 +47,7 @@ static void stay(int signal_number, siginfo_t * info, void * context) {
     (void) context;
     const char * address = info->si_addr;
     if (address < page || address >= page + page_size) {
-        /* A fault of another kind: it comes once more, and ends the program. */
+        /* Any other fault occurs again after this, and ends the program. */
         signal(signal_number, SIG_DFL);
         return;
     }
@@ -56,7 +57,7 @@ static void stay(int signal_number, siginfo_t * info, void * context) {
     mprotect(page, page_size, PROT_READ | PROT_WRITE);
 }
 
-/* Orders a million candidates, of which it leaves one. */
+/* Sorts a million candidates, and keeps one. */
 static void * apply(void * argument) {
     struct job * job = argument;
     job->smpl->iface->apply(job->smpl, &job->g.array);
@@ -65,7 +66,7 @@ static void * apply(void * argument) {
 
 static void * sample(void * argument) {
     struct job * job = argument;
-    /* The other thread's call may be in it just now. */
+    /* The other thread's call may be using it at this moment. */
     do {
         job->answer = llama_sieve_sample(job->sieve, job->logits, MANY);
     } while (job->answer == LLAMA_SIEVE_ERROR_BUSY);
@@ -77,7 +78,7 @@ static bool says_in_use(void) {
     return strstr(llama_sieve_last_error(), "in use by another thread") != NULL;
 }
 
-/* Whether a second thread has been seen inside the sieve, where it still is for a long time. */
+/* Returns true once a second thread was seen inside the sieve, where it stays for a long time. */
 static bool is_inside(const struct job * job) {
     while (atomic_load(&at_work) != 0) {
         llama_sieve_reset(job->sieve);
@@ -96,13 +97,13 @@ static pthread_t begin(void * (*call)(void *), struct job * job) {
     return thread;
 }
 
-/* What is leaked can still be reached, so that a leak checker has nothing to say. */
+/* Leaked objects stay reachable from here, so that leak checkers do not report them. */
 static void * volatile leaked[2];
 
 static void a_sampler_in_use_is_not_freed(void) {
     check_subject = "a sampler";
     const struct sigaction staying = { .sa_sigaction = stay, .sa_flags = SA_SIGINFO };
-    /* Some systems send the one, some the other. */
+    /* Some systems raise SIGSEGV, others SIGBUS. */
     CHECK(sigaction(SIGSEGV, &staying, NULL) == 0 && sigaction(SIGBUS, &staying, NULL) == 0);
 
     numbers    from = { 7 };

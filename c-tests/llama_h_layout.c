@@ -1,4 +1,4 @@
-/* What the library believes about the structs of llama.h, checked against llama.h itself.
+/* The library's assumptions about the structs of llama.h, checked against llama.h itself.
  *
  * llama_h_layout.inc is written by tests/c_api/programs.rs: one line SAME(name, value) per fact
  * that the library was compiled with. */

@@ -1,5 +1,5 @@
-/* Log callbacks that use what is at work, that say something themselves, and that are replaced
- * while they run. */
+/* Log callbacks that use the sampler that is logging, that cause messages themselves, and that are
+ * replaced while they run. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,7 +24,7 @@ static void pause_for(double seconds) {
     }
 }
 
-/* How many of ten candidates a sampler leaves. */
+/* Returns how many of ten candidates a sampler keeps. */
 static size_t left_by(struct llama_sampler * smpl) {
     guarded g = guarded_new(10);
     llama_sampler_apply(smpl, &g.array);
@@ -55,7 +55,8 @@ static void clone_it(int level, const char * text, void * user) {
     seen->seconds = now() - start;
 }
 
-/* The message of a sampler at work comes when it is at work no more. */
+/* A sampler's message is delivered after its call has finished, so that the callback may use the
+ * sampler. */
 static void a_callback_clones_the_sampler_that_warned(void) {
     check_subject = "clone";
     struct llama_sampler * trie =
@@ -64,13 +65,13 @@ static void a_callback_clones_the_sampler_that_warned(void) {
     CHECK(left_by(trie) == 1);
     clones seen = { .at_work = trie };
     llama_sieve_log_set(clone_it, &seen);
-    /* No child of the root: the constraint is left, with a warning. */
+    /* The token is no child of the root, so the constraint ends with a warning. */
     llama_sampler_accept(trie, 9);
     llama_sieve_log_set(NULL, NULL);
     CHECK(seen.n == 1);
     CHECK(seen.copy != NULL);
     CHECK(seen.seconds < 0.5);
-    /* What the callback has asked of the library does not speak for the call around it. */
+    /* Calls inside the callback must not change the last error of the outer call. */
     CHECK(strstr(llama_sieve_last_error(), seen.text) != NULL);
     llama_sampler_reset(seen.copy);
     CHECK(left_by(seen.copy) == 1);

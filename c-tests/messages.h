@@ -1,5 +1,5 @@
 /*
- * What the C test programs share about messages: the text of the last error, and a callback that
+ * Common parts of the C test programs for messages: the text of the last error, and a callback that
  * drops what is logged.
  */
 #ifndef MESSAGES_H
@@ -11,7 +11,7 @@
 
 #include "llama_sieve.h"
 
-/* Whether the last error has these words; prints what it says if not. */
+/* Returns true if the last error contains these words; otherwise prints it. */
 static inline bool says(const char * words) {
     const char * error = llama_sieve_last_error();
     if (strstr(error, words) != NULL) {
@@ -21,7 +21,7 @@ static inline bool says(const char * words) {
     return false;
 }
 
-/* For llama_sieve_log_set. */
+/* A callback for llama_sieve_log_set that ignores messages. */
 static inline void ignore_message(int level, const char * text, void * user) {
     (void) level;
     (void) text;

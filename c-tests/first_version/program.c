@@ -1,6 +1,5 @@
-/* A program compiled against the header of the first version, with what that version answered:
- * structs have the size that they had, a state that it saved is read, and the tokens are the
- * same. */
+/* A program compiled against the header of the first version, with that version's results: structs
+ * of the old size must be accepted, its saved state must load, and the tokens must be the same. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,16 +27,16 @@ enum { N = 8, STEPS = 20, GUARD = 0xA5 };
 
 static const float LOGITS[N] = { 0.1f, 2.0f, 1.5f, 0.3f, 1.9f, 0.0f, 1.2f, 0.7f };
 
-/* Of a sieve with seed 11 and else the defaults, after twenty tokens. */
+/* The saved state of a sieve with seed 11 and otherwise the defaults, after twenty tokens. */
 static const char KEPT[] =
     "4c5353540100000000000000140000000b000000000000001400000000000000417f02763d74afd7"
     "ec6d226ce35dfca31400000000000000000000000100000002000000030000000400000005000000"
     "06000000070000000000000001000000020000000300000004000000050000000600000007000000"
     "000000000100000002000000030000001ac4c3a2a79342d2";
-/* What it chose next, each token accepted. */
+/* The tokens that the sieve chose next, each of which was accepted. */
 static const int32_t NEXT[STEPS] = { 4, 2, 1, 2, 4, 7, 2, 2, 4, 7, 4, 6, 1, 4, 1, 2, 1, 1, 1, 4 };
 
-/* A struct of that time, and memory behind it that was never the library's. */
+/* A struct of that version, and memory after it that the library must not touch. */
 static struct {
     llama_sieve_stats stats;
     unsigned char     behind[64];
@@ -62,7 +61,7 @@ int main(void) {
     CHECK(defaults.struct_size == sizeof(llama_sieve_params));
     llama_sieve_params params = defaults;
     params.seed               = 11;
-    /* What the defaults were then. */
+    /* The defaults of that version. */
     params.penalty_repeat     = 1.1f;
     params.mode               = LLAMA_SIEVE_MODE_FAST;
     params.rng                = LLAMA_SIEVE_RNG_XOROSHIRO128PLUS;
