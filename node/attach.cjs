@@ -9,7 +9,7 @@ function attempt() {
     try {
         attach();
     } catch (error) {
-        // That which brings a llama.cpp may be loaded later.
+        // No llama.cpp is loaded yet; a later addon may load one.
         if (!(error instanceof NoHostError)) {
             process.emitWarning(`llama-sieve: not attached: ${error.message}`);
         }

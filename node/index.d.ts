@@ -27,9 +27,10 @@ export function version(): string;
 /** Instruction set in use. */
 export function simd(): "avx512" | "avx2" | "neon" | "scalar";
 
-/** Raw logits of the whole vocabulary: floats, or the bits of half precision. */
+/** Raw logits of the whole vocabulary: floats, or the bits of half-precision numbers. */
 export type Logits = Float32Array | Uint16Array;
-/** The type of logits: "f32" for a Float32Array, which is the default, or of a Uint16Array. */
+/** The type of logits: "f32" (the default) for a Float32Array, "f16" or "bf16" for a Uint16Array.
+ * */
 export type LogitsKind = "f32" | "f16" | "bf16";
 
 export interface Candidate {
@@ -60,7 +61,7 @@ export interface SieveParams {
     topNSigma?: number;
     /** The number of tokens that typical, top-p and min-p keep at least. Default 1. */
     minKeep?: number;
-    /** The number of last tokens that are penalised. Default 64; disabled by <= 0. */
+    /** The number of most recent tokens that are penalised. Default 64; disabled by <= 0. */
     penaltyLastN?: number;
     /** Divides logits above 0, multiplies the others. Default 1, which disables. */
     penaltyRepeat?: number;
@@ -108,7 +109,7 @@ declare abstract class Held {
     [Symbol.dispose](): void;
 }
 
-/** One stage of a sieve: its name, or the slot of a sampler. */
+/** One stage of a sieve: its name, or the number of a slot that holds a sampler. */
 export type Stage =
     | "penalties"
     | "dry"
@@ -312,7 +313,8 @@ export const samplers: {
     /** Ends a repetition of the newest tokens once its third copy is complete. */
     loopBreaker(options?: {
         /**
-         * Bans the continuing token; divides the logits; lets `tokens` follow; ends the generation.
+         * "ban" bans the token that continues the repetition; "temperature" divides the logits;
+         * "force" lets only `tokens` follow; "end" ends the generation.
          */
         action?: "ban" | "temperature" | "force" | "end";
         /** The longest period. Default 1,024. */
@@ -363,9 +365,9 @@ export class Constraint extends Sampler {
     readonly complete: boolean;
     /** The reason why the constraint is dead; null while it is not. */
     readonly error: string | null;
-    /** Takes the last accepted tokens back, at most 1,024. */
+    /** Undoes the last accepted tokens, at most 1,024. */
     rollback(nTokens: number): void;
-    /** Returns how many tokens of a draft are allowed, one after the other. Changes nothing. */
+    /** Returns the number of leading tokens of a draft that are allowed. Changes nothing. */
     accepts(tokens: Iterable<number>): number;
     /**
      * Returns the bytes that must follow, whichever tokens spell them; empty if there is a choice.

@@ -1,5 +1,5 @@
-// A library that is linked with libllama and will be loaded with RTLD_LOCAL, as an addon of Node
-// is: it makes samplers through its own references.
+// A library that is linked with libllama, to be loaded with RTLD_LOCAL like an addon of Node. It
+// makes samplers through its own imports.
 #include <cmath>
 #include <cstdio>
 #include <vector>

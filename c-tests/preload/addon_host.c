@@ -1,4 +1,4 @@
-// Knows nothing of llama.cpp; loads addons that do, and keeps the symbols of each to itself.
+// A program without llama.cpp that loads addons linked with it, each with RTLD_LOCAL.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -86,7 +86,7 @@ struct module {
 #ifdef _WIN32
 
 std::string origin(const llama_sampler_i * vtable) {
-    const DWORD  flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | 2;  // counts no use of it
+    const DWORD  flags = GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | 2;  // adds no reference
     const auto   apply = reinterpret_cast<const char *>(vtable->apply);
     HMODULE      module;
     char         path[MAX_PATH] = "";
@@ -117,7 +117,7 @@ bool is_ours(const llama_sampler_i * vtable) {
 
 bool is_ours(const llama_sampler * sampler) { return is_ours(sampler->iface); }
 
-// The number of members that are ours.
+// Returns the number of members that are ours.
 int ours_of(const module & of, llama_sampler * chain) {
     int ours = 0;
     for (int i = 0; i < of.members(chain); i++) {
@@ -139,7 +139,7 @@ tokens sampled(const module & of, llama_sampler * chain, llama_context * context
     return out;
 }
 
-// Makes a chain, of which that many members are ours, and samples with it: the same as ever.
+// Makes a chain, checks that this many members are ours, and that it samples the usual tokens.
 void check(const module & of, llama_context * context, int ours, const char * when) {
     static std::map<uint32_t, tokens> expected;
     for (uint32_t seed = 1; seed <= 4; seed++) {
@@ -171,7 +171,7 @@ std::string access_of(const void * address) {
 
 #else
 
-// What may be done with the memory at an address, as the kernel writes it: "r--p".
+// Returns the access rights of the memory at an address in the kernel's notation, "r--p".
 std::string access_of(const void * address) {
     std::FILE * maps = std::fopen("/proc/self/maps", "r");
     CHECK(maps != nullptr);
@@ -192,7 +192,8 @@ std::string access_of(const void * address) {
 
 #endif
 
-// With chains that are made before, between and after; a library that comes later; a child.
+// Attaches and detaches, with chains made before, between and after, a library that is loaded
+// later, and a child process.
 void turns(const sieve & ours, const char * model, const char * first, const char * second) {
     CHECK(ours.detach() == 0 && ours.error()[0] == '\0');
     CHECK(ours.attach(0) == LLAMA_SIEVE_ERROR_NO_HOST);
@@ -251,7 +252,7 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     CHECK(access_of(a.slot()) == access);
     check(a, context, 0, "detached");
     check(b, other, 0, "detached, too");
-    // It lives on, and is freed as ever.
+    // The samplers stay valid, and are freed as usual.
     CHECK(a.seed(before) == 77 && a.seed(during) == 77);
     CHECK(ours_of(a, during) == n_members);
     CHECK(sampled(a, during, context) == rest);
@@ -278,7 +279,7 @@ llama_sampler * other_top_k(int32_t k) {
     return reinterpret_cast<llama_sampler * (*) (int32_t)>(before_other)(k);
 }
 
-// Points a word somewhere, as another library would.
+// Changes an import to another address, as another library would.
 void point(void ** slot, void * to) {
 #ifdef _WIN32
     DWORD before;
@@ -295,7 +296,7 @@ void point(void ** slot, void * to) {
 #endif
 }
 
-// Somebody else points a word elsewhere: after, and before this is attached to.
+// Another library changes an import after attaching, and before it.
 void others(const sieve & ours, const char * model, const char * path) {
     const module a(path);
     a.open(model);
@@ -313,7 +314,7 @@ void others(const sieve & ours, const char * model, const char * path) {
     CHECK(ours.attach(0) == 0 && *slot == other);
     const int gone = ours.detach();
     CHECK(gone > 0 && gone < n && *slot == other);
-    // It still calls the function of ours, which is to step aside.
+    // The other library's function still calls ours, which must pass the call on.
     const int calls = n_other;
     check(a, context, 0, "called by somebody else, detached");
     CHECK(n_other > calls);
@@ -387,7 +388,7 @@ void loading(const sieve & ours, const char * path, const char * slow) {
 }
 #endif
 
-// Under LD_PRELOAD all is ours, and stays so.
+// Under LD_PRELOAD all samplers are ours, and attaching changes nothing.
 void preloaded(const sieve & ours, const char * model, const char * path) {
     CHECK(ours.attach(0) == 0);
     const module a(path);
@@ -400,7 +401,7 @@ void preloaded(const sieve & ours, const char * model, const char * path) {
     check(a, context, n_members, "detached");
 }
 
-// The preload library is not where it belongs.
+// Attaching without the preload library at its expected path.
 void alone(const sieve & ours, const char * path) {
     const module a(path);
     CHECK(ours.attach(0) == LLAMA_SIEVE_ERROR_NOT_FOUND);
@@ -408,7 +409,7 @@ void alone(const sieve & ours, const char * path) {
     CHECK(ours.detach() == 0);
 }
 
-// llama.cpp is a part of the program, which may even export it.
+// llama.cpp is linked into the program statically; the program may export it.
 void linked(const sieve & ours) {
 #ifdef LINKED
     llama_sampler * sampler = llama_sampler_init_top_k(1);
@@ -428,7 +429,7 @@ int main(int argc, char ** argv) {
     std::string       path  = argv[2];
     const char *      model = argv[3];
     if (mode == "left") {
-        // By a path that means nothing any more.
+        // The library is loaded by a path that is no longer valid.
         const size_t slash = path.rfind('/');
         CHECK(chdir(path.substr(0, slash).c_str()) == 0);
         path = "." + path.substr(slash);

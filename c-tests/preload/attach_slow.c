@@ -1,6 +1,6 @@
 // A library that uses llama.cpp, and that holds up the dynamic linker while it is filling in what
-// the library imports: it says so, and waits for an answer. No function of others can be called
-// there.
+// the library imports: it reports this, and waits for an answer. At that point it can call no
+// function of other libraries.
 #include <sys/syscall.h>
 
 #include "llama.h"

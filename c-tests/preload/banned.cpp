@@ -1,6 +1,6 @@
 // Samples where every candidate is banned: by a bias, or by a grammar that has ended and a bias
-// that bans the end. The tests compare what llama_sampler_sample says with the built-in samplers,
-// with ours under the preload library, and with the drop-in header.
+// that bans the end. The tests compare the results of llama_sampler_sample with the built-in
+// samplers, with ours under the preload library, and with the drop-in header.
 //
 //   banned MODEL
 #include <cmath>
@@ -23,7 +23,7 @@ using sampler_ptr = std::unique_ptr<llama_sampler, sampler_free>;
 
 const llama_vocab * vocab;
 
-// Bans the tokens that end the generation, or all.
+// Returns a bias that bans the tokens that end the generation, or all tokens.
 llama_sampler * ban(bool all) {
     const int32_t                 n = llama_vocab_n_tokens(vocab);
     std::vector<llama_logit_bias> biases;
@@ -74,7 +74,7 @@ void sample(llama_context * context, bool by_grammar) {
                     std::printf(" %d", llama_sampler_sample(chain.get(), context, -1));
                 } catch (const std::exception & thrown) {
                     std::printf(" caught: %s", thrown.what());
-                    // The built-in would end the process at the next token.
+                    // The built-in would abort at the next token.
                     break;
                 }
             }

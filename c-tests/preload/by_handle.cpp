@@ -28,7 +28,7 @@ template <typename F> F own(const char * name) {
     return function;
 }
 
-// What the sampler makes of 100 candidates, in one number, and the one it takes.
+// Prints a hash of the sampler's result for 100 candidates, and the selected one.
 void step(llama_sampler * smpl, int round) {
     std::vector<llama_token_data> data;
     for (int i = 0; i < 100; i++) {
@@ -69,7 +69,7 @@ int main(int argc, char ** argv) {
         std::fprintf(stderr, "by_handle: %s\n", dlerror());
         return 1;
     }
-    // By its name: whatever stands in front.
+    // Calls the constructor by its name, and so any preloaded one.
     through_clones(llama_sampler_init_dist(1));
     through_clones(llama_sampler_init_temp(std::numeric_limits<float>::infinity()));
     through_clones(own<decltype(&llama_sampler_init_dist)>("llama_sampler_init_dist")(1));

@@ -1,6 +1,6 @@
 // Samples as llama-server does, through llama.cpp's common library. The tests run it with the
-// built-in samplers and with ours, and compare what it prints: of every token the candidates that
-// are left, to the bit; and what is taken of drafts.
+// built-in samplers and with ours, and compare what it prints: the remaining candidates at every
+// token, bit for bit, and the accepted tokens of drafts.
 //
 //   common MODEL FIRST_SEED N_SEEDS
 #include <cstdint>
@@ -25,14 +25,14 @@ struct option_set {
     const char *                                    name;
     bool                                            grammar_first;
     std::function<void(common_params_sampling & params)> set;
-    // What the template has put in front, if anything.
+    // The token that the template has begun the answer with, if any.
     llama_token begun = LLAMA_TOKEN_NULL;
 };
 
 const char * letters = "root ::= [a-z ,.;]+";
 const char * phrase  = "root ::= \" the\" [a-z ]* \" and\" [a-z ]* \".\"";
 
-// A budget, and a grammar that waits for the end of what it limits.
+// A reasoning budget, and a grammar that begins after the reasoning.
 void thoughts(common_params_sampling & p) {
     p.reasoning_budget_tokens = 4;
     p.reasoning_budget_start  = { 5 };
@@ -160,7 +160,8 @@ uint32_t bits(float value) {
     return word;
 }
 
-// What is left: its size, which is selected, and every candidate's id and bits.
+// Returns a hash of the remaining candidates: their number, the selected index, and every id with
+// its bits.
 uint64_t digest(const llama_token_data_array * left) {
     uint64_t sum = 14695981039346656037u;
     auto     mix = [&](uint64_t value) { sum = (sum ^ value) * 1099511628211u; };
@@ -189,7 +190,7 @@ sampler_ptr make(const llama_model * model, const option_set & options, uint32_t
     return sampler;
 }
 
-// Forgets all but that many tokens.
+// Removes all but the first `n_past` tokens from the context.
 void rewind(llama_context * context, size_t n_past) {
     llama_memory_seq_rm(llama_get_memory(context), 0, static_cast<llama_pos>(n_past), -1);
 }
@@ -198,7 +199,7 @@ std::string heading(const option_set & options, const char * way, uint32_t seed)
     return std::string(options.name) + way + ", seed " + std::to_string(seed) + ":";
 }
 
-// Tokens one by one, which are the result.
+// Generates tokens one by one, and returns them.
 std::vector<llama_token> generate(llama_context * context, const std::vector<llama_token> & prompt,
                                   const option_set & options, uint32_t seed) {
     const llama_model *      model   = llama_get_model(context);
@@ -212,11 +213,11 @@ std::vector<llama_token> generate(llama_context * context, const std::vector<lla
     for (int i = 0; i < n_tokens; i++) {
         decode(context, &last, 1);
         if (i == n_tokens / 3) {
-            // A clone goes on where the original stood.
+            // A clone must continue from the original's state.
             sampler.reset(common_sampler_clone(sampler.get()));
         }
         if (i == n_tokens / 2) {
-            // So does another that becomes a copy of it.
+            // So must another sampler to which the state is copied.
             common_sampler_sample(other.get(), context, -1, options.grammar_first);
             common_sampler_copy(sampler.get(), other.get());
             std::swap(sampler, other);
@@ -245,8 +246,8 @@ std::vector<llama_token> generate(llama_context * context, const std::vector<lla
     return tokens;
 }
 
-// Has these tokens drafted, a few a step, some of them wrong: taken as far as they are what is
-// sampled, or by rejection sampling, which reads the candidates' probabilities.
+// Drafts a few of these tokens per step, some of them wrong. They are accepted as far as they equal
+// the sampled ones, or by rejection sampling, which reads the candidates' probabilities.
 void draft(llama_context * context, const std::vector<llama_token> & prompt,
            const option_set & options, uint32_t seed, const std::vector<llama_token> & tokens,
            bool rejecting) {
@@ -322,7 +323,7 @@ int main(int argc, char ** argv) {
                     draft(context, prompt, options, seed, tokens, rejecting);
                 }
             };
-            // On other threads, too: a server's are not the one that made the samplers.
+            // Also samples on other threads, since a server's threads have not made their samplers.
             if (seed % 2 == 0) {
                 std::thread(sample).join();
             } else {

@@ -30,7 +30,7 @@ const llama_vocab * vocab;
 
 bool is_end(llama_token token) { return llama_vocab_is_eog(vocab, token); }
 
-// Whether it threw.
+// Accepts a token. Returns true if that threw an exception.
 bool accept(const sampler_ptr & sampler, llama_token token) {
     try {
         common_sampler_accept(sampler.get(), token, true);
@@ -44,7 +44,7 @@ bool accept(const sampler_ptr & sampler, llama_token token) {
     }
 }
 
-// A rule with that many alternatives, each made of its number.
+// Returns a rule with `n` alternatives, each made from its number.
 std::string alternatives(const char * name, int n, const char * before, const char * behind) {
     std::string text = std::string(name) + " ::= ";
     for (int i = 0; i < n; i++) {
@@ -56,11 +56,11 @@ std::string alternatives(const char * name, int n, const char * before, const ch
 struct state {
     const char *              name;
     std::string               grammar;
-    // What a lazy one waits for.
+    // The trigger of a lazy grammar.
     const char *              pattern;
-    // Brings it to its end; what is accepted last may throw.
+    // The tokens after which the grammar is dead; accepting the last one may throw.
     std::vector<llama_token>  tokens;
-    // Whether nothing may come any more, the end included.
+    // True if no token is allowed afterwards, not even one that ends the generation.
     bool                      cut_off;
 };
 
@@ -70,7 +70,7 @@ std::vector<state> states() {
                                alternatives("p", 600, "q \"", "\"") +
                                alternatives("q", 600, "\"c", "\"");
     const llama_token a = token_of(vocab, "a"), b = token_of(vocab, "b"), c = token_of(vocab, "c");
-    // As many ways to the back reference as there are halves.
+    // The number of ways to reach the back-reference equals the number of halves.
     std::string pattern = "(bc)";
     for (int i = 0; i < 40; i++) {
         pattern += "(?:a|a)";
@@ -81,7 +81,7 @@ std::vector<state> states() {
     const std::string xy = "root ::= \"x\" \"y\"";
     return {
         { "limit", beyond, nullptr, { b, c }, true },
-        // When it is asked what may follow.
+        // Fails when the mask is computed.
         { "limit of a mask", beyond, nullptr, { b }, true },
         { "search", xy, search.c_str(), searched, true },
         { "token", xy, nullptr, { a }, false },
@@ -134,7 +134,7 @@ void follow(llama_context * context, const state & dead, const option_set & opti
     if (!sampler) {
         fail("common_sampler_init returned NULL");
     }
-    // The first call with a chain is only watched.
+    // Two calls, since the preload library only watches the first call with a chain.
     for (int i = 0; i < 2; i++) {
         common_sampler_sample(sampler.get(), context, -1, grammar_first);
     }

@@ -9,7 +9,7 @@
 #endif
 // One of the constructors is deprecated where it is llama.cpp's own.
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-// Twice is once.
+// The header may be included twice.
 #include "llama_sieve_dropin.h"
 
 struct llama_sampler * (*address_of_top_k(void))(int32_t);

@@ -1,5 +1,5 @@
-// A program that ends where it makes a system call which it does not need: what it makes, and the
-// tokens that this gives.
+// Makes samplers and prints their tokens, under a filter that ends the program at any unneeded
+// system call.
 
 #include <cmath>
 #include <cstdio>

@@ -203,7 +203,7 @@ int main(int argc, char ** argv) {
             std::string text;
             for (int i = 0; i < n_tokens; i++) {
                 if (i == n_tokens / 2) {
-                    // A clone goes on where the original stood.
+                    // A clone must continue from the original's state.
                     chain.reset(llama_sampler_clone(chain.get()));
                 }
                 llama_token token = llama_sampler_sample(chain.get(), context, -1);

@@ -1,9 +1,9 @@
 // Follows grammars, plain and lazy, with plain llama.h. The tests run it with the built-in samplers
-// and with ours, and compare what it prints: which tokens are allowed after which, what is thrown
-// and what its message says, what is refused.
+// and with ours, and compare what it prints: the tokens that are allowed after each text, the
+// exceptions with their messages, and the rejected grammars.
 //
 //   grammars MODEL OTHER_MODEL
-//   grammars hostile MODEL        what the built-in does not come back from, or ends the process
+//   grammars hostile MODEL grammars on which the built-in hangs or aborts
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -51,7 +51,7 @@ std::string piece_of(const llama_vocab * vocab, llama_token token) {
     return std::string(text, static_cast<size_t>(n < 0 ? 0 : n));
 }
 
-// The token with that text.
+// Returns the token with that text.
 llama_token token_of(const llama_vocab * vocab, const std::string & text) {
     for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
         if (piece_of(vocab, token) == text) {
@@ -137,7 +137,7 @@ std::vector<llama_token> look(llama_sampler * grammar, const llama_vocab * vocab
     return allowed;
 }
 
-// Calls it, and prints the message of what it throws.
+// Makes a call, and prints the message of any exception.
 void attempt(const char * what, const std::function<void()> & call) {
     try {
         call();
@@ -186,7 +186,7 @@ std::vector<grammar_text> grammars() {
     };
 }
 
-// By the constructor of its kind.
+// Makes the grammar with the constructor of its kind.
 sampler_ptr make(const llama_vocab * vocab, const grammar_text & grammar, bool words = false) {
     if (grammar.begin == nullptr) {
         return sampler_ptr(llama_sampler_init_grammar(vocab, grammar.text, "root"));
@@ -213,7 +213,7 @@ sampler_ptr make(const llama_vocab * vocab, const grammar_text & grammar, bool w
                                                                 tokens.data(), tokens.size()));
 }
 
-// The tokens of a text, each the longest that fits.
+// Returns the tokens of a text, each the longest that fits.
 std::vector<llama_token> tokens_of(const llama_vocab * vocab, std::string text) {
     std::vector<llama_token> tokens;
     while (!text.empty()) {
@@ -284,7 +284,8 @@ void walk(const llama_vocab * vocab, const grammar_text & text, uint64_t seed, b
     std::printf("\n");
 }
 
-// After what the grammar does not allow: each exception, and that a reset forgets it.
+// Checks tokens that the grammar does not allow: each must throw, and a reset must restore the
+// grammar.
 void throws(const llama_vocab * vocab, const grammar_text & text,
             const std::vector<std::string> & before, const std::string & bad) {
     sampler_ptr grammar = make(vocab, text);
@@ -293,7 +294,7 @@ void throws(const llama_vocab * vocab, const grammar_text & text,
         for (const std::string & piece : before) {
             llama_sampler_accept(grammar.get(), token_of(vocab, piece));
         }
-        // A token that there is not changes nothing.
+        // An invalid token changes nothing.
         attempt("no token",
                 [&] { llama_sampler_accept(grammar.get(), llama_vocab_n_tokens(vocab)); });
         attempt("-1", [&] { llama_sampler_accept(grammar.get(), -1); });
@@ -307,7 +308,7 @@ void throws(const llama_vocab * vocab, const grammar_text & text,
         generator random{ 7 };
         look(grammar.get(), vocab, random);
         std::printf("\n");
-        // A chain lets it through.
+        // A chain passes the exception on.
         sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
         llama_sampler_chain_add(chain.get(), make(vocab, text).release());
         for (const std::string & piece : before) {
@@ -345,7 +346,7 @@ void refused(const llama_vocab * vocab) {
     }
 }
 
-// Another model at the same place.
+// Loads another model at the same address.
 void reloaded(const char * path, const char * other) {
     const void * at = nullptr;
     size_t       n  = 0;
@@ -364,7 +365,7 @@ void reloaded(const char * path, const char * other) {
     std::fprintf(stderr, "%zu models lay where another was\n", n);
 }
 
-// Only where ours answers.
+// Runs the cases that only our samplers survive.
 void hostile(const llama_vocab * vocab) {
     const std::string deep = "root ::= " + std::string(100000, '(');
     for (const char * text :

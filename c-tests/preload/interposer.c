@@ -1,5 +1,5 @@
-// Another library that stands in for a constructor: passes the call on to the next one, or to any
-// that it finds among all libraries.
+// Another library that interposes a constructor, and passes calls on to the next definition, or to
+// the first among all libraries.
 #include <dlfcn.h>
 #include <link.h>
 #include <stddef.h>

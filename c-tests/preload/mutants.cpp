@@ -64,7 +64,7 @@ members served(of_vocab vocab, float repeat, float multiplier) {
              llama_sampler_init_dist(7) };
 }
 
-// So many come first that most programs make.
+// The number of chains that most programs make, which come first.
 constexpr int n_common = 4;
 
 std::vector<setting> settings() {
@@ -192,7 +192,7 @@ void apply_to_equals(llama_sampler * chain) {
     }
 }
 
-// Whether one of its members is of this kind, switched off or not.
+// Returns true if a member of the chain is of this kind, even if it is disabled.
 bool has(llama_sampler * chain, const char * kind) {
     for (int i = 0; i < llama_sampler_chain_n(chain); i++) {
         const char * name = llama_sampler_name(llama_sampler_chain_get(chain, i));

@@ -1,5 +1,5 @@
-// Chains in chains, and samplers in the program's own: their state is copied, and their seed told,
-// however deep they lie.
+// Chains in chains, and samplers inside the program's own. State must be copied, and the seed
+// found, at any depth.
 #include <math.h>
 #include <stdio.h>
 
@@ -9,7 +9,7 @@ static struct llama_sampler * chain(void) {
     return llama_sampler_chain_init(llama_sampler_chain_default_params());
 }
 
-// Members that remember something, in that many chains.
+// Returns samplers with state, nested in `depth` chains.
 static struct llama_sampler * nested(int depth) {
     struct llama_sampler * inner = chain();
     llama_sampler_chain_add(inner, llama_sampler_init_penalties(8, 64, 1.1f, 0.5f, 0.25f));
@@ -22,7 +22,7 @@ static struct llama_sampler * nested(int depth) {
     return inner;
 }
 
-// A sampler of the program's own, which passes on to the one that it holds.
+// A sampler of the program's own, which forwards every call to an inner one.
 static const char * holder_name(const struct llama_sampler * smpl) {
     (void) smpl;
     return "holder";
@@ -59,7 +59,7 @@ static struct llama_sampler * holder_clone(const struct llama_sampler * smpl) {
     return llama_sampler_init(&holder_i, llama_sampler_clone(smpl->ctx));
 }
 
-// Members that remember something, in that many samplers of the program's own.
+// Returns samplers with state, nested in `depth` samplers of the program's own.
 static struct llama_sampler * held(int depth) {
     struct llama_sampler * inner = nested(1);
     for (int i = 0; i < depth; i++) {

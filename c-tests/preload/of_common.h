@@ -1,5 +1,5 @@
-// What sampling needs of llama.cpp's common library beside the sources that the tests compile: a
-// clock, and the text of a token; and an owner of its samplers.
+// The functions of llama.cpp's common library that sampling needs in addition to the sources that
+// the tests compile: a clock, and the text of a token. Also an owning pointer to its samplers.
 #ifndef OF_COMMON_H
 #define OF_COMMON_H
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The function of that name, of the libllama of today.
+// Finds the function of that name in the current libllama.
 static void own(const char * name, void * function) {
     void * libllama = dlopen(LIBLLAMA, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     void * found    = libllama == NULL ? NULL : dlsym(libllama, name);
@@ -115,7 +115,7 @@ struct llama_sampler * llama_sampler_init_penalties(int32_t n_vocab, llama_token
     return penalties(last_n, repeat, freq, present);
 }
 #elif defined(PENALTIES_WITH_ANOTHER)
-// An argument list of days to come.
+// An argument list that a future build may have.
 struct llama_sampler * llama_sampler_init_penalties(int32_t another, int32_t n_vocab,
                                                     int32_t last_n, float repeat, float freq,
                                                     float present) {
@@ -174,7 +174,7 @@ struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, 
 }
 #endif
 
-// What tells the age of a build.
+// The functions by which the library tells the age of a build.
 
 #ifdef WITH_SET_SAMPLER
 void llama_set_sampler(void);

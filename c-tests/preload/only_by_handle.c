@@ -1,5 +1,5 @@
-// Takes all that it uses from libllama's own handle, as Python's ctypes does: no preloaded library
-// sees it. Forks once, as many hosts do.
+// Looks up every function in libllama's own handle, as Python's ctypes does, which bypasses any
+// preloaded library. Forks once, as many hosts do.
 //
 //   only_by_handle LIBLLAMA
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// What the programs share that run a model: how it is opened, and its tokens by their texts.
+// Common parts of the programs that run a model: opening it, and finding tokens by their texts.
 #ifndef OPENED_H
 #define OPENED_H
 
@@ -59,7 +59,7 @@ inline void decode(llama_context * context, llama_token * tokens, size_t n) {
     }
 }
 
-// The tokens of a prompt.
+// Returns the tokens of a prompt.
 inline std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::string & text) {
     std::vector<llama_token> tokens(text.size() + 8);
     const int32_t n =
@@ -72,7 +72,7 @@ inline std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::s
     return tokens;
 }
 
-// The token with that text.
+// Returns the token with that text.
 inline llama_token token_of(const llama_vocab * vocab, const std::string & text) {
     for (llama_token token = 0; token < llama_vocab_n_tokens(vocab); token++) {
         char          piece[256];

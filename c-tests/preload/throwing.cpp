@@ -42,7 +42,7 @@ llama_sampler * llama_sampler_init_dry(const void *, float, float, int32_t, int3
 #else
 
 template <typename F> static void attempt(F call) {
-    // Twice: after the first, everything works as before.
+    // Runs twice, since everything must still work after the first exception.
     try {
         call();
         std::puts("nothing thrown");

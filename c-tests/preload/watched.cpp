@@ -49,7 +49,7 @@ struct chain {
     void sample(llama_context * context) const {
         const llama_token token = common_sampler_sample(sampler, context, -1, false);
         common_sampler_accept(sampler, token, true);
-        // All that is left, to the bit.
+        // All remaining candidates, bit for bit.
         const llama_token_data_array * left = common_sampler_get_candidates(sampler, false);
         uint64_t                       sum  = left->size + 1000003u * left->sorted;
         for (size_t i = 0; i < left->size; i++) {

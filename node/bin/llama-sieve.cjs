@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 "use strict";
 
-// `npx llama-sieve`: the command line, if the package holds it; `run` without it, too.
+// `npx llama-sieve`: runs the command line, if the package contains it. The command `run` works
+// without it.
 
 const { spawn } = require("node:child_process");
 const fs = require("node:fs");

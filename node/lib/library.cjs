@@ -10,8 +10,9 @@ const koffi = require("koffi");
 const { errorOf, invalid } = require("./errors.cjs");
 
 /**
- * The library that packages have. Preloaded, it exports llama.cpp's names; loaded here, it gives
- * ours by `llama_sieve_preload_function`. macOS has none of these, but the one that exports ours.
+ * The file name of the library in packages. It is the preload library, which exports llama.cpp's
+ * names, and gives access to ours through `llama_sieve_preload_function`. Packages for macOS have
+ * the library that exports our names instead.
  */
 const FILE =
     { darwin: "libllama_sieve.dylib", win32: "llama_sieve_preload.dll" }[process.platform] ??
@@ -86,7 +87,7 @@ function declare(name, result, ...types) {
 const lastError = declare("last_error", "str");
 const lastErrorCode = declare("last_error_code", "int");
 
-/** Returns the number, or throws the exception that it means. */
+/** Returns the number, or throws the exception that a negative one means. */
 function check(code) {
     if (code < 0) {
         throw errorOf(code, lastError());

@@ -57,7 +57,7 @@ class Sampler extends Held {
         if (this.#chain === null) {
             return super.handle;
         }
-        // Throws where that is closed.
+        // Throws if the chain is closed.
         void this.#chain.chain.handle;
         return this.#chain.handle;
     }
@@ -86,7 +86,7 @@ class Sampler extends Held {
 function init(name, ...types) {
     const create = declare(`init_${name}`, "void *", ...types);
     return (...values) => {
-        // It is the host that frees the sampler: without one there is none.
+        // A sampler needs a host, which frees it, so this throws without one.
         hostFunction("llama_sampler_free", "void", "void *");
         return new Sampler(create(...values));
     };
@@ -244,7 +244,7 @@ class Chain extends Sampler {
             if (!(member instanceof Sampler)) {
                 throw invalid("a member of a chain is a Sampler");
             }
-            // Before any is given away.
+            // All members are checked before the first one is given to the chain.
             member.checkFree();
         });
         const create = hostFunction("llama_sampler_chain_init", "void *", CHAIN_PARAMS);

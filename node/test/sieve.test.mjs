@@ -1,4 +1,4 @@
-// Without a llama.cpp: sieve, metrics, schema to GBNF.
+// Tests that need no llama.cpp: sieve, metrics, schema to GBNF.
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
 import { test } from "node:test";
@@ -83,7 +83,7 @@ test("parameters do what they say", () => {
     assert.equal(sieve.sample(logits), 7);
     assert.equal(sieve.params.temperature, 2);
 
-    // A penalised token falls behind.
+    // A penalised token is no longer the best.
     const penalised = new Sieve({ topK: 1, penaltyPresent: 1000 });
     penalised.accept(first);
     assert.equal(penalised.sample(logits), largest[1]);
@@ -259,7 +259,7 @@ test("what nobody closes is freed with its object", async () => {
     const logits = new Float32Array(1 << 20).map((_, i) => Math.sin(i));
     const grown = async (n) => {
         for (let i = 0; i < n; i++) {
-            // Keeps all of them: some megabytes.
+            // Keeps all candidates, which take some megabytes.
             new Sieve({ topK: 0, topP: 1, minP: 0 }).sample(logits);
             collect();
             await new Promise(setImmediate);

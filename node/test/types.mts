@@ -1,4 +1,4 @@
-// What the types let through, and what they do not: `npm run types`.
+// Calls that the types must accept, and calls that they must reject: `npm run types`.
 import { Chain, JsonSchema, Sieve, entropy, jsonSchemaToGbnf, samplers } from "llama-sieve";
 import type { Candidate, SieveParams } from "llama-sieve";
 
