@@ -76,7 +76,7 @@ class Ours(Engine):
         found = re.search(r"-L(\S+)", flags)
         assert found is not None
         host = ctypes.CDLL(f"{found[1]}/libllama.so", ctypes.RTLD_GLOBAL)
-        # Structures are passed by value: room for what llama.h has, and more.
+        # Structures are passed by value. This buffer is larger than those of llama.h.
         parameters = ctypes.c_byte * 1024
         by_value = type("Parameters", (ctypes.Structure,), {"_fields_": [("all", parameters)]})
         host.llama_model_default_params.restype = by_value

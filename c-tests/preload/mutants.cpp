@@ -1,6 +1,6 @@
-// Generates with one chain after another, through every constructor of a sampler, and prints what
-// comes out, with all that the chain leaves of the candidates, to the bit. The host that it is
-// linked with may sample otherwise than llama.cpp does: tests/preload/mutants.rs.
+// Generates with one chain after another, through every constructor of a sampler, and prints the
+// tokens, with all candidates that the chain leaves, bit for bit. The host that it is linked with
+// may sample differently from llama.cpp: tests/preload/mutants.rs.
 //
 //   mutants MODEL N_TOKENS [KIND]
 //

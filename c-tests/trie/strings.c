@@ -71,7 +71,7 @@ static void every_value_can_be_written(void) {
     }
 }
 
-/* In another order it is the same trie, and so is a payload of the same tokens. */
+/* The same values in another order give the same trie, and so does a payload of the same tokens. */
 static void the_same_set_is_known(void) {
     const char * const     reversed[] = { VALUES[3], VALUES[2], VALUES[1], VALUES[0], VALUES[3] };
     llama_sieve_trie_stats before     = { .struct_size = sizeof(before) };

@@ -11,7 +11,7 @@
 #define RTLD_NOW 2
 #define RTLD_LOCAL 0
 
-/* What the library itself needs is looked for in its own folder. */
+/* The libraries that it depends on are searched for in its own folder. */
 static inline void * dlopen(const char * path, int mode) {
     (void) mode;
     char full[MAX_PATH];

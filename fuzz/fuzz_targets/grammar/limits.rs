@@ -119,9 +119,9 @@ impl<'a> Maker<'a> {
 
 /// A call to a sampler, with its argument.
 enum Question {
-    /// `apply`, to candidates with these tokens.
+    /// Calls `apply` with candidates of these tokens.
     Array(Vec<Token>),
-    /// `accept_for_host`, of this token.
+    /// Calls `accept_for_host` with this token.
     Accept(Token),
 }
 
