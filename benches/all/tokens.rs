@@ -1,6 +1,6 @@
 //! Samplers that follow the text and read few logits or none: bans of 500 texts, with and without
-//! regard to case, bans of as many patterns, and the loop breaker. A row is the time of one token: it is accepted, and the
-//! sampler is applied to an array. llama.cpp has no such samplers.
+//! regard to case, bans of as many patterns, and the loop breaker. A row is the time of one token:
+//! it is accepted, and the sampler is applied to an array. llama.cpp has no such samplers.
 //!
 //! The vocabulary is that of the grammars.
 
