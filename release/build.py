@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Dict, List, Optional
 
@@ -98,6 +98,11 @@ class Target:
         return self.preload or self.library
 
     @property
+    def has_symbols(self) -> bool:
+        """True where there is a package for debuggers, which Debian has."""
+        return self.debian is not None
+
+    @property
     def zig(self) -> str:
         """The triple with the version of glibc that is linked with, as cargo-zigbuild has it."""
         return f"{self.triple}.2.17" if self.triple.endswith("-gnu") else self.triple
@@ -134,6 +139,8 @@ class Built:
     library: Path
     preload: Optional[Path]
     program: Path
+    symbols: Dict[str, Path] = field(default_factory=dict)
+    """What debuggers read, by the name of the file that it was taken from; not for all targets."""
 
     @property
     def files(self) -> List[Path]:
@@ -153,10 +160,15 @@ def build(target: Target) -> Built:
     builder: object = tool("cargo-zigbuild") if target.is_linux else "cargo"
     triple = target.zig if target.is_linux else target.triple
     command = [builder, "build", "--locked", "--target", triple, "--target-dir", folder]
+    if target.has_symbols:
+        # The program's profile inherits both.
+        command += ["--config", f'profile.{PROFILE}.debug = "line-tables-only"']
+        command += ["--config", f'profile.{PROFILE}.strip = "none"']
     run([*command, "--profile", PROFILE, *LIBRARIES], ROOT, environment)
     run([*command, "--profile", PROGRAM_PROFILE, *PROGRAMS], ROOT, environment)
     made = folder / target.triple
-    return _built(target, made / PROFILE, made / PROGRAM_PROFILE)
+    built = _built(target, made / PROFILE, made / PROGRAM_PROFILE)
+    return _parted(built) if target.has_symbols else built
 
 
 def build_ordinary(target: Target) -> Built:
@@ -171,6 +183,24 @@ def build_ordinary(target: Target) -> Built:
 def _built(target: Target, libraries: Path, programs: Path) -> Built:
     preload = libraries / target.preload if target.preload else None
     return Built(target, libraries / target.library, preload, programs / target.program)
+
+
+def _parted(built: Built) -> Built:
+    """The same files without symbols, and what was taken away, for debuggers."""
+    folder = fresh(WORK / "parted" / built.target.triple)
+    symbols = {}
+    for file in filter(None, (built.library, built.preload, built.program)):
+        symbols[file.name] = folder / f"{file.name}.debug"
+        _objcopy("--only-keep-debug", file, symbols[file.name])
+        _objcopy("--strip-all", file, folder / file.name)
+    return replace(_built(built.target, folder, folder), symbols=symbols)
+
+
+def _objcopy(*arguments: object) -> None:
+    """Runs Rust's own, which knows all processors."""
+    sysroot = Path(said(["rustc", "--print", "sysroot"]).strip())
+    (command,) = sysroot.glob("lib/rustlib/*/bin/rust-objcopy")
+    run([command, *arguments], ROOT, {**os.environ, "LD_LIBRARY_PATH": str(sysroot / "lib")})
 
 
 def _environment(target: Target) -> Dict[str, str]:
@@ -190,6 +220,12 @@ def _environment(target: Target) -> Dict[str, str]:
         environment["LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT"] = str(script)
         # A relative path: cargo makes the names of symbols from these flags, too.
         flags.append(f"-Clink-arg={os.path.relpath(_unwinder(target), ROOT)}")
+        if target.has_symbols:
+            flags.append("-Clink-arg=-Wl,--build-id=sha1")
+            # What zig compiles of glibc would have folders of this machine among its symbols. It
+            # keeps that elsewhere otherwise, for all who link with it.
+            environment["CCC_OVERRIDE_OPTIONS"] = "#+-g0"
+            environment["ZIG_GLOBAL_CACHE_DIR"] = str(WORK / "zig")
     elif target.is_windows:
         flags.append("-Clink-arg=-Wl,--no-insert-timestamp")
     else:

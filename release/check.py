@@ -18,6 +18,7 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 import again
 import archive
 import crates
+import debian
 import formats
 import musl
 from build import LIBRARY, MINGW, ORDINARY, PRELOAD, TARGETS, Target, zig_target
@@ -83,10 +84,11 @@ def main() -> None:
         fail("dist/ has no archive: ci/release makes it")
     for target in targets:
         contents(target)
-        debian_contents(target)
+        debian_contents(target, given.ordinary)
         if not given.ordinary:
             sizes(target)
             no_paths(target)
+            debug_symbols(target)
         libraries(target, given.ordinary)
         wheel_is_accepted(target, given.ordinary)
     contents_of("npm", npm_of("llama-sieve"), None)
@@ -218,15 +220,98 @@ def debian_packages(target: Target) -> List[Path]:
     return sorted(DIST.glob(f"*_{version()}-1_{target.debian}.deb"))
 
 
-def debian_contents(target: Target) -> None:
-    """The Debian packages of a target have the files that are listed."""
+def debian_contents(target: Target, ordinary: bool) -> None:
+    """The Debian packages of a target have the files that are listed.
+
+    Of an ordinary build, which has no line numbers, there are no packages with debug symbols.
+    """
     if target.debian is None:
         return
     found = set()
     for package in debian_packages(target):
         name = package.name.split("_")[0]
-        found |= {f"{name}: {file}" for file, _ in files_in(package)}
-    _same(f"{target.triple}: Debian's packages", found, _listed("deb", target))
+        # debug_symbols looks at the build ids.
+        files = (
+            re.sub(r"[0-9a-f]{2}/[0-9a-f]{38}\.debug", "ID", file) for file, _ in files_in(package)
+        )
+        found |= {f"{name}: {file}" for file in files}
+    listed = _listed("deb", target)
+    if ordinary:
+        listed = {line for line in listed if "-dbgsym: " not in line}
+    _same(f"{target.triple}: Debian's packages", found, listed)
+
+
+def debug_symbols(target: Target) -> None:
+    """Each library and program in Debian's packages has its symbols in the package beside its own.
+
+    They are where debuggers look for its build id. The file itself has none.
+    """
+    for package in debian_packages(target):
+        name = package.name.split("_")[0]
+        binaries = [content for _, content in files_in(package) if content[:4] == b"\x7fELF"]
+        if name.endswith("-dbgsym") or not binaries:
+            continue
+        beside = package.with_name(package.name.replace(name, f"{name}-dbgsym"))
+        folder = fresh(WORK / "check" / "symbols")
+        run(["dpkg-deb", "-x", beside, folder])
+        left = {path for path in folder.rglob("*.debug")}
+        for content in binaries:
+            file = folder / "file"
+            file.write_bytes(content)
+            symbols = folder / "usr" / debian.symbols_of(_elf.read(file).build_id or "none")
+            if symbols not in left:
+                fail(f"{beside.name} has no {symbols.relative_to(folder)}, for a file of {name}'s")
+            left.remove(symbols)
+            _belong(file, symbols, f"{beside.name}: {symbols.name}")
+            if target.triple == ORDINARY:
+                _found_by_gdb(file, folder)
+        if left:
+            fail(f"{beside.name} has {sorted(left)}, for no file of {name}'s")
+
+
+def _belong(file: Path, symbols: Path, what: str) -> None:
+    """Symbols and line numbers are those of the file, and only the symbols' file has them."""
+    ours, theirs = _sections(file), _sections(symbols)
+    if _elf.read(symbols).build_id != _elf.read(file).build_id:
+        fail(f"{what} is for another build id than its name says")
+    # Rust puts a line for gdb into every program that has symbols, where it is loaded.
+    kept = (".debug_gdb_scripts",)
+    own = [name for name in ours if name.startswith((".debug", ".symtab")) and name not in kept]
+    if own:
+        fail(f"{what}: the file that it is for has {own} itself")
+    for name, where in ours.items():
+        # Neither is loaded: a file's own names of sections, and who compiled it.
+        if name not in (".shstrtab", ".comment") and theirs.get(name) != where:
+            fail(f"{what} has {name} at {theirs.get(name)}, the file that it is for at {where}")
+    functions = re.findall(r"^(\w+) [tT] .*llama_sieve", said(["nm", symbols]), re.MULTILINE)
+    lines = said(["addr2line", "-e", symbols, *functions[:500]]).splitlines()
+    known = [line for line in lines if re.match(r"[\w./-]+\.rs:[1-9]", line)]
+    if len(known) < 20 or len(known) < 0.9 * len(lines):
+        fail(f"{what} has line numbers for {len(known)} of {len(lines)} functions")
+
+
+def _sections(file: Path) -> Dict[str, Tuple[str, str]]:
+    """The sections of a library or program: address and size by name."""
+    row = r"^ *\[ *\d+\] (\.\S+) +\S+ +(\w+) \w+ (\w+)"
+    found = re.findall(row, said(["readelf", "--sections", "--wide", file]), re.MULTILINE)
+    return {name: (address, size) for name, address, size in found}
+
+
+def _found_by_gdb(file: Path, root: Path) -> None:
+    """gdb, told a folder of debug symbols alone, reads those of the file."""
+    if shutil.which("gdb") is None:
+        run([ROOT / "ci" / "packages", "gdb"])
+    command = [
+        "gdb",
+        "-nx",
+        "-batch",
+        "-iex",
+        "set auto-load no",
+        "-ex",
+        f"set debug-file-directory {root}/usr/lib/debug",
+    ]
+    command += ["-ex", f"file {file}", "-ex", "info sources llama"]
+    expect(said(command), ".rs")
 
 
 def libraries(target: Target, ordinary: bool) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Dict, List
 
 import archive
-from build import LIBRARY, PRELOAD, Built
-from common import DIST, ROOT, WORK, epoch, fresh, said, soname, version
+from build import LIBRARY, PRELOAD, PROGRAM, Built
+from common import DIST, ROOT, WORK, epoch, fail, fresh, said, soname, version
+
+sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
+import _elf  # noqa: E402
 
 MAINTAINER = "The llama-sieve maintainers <maintainers@llama-sieve.invalid>"
+# Where debuggers look below /usr for what a build id names.
+SYMBOLS = "lib/debug/.build-id"
 LIBC = "libc6 (>= 2.17), libgcc-s1 | libgcc1"
 
 
@@ -26,15 +32,25 @@ class Package:
     summary: str
     text: str
     takes: Callable[[Path], bool]
+    build_ids: str = ""
+    """Of what a package for debuggers belongs to."""
 
 
-def packages(lib: str) -> List[Package]:
-    """All of them; `lib` is the folder of libraries, which differs by architecture."""
+def symbols_of(build_id: str) -> str:
+    """The path below /usr of what debuggers read for the file of that build id."""
+    return f"{SYMBOLS}/{build_id[:2]}/{build_id[2:]}.debug"
+
+
+def packages(lib: str, build_ids: Dict[str, str]) -> List[Package]:
+    """All of them; `lib` is the folder of libraries, which differs by architecture.
+
+    Those for debuggers only with build ids, which are by the name of the file.
+    """
     number = soname().rsplit(".", 1)[1]
     library = f"libllama-sieve{number}"
     same = f"{library} (= {version()}-1)"
     preload = f"{lib}/{PRELOAD}"
-    return [
+    own = [
         Package(
             library,
             "libs",
@@ -49,7 +65,7 @@ def packages(lib: str) -> List[Package]:
             same,
             "samplers for llama.cpp with the same tokens, faster: headers",
             "The headers, and what the linker, pkg-config and CMake look for.",
-            lambda path: not str(path).startswith((f"{lib}/{LIBRARY}.", preload, "bin/")),
+            lambda path: not str(path).startswith((f"{lib}/{LIBRARY}.", preload, "bin/", SYMBOLS)),
         ),
         Package(
             "llama-sieve-tools",
@@ -60,6 +76,26 @@ def packages(lib: str) -> List[Package]:
             lambda path: str(path) == preload or str(path).startswith("bin/"),
         ),
     ]
+    if not build_ids:
+        return own
+    return own + [
+        _for_debuggers(library, [build_ids[LIBRARY]]),
+        _for_debuggers("llama-sieve-tools", [build_ids[PRELOAD], build_ids[PROGRAM]]),
+    ]
+
+
+def _for_debuggers(name: str, build_ids: List[str]) -> Package:
+    """The package with the symbols of another, called as Debian calls them."""
+    paths = {symbols_of(build_id) for build_id in build_ids}
+    return Package(
+        f"{name}-dbgsym",
+        "debug",
+        f"{name} (= {version()}-1)",
+        f"debug symbols for {name}",
+        "Functions and line numbers for debuggers, which find them by build ids.",
+        lambda path: str(path) in paths,
+        " ".join(build_ids),
+    )
 
 
 def pack(built: Built, licences: str) -> None:
@@ -70,7 +106,13 @@ def pack(built: Built, licences: str) -> None:
     shutil.rmtree(tree / "share")
     (tree / "bin").mkdir()
     shutil.copy(built.program, tree / "bin" / built.program.name)
-    for package in packages(lib):
+    build_ids = {}
+    for file, symbols in built.symbols.items():
+        build_ids[file] = _elf.read(symbols).build_id or fail(f"{file} has no build id")
+        into = tree / symbols_of(build_ids[file])
+        into.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(symbols, into)
+    for package in packages(lib, build_ids):
         folder = fresh(WORK / "debian" / package.name)
         for path in archive.entries(tree):
             relative = path.relative_to(tree)
@@ -101,12 +143,15 @@ def _write_control(folder: Path, package: Package, architecture: str) -> None:
         f"{hashlib.md5(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n"
         for path in files
     ]
+    more = ""
+    if package.build_ids:
+        more = f"Auto-Built-Package: debug-symbols\nBuild-Ids: {package.build_ids}\n"
     control.mkdir()
     (control / "control").write_text(
         f"Package: {package.name}\nSource: llama-sieve\nVersion: {version()}-1\n"
         f"Architecture: {architecture}\nMulti-Arch: same\nMaintainer: {MAINTAINER}\n"
         f"Installed-Size: {size}\nDepends: {package.depends}\nSection: {package.section}\n"
-        f"Priority: optional\nDescription: {package.summary}\n {package.text}\n"
+        f"Priority: optional\n{more}Description: {package.summary}\n {package.text}\n"
     )
     (control / "md5sums").write_text("".join(sums))
     if package.section == "libs":
