@@ -164,6 +164,11 @@ def build(target: Target) -> Built:
         # The program's profile inherits both.
         command += ["--config", f'profile.{PROFILE}.debug = "line-tables-only"']
         command += ["--config", f'profile.{PROFILE}.strip = "none"']
+    if target.is_windows:
+        # There Rust puts all functions of a crate into one section, which is linked whole. With
+        # link-time optimisation those that nobody calls are left out: a sixth of the library. What
+        # speaks against it in Cargo.toml, weak names, Windows does not have.
+        command += ["--config", f'profile.{PROFILE}.lto = "fat"']
     run([*command, "--profile", PROFILE, *LIBRARIES], ROOT, environment)
     run([*command, "--profile", PROGRAM_PROFILE, *PROGRAMS], ROOT, environment)
     made = folder / target.triple

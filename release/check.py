@@ -43,8 +43,6 @@ import _elf  # noqa: E402
 HERE = Path(__file__).resolve().parent
 # What users of npm and PyPI are asked to download at most: one library and the program.
 MOST = 3_000_000
-# Its tables for unwinding are longer.
-MOST_ON_WINDOWS = 3_500_000
 TARGET_ROOTS = WORK.parent / "roots"
 # Whoever calls a function there names its library: nobody finds one of these for another's.
 ALSO_ON_WINDOWS = {"llama_sieve_preload_pass_on"}
@@ -177,10 +175,9 @@ def contents(target: Target) -> None:
 
 def sizes(target: Target) -> None:
     """The wheel and the npm package of a target have no more bytes than allowed."""
-    most = MOST_ON_WINDOWS if target.is_windows else MOST
     for package in (wheel_of(target), npm_platform(target)):
-        if package.stat().st_size > most:
-            fail(f"{package.name} has {package.stat().st_size} bytes, more than {most}")
+        if package.stat().st_size > MOST:
+            fail(f"{package.name} has {package.stat().st_size} bytes, more than {MOST}")
 
 
 def contents_of(kind: str, package: Path, target: Optional[Target]) -> None:
