@@ -82,6 +82,10 @@ pub enum Function {
 
 impl Function {
     const ALL: [Self; 3] = [Self::Exp, Self::ExpF64, Self::Ln];
+
+    /// False where the C library is known to have another form of each: UCRT. The compiler then
+    /// leaves out what would never run.
+    const CAN_AGREE: bool = !cfg!(windows);
 }
 
 /// The instruction set in use; 0 before the first choice.
@@ -135,6 +139,9 @@ impl Isa {
     #[inline]
     // In bounds: there is one for each function.
     pub fn exact(function: Function) -> Self {
+        if !Function::CAN_AGREE {
+            return Self::SCALAR;
+        }
         #[cfg(test)]
         if let Some(forced) = tests::FORCED.get() {
             return tests::exact(forced, function);
@@ -159,6 +166,9 @@ impl Isa {
     /// Returns this instruction set if its form of the function agrees with the C library's;
     /// otherwise the scalar one, which calls that.
     fn if_agrees(self, function: Function) -> Self {
+        if !Function::CAN_AGREE {
+            return Self::SCALAR;
+        }
         match self == Self::SCALAR || agrees(self, function) {
             true => self,
             false => Self::SCALAR,
