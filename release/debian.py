@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import sys
 from dataclasses import dataclass
@@ -162,9 +163,13 @@ def _write_control(folder: Path, package: Package, architecture: str) -> None:
 
 
 def _set_modes(folder: Path) -> None:
-    """Modes as Debian has them: a library that is not run is no program."""
+    """Modes as Debian has them, a library that is not run is no program, and the release's date.
+
+    dpkg-deb itself changes later dates alone.
+    """
     folder.chmod(0o755)
-    for path in archive.entries(folder):
-        if not path.is_symlink():
+    for path in [folder, *archive.entries(folder)]:
+        os.utime(path, (epoch(), epoch()), follow_symlinks=False)
+        if path != folder and not path.is_symlink():
             program = path.is_dir() or path.parent.name == "bin"
             path.chmod(0o755 if program else 0o644)
