@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use llama_sieve::grammar::Grammar;
 use llama_sieve::grammar::schema::Options;
-use serde_json::{Map, Value};
+use llama_sieve::grammar::schema::formats::ENFORCED;
+use serde_json::{Map, Value, json};
 
 use crate::{accepts, grammar, tree};
 
@@ -141,6 +142,46 @@ fn the_official_suite() {
         4 * n_right > 3 * (n_right + n_refused),
         "too many are refused"
     );
+}
+
+/// The suite's texts of formats: none that is invalid is accepted as one of the format, and none that
+/// is valid as one that is not of the format.
+#[test]
+#[ignore = "ci/json-schema-suite gets the suite and runs it"]
+fn the_suites_texts_of_formats() {
+    let folder = std::env::var("LLAMA_SIEVE_JSON_FORMATS").expect("ci/json-schema-suite sets it");
+    let tree = tree();
+    let (mut n_valid, mut n_accepted, mut n_invalid) = (0, 0, 0);
+    for format in ENFORCED {
+        let file = PathBuf::from(&folder).join(format).with_extension("json");
+        let text = read_to_string(&file).expect("the suite has each format");
+        let groups: Vec<Value> = serde_json::from_str(&text).expect("the suite is JSON");
+        let of = |schema: Value| grammar(&schema, Options::default(), &tree).ok().flatten();
+        let inside = of(json!({ "type": "string", "format": format }));
+        let outside = of(json!({ "type": "string", "not": { "format": format } }));
+        let tests = groups.iter().flat_map(|group| group["tests"].as_array());
+        for test in tests.flatten().filter(|test| test["data"].is_string()) {
+            let text = test["data"].to_string();
+            let accepted = |grammar: &Option<Grammar>| {
+                grammar
+                    .as_ref()
+                    .is_some_and(|grammar| accepts(grammar, &text))
+            };
+            match test["valid"] == true {
+                true => {
+                    assert!(!accepted(&outside), "not {format}: {text}");
+                    n_valid += 1;
+                    n_accepted += usize::from(accepted(&inside));
+                }
+                false => {
+                    assert!(!accepted(&inside), "{format}: {text}");
+                    n_invalid += 1;
+                }
+            }
+        }
+    }
+    println!("{n_accepted} of {n_valid} valid texts accepted, none of {n_invalid} invalid ones");
+    assert!(2 * n_accepted > n_valid && n_invalid > 100);
 }
 
 /// Each published schema becomes a grammar, or is refused with a location and keyword, or as a

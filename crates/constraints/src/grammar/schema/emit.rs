@@ -16,7 +16,7 @@ use crate::grammar::schema::productive::prune;
 use crate::grammar::schema::reader::JsonId;
 use crate::grammar::schema::refusal::{Answer, Refusal};
 use crate::grammar::schema::shape::{
-    ANY, Arrays, Compiler, ExprId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
+    ANY, Arrays, Compiler, ExprId, LangId, NEVER, Numbers, Objects, Rest, Scalar, Shape, Strings,
 };
 
 /// The most properties of an object whose properties may come in any order: each set of properties
@@ -262,8 +262,9 @@ impl Emitter {
             let mut seen = HashSet::default();
             for text in texts {
                 let n = text.chars().count() as u64;
-                let is_in = |&(lang, is_in): &(u32, bool)| {
-                    self.compiler.lang_of(lang).accepts(text) == is_in
+                let is_in = |&(lang, is_in): &(LangId, bool)| match is_in {
+                    true => self.compiler.lang_of(lang).accepts(text),
+                    false => !self.compiler.outer_lang_of(lang).accepts(text),
                 };
                 if n >= strings.min
                     && strings.max.is_none_or(|max| n <= max)

@@ -1,5 +1,6 @@
 //! The formats that are enforced, as patterns. Every text of a pattern is valid in its format. Some
-//! valid texts that are hard to recognize are left out.
+//! valid texts that are hard to recognize are left out. So a schema that excludes a format needs a
+//! second pattern, one that every valid text has.
 
 use std::sync::Arc;
 
@@ -29,10 +30,19 @@ pub const ENFORCED: [&str; 16] = [
     "regex",
 ];
 
-/// Returns the automaton of a format, which is made once per process; `None` for a format that is
+/// A format's automata.
+#[derive(Clone)]
+pub struct Format {
+    /// Accepts valid texts alone, but not all of them.
+    pub inner: Shared,
+    /// Accepts all valid texts, and others; `None` if `inner` accepts all valid texts.
+    pub outer: Option<Shared>,
+}
+
+/// Returns the automata of a format, which are made once per process; `None` for a format that is
 /// not enforced.
-pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
-    static KNOWN: [OnceLock<Result<Shared, String>>; ENFORCED.len()] =
+pub fn automata_of(format: &str) -> Option<Result<Format, String>> {
+    static KNOWN: [OnceLock<Result<Format, String>>; ENFORCED.len()] =
         [const { OnceLock::new() }; ENFORCED.len()];
     let at = ENFORCED.iter().position(|known| *known == format)?;
     let make = || {
@@ -47,7 +57,11 @@ pub fn automaton_of(format: &str) -> Option<Result<Shared, String>> {
                 .map(|dfa| dfa.minimized(&work));
             dfa = short.map_err(|_| String::from("its automaton is too large"))?;
         }
-        Ok(Arc::new(dfa))
+        let outer = outer_pattern_of(format).map(|pattern| found_in(pattern, &work));
+        Ok(Format {
+            inner: Arc::new(dfa),
+            outer: outer.transpose()?.map(Arc::new),
+        })
     };
     Some(KNOWN.get(at)?.get_or_init(make).clone())
 }
@@ -86,6 +100,27 @@ fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
         _ => return None,
     };
     Some((format!("^(?:{pattern})$"), most))
+}
+
+/// Returns a pattern that is found in every valid text of a format; `None` if [`pattern_of`]
+/// matches all valid texts.
+fn outer_pattern_of(format: &str) -> Option<&'static str> {
+    Some(match format {
+        // Leap seconds, small letters, and any number of digits after the point.
+        "time" => "^[0-9]{2}:[0-9]{2}:[0-9]{2}",
+        "date-time" => "^[0-9]{4}-[0-9]{2}-[0-9]{2}[^0-9][0-9]{2}:[0-9]{2}:[0-9]{2}",
+        // Small letters.
+        "duration" => "^[Pp]",
+        // Quoted local parts, addresses in brackets, and any length.
+        "email" => "@",
+        // Dashes in a row, and labels of any number.
+        "hostname" => "^[A-Za-z0-9._-]*$",
+        "ipv6" => "^[0-9A-Fa-f:.]*$",
+        // Ports, future kinds of addresses, and empty parts.
+        "uri" | "iri" => "^[A-Za-z][A-Za-z0-9+.-]*:",
+        "uri-reference" | "iri-reference" | "uri-template" | "regex" => "",
+        _ => return None,
+    })
 }
 
 fn date() -> String {

@@ -9,7 +9,7 @@ use llama_sieve_kernels::random::HashSet;
 use crate::grammar::limits::{MAX_SCHEMA_CHAIN, MAX_SCHEMA_COMBINATIONS};
 use crate::grammar::schema::decimal::Decimal;
 use crate::grammar::schema::ecma::found_in;
-use crate::grammar::schema::formats::automaton_of;
+use crate::grammar::schema::formats::automata_of;
 use crate::grammar::schema::reader::{Json, JsonId, Members};
 use crate::grammar::schema::references::Draft;
 use crate::grammar::schema::refusal::{Answer, Refusal};
@@ -446,10 +446,16 @@ impl Compiler {
     }
 
     fn format(&mut self, at: JsonId, format: &str) -> Answer<Option<LangId>> {
-        let Some(dfa) = automaton_of(format) else {
+        let Some(automata) = automata_of(format) else {
             return Ok(None);
         };
-        let lang = self.lang(format!("format {format}"), |_| dfa);
+        let lang = automata.and_then(|automata| {
+            let lang = self.lang(format!("format {format}"), |_| Ok(automata.inner))?;
+            if let Some(outer) = automata.outer {
+                self.outer_langs.insert(lang, outer);
+            }
+            Ok(lang)
+        });
         lang.map(Some)
             .map_err(|why| self.refusal(at, "format", format!("\"{}\": {why}", quoted(format))))
     }

@@ -133,7 +133,8 @@ pub struct Strings {
     pub min: u64,
     /// The largest number of characters.
     pub max: Option<u64>,
-    /// Languages, each with true if it must contain the strings, and false if it must not.
+    /// Languages, each with true if it must contain the strings, and false if it must not: its
+    /// [outer language](Compiler::outer_lang_of), then.
     pub langs: Vec<(LangId, bool)>,
     /// The only strings allowed, if they are listed.
     pub only: Option<Vec<Rc<str>>>,
@@ -321,11 +322,16 @@ pub struct Compiler {
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
+    /// Larger languages, for those that lack some of the texts that they stand for.
+    pub outer_langs: HashMap<LangId, Shared>,
     /// For each expression that was examined, `None` if it has no value, or else the number of
     /// levels up to which none of its values was ruled out.
     empty: Map<ExprId, Option<usize>>,
     /// The automata of strings that were built so far.
     pub string_automata: HashMap<Strings, Shared>,
+    /// The automata of the sets of strings for which [`Compiler::outer_automaton_of_strings`]
+    /// returns another one.
+    outer_string_automata: HashMap<Strings, Shared>,
     /// The automata of numbers that were built so far.
     pub number_automata: HashMap<Numbers, Shared>,
     /// The steps that are left.
@@ -406,6 +412,8 @@ impl Compiler {
             lang_numbers: HashMap::default(),
             empty: Map::default(),
             string_automata: HashMap::default(),
+            outer_langs: HashMap::default(),
+            outer_string_automata: HashMap::default(),
             number_automata: HashMap::default(),
             work,
         };
@@ -509,6 +517,19 @@ impl Compiler {
     pub fn lang_of(&self, id: LangId) -> Shared {
         let lang = self.langs.get(id as usize).map(Arc::clone);
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
+    }
+
+    /// Returns a language with all texts that a language stands for: that one itself, unless it
+    /// lacks some of them, as those of formats do.
+    pub fn outer_lang_of(&self, id: LangId) -> Shared {
+        let outer = self.outer_langs.get(&id).map(Arc::clone);
+        outer.unwrap_or_else(|| self.lang_of(id))
+    }
+
+    /// True if some of the languages of strings lack texts that they stand for.
+    fn are_inexact(&self, strings: &Strings) -> bool {
+        let mut langs = strings.langs.iter();
+        langs.any(|(lang, _)| self.outer_langs.contains_key(lang))
     }
 
     /// Returns the number of the language of some strings, which are names.
@@ -1009,6 +1030,9 @@ impl Compiler {
             });
         }
         for Witness { names, value } in &y.witnesses {
+            if self.are_inexact(names) {
+                return Err(self.no_complement("propertyNames"));
+            }
             let Ok(lang) = self.lang_of_names(names) else {
                 return Err(self.no_complement("patternProperties"));
             };
@@ -1105,7 +1129,7 @@ impl Compiler {
                 except,
             } if langs.is_empty() && except.is_empty() => texts.is_empty(),
             _ => self
-                .automaton_of_strings(strings)
+                .outer_automaton_of_strings(strings)
                 .is_ok_and(|dfa| dfa.is_empty()),
         }
     }
@@ -1144,7 +1168,7 @@ impl Compiler {
         if self.work.spend(8 * n).is_err() {
             return false;
         }
-        let Ok(names) = self.automaton_of_strings(&witness.names) else {
+        let Ok(names) = self.outer_automaton_of_strings(&witness.names) else {
             return false;
         };
         // Members with other names, as far as their values do not depend on the name.
@@ -1160,7 +1184,8 @@ impl Compiler {
             .all(|value| self.is_empty_within(value, levels))
     }
 
-    /// Returns the automaton of a set of strings.
+    /// Returns the automaton of a set of strings. It accepts strings of the set alone, but lacks
+    /// those that only an outer language has.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         if let Some(dfa) = self.string_automata.get(strings) {
             return Ok(Arc::clone(dfa));
@@ -1179,12 +1204,45 @@ impl Compiler {
         {
             return Ok(self.lang_of(*lang));
         }
+        let dfa = self.made_automaton(strings, |compiler, lang, is_in| match is_in {
+            true => compiler.lang_of(lang),
+            false => compiler.outer_lang_of(lang),
+        })?;
+        self.string_automata
+            .insert(strings.clone(), Arc::clone(&dfa));
+        Ok(dfa)
+    }
+
+    /// Returns an automaton that accepts all strings of a set, and perhaps others.
+    fn outer_automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
+        if !self.are_inexact(strings) {
+            return self.automaton_of_strings(strings);
+        }
+        if let Some(dfa) = self.outer_string_automata.get(strings) {
+            return Ok(Arc::clone(dfa));
+        }
+        let dfa = self.made_automaton(strings, |compiler, lang, is_in| match is_in {
+            true => compiler.outer_lang_of(lang),
+            false => compiler.lang_of(lang),
+        })?;
+        self.outer_string_automata
+            .insert(strings.clone(), Arc::clone(&dfa));
+        Ok(dfa)
+    }
+
+    /// Makes the automaton of a set of strings, with the language that `of` returns for each of its
+    /// languages.
+    fn made_automaton(
+        &self,
+        strings: &Strings,
+        of: impl Fn(&Self, LangId, bool) -> Shared,
+    ) -> Result<Shared, TooLarge> {
         let mut dfa = match &strings.only {
             Some(texts) => Dfa::of_texts(texts.iter().map(|text| &**text))?,
             None => Dfa::all(),
         };
         for &(lang, is_in) in &strings.langs {
-            let lang = self.lang_of(lang);
+            let lang = of(self, lang, is_in);
             dfa = match is_in {
                 true => dfa.and(&lang, &self.work)?,
                 false => dfa.minus(&lang, &self.work)?,
@@ -1203,10 +1261,7 @@ impl Compiler {
             dfa = dfa.of_length(strings.min, strings.max, &self.work)?;
             dfa = dfa.minimized(&self.work);
         }
-        let dfa = Arc::new(dfa);
-        self.string_automata
-            .insert(strings.clone(), Arc::clone(&dfa));
-        Ok(dfa)
+        Ok(Arc::new(dfa))
     }
 
     /// Returns the automaton of the union of sets of strings.

@@ -252,6 +252,87 @@ fn formats_are_known_by_their_texts() {
     }
 }
 
+/// A format's pattern lacks some valid texts. A schema that excludes the format excludes these, too.
+#[test]
+fn a_format_that_is_excluded_takes_all_its_texts_along() {
+    let not = |format: &str| format!(r#"{{"type":"string","not":{{"format":"{format}"}}}}"#);
+    for (format, texts) in [
+        (
+            "time",
+            "- \"23:59:60Z\"\n- \"10:00:00z\"\n+ \"10:00\"\n+ \"\"",
+        ),
+        (
+            "date-time",
+            "- \"1998-12-31T23:59:60Z\"\n- \"2020-01-01t00:00:00z\"\n+ \"2020-01-01\"",
+        ),
+        ("duration", "- \"p1d\"\n+ \"1D\""),
+        (
+            "email",
+            "- \"\\\"a b\\\"@example.com\"\n- \"a@[127.0.0.1]\"\n+ \"a b\"",
+        ),
+        ("hostname", "- \"a--b.com\"\n+ \"a b\"\n+ \"a/b\""),
+        ("ipv4", "- \"1.2.3.4\"\n+ \"1.2.3\"\n+ \"256.1.1.1\""),
+        ("ipv6", "- \"::\"\n+ \"g::\""),
+        ("uri", "- \"http://a:65535\"\n- \"x:\"\n+ \"x\""),
+        ("date", "- \"2024-02-29\"\n+ \"2023-02-29\""),
+    ] {
+        check(&not(format), texts);
+    }
+    let long = format!("- \"{}com\"", "a.".repeat(40));
+    check(&not("hostname"), &long);
+    // No text is certainly none of these.
+    for format in ["uri-reference", "iri-reference", "uri-template", "regex"] {
+        assert!(compiled(&not(format), Options::default()).is_err());
+    }
+    for (schema, texts) in [
+        (
+            r#"{"type":"string","oneOf":[{"format":"hostname"},{"format":"uri-reference"}]}"#,
+            "- \"a--b.com\"\n- \"a.b\"\n+ \"/a\"",
+        ),
+        (
+            r#"{"type":"string","oneOf":[{"format":"email"},{"minLength":1}]}"#,
+            "- \"\\\"a b\\\"@example.com\"\n- \"a@b\"\n+ \"a\"",
+        ),
+        // The patterns have no text in common, the formats have.
+        (
+            r#"{"type":"string","oneOf":[{"format":"time"},{"pattern":":60Z$"}]}"#,
+            "- \"23:59:60Z\"\n+ \"23:59:59Z\"\n+ \"a:60Z\"",
+        ),
+        (
+            r#"{"type":"string","if":{"format":"email"},"then":false}"#,
+            "- \"\\\"a b\\\"@example.com\"\n+ \"a\"",
+        ),
+        (
+            r#"{"type":"array","contains":{"type":"string","format":"hostname"},"maxContains":1,"maxItems":2}"#,
+            "- [\"a.b\",\"a--b.c\"]\n+ [\"a.b\",\"/\"]",
+        ),
+        (
+            r#"{"type":"object","propertyNames":{"not":{"format":"email"}}}"#,
+            "- {\"\\\"a b\\\"@example.com\":1}\n+ {\"a\":1}",
+        ),
+        // Of two exclusions, the format itself is left, with the texts that it certainly has.
+        (
+            r#"{"type":"string","not":{"not":{"format":"time"}}}"#,
+            "- \"23:59:60Z\"\n- \"a\"\n+ \"23:59:59Z\"",
+        ),
+        (
+            r#"{"enum":["a--b.com","/","a.b"],"not":{"format":"hostname"}}"#,
+            "- \"a--b.com\"\n- \"a.b\"\n+ \"/\"",
+        ),
+        (
+            r#"{"not":{"required":["a"],"properties":{"a":{"format":"email","maxLength":2}}},"properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#,
+            "- {\"a\":\"@b\"}\n+ {\"a\":\"a@b\"}\n+ {\"a\":\"ab\"}",
+        ),
+    ] {
+        check(schema, texts);
+    }
+    refused(
+        r#"{"type":"object","not":{"not":{"type":"object","propertyNames":{"format":"email"}}}}"#,
+        "",
+        "not",
+    );
+}
+
 /// Every escape of a character is accepted where the character is, by its UTF-16 code units.
 #[test]
 fn escapes_stand_for_their_characters() {
