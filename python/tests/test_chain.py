@@ -161,3 +161,18 @@ def test_the_patch_samples_by_it(llm, llama_cpp):
             b.llama_sampler_sample(chain, llm._ctx.ctx, -1)
         b.llama_sampler_free(chain)
     assert b.llama_sampler_sample is original
+
+
+def test_what_is_of_another_class_is_named():
+    for use, says in (
+        (lambda: Chain(llama_sieve.Sieve()), r"members\[0\] is of type Sieve, not a Sampler"),
+        (
+            lambda: llama_sieve.sample_chains([llama_sieve.Sieve()], np.zeros((1, 4), "f4")),
+            r"chains\[0\] is of type Sieve, not a Chain",
+        ),
+        (lambda: samplers.top_k(1).add_to(samplers.top_k(2)), "chain is of type Sampler"),
+        (lambda: samplers.top_k(1).add_to(llama_sieve.Sieve()), "chain is of type Sieve"),
+        (lambda: samplers.top_k(1).add_to(llama_sieve.Perplexity()), "type Perplexity"),
+    ):
+        with pytest.raises(InvalidError, match=says):
+            use()

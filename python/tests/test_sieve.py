@@ -510,6 +510,12 @@ def _sampled(bindings, chain, logits):
         (lambda: llama_sieve.certify("top-k\0x"), InvalidError, "kind: a NUL"),
         (lambda: llama_sieve.TokenTrie().activate("a\0b"), InvalidError, "path: a NUL"),
         (lambda: llama_sieve.TokenTrie("\udc00"), InvalidError, "payload: .* surrogate"),
+        (
+            lambda: llama_sieve.sample_batch([llama_sieve.Perplexity()], np.zeros((1, 4), "f4")),
+            InvalidError,
+            r"sieves\[0\] is of type Perplexity, not a Sieve",
+        ),
+        (lambda: Sieve().set_sampler(0, Sieve()), InvalidError, "sampler is of type Sieve"),
         (lambda: Sieve().sample_ctx("no"), InvalidError, "str"),
         (lambda: llama_sieve.top_candidates(np.zeros(4, np.float32), -1), InvalidError, "-1"),
     ],

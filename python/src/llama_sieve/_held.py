@@ -12,6 +12,13 @@ from ._library import BusyError, InvalidError
 _Self = TypeVar("_Self", bound="Held")
 
 
+def require(value: Any, kind: type, what: str) -> None:
+    """Raises InvalidError unless the value is of a class, since C cannot tell one handle from
+    another."""
+    if not isinstance(value, kind):
+        raise InvalidError(f"{what} is of type {type(value).__name__}, not a {kind.__name__}")
+
+
 class Held:
     """The owner of a C object, which is freed with the owner. Copying clones the object; pickling
     is an error."""

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, host
-from ._held import Held
+from ._held import Held, require
 from ._library import (
     BatchError,
     InvalidError,
@@ -46,6 +46,7 @@ class Chain(Held):
     def __init__(self, *members: Sampler) -> None:
         # Checked before any sampler is given away.
         for i, member in enumerate(members):
+            require(member, Sampler, f"members[{i}]")
             if member in members[:i]:
                 raise InvalidError("the same sampler is there twice")
             member._check_free()
@@ -164,7 +165,8 @@ def sample_chains(
     tokens = np.zeros(len(rows), np.int32)
     taken: List[Chain] = []
     try:
-        for chain in chains:
+        for i, chain in enumerate(chains):
+            require(chain, Chain, f"chains[{i}]")
             chain._take()
             taken.append(chain)
         handles = (c_void_p * len(rows))(*[chain._address for chain in taken])

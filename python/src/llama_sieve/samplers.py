@@ -14,7 +14,7 @@ from operator import index
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, TypeVar
 
 from . import host
-from ._held import Held
+from ._held import Held, require
 from ._library import (
     BusyError,
     InvalidError,
@@ -130,6 +130,10 @@ class Sampler(Held):
         only an address was given, and not after `sampler` has become None.
         """
         if isinstance(chain, Held):
+            # Imported here, since that module imports this one.
+            from .chain import Chain
+
+            require(chain, Chain, "chain")
             chain._call(lambda address: self._join(address, chain))
             return
         owner = chain if hasattr(chain, "sampler") else None

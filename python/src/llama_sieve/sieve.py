@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _arrays, host, samplers
-from ._held import Held
+from ._held import Held, require
 from ._library import (
     BatchError,
     InvalidError,
@@ -371,6 +371,8 @@ class Sieve(Held):
         and refuses other samplers with memory.
         """
         number = int32(index(slot), "slot")
+        if sampler is not None:
+            require(sampler, samplers.Sampler, "sampler")
         handle = self._take()
         try:
             if sampler is None:
@@ -489,7 +491,8 @@ def sample_batch(
     n_vocab = rows[0].size
     taken = []
     try:
-        for sieve in sieves:
+        for i, sieve in enumerate(sieves):
+            require(sieve, Sieve, f"sieves[{i}]")
             handle = sieve._take()
             taken.append((sieve, handle))
         handles = (ctypes.c_void_p * len(rows))(*[handle for _, handle in taken])

@@ -197,10 +197,15 @@ struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn fault(&self, what: &str) -> Refusal {
+        Refusal::whole(format!("no JSON: {}: {what}", self.place()))
+    }
+
+    /// Returns the line and column of the next character, for messages.
+    fn place(&self) -> String {
         let before = self.text.get(..self.at).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-        Refusal::whole(format!("no JSON: line {line}, column {column}: {what}"))
+        format!("line {line}, column {column}")
     }
 
     fn peek(&self) -> Option<u8> {
@@ -352,7 +357,10 @@ impl<'a> Reader<'a> {
         let text = &self.text[from..self.at];
         match Decimal::read(text) {
             Some(number) => Ok(Json::Number(number, text.into())),
-            None => Err(self.fault("the exponent is beyond 1000")),
+            None => Err(Refusal::whole(format!(
+                "{}: the exponent of a number is beyond 1000, the most that is read",
+                self.place()
+            ))),
         }
     }
 

@@ -333,6 +333,20 @@ fn a_format_that_is_excluded_takes_all_its_texts_along() {
     );
 }
 
+#[test]
+fn an_exponent_that_is_not_read_is_named() {
+    for number in ["1e1001", "-1E-1001"] {
+        let schema = format!(r#"{{"type":"string","default":{number}}}"#);
+        let said = compiled(&schema, Options::default()).expect_err(&schema);
+        assert!(
+            said.contains("the exponent of a number is beyond 1000"),
+            "{said}"
+        );
+        assert!(!said.contains("no JSON"), "{said}");
+    }
+    assert!(compiled(r#"{"type":"string","default":1e1000}"#, Options::default()).is_ok());
+}
+
 /// Every escape of a character is accepted where the character is, by its UTF-16 code units.
 #[test]
 fn escapes_stand_for_their_characters() {
