@@ -1,8 +1,8 @@
-"""Makes the pictures of a trace's page in Chromium: `ci/trace-page --pictures`.
+"""Makes a picture of a trace's page in Chromium: `ci/trace-page --pictures`.
 
-    pictures.py BROWSER RECORD FOLDER
+    pictures.py BROWSER RECORD PICTURE light|dark
 
-They show the token whose candidates were removed by the most different stages. A picture of more
+It shows the token whose candidates were removed by the most different stages. A picture of more
 than 150 KB is an error.
 """
 
@@ -60,7 +60,8 @@ def without_times(record):
 
 
 def main():
-    browser_path, record, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
+    browser_path, record, picture, scheme = sys.argv[1:]
+    record, picture = Path(record), Path(picture)
     place, token = shown(record)
     with tempfile.TemporaryDirectory() as made, sync_playwright() as driver:
         page_file = Path(made) / "page.html"
@@ -68,24 +69,22 @@ def main():
         timeless.write_text(without_times(record), encoding="utf-8")
         page_file.write_text(_trace.page([str(timeless)]), encoding="utf-8")
         browser = driver.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        for name, scheme in [("trace.png", "light"), ("trace-dark.png", "dark")]:
-            size = {"width": 1000, "height": 760}
-            page = browser.new_page(viewport=size, color_scheme=scheme)
-            page.goto(page_file.as_uri())
-            page.wait_for_selector("body[data-ready=yes]", state="attached")
-            page.select_option("#sequence", str(place))
-            page.locator(".text").press("Home")
-            for _ in range(token):
-                page.locator(".text").press("ArrowRight")
-            taken = Image.open(io.BytesIO(page.screenshot(full_page=True)))
-            # The page has few colours, apart from the edges of letters.
-            taken.convert("RGB").quantize(64).save(folder / name, optimize=True)
-            page.close()
-            length = (folder / name).stat().st_size
-            print(f"{folder / name}: {length} bytes")
-            if length > MOST_BYTES:
-                sys.exit(f"{name} has more than {MOST_BYTES} bytes")
+        size = {"width": 1200, "height": 760}
+        page = browser.new_page(viewport=size, color_scheme=scheme)
+        page.goto(page_file.as_uri())
+        page.wait_for_selector("body[data-ready=yes]", state="attached")
+        page.select_option("#sequence", str(place))
+        page.locator(".text").press("Home")
+        for _ in range(token):
+            page.locator(".text").press("ArrowRight")
+        taken = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+        # The page has few colours, apart from the edges of letters.
+        taken.convert("RGB").quantize(64).save(picture, optimize=True)
         browser.close()
+    length = picture.stat().st_size
+    print(f"{picture}: {length} bytes")
+    if length > MOST_BYTES:
+        sys.exit(f"{picture} has more than {MOST_BYTES} bytes")
 
 
 if __name__ == "__main__":
