@@ -228,8 +228,8 @@ pub fn run_cuts(options: &Options, done: &mut dyn FnMut(Measurement)) {
 }
 
 /// Measures the copies that speculative decoding makes of a chain at every verification: the chain
-/// is cloned, its state is copied to the clone, and the clone is freed. Sampling is not timed. It
-/// takes place so that the chain has buffers.
+/// is cloned, the state of the clone is copied back, and the clone is freed. Sampling is not timed.
+/// It takes place so that the chain has buffers.
 fn copies(logits: &[f32], shape: &str, options: &Options, done: &mut dyn FnMut(Measurement)) {
     let n = logits.len();
     for (name, make) in COPIED {
@@ -344,8 +344,8 @@ pub fn sample(chain: &HostSampler, logits: &[f32]) -> sys::llama_token {
 /// turns until `budget` seconds are over, but at least 7 times. Every pair of tokens is compared.
 ///
 /// This library runs immediately after the host, which leaves as little of the logits in the caches
-/// as a forward pass does. The maximum would load them into the caches, so it never comes directly
-/// before this library.
+/// as a forward pass does. The maximum would load them into the caches, so each round times either
+/// this library or the maximum.
 pub fn measure(
     [ours, theirs]: &[HostSampler; 2],
     name: &str,

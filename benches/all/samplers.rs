@@ -163,7 +163,7 @@ pub fn measure_new(row: &Row, input: &Array, budget: f64, before: Before) -> Mea
         array.clear();
         array.extend_from_slice(&input.data);
         if !matches!(before, Before::Others) {
-            // SAFETY: the constructor has no preconditions.
+            // SAFETY: the function has no preconditions.
             unsafe { libc::malloc_trim(0) };
         }
         time_of(&sampler, &mut array, n)

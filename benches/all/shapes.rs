@@ -58,7 +58,7 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     // With one arena, memory that an earlier thread has freed can be returned to the system. The
     // heaps of other threads would keep it, and the built-in would find it there.
     //
-    // SAFETY: the constructor has no preconditions.
+    // SAFETY: the function has no preconditions.
     unsafe { libc::mallopt(libc::M_ARENA_MAX, 1) };
     let sizes: &[usize] = match options.quick {
         true => &[128_256],
