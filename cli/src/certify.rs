@@ -59,7 +59,7 @@ fn certificate(library: Option<PathBuf>) -> Result<Certificate, Failure> {
         library,
         version: answer.version,
         profile: answer.profile,
-        // No comparison has taken place for this code.
+        // Infill is left out, since it was not compared.
         kinds: answer
             .kinds
             .into_iter()

@@ -123,7 +123,7 @@ impl Sieve {
     /// `T` is the type that the header declares for the function.
     unsafe fn given<T: Copy>(&self, name: &str) -> Option<T> {
         type Give = unsafe extern "C" fn(*const c_char) -> *const c_void;
-        // SAFETY: the type that the header declares for the function.
+        // SAFETY: the type with which the preload library defines the function.
         let give = unsafe { self.library.get::<Give>(GIVE) }.ok()?;
         let name = CString::new(name).ok()?;
         // SAFETY: a C string.

@@ -322,7 +322,7 @@ pub fn to_be_run(ctx: *mut llama_context, idx: i32) -> Option<Now> {
             return None;
         }
         let run = match call.stage {
-            // The chain is to be run only once for this token, whether that succeeds or not.
+            // Whether this run succeeds or not, it is not repeated.
             Stage::Waiting | Stage::Rejected => {
                 call.stage = Stage::Done;
                 match call.trial {

@@ -156,7 +156,7 @@ pub fn asked(symbol: &CStr, caller: Option<Address>) -> Option<Route> {
         next.or_else(|| {
             let caller = caller.and_then(|caller| containing(all, caller));
             let scope = caller.map_or(Vec::new(), |caller| scope(all, caller));
-            // Any library may export the constructor if the caller's code is in no library, as code
+            // Any library may export the function if the caller's code is in no library, as code
             // of a compiler at run time is, or if the caller got the address from a handle.
             scope.into_iter().chain(all).find_map(exporter)
         })

@@ -132,9 +132,9 @@ fn stand_in(here: &Library<'_>, name: &CStr) -> Option<Address> {
     (!is_own).then(|| here.symbol(name))?
 }
 
-/// The globally visible functions with this library's names. If several libraries have them, only
-/// the dynamic linker knows which those are. It is queried before the list of libraries is locked,
-/// since otherwise it might wait for that lock.
+/// The globally visible functions for those of this library's names that several libraries have.
+/// Only the dynamic linker knows which functions these are. It is queried before the list of
+/// libraries is locked, since it may be waiting for that lock.
 struct Global(Vec<Address>);
 
 impl Global {
