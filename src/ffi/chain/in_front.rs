@@ -242,8 +242,8 @@ pub unsafe fn checks(smpl: *const llama_sampler) {
 
 /// Does the work of llama_sampler_apply, and writes it to the trace, for a chain whose members are
 /// all this library's; for calls that are not part of those above. Returns false if nothing was
-/// done, because there is no trace or the chain has other members. Then the host's own function is
-/// to be called.
+/// done, as without a trace or for a chain with other members. Then the host's own function is to
+/// be called.
 ///
 /// # Safety
 /// `chain` is NULL or a live sampler of any host, `array` NULL or a valid array; no other thread

@@ -676,8 +676,9 @@ unsafe fn list(
     }
     // SAFETY: the caller guarantees the sampler.
     let iface = unsafe { (*smpl).iface };
-    // A sampler without `apply` is skipped, as the host's chain does. SAFETY: the vtable of a live
-    // sampler.
+    // A sampler without `apply` is skipped, as the host's chain does.
+    //
+    // SAFETY: the vtable of a live sampler.
     if iface.is_null() || unsafe { (*iface).apply.is_none() } || host.disabled.has(iface) {
         return Ok(());
     }

@@ -202,8 +202,8 @@ unsafe fn refuses(
 /// The most bytes of a word or pattern, since `std::regex` parses it recursively.
 const MOST_OF_A_PATTERN: usize = 2000;
 
-/// Returns a digest that identifies the arguments of the host's constructor; `None` if a pattern is
-/// so long that `std::regex` may overflow the stack.
+/// Returns a digest that identifies the arguments of the host's constructor; `None` if a word or
+/// pattern is so long that `std::regex` may overflow the stack.
 ///
 /// # Safety
 /// As for [`hosted`]; the arguments were already read.

@@ -24,8 +24,8 @@ const OLDEST: Build = Build(4_662);
 /// The build whose grammars were compared, which is release 0.6.0.
 const COMPARED: Build = Build(11_434);
 
-/// The first build whose penalties take `n_vocab`. Those since b4335 take only the four arguments
-/// after it.
+/// The first build whose penalties take `n_vocab`. Earlier builds, since b4335, take only the four
+/// arguments after it.
 const PENALTIES_TAKE_N_VOCAB: Build = Build(10_258);
 
 /// The first build whose DRY no longer takes `n_ctx_train` as its second argument, as builds since

@@ -98,8 +98,7 @@ impl Library<'_> {
     fn headers(&self) -> impl Iterator<Item = &Header> {
         let headers = match self.info.dlpi_phdr.is_null() {
             true => &[],
-            // SAFETY: not NULL, and the dynamic linker passes as many headers as the number that it
-            // passes.
+            // SAFETY: not NULL, and the dynamic linker passes the number of headers with them.
             false => unsafe {
                 slice::from_raw_parts(self.info.dlpi_phdr, self.info.dlpi_phnum.into())
             },

@@ -258,7 +258,7 @@ impl Host {
     }
 
     /// True if the host's profile has not been determined, or was determined when the build was not
-    /// yet known.
+    /// yet known, and now is (`with_build`).
     fn asks_profile(&self, with_build: bool) -> bool {
         let found = self.known.profile.load(Ordering::Relaxed);
         found & FOUND == 0 || (with_build && found & WITH_BUILD == 0)

@@ -360,7 +360,7 @@ pub(super) unsafe extern "C-unwind" fn backend_init<S: Sampler>(
     hook.map_or(0, |hook| unsafe { hook(smpl, buffers, n_outputs) })
 }
 
-/// Adds nothing to the graph, and removes the other hooks, so that the host calls none of them.
+/// Adds nothing to the graph. The vtable has no other hook that the host could call.
 pub(super) unsafe extern "C-unwind" fn backend_pass_over(
     _smpl: *mut llama_sampler,
     _buffers: *mut c_void,

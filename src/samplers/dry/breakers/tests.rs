@@ -224,7 +224,7 @@ fn tails_are_kept_once_for_each_beginning() {
         let vocabulary = Texts(texts.collect());
         for n in [100, 300, 300] {
             let mut asked = 0;
-            // In one case each breaker occurs twice.
+            // Each breaker occurs twice.
             let twice = [&breakers[..n], &breakers[..n]].concat();
             let mut found = FoundBreakers::new(&vocabulary, &twice[..]);
             found.for_each_tail(|_, tokens| {
