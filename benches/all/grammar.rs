@@ -221,8 +221,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     calls::fused(&model, options, done);
 }
 
-/// Adds the rows of masks along walks: those that were in the cache, and those that had to be
-/// computed.
+/// Adds the rows of masks along walks: their mean, median and 99th percentile. Some masks are in
+/// the cache, and others have to be computed.
 fn masks(
     row: &mut impl FnMut(&str, usize, f64, Option<f64>, Option<f64>),
     name: &str,
@@ -254,8 +254,8 @@ fn step(model: &Model, allowed: impl Iterator<Item = i32>, rng: &mut Rng) -> Opt
     allowed.get(rng.below(allowed.len().max(1))).copied()
 }
 
-/// Measures walks that both sides take in turn: this library's mask, this library's application,
-/// and the built-in's application.
+/// Returns the times along walks that both sides take in turn: of this library's mask and
+/// application together, and of the built-in's application.
 fn walks_of_both(model: &Model, text: &str, input: &Array) -> [Vec<f64>; 2] {
     let ours = ours(model, text);
     let theirs = theirs(model, text);

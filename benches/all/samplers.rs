@@ -17,8 +17,7 @@ use crate::support::compare::same;
 use crate::support::orders::{bulk, peaks};
 use crate::support::{Array, HostSampler, both, trained_model};
 
-/// A row of the table: its name, the function that makes both samplers for a vocabulary, and how
-/// their outputs are compared.
+/// A row of the table: its name, and the function that makes both samplers for a vocabulary.
 pub struct Row {
     pub name: &'static str,
     pub make: fn(n_vocab: i32) -> [HostSampler; 2],
@@ -125,7 +124,7 @@ pub const fn row(name: &'static str, make: fn(i32) -> [HostSampler; 2]) -> Row {
     Row { name, make }
 }
 
-/// The medians of both sides and of the floor, in microseconds.
+/// The medians of both sides, in microseconds.
 pub struct Measured {
     pub ours: f64,
     pub theirs: f64,

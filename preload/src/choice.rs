@@ -569,8 +569,7 @@ pub fn was_asked() -> bool {
 }
 
 /// Returns the sampler that `ours` makes for the argument list with a number, the host's function
-/// if that is to get the call, or the sampler that the host's function has already made. For dist
-/// the number is 1, as in older builds.
+/// if that is to get the call, or the sampler that the host's function has already made.
 pub fn choose<T: Into<Ours>>(call: &Call<'_>, ours: impl Fn(usize) -> T) -> Answer {
     if let Some(host) = call.constructor.aside() {
         return Answer::theirs(host);

@@ -175,7 +175,8 @@ pub struct Layouts {
     evidence: Mutex<Evidence>,
 }
 
-/// The value of `settled` while nothing is known. All other values are the number of a list.
+/// The value of `settled` while nothing is known. Neither this nor the next two values are the
+/// number of a list.
 const OPEN: u8 = 0xFF;
 const REFUSED: u8 = 0xFE;
 const COPIED_OTHERWISE: u8 = 0xFD;
