@@ -62,7 +62,8 @@ impl Columns {
         unsafe { self.are_marked_in(array, (-1, false)) }
     }
 
-    /// True if the array has exactly these candidates, with this selected index.
+    /// True if the array has exactly these candidates, with this selected index and this mark as
+    /// sorted.
     ///
     /// # Safety
     /// `array` is NULL or valid.

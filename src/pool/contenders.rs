@@ -77,7 +77,7 @@ impl Tokens<'_> {
     }
 
     /// Returns the `n` largest candidates and perhaps some more: all that reach a threshold. Empty
-    /// if there are fewer than `n`, or too many equal ones.
+    /// if fewer than `n` blocks have an unmasked candidate, or if there are too many equal ones.
     pub fn largest(&mut self, n: usize) -> &[TokenData] {
         self.max();
         self.buffers.collected.clear();

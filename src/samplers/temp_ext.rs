@@ -191,8 +191,8 @@ impl Sampler for TempExt {
     scratch!(order, work, entropies, descending);
 }
 
-/// Returns the probabilities of sorted candidates with infinite logits, computed in `double` and
-/// stored as `float` in between.
+/// Computes the probabilities of sorted candidates with infinite logits in `double`, with
+/// exponentials stored as `float` in between.
 ///
 /// Unlike a NaN in the input, a NaN here does not count as masked: an infinite temperature turns
 /// minus infinity into NaN, and all probabilities become NaN, as in the built-in.

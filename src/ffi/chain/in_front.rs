@@ -187,8 +187,8 @@ pub unsafe fn narrow<T>(
 }
 
 /// Passes to `take` the logits of output `idx`, the logits with which the chain begins, and the
-/// candidates that [`narrow`] would pass. Copies of the grammar and the chain run, so that these do
-/// not change themselves. `None` if the result is not known.
+/// candidates that [`narrow`] would pass. Copies of the grammar and the chain run, and the
+/// originals do not change. `None` if the result is not known.
 ///
 /// # Safety
 /// As for [`narrow`].

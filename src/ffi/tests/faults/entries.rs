@@ -129,7 +129,8 @@ pub(super) fn fault_in_entry(
                 let clone = iface.clone.expect("always there");
                 let (copy, fired) = armed::with(points, || clone(smpl));
                 let fired = noted(fired, &at);
-                // The clone of a constraint that fails is NULL, never a constraint that allows nothing.
+                // If a constraint cannot be cloned, the result is NULL, never a constraint that
+                // allows nothing.
                 assert_eq!(copy.is_null(), fired && kind.constrains(), "{at}");
                 if !copy.is_null() {
                     let after = apply(copy);

@@ -165,8 +165,8 @@ impl World {
         }
     }
 
-    /// Returns the visible state of all objects: a text for the others, and the saved state of the
-    /// sieve, or an error if it is out of use.
+    /// Returns the visible state of the objects: a text for all except the sieve, and the saved
+    /// state of the sieve, or an error if it is out of use.
     pub(super) fn seen(&self) -> (String, Result<Vec<u8>, c_int>) {
         // SAFETY: the objects live, and there is room.
         unsafe {
