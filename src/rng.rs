@@ -52,8 +52,8 @@ const TWO_32: f64 = 4_294_967_296.0;
 impl Mt19937 {
     /// The number of words in the state.
     pub const WORDS: usize = 624;
-    /// The position, counted from the oldest word, of the word that the recurrence adds to the mix of
-    /// the two oldest.
+    /// The position, counted from the oldest word, of the word that the recurrence adds to the mix
+    /// of the two oldest.
     const MIDDLE: usize = 397;
 
     /// Returns the generator in its state after `seed(seed)`.

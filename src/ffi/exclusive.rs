@@ -59,8 +59,8 @@ impl<T> Exclusive<T> {
         })
     }
 
-    /// Takes the value. If it is taken already, waits for about `patience` at most, and then returns
-    /// `None`.
+    /// Takes the value. If it is taken already, waits for about `patience` at most, and then
+    /// returns `None`.
     #[inline]
     pub(crate) fn take_within(&self, patience: Duration) -> Option<Taken<'_, T>> {
         self.take().or_else(|| self.wait(patience))

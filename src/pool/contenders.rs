@@ -23,8 +23,8 @@ impl Tokens<'_> {
         }
         let blocks = self.buffers.maxima.len();
         let Some(threshold) = self.reached_by(k + 1) else {
-            // At most `k` blocks have an unmasked candidate. If that is because there are few blocks,
-            // or if `k` is too large for a heap, there is no quicker method.
+            // At most `k` blocks have an unmasked candidate. If that is because there are few
+            // blocks, or if `k` is too large for a heap, there is no quicker method.
             if k > HEAP || blocks <= k {
                 return None;
             }

@@ -209,7 +209,7 @@ impl Mirostat {
     /// Cuts without sorting all candidates. Returns false if that is not possible.
     fn keep_by_sum(&mut self, candidates: &mut Candidates<'_>) -> bool {
         let estimated = usize::try_from(self.m).unwrap_or(0);
-        // If a large part of the candidates, or all, may be kept, a sort is faster.
+        // If the estimate takes a large part of the candidates, or all, a sort is faster.
         if candidates.is_sorted() || estimated < 1 || estimated > candidates.len() / 8 {
             return false;
         }

@@ -163,7 +163,7 @@ impl Arguments {
                     bias: f32::from_bits(bias),
                 };
                 let biases: Vec<llama_logit_bias> = biases.iter().map(bias).collect();
-                // SAFETY: there are `n` biases.
+                // SAFETY: there are as many biases as the number that is passed.
                 unsafe {
                     llama_sieve_init_logit_bias(*n_vocab, biases.len() as i32, biases.as_ptr())
                 }
