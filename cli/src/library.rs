@@ -199,7 +199,7 @@ impl Sieve {
             // SAFETY: a C string, and room for as many bytes as the number that is passed.
             unsafe { convert(schema.as_ptr(), flags, text.as_mut_ptr().cast(), text.len()) }
         };
-        // The first call usually has enough room, since each further call would repeat the messages
+        // The buffer has room for most grammars, since each further call would repeat the messages
         // about what a lenient conversion leaves out.
         let mut size = write(&mut text);
         if size > text.len() {

@@ -139,7 +139,7 @@ fn served(caller: Option<Address>) -> Result<&'static Served, String> {
             "this llama.cpp is older than b4662, the first that takes samplers of others".into(),
         );
     }
-    // The process has a package in which this library is the only one.
+    // A package that has only this library has named another llama.cpp.
     if served.host.is_some_and(|host| host.gives_way()) {
         return Err(
             "llama_sieve_bind_host has named another llama.cpp, and ours serve that one".into(),

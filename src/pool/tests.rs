@@ -93,7 +93,7 @@ fn edited_logits_are_those_of_a_changed_copy() {
             whole(&mut pool).max();
         }
         let edits = numbers.below([3, 80, 1500][round % 3]);
-        // A mask before the edits, among them, after them, or no mask.
+        // One mask or two, before the edits, among them or after them, or none.
         let masked_before = [0, edits / 2, edits, usize::MAX][numbers.below(4)];
         let masked_again = [edits / 3, usize::MAX][numbers.below(2)];
         for i in 0..=edits {
