@@ -29,8 +29,9 @@ export function simd(): "avx512" | "avx2" | "neon" | "scalar";
 
 /** Raw logits of the whole vocabulary: floats, or the bits of half-precision numbers. */
 export type Logits = Float32Array | Uint16Array;
-/** The type of logits: "f32" (the default) for a Float32Array, "f16" or "bf16" for a Uint16Array.
- * */
+/**
+ * The type of logits: "f32" (the default) for a Float32Array, "f16" or "bf16" for a Uint16Array.
+ */
 export type LogitsKind = "f32" | "f16" | "bf16";
 
 export interface Candidate {

@@ -48,7 +48,7 @@ _POLICY = "default-src 'none';"
 
 
 def _template(runs: str, begin: str) -> Tuple[str, str]:
-    """Returns the page without lines, and its policy, which begins with `policy`."""
+    """Returns the page without lines, and its policy, which begins with `begin`."""
     here = os.path.dirname(os.path.abspath(__file__))
     with open(os.path.join(here, "_trace.html"), encoding="utf-8") as file:
         template = file.read()

@@ -30,9 +30,9 @@ pub const MAX_CALL_BYTES: usize = 64 << 20;
 pub const MAX_MASK_BYTES: usize = 48 << 20;
 /// The most elements below the tops of all stacks at one position, shared elements counted once.
 pub const MAX_STACK: usize = 1 << 15;
-/// The most bytes of the states that a sampler remembers: those for following its text, and, with
-/// counted repetitions, those for each band of the vocabulary. When all together reach this limit,
-/// or twice the size of the text's place, the tables are rebuilt.
+/// The most bytes of the states of one kind that a sampler remembers: those for following its text,
+/// and, with counted repetitions, those for each band of the vocabulary. If the kinds on average
+/// exceed this limit, and twice the size of the text's place, the tables are rebuilt.
 pub const MAX_STATE_BYTES: usize = 8 << 20;
 /// The most bytes of idle states that are kept for later samplers of the same grammar.
 pub const MAX_IDLE_BYTES: usize = 4 << 20;

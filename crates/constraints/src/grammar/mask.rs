@@ -123,8 +123,9 @@ impl Ranks {
 
 /// True if `token` is allowed in `state` when the text so far ends with `partial`.
 ///
-/// Where the grammar has a token element, the number of the token decides, whatever the text. A
-/// text is read up to its first NUL.
+/// If a token element may come next, before or within the text of the token, and matches the
+/// token's number, the token is allowed, whatever the rest of its text. A text is read up to its
+/// first NUL.
 pub fn allows(
     states: &mut States,
     grammar: &Compiled,

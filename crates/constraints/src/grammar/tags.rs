@@ -259,8 +259,8 @@ impl Making<'_> {
                 let items = written.repeats.iter().map(|repeat| &*repeat.item);
                 let is_not = |element: &Element| matches!(element, Element::TokenNot(_));
                 if written.rules.iter().chain(items).flatten().any(is_not) {
-                    // A mask would allow a token that has `!<...>` in its midst, which is then not
-                    // accepted. llama.cpp's own grammars have this defect, too.
+                    // A mask would allow a token within whose text `!<...>` comes next, and such a
+                    // token is then not accepted. llama.cpp's own grammars have this defect, too.
                     return Err(
                         "\"grammar\": !<...> is not supported in a tag: say what may \
                                 come instead"

@@ -58,8 +58,8 @@ fn collect_on<V: Vector>(
 /// a time.
 pub struct Passing<'a> {
     maxima: &'a [f32],
-    /// The block of the first compared maximum. `bits` marks the blocks that are still to be
-    /// returned.
+    /// The block of the first compared maximum. The bits of `lanes` mark the blocks that are still
+    /// to be returned.
     start: usize,
     lanes: u32,
     /// The number of maxima compared.

@@ -216,7 +216,7 @@ fn squares_masking_on<V: Vector>(v: V, data: &mut [TokenData], mean: f32, thresh
         let values = &mut values[..block.len()];
         match try_float_squares(v, &squares, block, threshold, values) {
             Some(sum) => squares.sum = sum,
-            // In a block in which all logits are masked.
+            // All logits of the block are masked, and add nothing.
             None if values
                 .iter()
                 .fold(true, |all, &x| all & (x == f32::NEG_INFINITY)) => {}

@@ -388,7 +388,7 @@ pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 {
 }
 
 /// Writes the probabilities, divided by `by`, into `original`, and replaces each logit that is not
-/// masked by the value of the curve there.
+/// masked by the value of the curve at this quotient.
 pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool) {
     assert_eq!(data.len(), original.len());
     let mut max = f32::NEG_INFINITY;

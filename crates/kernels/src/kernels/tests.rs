@@ -214,7 +214,7 @@ fn quotients_that_are_near_to_a_border() {
             _ => f32::from_bits(0x3f00_0000 + i * 2049),
         };
     }
-    // The same with the divisor 1.
+    // Divisors by which the quotient of 1 lies between two floats.
     let between = |i: u32| f64::from(f32::from_bits(0x3f00_0000 + i * 41_943)) + 2f64.powi(-25);
     let inverses = (0..if cfg!(miri) { 2 } else { 100 }).map(|i| 1.0 / between(i));
     let others = [

@@ -325,7 +325,7 @@ pub struct Compiler {
     /// Larger languages, for those that lack some of the texts that they stand for.
     pub outer_langs: HashMap<LangId, Shared>,
     /// For each expression that was examined, `None` if it has no value, or else the number of
-    /// levels up to which none of its values was ruled out.
+    /// levels with which that was not found.
     empty: Map<ExprId, Option<usize>>,
     /// The automata of strings that were built so far.
     pub string_automata: HashMap<Strings, Shared>,

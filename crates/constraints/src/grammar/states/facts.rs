@@ -298,7 +298,8 @@ impl States {
     }
 
     /// Returns how many characters of these kinds in a row are accepted, at most `most`, and the
-    /// state after them.
+    /// state after them. If there are fewer, that state does not accept all of the kinds alike, or
+    /// has token elements.
     pub fn run(
         &mut self,
         grammar: &Compiled,

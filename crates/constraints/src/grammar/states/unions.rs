@@ -140,7 +140,7 @@ impl States {
     }
 
     /// If one of two states can become the other without accepting a character, returns it, since
-    /// its stacks suffice. Otherwise a text that opens a thousand optional ends would have a
+    /// its stacks suffice. Without this, a text that opens a thousand optional ends would have a
     /// thousand stacks, one for each number of omitted ends.
     fn wider_of(
         &mut self,

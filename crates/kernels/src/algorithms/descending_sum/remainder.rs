@@ -17,7 +17,7 @@ pub(super) struct Remainder {
     /// Logits whose terms are half-way.
     halfway: Vec<f32>,
     larger: Larger,
-    /// The logits between two half-way ones.
+    /// The logits above a half-way one.
     between: Vec<f32>,
 }
 

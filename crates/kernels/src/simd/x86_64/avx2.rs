@@ -357,7 +357,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
-        // `max` of signed lanes suffices: an index of 2^31 or more is out of bounds in any case.
+        // By an unsigned minimum, since there are only signed comparisons. An index of 2^31 or more
+        // is out of bounds in any case.
         // SAFETY: `self` proves AVX2; 8 indices are there.
         unsafe {
             let eight = _mm256_loadu_si256(indices.as_ptr().cast());

@@ -69,8 +69,8 @@ unsafe fn store_field(data: &mut [TokenData], masks: [u16; 3], scatter: &[i32; 1
     // SAFETY: the caller has AVX-512; 16 candidates are 48 words.
     unsafe {
         let x = _mm512_permutexvar_ps(_mm512_loadu_epi32(scatter.as_ptr()), x);
-        // Stored under a mask: a later load of a line to which only part was stored would wait.
-        // Loading, blending and storing whole registers takes as long.
+        // Stored under a mask. Loading, blending and storing whole registers takes as long, but a
+        // load has to wait if only a part of what it reads was just stored.
         for (i, mask) in masks.into_iter().enumerate() {
             _mm512_mask_storeu_ps(to.add(16 * i), mask, x);
         }

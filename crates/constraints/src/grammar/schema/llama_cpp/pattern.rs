@@ -199,8 +199,8 @@ impl Reader<'_> {
             let next = self.at + character.len_utf8();
             let next = self.text.get(next..).and_then(|rest| rest.chars().next());
             let is_before_special = next.is_some_and(|next| SPECIAL.contains(next));
-            // A character before a special one becomes a separate piece if it is not the first byte
-            // read.
+            // The last byte before a special character becomes a separate piece, unless it is also
+            // the first byte of this one.
             let is_left = !characters.is_empty() || !character.is_ascii();
             let is_counted = next.is_some_and(|next| "*+?{".contains(next));
             if character == '"' {

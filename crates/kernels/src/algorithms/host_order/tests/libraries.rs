@@ -64,7 +64,7 @@ fn compare(sorts: &Sorts, order: &mut HostOrder, keys: &[f32], k: usize) {
     });
 }
 
-/// Returns a number of items: often one at which some library changes its algorithm.
+/// Returns a number of items: sometimes one at which some library changes its algorithm.
 fn size(random: &mut Random) -> usize {
     let around = random.pick(&[2, 5, 16, 23, 30, 32, 40, 64, 128, 256, 1000, 2048]);
     match random.below(4) {
