@@ -442,8 +442,8 @@ def simd() -> str:
     """Returns the instruction set in use: "avx512", "avx2", "neon" or "scalar".
 
     If the bits of the C library's expf, exp or logf differ from the instruction set's form, the C
-    library is called for that function. It is then named after ", scalar": "avx512, scalar exp" on
-    musl.
+    library is called for that function. It is then named after ", scalar": "avx512, scalar expf
+    exp logf" on Windows.
     """
     text: bytes = library.llama_sieve_simd()
     return text.decode()

@@ -3,9 +3,9 @@
 //! With k the integer nearest to x * 128 / ln 2, and r the remainder, e^x = 2^(k/128) * e^r. The
 //! first factor comes from a table of 128 entries, which also has the rounding error of each, and
 //! the second is a polynomial of degree 5. The GNU C library has computed exactly this since 2.28,
-//! with each product fused with the sum that follows it. musl computes it without fusing. Every
-//! entry of the table is a rounded number. The polynomial's coefficients are those that fit best
-//! between -ln 2 / 256 and ln 2 / 256.
+//! with each product fused with the sum that follows it. musl computes the same, on x86-64
+//! without fusing. Every entry of the table is a rounded number. The polynomial's coefficients are
+//! those that fit best between -ln 2 / 256 and ln 2 / 256.
 
 /// 128 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4067_1547_652b_82fe);
