@@ -1,6 +1,6 @@
 /* Every mistake of a caller has a defined result: nothing crashes, nothing is written beyond an
- * array, a selector selects an existing candidate, and a filter keeps some of the given candidates.
- * */
+ * array, a selector selects an existing candidate, and a filter keeps some of those that it was
+ * given. */
 #define _GNU_SOURCE /* dlopen, beside -std=c11 */
 #include <dlfcn.h>
 #include <math.h>
@@ -175,8 +175,9 @@ static void null_for_every_pointer(void) {
             iface->copy_state(smpl, smpl);
         }
         /* Functions that a sampler does not support must be NULL, or the host would call them.
-         * Those of the backend exist where a built-in can take the sampler's place, or where there
-         * is nothing to do; they must also accept a NULL sampler. */
+         * Where a built-in can take the sampler's place in a backend, or where there is nothing to
+         * do, backend_init exists. It must also accept a NULL sampler, which no built-in can
+         * replace. */
         if (iface->backend_init != NULL) {
             const bool disabled = llama_sampler_name(smpl)[0] == '?';
             CHECK(iface->backend_init(NULL, NULL, 1) == disabled);

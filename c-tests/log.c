@@ -55,8 +55,8 @@ static void clone_it(int level, const char * text, void * user) {
     seen->seconds = now() - start;
 }
 
-/* A sampler's message is delivered after its call has finished, so that the callback may use the
- * sampler. */
+/* A sampler's message is delivered at the end of its call, when the call no longer uses the
+ * sampler, so that the callback may use it. */
 static void a_callback_clones_the_sampler_that_warned(void) {
     check_subject = "clone";
     struct llama_sampler * trie =

@@ -429,7 +429,7 @@ int main(int argc, char ** argv) {
     std::string       path  = argv[2];
     const char *      model = argv[3];
     if (mode == "left") {
-        // The library is loaded by a path that is no longer valid.
+        // Loads the library by a relative path, which is wrong once the folder is left below.
         const size_t slash = path.rfind('/');
         CHECK(chdir(path.substr(0, slash).c_str()) == 0);
         path = "." + path.substr(slash);

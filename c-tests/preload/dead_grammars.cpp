@@ -70,7 +70,7 @@ std::vector<state> states() {
                                alternatives("p", 600, "q \"", "\"") +
                                alternatives("q", 600, "\"c", "\"");
     const llama_token a = token_of(vocab, "a"), b = token_of(vocab, "b"), c = token_of(vocab, "c");
-    // The number of ways to reach the back-reference equals the number of halves.
+    // Each alternation doubles the number of ways to reach the back-reference.
     std::string pattern = "(bc)";
     for (int i = 0; i < 40; i++) {
         pattern += "(?:a|a)";

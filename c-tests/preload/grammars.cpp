@@ -3,7 +3,7 @@
 // exceptions with their messages, and the rejected grammars.
 //
 //   grammars MODEL OTHER_MODEL
-//   grammars hostile MODEL grammars on which the built-in hangs or aborts
+//   grammars hostile MODEL        tries grammars on which the built-in hangs or aborts
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
