@@ -16,8 +16,8 @@
 //! The grammar's side ends as soon as its text is a value that no other begins with, so it is not
 //! charged for a token that ends the text.
 //!
-//! With `--schema` the value is JSON that follows a schema. What must follow, as keys do, is appended
-//! likewise, and `--record` compares with the same chain that samples each token.
+//! With `--schema` the value is JSON that follows a schema. What must follow, as keys do, is
+//! appended likewise, and `--record` compares with the same chain that samples each token.
 
 mod options;
 mod record;
@@ -260,8 +260,8 @@ impl TrieChain {
                 true => LLAMA_SIEVE_TRIE_GREEDY,
                 false => LLAMA_SIEVE_TRIE_SAMPLED,
             };
-        // A slot can stay in its chain for many spans; here it is used for one. SAFETY: the
-        // vocabulary is the model's.
+        // A slot can stay in its chain for many spans; here it is used for one.
+        // SAFETY: the vocabulary is the model's.
         let trie = unsafe { llama_sieve_init_trie_slot(model.vocab().cast()) };
         if trie.is_null() {
             return Err(last_error::get());

@@ -16,8 +16,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Writes the prompt, its tokens, and a line with logit and text for each token of the
-    /// vocabulary; texts as JSON strings.
+    /// Returns a text with the prompt, its tokens, and a line with logit and text for each token of
+    /// the vocabulary; texts as JSON strings.
     #[allow(dead_code)] // The test does not write.
     pub fn to_text(&self) -> String {
         let quoted = |text: &str| serde_json::to_string(text).expect("a string");
