@@ -147,7 +147,7 @@ enum Between {
     Nothing,
     Reset,
     Clone,
-    /// Makes a copy, lets it accept other tokens, and copies the original's state back to it.
+    /// Makes a copy, lets the original accept this token, and copies the copy's state back to it.
     Copy(u8),
     /// The state of another comes, in which penalties have this window, after the first tokens;
     /// then the rest of them.
@@ -169,7 +169,7 @@ fn tame(numbers: &[f32]) -> bool {
     numbers.iter().all(|x| x.is_finite())
 }
 
-/// The largest window, for which the built-ins allocate memory at once.
+/// The largest window with which the built-ins are compared, since they allocate all of it at once.
 const LONGEST_WINDOW: i32 = 5000;
 
 impl Spec {
@@ -691,8 +691,8 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
 }
 
 impl Member {
-    /// Returns new penalties with this window if these are enabled with it as well; otherwise a
-    /// clone.
+    /// Returns new penalties with this window if they are switched on, or off, as these are;
+    /// otherwise a clone.
     fn with_window(&self, window: Whole) -> Self {
         let other = match self.spec {
             Spec::Penalties(n, _, r, f, p) => Spec::Penalties(n, window, r, f, p).make(),

@@ -1,8 +1,8 @@
-//! Compares regular expressions with the crate `regex`, choices with the set of their values, and a
-//! constraint after rollbacks with clones that accepted the same tokens.
+//! Compares regular expressions with the crate `regex`, choices with the set of their values, and
+//! either after rollbacks with clones that accepted the same tokens.
 //!
-//! The first byte selects one of these. Up to the first byte 0 each byte stands for a part of the
-//! expression, or for a letter of a value; after it each byte is a token or a rollback.
+//! The first byte selects an expression or choices. Up to the first byte 0 each byte stands for a
+//! part of the expression, or for a letter of a value; after it each byte is a token or a rollback.
 #![no_main]
 
 use std::sync::{Arc, LazyLock};

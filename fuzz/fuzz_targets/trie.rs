@@ -237,8 +237,8 @@ fn token(byte: u8) -> i32 {
 
 impl Script {
     fn descriptors(&self) -> Descriptors {
-        // The number of steps is limited, since the naive model compares all sequences at each. It
-        // exceeds the maximum length of a span.
+        // The naive model compares all sequences at every step, so only the first that is repeated
+        // is long: longer than a span can be.
         let mut longest = LONGEST + 5;
         let descriptors = self.descriptors.iter().take(4);
         let descriptors = descriptors.map(|(path, values, terminators)| {

@@ -26,7 +26,7 @@ pub enum Change {
     Method(bool),
     Order(bool),
     Bias(i16, Logit),
-    /// A struct size that the library must reject; so are the two variants below.
+    /// A struct size that the library must reject, as it must the two variants below.
     StructSize(u16),
     Enumeration(u8, Whole),
     NoBias(u8),

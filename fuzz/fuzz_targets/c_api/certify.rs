@@ -45,7 +45,8 @@ pub(crate) fn certify(name: &Name) {
     let pointer = name.as_ref().map_or(null(), |name| name.as_ptr());
     // SAFETY: NULL or a C string.
     let verdict = unsafe { llama_sieve_certify(pointer) };
-    // Build 0, which means an unknown one, gives the same result. SAFETY: as above.
+    // Build 0, which means an unknown one, gives the same result.
+    // SAFETY: as above.
     assert_eq!(unsafe { llama_sieve_certify_build(pointer, 0) }, verdict);
     let Some(name) = name.as_deref() else {
         assert!(!assert_answer(verdict, &[LLAMA_SIEVE_ERROR_NULL]));

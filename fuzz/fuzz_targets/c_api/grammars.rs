@@ -211,8 +211,8 @@ unsafe fn ask(smpl: *const llama_sampler, n_words: usize) {
         let n_forced = llama_sieve_grammar_forced(smpl, bytes.as_mut_ptr().cast(), n_words);
         assert!(bytes.iter().skip(n_forced).all(|&byte| byte == 0xAA));
         assert!(n_forced == 0 || !llama_sieve_grammar_is_complete(smpl));
-        // A draft of the first tokens. Its first token is accepted exactly if the mask allows it,
-        // unless it triggers a lazy grammar that then rejects it.
+        // A draft of the first tokens. Its first token is accepted only if the mask allows it. Not
+        // every allowed one is accepted: it may trigger a lazy grammar that then rejects it.
         let draft: Vec<i32> = (0..8).collect();
         let n_accepted = llama_sieve_grammar_accepts(smpl, draft.as_ptr(), draft.len());
         assert!(n_accepted <= draft.len());

@@ -42,7 +42,7 @@ pub fn run(data: &[u8]) {
             let Ok(groups) = ours.matched(0, &so_far, whole, Budget::of(LOOKS)) else {
                 return;
             };
-            // The match must not depend on the number of bytes that were given before.
+            // The match must not depend on when the search begins to record visited positions.
             for after in [0, 1, usize::from(length)] {
                 let budget = Budget::default().noting_after(after);
                 let noting = ours.matched(0, &so_far, whole, budget);
