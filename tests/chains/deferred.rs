@@ -205,7 +205,7 @@ impl Chains {
             let to_sys = |&(token, bias): &(i32, f32)| sys::llama_logit_bias { token, bias };
             let biases: Vec<_> = biases.iter().map(to_sys).collect();
             let (count, of) = (biases.len() as i32, biases.as_ptr());
-            // SAFETY: the biases are as many as is passed, and live during the calls.
+            // SAFETY: the biases are as many as the calls are told, and live during the calls.
             let members = unsafe {
                 let ours = sieve::llama_sieve_init_logit_bias(n, count, of.cast());
                 let theirs = sys::llama_sampler_init_logit_bias(n, count, of);

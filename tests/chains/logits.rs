@@ -570,7 +570,7 @@ fn where_a_banned_candidate_is_chosen_there_is_no_token() {
             })
             .collect();
         let mut ours = samples_of(&chains.ours, &logits);
-        // Rotated, so that each function is once the first to sample.
+        // The batch was sampled first, but is the last in the list.
         ours.rotate_right(1);
         assert_eq!(ours, wanted, "{}", what());
         let without = |tokens: &[i32]| tokens.iter().filter(|&&t| t < 0).count();

@@ -64,7 +64,7 @@ impl Chains {
             self.theirs = self.theirs.clone();
         }
         if rng.chance(0.02) {
-            // A copy goes its own way, and is then copied back.
+            // The chains go their own way, and then get the states of their copies back.
             let (mixed, theirs) = (self.mixed.clone(), self.theirs.clone());
             let token = rng.below(60) as i32;
             self.mixed.accept(token);

@@ -23,8 +23,8 @@ fn in_front(kind: usize) -> Option<HostSampler> {
     }
 }
 
-/// Candidates that were sorted or cut stay marked as sorted after a bias. A candidate that is not
-/// at the index of its id gets only the first of its biases.
+/// Candidates that were sorted or cut keep their mark, sorted or not, after a bias. A candidate
+/// that is not at the index of its id gets only the first of its biases.
 #[test]
 fn a_sieve_with_biases_does_what_the_built_ins_do_behind_any_sampler() {
     let mut rng = fresh_rng("sieve_member");

@@ -13,7 +13,7 @@ use crate::{answer, call};
 fn gbnf(schema: &str, flags: u32) -> String {
     let schema = CString::new(schema).expect("no NUL is in it");
     let mut text = vec![0u8; 1 << 20];
-    // SAFETY: a C string, and as much room as is passed.
+    // SAFETY: a C string, and as much room as the call is told.
     let size = unsafe {
         llama_sieve_json_schema_to_gbnf(schema.as_ptr(), flags, text.as_mut_ptr().cast(), 1 << 20)
     };

@@ -117,7 +117,8 @@ fn the_doctor_tries_a_library() {
     );
 }
 
-/// The report lists the kinds in the order of the Python package's report.
+/// A report of others, such as that of the Python package, is printed like the doctor's own. Its
+/// kinds keep their order.
 #[test]
 fn a_report_of_others_is_told_as_the_doctors_own() {
     let told = |report: &str, arguments: &[&str]| {

@@ -39,7 +39,7 @@ static SHIM: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// Returns the program's name if it runs with `--version`; `None` otherwise.
+/// Returns the output of the program with `--version`; `None` if that fails.
 fn runtime(program: impl AsRef<OsStr>) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();

@@ -82,7 +82,7 @@ fn every_preset_has_a_text_and_a_plot() {
     }
 }
 
-/// Checks that every text in the plot ends within the picture, even in a wide font.
+/// Checks that every text that begins at its position ends within the picture, even in a wide font.
 fn check_room(plot: &str) {
     let number = |line: &str, name: &str| -> f64 {
         let rest = line.split(&format!(" {name}=\"")).nth(1).expect(name);

@@ -387,7 +387,8 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
     waits.accept(n as i32);
     assert_ne!(pair::error(&waits), 0);
     assert!(said().contains("not in the vocabulary") || said().is_empty());
-    // A NULL array of words counts as empty, whatever its length. SAFETY: as above.
+    // A NULL array of words counts as empty, whatever its length.
+    // SAFETY: as above.
     let words = unsafe {
         sieve::llama_sieve_init_grammar_lazy(
             vocab,
@@ -400,7 +401,8 @@ pub fn wrong_arguments(vocabulary: &Vocabulary) {
         )
     };
     drop(HostSampler::new(words));
-    // Without a grammar the other arguments are not read. SAFETY: as above.
+    // Without a grammar the other arguments are not read.
+    // SAFETY: as above.
     let nothing = unsafe {
         sieve::llama_sieve_init_grammar_lazy_patterns(
             vocab,

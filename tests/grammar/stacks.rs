@@ -192,7 +192,7 @@ impl Stacks {
         Some(())
     }
 
-    /// Returns the stacks after the top element of one is removed.
+    /// Returns the stacks that follow once the top element of one has matched.
     fn behind(&self, stack: &[u32], left: &mut usize) -> Option<Vec<Stack>> {
         let mut out = Vec::new();
         if let Some((&top, below)) = stack.split_last() {

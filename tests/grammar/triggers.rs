@@ -649,7 +649,7 @@ pub fn budgets() {
     let (found, hundred) = used(100, &read(100), Budget::of(1 << 40));
     assert_eq!(found, Ok(None));
     assert!(hundred > 90 * one, "{hundred} for a hundred, {one} for one");
-    // The same number of steps each time.
+    // Exactly this number of steps is needed, each time.
     let warm = read(2);
     for round in 0..3 {
         let (found, steps) = used(2, &read(2), most);

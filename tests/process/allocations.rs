@@ -69,7 +69,7 @@ fn others() -> Vec<HostSampler> {
     ];
     let texts = [c"the", c"e", c"LORD"].map(std::ffi::CStr::as_ptr);
     let vocab = vocabulary().cast();
-    // SAFETY: a live vocabulary, and as many strings as is passed; NULL is allowed.
+    // SAFETY: a live vocabulary, and as many strings as the call is told; NULL is allowed.
     let others = unsafe {
         [
             llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, 0),
@@ -305,7 +305,7 @@ fn no_batch_of_chains_allocates_after_warm_up() {
         let logits: [*const f32; CHAINS] = std::array::from_fn(|i| logits[i].as_ptr());
         let (chains, logits) = (pointers.as_ptr(), logits.as_ptr());
         let (n, out) = (N as i32, out.as_mut_ptr());
-        // SAFETY: as many live chains, logits and results as is passed.
+        // SAFETY: as many live chains, logits and results as the call is told.
         let code = unsafe { llama_sieve_chain_sample_batch(chains, logits, n, CHAINS, out, 1) };
         assert_eq!(code, 0, "{}", llama_sieve::last_error::get());
     };

@@ -92,7 +92,7 @@ pub fn sampler(vocabulary: &Vocabulary, texts: &[Vec<u8>], flags: u32) -> HostSa
         .collect();
     let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
     let vocab = vocabulary.model.vocab().cast();
-    // SAFETY: a live vocabulary, and as many strings as is passed.
+    // SAFETY: a live vocabulary, and as many strings as the call is told.
     HostSampler::new(unsafe {
         llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
     })
@@ -191,7 +191,7 @@ fn generate(vocabulary: &Vocabulary, n_tokens: usize, flags: u32, rng: &mut Rng)
             compared += 1;
             least = least.min(masked.iter().filter(|&&masked| !masked).count());
         }
-        // SAFETY: a live chain, and as many logits as is passed.
+        // SAFETY: a live chain, and as many logits as the call is told.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };
@@ -297,7 +297,7 @@ fn generate_with_patterns(vocabulary: &Vocabulary, n_tokens: usize, folds: bool,
             }
         }
         let logits: Vec<f32> = (0..n).map(|_| rng.range(-1.0, 1.0)).collect();
-        // SAFETY: a live chain, and as many logits as is passed.
+        // SAFETY: a live chain, and as many logits as the call is told.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };
@@ -343,7 +343,7 @@ fn what_is_wrong_is_refused_by_name() {
         (&[text(c"a")], 0, ""),
     ];
     for (texts, flags, told) in cases {
-        // SAFETY: a live vocabulary, and as many pointers as is passed.
+        // SAFETY: a live vocabulary, and as many pointers as the call is told.
         let made =
             unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), texts.len(), flags) };
         assert_eq!(made.is_null(), !told.is_empty());

@@ -145,7 +145,7 @@ fn walk(vocabulary: &Vocabulary, language: &Language, rng: &mut Rng, seen: &mut 
         left.sort_unstable();
         let text = String::from_utf8_lossy(&written);
         assert_eq!(left, allowed, "behind {text:?}, {banned:x?}");
-        // SAFETY: a live chain, and as many logits as is passed.
+        // SAFETY: a live chain, and as many logits as the call is told.
         let token = unsafe {
             llama_sieve_chain_sample_logits(chain.as_ptr().cast(), logits.as_ptr(), n as i32)
         };

@@ -413,7 +413,7 @@ const SCHEMAS: [&str; 66] = [
     r#"{"properties": {"\u00e9": {}, "\u65e5\u672c": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"a]": {}}, "additionalProperties": true}"#,
     r#"{"properties": {"a]": {}, "a\\b": {}, "a\u0001\n\t/\u007f": {}}}"#,
-    // A member that is named like the mark for unnamed members.
+    // A member that is named like the mark for unnamed members, and a keyword three times.
     r#"{"properties": {"*": {}, "a": {}}, "additionalProperties": {"type": "null"}}"#,
     r#"{"properties": {"*": {"type": "null"}, "a": {}}}"#,
     r#"{"properties": {"a": {}}, "properties": {"b": {}}, "properties": {"c": {}}}"#,

@@ -33,7 +33,7 @@ fn accepted(grammar: &Grammar, text: &str) -> usize {
     grammar.slot().accepts(&tokens)
 }
 
-/// A count of similar schemas, and the names of the first few.
+/// Counts of similar schemas, each with the names of the first few.
 #[derive(Default)]
 struct Tally(BTreeMap<String, (usize, Vec<String>)>);
 
@@ -196,7 +196,8 @@ fn drawn_texts() {
         .filter_map(|(kind, text)| (kind == "schema").then_some(text))
         .collect();
     let (mut n_used, mut n_drawn, mut n_long, mut wrong) = (0, 0, 0, Vec::new());
-    // Every 37th schema, again and again, since neighbours are similar.
+    // Every 37th schema, again and again, since neighbours are similar. 37 does not divide their
+    // number, so each comes once.
     for i in 0..schemas.len() {
         if n_used == n_schemas {
             break;

@@ -298,7 +298,7 @@ fn default_chain(seed: u32, n_vocab: i32) -> HostSampler {
     HostSampler::chain(members.map(HostSampler::new).into())
 }
 
-/// Tests the defaults with only a seed, from Rust and from C.
+/// Tests the defaults with only a seed, from Rust and from C, in both modes.
 #[test]
 fn the_defaults_give_the_tokens_of_the_default_chain() {
     const N: usize = 5_000;

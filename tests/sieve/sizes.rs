@@ -44,7 +44,7 @@ impl Subjects {
 
     /// Returns the observable state of the trie and the sieve.
     fn seen(&self) -> (usize, Vec<u8>) {
-        // SAFETY: both live, and there is as much room as is passed.
+        // SAFETY: both live, and there is as much room as the call is told.
         unsafe {
             let mut state = vec![0; llama_sieve_state_size(self.sieve)];
             let saved = llama_sieve_state_save(self.sieve, state.as_mut_ptr(), state.len());

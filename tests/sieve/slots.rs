@@ -32,7 +32,7 @@ fn bans(flags: u32) -> HostSampler {
     let texts = [c"the", c"e", c"LORD", c"and he", c" a"].map(std::ffi::CStr::as_ptr);
     let texts: &[*const c_char] = &texts;
     let vocab = vocabulary().cast();
-    // SAFETY: a live vocabulary, and as many strings as is passed.
+    // SAFETY: a live vocabulary, and as many strings as the call is told.
     HostSampler::new(unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 5, flags) })
 }
 
@@ -159,7 +159,7 @@ impl Handled {
     }
 
     fn load(&self, bytes: &[u8]) -> i32 {
-        // SAFETY: a live sieve, and as many bytes as is passed.
+        // SAFETY: a live sieve, and as many bytes as the call is told.
         unsafe { llama_sieve_state_load(self.0, bytes.as_ptr(), bytes.len()) }
     }
 }

@@ -112,7 +112,7 @@ fn every_change_of_one_byte_is_an_error_and_changes_nothing() {
         let bytes = saved(&sieve(kind, 20));
         let mut target = sieve(kind, 5);
         for at in 0..bytes.len() {
-            // Every bit of some of the many words of mt19937.
+            // In the many words of mt19937 only single bits are changed.
             let word = (56 + 4 * 20..bytes.len() - PARAMS - SUM).contains(&at);
             for other in (1..=255u8).filter(|other| !word || other.is_power_of_two()) {
                 let mut changed = bytes.clone();
@@ -168,8 +168,8 @@ fn of_version(version: u32, state: &[u8]) -> Vec<u8> {
     old
 }
 
-/// Checks that states can be loaded that earlier versions of this library wrote after twenty
-/// tokens.
+/// Checks that states can be loaded that are, byte for byte, those that earlier versions of this
+/// library wrote after twenty tokens.
 #[test]
 fn states_of_earlier_versions_are_read() {
     for (kind, version) in [

@@ -291,8 +291,8 @@ fn a_full_disk_ends_the_record_and_nothing_else() {
     let folder = Folder::new("full");
     let path = folder.file("trace.jsonl");
     let expected = sample(&mut chain(), 50);
-    // The limit on the size of files that the process may write. SAFETY: only sets this process's
-    // limit, and restores it.
+    // The limit on the size of files that the process may write.
+    // SAFETY: only sets this process's limit, and restores it.
     let limit = |bytes| unsafe {
         libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let mut limit = std::mem::zeroed::<libc::rlimit>();

@@ -43,8 +43,8 @@ def shown(record):
 
 
 def told(line):
-    """Returns the number of stages that removed candidates, and the number of candidates that were
-    changed for a reason."""
+    """Returns the number of stages that removed candidates, the number of changes with a reason, 3
+    at most, and the number of stages."""
     top = line.get("top", [])
     removed = {candidate["removed_by"] for candidate in top if "removed_by" in candidate}
     reasons = sum(len(change) > 2 for one in top for change in one.get("changes", []))

@@ -93,7 +93,7 @@ impl World {
         let texts: Vec<CString> = texts.map(|text| text.expect("no NUL")).collect();
         let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
         let vocab = self.model.vocab().cast();
-        // SAFETY: a vocabulary that outlives the call, and as many C strings as is passed.
+        // SAFETY: a vocabulary that outlives the call, and as many C strings as the call is told.
         HostSampler::new(unsafe {
             llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), 0)
         })
@@ -311,7 +311,7 @@ fn a_ban_stays_one_and_a_bias_counts() {
         for mode in MODES {
             for first in [true, false] {
                 for built_in in [true, false] {
-                    // SAFETY: as many biases as is passed, which are copied.
+                    // SAFETY: as many biases as the call is told, which are copied.
                     let bias = unsafe {
                         match built_in {
                             true => HostSampler::new(sys::llama_sampler_init_logit_bias(
