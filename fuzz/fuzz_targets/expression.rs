@@ -178,7 +178,8 @@ fn pattern(spelt: &[u8]) -> String {
             pattern.push_str(part);
         }
     }
-    // Closes the groups that are still open, since patterns with open groups are rejected.
+    // Adds as many closing parentheses as are missing by count. Patterns in which groups are still
+    // open are rejected.
     for _ in pattern.matches(")").count()..pattern.matches('(').count() {
         pattern.push(')');
     }

@@ -1,6 +1,6 @@
 //! Compares trigger patterns with `std::regex`, as the target `grammar` does, but in an encoding in
 //! which nearly every change of the input gives a valid pattern. Up to the first byte 0 each byte
-//! stands for a part of the pattern; after it every two bits are a letter of the text.
+//! stands for a part of the pattern; after it two bits of each byte are a letter of the text.
 #![no_main]
 
 #[path = "grammar/pattern.rs"]

@@ -59,7 +59,7 @@ struct World {
     /// The sampler that each handle was bound to, as long as it lives.
     bound: BTreeMap<usize, *mut llama_sampler>,
     saved: Vec<u8>,
-    /// True once stages were set for some sieve.
+    /// True once stages, or a sampler in a slot, were set for some sieve.
     is_staged: bool,
     /// True once some sampler can put tokens of its vocabulary back for which there may be no
     /// logits.

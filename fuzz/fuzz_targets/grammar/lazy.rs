@@ -1,4 +1,4 @@
-//! Compares lazy grammars with llama.cpp's. The input has a byte each for the grammar, the kind of
+//! Compares lazy grammars with llama.cpp's. The input has one byte for the grammar, the kind of
 //! trigger, and the number of trigger tokens; these tokens; patterns or words, separated by a byte
 //! 0; and after a byte 255 the tokens to accept.
 
@@ -13,7 +13,7 @@ use crate::pattern::{ends_soon, is_limit, is_tame};
 use crate::support::HostSampler;
 use crate::{FIRST_BYTE, VOCABULARY, apply, array, check_dead};
 
-/// Further grammars than [`pair::OPEN`], which have few stacks as well.
+/// Grammars in addition to [`pair::OPEN`], with few stacks as well.
 const MORE: [&str; 2] = [
     "root ::= \"<tool>\"? \"{\" [^}]* \"}\"",
     "root ::= <tool> .* | \"<tool>\" [a-z日]*",
