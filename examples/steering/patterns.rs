@@ -354,8 +354,8 @@ fn replay(session: &mut Session<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Computes the perplexity of the generated text in the model's own distribution, and checks it
-/// against a limit of 50.
+/// Computes the perplexity of the generated text in the model's own distribution, and stops where
+/// it exceeds 50.
 fn perplexity(session: &mut Session<'_>) -> Result<(), String> {
     const GATE: f32 = 50.0;
     let params = Params {
