@@ -97,7 +97,7 @@ fn answer_to(mut command: Command, text: &str) -> (i32, String, String) {
     answer(command)
 }
 
-/// Wrong arguments, each with the exit code and the words that the error must contain.
+/// Wrong arguments, each with the words that the error must contain.
 const WRONG: [(&[&str], &str); 12] = [
     (&[], "which command?"),
     (&["wrong"], "there is no command \"wrong\""),

@@ -171,8 +171,8 @@ fn value(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> S
     name
 }
 
-/// Writes the rules of an object: the required properties, and then the optional ones, each with
-/// those that may follow it.
+/// Returns the body of an object's rule: the required properties, and then the optional ones.
+/// The rules of their values are written before.
 fn object(text: &mut String, rules: &mut usize, depth: usize, rng: &mut Rng) -> String {
     let (required, optional) = (1 + rng.below(4), rng.below(5));
     let mut pairs = Vec::new();

@@ -342,7 +342,8 @@ const ORDERS: [&[usize]; 10] = [
     &[4, 0, 0, 3, 6, 2, 1, 5],
 ];
 
-/// Runs the host with this name in all orders, in parallel. Returns the output of each run.
+/// Runs the host with this name in each of the orders, and with all settings at once, in threads.
+/// Checks that each run prints the same as without the preload library. Returns the runs with it.
 fn runs_as_alone(name: &str) -> Vec<Said> {
     let program = program(name);
     let in_turn = ORDERS.map(|order| {

@@ -52,7 +52,7 @@ fn check_loaded(loader: &Path, with: &str) {
     }
 }
 
-/// llama.cpp is loaded together with the library that is being loaded, so the first call of this
+/// llama.cpp comes along with the library that is being loaded, so the first call to the preload
 /// library comes from there.
 #[test]
 fn a_constructor_may_wait_for_samplers_of_a_llama_cpp_that_comes_along() {

@@ -1,6 +1,6 @@
-//! Calls every function that makes or sets something in a process that has no memory left except
-//! pieces of a few KiB. A call that needs more returns NULL or an error, and never ends the
-//! process. Uses a real host, whose samplers are C++ objects, and the system's own allocator and
+//! Makes samplers and sieves, and sets parameters and a trie, in a process that has no memory left
+//! except pieces of a few KiB. A call whose arguments need more returns NULL or an error, and never
+//! ends the process. Uses a real host, whose samplers are C++ objects, and the system's own allocator and
 //! limit.
 
 use std::env;
@@ -110,8 +110,8 @@ fn limit(to: libc::rlim_t) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
 }
 
-/// The arguments of all calls that make or set something. Everything is freed again, and the calls
-/// that fail for lack of memory are counted.
+/// The arguments of the calls that make or set something. Everything that is made is freed again,
+/// and the calls that fail for lack of memory are counted.
 struct Calls {
     bias: Vec<llama_logit_bias>,
     payload: Vec<u8>,
