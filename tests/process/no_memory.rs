@@ -1,7 +1,7 @@
 //! Makes samplers and sieves, and sets parameters and a trie, in a process that has no memory left
 //! except pieces of a few KiB. A call whose arguments need more returns NULL or an error, and never
-//! ends the process. Uses a real host, whose samplers are C++ objects, and the system's own allocator and
-//! limit.
+//! ends the process. Uses a real host, whose samplers are C++ objects, and the system's own
+//! allocator and limit.
 
 use std::env;
 use std::ffi::CStr;
