@@ -213,8 +213,8 @@ const CHANGES: &[(&str, &[&str], &str, &str)] = &[
     ("a draw", &[], "", ""),
 ];
 
-/// If one property is unlike any known profile, the kinds that depend on it are noticed, and all
-/// others are replaced.
+/// If one property is unlike any known profile, the kinds that depend on it are noticed, and no
+/// others.
 #[test]
 fn what_is_fused_alone_is_seen() {
     let texts = CHANGES.iter().map(|(name, _, from, to)| {
