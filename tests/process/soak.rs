@@ -146,8 +146,8 @@ impl Chains {
         }
     }
 
-    /// False for infill, which compares all pairs of a vocabulary and takes too long, and for a
-    /// bias, which may forbid all that a constraint allows.
+    /// False for infill, which compares all pairs of a vocabulary and takes too long, and, in a
+    /// constrained chain, for a bias, which may forbid all that a constraint allows.
     fn allows_member(&self, name: &str) -> bool {
         match name {
             "infill" => false,
