@@ -252,7 +252,8 @@ fn formats_are_known_by_their_texts() {
     }
 }
 
-/// A format's pattern lacks some valid texts. A schema that excludes the format excludes these, too.
+/// A format's pattern lacks some valid texts. A schema that excludes the format excludes these,
+/// too.
 #[test]
 fn a_format_that_is_excluded_takes_all_its_texts_along() {
     let not = |format: &str| format!(r#"{{"type":"string","not":{{"format":"{format}"}}}}"#);
