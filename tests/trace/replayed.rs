@@ -266,7 +266,7 @@ fn each_candidate_is_removed_by_the_stage_that_a_naive_replay_names() {
             // No candidate is left, or the selected one is banned.
             return None;
         }
-        // A built-in must always be applied, or its random stream would differ.
+        // If a built-in was not applied, its random stream differs, so the chain ends.
         let (all, left) = by_built_ins(chains, Array::of_logits(logits.iter().copied()))?;
         assert_eq!(Some(token), chosen(&left), "{at}");
         Some((all, token))
