@@ -134,8 +134,8 @@ const char *llama_sieve_version(void);
 /*
  Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
  "scalar". After it ", scalar" and those of expf, exp and logf for which the C library of this
- process is called, because its bits are not the instruction set's: "avx512, scalar expf exp logf"
- on Windows. Never NULL, valid for ever.
+ process is called, because its bits are not the instruction set's: "avx512, scalar expf exp
+ logf" on Windows. Never NULL, valid for ever.
  */
 const char *llama_sieve_simd(void);
 

@@ -77,8 +77,8 @@ pub extern "C" fn llama_sieve_version() -> *const c_char {
 
 /// Returns the instruction set that the samplers use on this machine: "avx512", "avx2", "neon" or
 /// "scalar". After it ", scalar" and those of expf, exp and logf for which the C library of this
-/// process is called, because its bits are not the instruction set's: "avx512, scalar expf exp logf"
-/// on Windows. Never NULL, valid for ever.
+/// process is called, because its bits are not the instruction set's: "avx512, scalar expf exp
+/// logf" on Windows. Never NULL, valid for ever.
 #[unsafe(no_mangle)]
 pub extern "C" fn llama_sieve_simd() -> *const c_char {
     guard(
