@@ -195,7 +195,8 @@ def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
             record.append(f"{path},sha256={digest.decode()},{len(content)}")
         path = f"llama_sieve-{_version()}.dist-info/RECORD"
         entry = zipfile.ZipInfo(path, (2020, 1, 1, 0, 0, 0))
-        wheel.writestr(entry, "\n".join(record + [f"{path},,", ""]))
+        entry.compress_type = zipfile.ZIP_DEFLATED
+        wheel.writestr(entry, "\n".join(record + [f"{path},,", ""]), compresslevel=9)
     return name
 
 

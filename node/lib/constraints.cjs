@@ -4,7 +4,7 @@
 
 const { invalid } = require("./errors.cjs");
 const { hostFunction, vocabulary } = require("./host.cjs");
-const { check, declare, elements, int32, made, size, text } = require("./library.cjs");
+const { check, declare, elements, int32, made, size, text, texts } = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
 const init = {
@@ -157,8 +157,8 @@ class Regex extends Constraint {
 
 class Choice extends Constraint {
     constructor(vocab, values) {
-        const texts = [...values].map((value) => text(value, "value"));
-        super(vocab, (address) => init.choice(address, texts, texts.length));
+        const found = texts(values, "value");
+        super(vocab, (address) => init.choice(address, found, found.length));
     }
 }
 
@@ -186,8 +186,8 @@ const banRewind = declare("ban_rewind", "int", "void *");
 
 /** A sampler that bans every token that would complete one of the texts. */
 class BanStrings extends Sampler {
-    constructor(vocab, texts, { foldCase = false, regex = false } = {}) {
-        const found = [...texts].map((value) => text(value, "text"));
+    constructor(vocab, bans, { foldCase = false, regex = false } = {}) {
+        const found = texts(bans, "text");
         const address = vocabulary(vocab);
         super(init.banStrings(address, found, found.length, (foldCase ? 1 : 0) | (regex ? 2 : 0)));
     }

@@ -148,6 +148,14 @@ function text(value, what) {
     return value;
 }
 
+/** Returns the texts of a list. A single string is an error: it would be taken letter by letter. */
+function texts(values, what) {
+    if (typeof values === "string" || typeof values?.[Symbol.iterator] !== "function") {
+        throw invalid(`${what}s: a list of strings is expected`);
+    }
+    return [...values].map((value) => text(value, what));
+}
+
 /** Returns an address: a bigint, as koffi returns pointers, or an object with one as `member`. */
 function pointer(value, what, member) {
     const address = typeof value === "object" && value !== null ? value[member] : value;
@@ -308,6 +316,7 @@ module.exports = {
     simd,
     size,
     text,
+    texts,
     uint32,
     version,
 };

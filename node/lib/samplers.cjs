@@ -20,7 +20,7 @@ const {
     number,
     pointer,
     size,
-    text,
+    texts,
     uint32,
 } = require("./library.cjs");
 
@@ -168,7 +168,7 @@ const samplers = {
             number(present, "present"),
         ),
     dry: (multiplier, { base = 1.75, allowedLength = 2, lastN = 64, breakers, vocab } = {}) => {
-        const words = [...(breakers ?? ["\n", ":", '"', "*"])].map((word) => text(word, "breaker"));
+        const words = texts(breakers ?? ["\n", ":", '"', "*"], "breaker");
         return native.dry(
             vocab === undefined ? null : vocabulary(vocab),
             number(multiplier, "multiplier"),

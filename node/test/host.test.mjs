@@ -319,6 +319,8 @@ test("what cannot be is refused, and nothing is lost", () => {
     assert.throws(() => new Regex({ model }, "("), (error) => error.code < 0);
     assert.throws(() => new Regex({ model }, "a\0"), /NUL/);
     assert.throws(() => new Choice({ model }, ["\ud800"]), /surrogate/);
+    assert.throws(() => new Choice({ model }, "abc"), /values: a list of strings is expected/);
+    assert.throws(() => new BanStrings({ model }, "the"), /texts: a list of strings is expected/);
     assert.throws(() => new JsonSchema({ model }, { type: "text" }), /type/);
     assert.throws(() => new JsonSchema({ model }, { maximum: Infinity }), /Infinity at "maximum"/);
     assert.throws(() => new TokenTrie("{"), LlamaSieveError);

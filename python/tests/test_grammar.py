@@ -364,3 +364,15 @@ def test_a_banned_expression_never_matches(llm, rng, fold_case):
     assert n_wanted > 50
     with pytest.raises(llama_sieve.InvalidError, match="text 0"):
         llama_sieve.BanStrings(llm, ["a$"], regex=True)
+
+
+def test_other_types_are_no_texts(llm):
+    for use, says in (
+        (lambda: Choice(llm, "yes"), "values: one text is given"),
+        (lambda: llama_sieve.BanStrings(llm, "the"), "bans: one text is given"),
+        (lambda: Choice(llm, ["a", 0]), "value is of type int, neither str nor bytes"),
+        (lambda: Regex(llm, [97]), "pattern is of type list"),
+        (lambda: Grammar(llm, False), "grammar is of type bool"),
+    ):
+        with pytest.raises(llama_sieve.InvalidError, match=says):
+            use()

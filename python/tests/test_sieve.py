@@ -509,6 +509,8 @@ def _sampled(bindings, chain, logits):
         (lambda: Sieve().set_dry_breakers(0, ["a\ud800"]), InvalidError, "breaker: .* surrogate"),
         (lambda: llama_sieve.certify("top-k\0x"), InvalidError, "kind: a NUL"),
         (lambda: llama_sieve.TokenTrie().activate("a\0b"), InvalidError, "path: a NUL"),
+        (lambda: llama_sieve.TokenTrie().activate(5), InvalidError, "path is of type int, neither"),
+        (lambda: Sieve().set_dry_breakers(0, "ab"), InvalidError, "breakers: one text is given"),
         (lambda: llama_sieve.TokenTrie("\udc00"), InvalidError, "payload: .* surrogate"),
         (
             lambda: llama_sieve.sample_batch([llama_sieve.Perplexity()], np.zeros((1, 4), "f4")),

@@ -11,7 +11,7 @@ import os
 import sys
 from ctypes import c_bool, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, Union
 
 _HERE = Path(__file__).resolve().parent
 
@@ -360,9 +360,12 @@ def made(handle: Optional[int]) -> int:
 
 
 def utf8(text: Union[str, bytes], what: str) -> bytes:
-    """Returns the bytes of a text; InvalidError if it has half of a surrogate pair."""
-    if not isinstance(text, str):
+    """Returns the bytes of a text; InvalidError if it is neither a string nor bytes, or has half of
+    a surrogate pair."""
+    if isinstance(text, (bytes, bytearray)):
         return bytes(text)
+    if not isinstance(text, str):
+        raise InvalidError(f"{what} is of type {type(text).__name__}, neither str nor bytes")
     try:
         return text.encode()
     except UnicodeEncodeError as error:
@@ -371,6 +374,13 @@ def utf8(text: Union[str, bytes], what: str) -> bytes:
             f"{what}: {half} at {error.start} is half of a surrogate pair: give UTF-8 as bytes"
         )
         raise InvalidError(message) from None
+
+
+def texts_for_c(texts: Iterable[Union[str, bytes]], what: str) -> List[bytes]:
+    """Returns the texts for C. A single string is an error: it would be taken letter by letter."""
+    if isinstance(texts, (str, bytes, bytearray)):
+        raise InvalidError(f"{what}s: one text is given, where a list of texts is expected")
+    return [text_for_c(text, what) for text in texts]
 
 
 def text_for_c(text: Union[str, bytes], what: str) -> bytes:

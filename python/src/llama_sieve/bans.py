@@ -7,7 +7,7 @@ from ctypes import c_char_p, c_void_p
 from typing import Any, Iterable
 
 from . import host
-from ._library import check, library, made, text_for_c
+from ._library import check, library, made, texts_for_c
 from .grammar import Text, _vocabulary
 from .samplers import Sampler
 
@@ -34,7 +34,7 @@ class BanStrings(Sampler):
         self, vocab: Any, texts: Iterable[Text], fold_case: bool = False, regex: bool = False
     ) -> None:
         host.bound_host()
-        found = [text_for_c(text, "ban") for text in texts]
+        found = texts_for_c(texts, "ban")
         array = (c_char_p * len(found))(*found)
         flags = (_FOLD_CASE if fold_case else 0) | (_REGEX if regex else 0)
         pointer = ctypes.cast(array, c_void_p)

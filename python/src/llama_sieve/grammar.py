@@ -26,6 +26,7 @@ from ._library import (
     library,
     made,
     text_for_c,
+    texts_for_c,
     unsigned,
 )
 from .samplers import Sampler
@@ -204,7 +205,7 @@ class Choice(Constraint):
     tokens.)"""
 
     def __init__(self, vocab: Any, values: Iterable[Text]) -> None:
-        texts = [text_for_c(value, "value") for value in values]
+        texts = texts_for_c(values, "value")
         super().__init__("choice", vocab, (c_char_p * len(texts))(*texts), len(texts))
 
 

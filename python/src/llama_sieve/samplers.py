@@ -23,7 +23,7 @@ from ._library import (
     int32,
     library,
     made,
-    text_for_c,
+    texts_for_c,
     unsigned,
 )
 
@@ -279,7 +279,7 @@ def dry(
     `vocab` is a llama_vocab, or an object that has one as `vocab`; without it there are no
     breakers.
     """
-    words = [text_for_c(word, "breaker") for word in breakers]
+    words = texts_for_c(breakers, "breaker")
     array = (c_char_p * len(words))(*words)
     types = [c_void_p, c_float, c_float, c_int32, c_int32, c_void_p, c_size_t]
     vocabulary = None if vocab is None else host.pointer(vocab, "vocab")

@@ -28,7 +28,7 @@ from ._library import (
     int32,
     library,
     made,
-    text_for_c,
+    texts_for_c,
     unsigned,
 )
 
@@ -389,7 +389,7 @@ class Sieve(Held):
         `vocab` is a llama_vocab pointer (of ctypes, or an address), or has one as `vocab`; without
         breakers it is not needed.
         """
-        texts = [text_for_c(text, "breaker") for text in breakers]
+        texts = texts_for_c(breakers, "breaker")
         pointer = None
         if texts:
             host.bound_host()
