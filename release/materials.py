@@ -103,7 +103,8 @@ def licences(crates: List[Crate]) -> str:
         + "\nAnd of parts of Rust's standard library (https://www.rust-lang.org, MIT OR "
         "Apache-2.0) and of LLVM's compiler-rt (Apache-2.0 WITH LLVM-exception OR MIT).\n"
     ]
-    for text, names in texts.items():
+    # Texts that are nearly the same stand together, where they take little space in an archive.
+    for text, names in sorted(texts.items()):
         parts.append(f"{'=' * 80}\n{', '.join(names)}:\n\n{text}\n")
     return "\n".join(parts)
 

@@ -27,10 +27,11 @@ const BYTES: Argument = argument!("bytes", "cap");
 ///
 /// The last LLAMA_SIEVE_GRAMMAR_MAX_ROLLBACK tokens that were accepted since the sampler was made,
 /// reset, or cloned can be taken back; fewer if their states take more than 4 MiB, which no common
-/// grammar needs. While a lazy grammar waits, those before a clone can be, too. For more, and after an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and
-/// nothing changes; for NULL and other samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is
-/// changed: the caller must rewind the other samplers of a chain and the context's memory. Does
-/// nothing for an empty grammar, which constrains nothing.
+/// grammar needs. While a lazy grammar waits, those before a clone can be, too. For more, and after
+/// an internal error, returns LLAMA_SIEVE_ERROR_SIZE, and nothing changes; for NULL and other
+/// samplers, another LLAMA_SIEVE_ERROR_*. Only the grammar is changed: the caller must rewind the
+/// other samplers of a chain and the context's memory. Does nothing for an empty grammar, which
+/// constrains nothing.
 ///
 /// # Safety
 /// `smpl` is NULL or a live sampler.
