@@ -503,7 +503,7 @@ class Installation:
             names.append(package.name)
         self._run("rm -r unpacked && ! ./minimal && dpkg -i " + " ".join(names))
         expect(self._run("./minimal"), TOKENS)
-        self._run("dpkg -P libllama-sieve-dev llama-sieve-tools libllama-sieve0")
+        self._run("dpkg -P " + " ".join(name.split("_")[0] for name in names))
 
     def _wheel(self) -> None:
         """`pip install` of the wheel, and of numpy from a folder."""
