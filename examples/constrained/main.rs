@@ -297,17 +297,8 @@ impl TrieChain {
 
     /// Returns the tokens that are the only possible continuation.
     fn forced(&self) -> Vec<i32> {
-        let mut tokens = vec![0; 16];
-        loop {
-            // SAFETY: the sampler lives in the chain, and the length is the buffer's.
-            let n =
-                unsafe { llama_sieve_trie_forced(self.trie, tokens.as_mut_ptr(), tokens.len()) };
-            let complete = n <= tokens.len();
-            tokens.resize(n, 0);
-            if complete {
-                return tokens;
-            }
-        }
+        // SAFETY: the sampler lives in the chain, and the length is the buffer's.
+        whole(|tokens, n| unsafe { llama_sieve_trie_forced(self.trie, tokens, n) })
     }
 
     /// Returns the name of the completed value.
@@ -324,6 +315,20 @@ impl TrieChain {
     }
 }
 
+/// Returns all that a function has to write: it writes as much as there is room for, and returns
+/// how much there is.
+fn whole<T: Clone + Default>(write: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
+    let mut all = vec![T::default(); 64];
+    loop {
+        let n = write(all.as_mut_ptr(), all.len());
+        let complete = n <= all.len();
+        all.resize(n, T::default());
+        if complete {
+            return all;
+        }
+    }
+}
+
 /// One generated value.
 struct Generated {
     tokens: Vec<i32>,
@@ -333,6 +338,15 @@ struct Generated {
     forced: usize,
     forward_passes: usize,
     time: Duration,
+}
+
+impl Generated {
+    fn text(&self, model: &Model) -> Vec<u8> {
+        self.tokens
+            .iter()
+            .flat_map(|&token| model.piece(token))
+            .collect()
+    }
 }
 
 struct Generator<'a> {
@@ -430,11 +444,6 @@ impl Generator<'_> {
             false => Ok(sampler),
         }
     }
-
-    fn text(&self, value: &Generated) -> Vec<u8> {
-        let pieces = value.tokens.iter().map(|&token| self.model.piece(token));
-        pieces.flatten().collect()
-    }
 }
 
 /// Returns the prompts of the file, or the single one of the command line.
@@ -501,7 +510,7 @@ fn run(options: &Options) -> Result<(), String> {
         for run in 0..options.runs() {
             let value = generator.with_trie(options.seed.wrapping_add(run))?;
             let name = format!("{:?}", value.name.as_deref().unwrap_or("no value"));
-            show_value(prompt, &generator.text(&value), &name, &value)?;
+            show_value(prompt, &value.text(&model), &name, &value)?;
         }
     }
     Ok(())
@@ -523,7 +532,7 @@ fn by_schema(
         let mut generator = schema::Generator::new(options, model, prompt, text)?;
         for run in 0..options.runs() {
             let value = generator.value(options.seed.wrapping_add(run), true)?;
-            show_value(prompt, &generator.text(&value), "JSON", &value)?;
+            show_value(prompt, &value.text(model), "JSON", &value)?;
         }
     }
     Ok(())

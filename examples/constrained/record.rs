@@ -107,11 +107,11 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
             // The samplers alternate, so that a machine that becomes slower does so for both.
             let seed = options.seed.wrapping_add(run);
             let value = generator.with_trie(seed)?;
-            let is_value = generator.choices.is_value(&generator.text(&value));
+            let is_value = generator.choices.is_value(&value.text(model));
             trie.add(&value, is_value && value.name.is_some());
             generator.skipped_by_trie(&value.tokens, &mut trie.skipped)?;
             let value = generator.with_grammar(&text, seed)?;
-            grammar.add(&value, generator.choices.is_value(&generator.text(&value)));
+            grammar.add(&value, generator.choices.is_value(&value.text(model)));
             generator.skipped_by_grammar(&text, &value.tokens, &mut grammar.skipped)?;
         }
         generator.compare_choices(&text, &mut agreement)?;
@@ -167,7 +167,7 @@ pub fn measure_schema(
             let seed = options.seed.wrapping_add(run);
             for (side, skip) in [(&mut appended, true), (&mut sampled, false)] {
                 let value = generator.value(seed, skip)?;
-                let text = generator.text(&value);
+                let text = value.text(model);
                 side.add(&value, serde_json::from_slice::<IgnoredAny>(&text).is_ok());
             }
         }

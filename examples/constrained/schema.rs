@@ -20,7 +20,7 @@ use llama_sieve::last_error;
 use vendor_llama_cpp::{Context, Model};
 
 use crate::options::Options;
-use crate::{Chain, Generated, prompt_of};
+use crate::{Chain, Generated, prompt_of, whole};
 
 /// The most tokens of a value.
 const LONGEST: usize = 512;
@@ -100,11 +100,6 @@ impl<'a> Generator<'a> {
         })
     }
 
-    pub fn text(&self, value: &Generated) -> Vec<u8> {
-        let pieces = value.tokens.iter().map(|&token| self.model.piece(token));
-        pieces.flatten().collect()
-    }
-
     fn chain(&self, seed: u32) -> Result<SchemaChain, String> {
         // Compact: one way of white space, so that more of the text must follow.
         // SAFETY: the vocabulary is the model's, and the schema is a C string.
@@ -143,18 +138,10 @@ impl<'a> Generator<'a> {
 impl SchemaChain {
     /// The bytes that must follow.
     fn forced(&self) -> Vec<u8> {
-        let mut bytes = vec![0; 256];
-        loop {
-            // SAFETY: the sampler lives in the chain, and the length is the buffer's.
-            let n = unsafe {
-                llama_sieve_grammar_forced(self.grammar, bytes.as_mut_ptr().cast(), bytes.len())
-            };
-            let complete = n <= bytes.len();
-            bytes.resize(n, 0);
-            if complete {
-                return bytes;
-            }
-        }
+        // SAFETY: the sampler lives in the chain, and the length is the buffer's.
+        whole(|bytes: *mut u8, n| unsafe {
+            llama_sieve_grammar_forced(self.grammar, bytes.cast(), n)
+        })
     }
 
     /// The number of these tokens that are allowed, one after the other.

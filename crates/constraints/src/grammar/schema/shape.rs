@@ -328,7 +328,7 @@ pub struct Compiler {
     /// levels with which that was not found.
     empty: Map<ExprId, Option<usize>>,
     /// The automata of strings that were built so far.
-    pub string_automata: HashMap<Strings, Shared>,
+    string_automata: HashMap<Strings, Shared>,
     /// The automata of the sets of strings for which [`Compiler::outer_automaton_of_strings`]
     /// returns another one.
     outer_string_automata: HashMap<Strings, Shared>,
@@ -1187,7 +1187,21 @@ impl Compiler {
     /// Returns the automaton of a set of strings. It accepts strings of the set alone, but lacks
     /// those that only an outer language has.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
-        if let Some(dfa) = self.string_automata.get(strings) {
+        self.known_automaton(strings, false)
+    }
+
+    /// Returns an automaton that accepts all strings of a set, and perhaps others.
+    fn outer_automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
+        let outer = self.are_inexact(strings);
+        self.known_automaton(strings, outer)
+    }
+
+    fn known_automaton(&mut self, strings: &Strings, outer: bool) -> Result<Shared, TooLarge> {
+        let known = match outer {
+            true => &self.outer_string_automata,
+            false => &self.string_automata,
+        };
+        if let Some(dfa) = known.get(strings) {
             return Ok(Arc::clone(dfa));
         }
         if let (
@@ -1202,47 +1216,33 @@ impl Compiler {
         ) = (&*strings.langs, strings)
             && except.is_empty()
         {
-            return Ok(self.lang_of(*lang));
+            return Ok(self.estimate_of(*lang, outer));
         }
-        let dfa = self.made_automaton(strings, |compiler, lang, is_in| match is_in {
-            true => compiler.lang_of(lang),
-            false => compiler.outer_lang_of(lang),
-        })?;
-        self.string_automata
-            .insert(strings.clone(), Arc::clone(&dfa));
+        let dfa = self.made_automaton(strings, outer)?;
+        let known = match outer {
+            true => &mut self.outer_string_automata,
+            false => &mut self.string_automata,
+        };
+        known.insert(strings.clone(), Arc::clone(&dfa));
         Ok(dfa)
     }
 
-    /// Returns an automaton that accepts all strings of a set, and perhaps others.
-    fn outer_automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
-        if !self.are_inexact(strings) {
-            return self.automaton_of_strings(strings);
+    /// Returns the outer language of a language, or that itself.
+    fn estimate_of(&self, lang: LangId, outer: bool) -> Shared {
+        match outer {
+            true => self.outer_lang_of(lang),
+            false => self.lang_of(lang),
         }
-        if let Some(dfa) = self.outer_string_automata.get(strings) {
-            return Ok(Arc::clone(dfa));
-        }
-        let dfa = self.made_automaton(strings, |compiler, lang, is_in| match is_in {
-            true => compiler.outer_lang_of(lang),
-            false => compiler.lang_of(lang),
-        })?;
-        self.outer_string_automata
-            .insert(strings.clone(), Arc::clone(&dfa));
-        Ok(dfa)
     }
 
-    /// Makes the automaton of a set of strings, with the language that `of` returns for each of its
-    /// languages.
-    fn made_automaton(
-        &self,
-        strings: &Strings,
-        of: impl Fn(&Self, LangId, bool) -> Shared,
-    ) -> Result<Shared, TooLarge> {
+    /// Makes the automaton of a set of strings. What is excluded is estimated the other way round.
+    fn made_automaton(&self, strings: &Strings, outer: bool) -> Result<Shared, TooLarge> {
         let mut dfa = match &strings.only {
             Some(texts) => Dfa::of_texts(texts.iter().map(|text| &**text))?,
             None => Dfa::all(),
         };
         for &(lang, is_in) in &strings.langs {
-            let lang = of(self, lang, is_in);
+            let lang = self.estimate_of(lang, outer == is_in);
             dfa = match is_in {
                 true => dfa.and(&lang, &self.work)?,
                 false => dfa.minus(&lang, &self.work)?,
