@@ -21,6 +21,7 @@ TOOLS = {
     "cargo-zigbuild": "0.24.1",
     "cmake": "4.4.5",
     "ziglang": "0.15.2",
+    "zopflipy": "1.14",
 }
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import List
 
 import archive
@@ -14,7 +15,9 @@ import debian
 import materials
 import npm
 from build import ORDINARY, TARGETS, Built, Target, build, build_ordinary, chosen, installed_targets
-from common import DIST, ROOT, epoch, fresh, install_tools, version
+from common import DIST, ROOT, epoch, fresh, install_tools, run, tool, version
+
+HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
@@ -31,12 +34,14 @@ def main() -> None:
         install_tools(["cmake"])
         pack(build_ordinary(targets[0]))
     else:
-        install_tools(["cargo-zigbuild", "cmake", "ziglang"])
+        install_tools(["cargo-zigbuild", "cmake", "ziglang", "zopflipy"])
         installed_targets(targets)
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             for built in threads.map(build, targets):
                 pack(built)
     npm.pack_main()
+    if not given.ordinary:
+        recompress()
     write_bill(targets)
     write_sums()
     for path in sorted(DIST.iterdir()):
@@ -60,6 +65,14 @@ def wheel(built: Built, licences: str) -> None:
 
     third_party = ("THIRD-PARTY-LICENSES.txt", licences.encode())
     build_backend.wheel_of(built.files, str(DIST), (third_party,), built.target.wheel)
+
+
+def recompress() -> None:
+    """Makes the wheels and the npm packages smaller."""
+    packages = [*sorted(DIST.glob("*.whl")), *sorted(DIST.glob("*.tgz"))]
+    command = [tool("python"), HERE / "recompress.py"]
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(lambda package: run([*command, package]), packages))
 
 
 def write_bill(targets: List[Target]) -> None:
