@@ -22,7 +22,6 @@
 //! `cargo bench -- --help` lists the options.
 
 mod chains;
-mod chart;
 mod dry_breakers;
 mod grammar;
 mod instructions;
@@ -61,7 +60,6 @@ pub struct Options {
     pub aligned: bool,
     seconds: Option<f64>,
     save: bool,
-    draw: Option<PathBuf>,
     /// The file to which the walks through grammars are written.
     pub walks: Option<PathBuf>,
 }
@@ -78,7 +76,6 @@ impl Options {
             aligned: false,
             seconds: None,
             save: false,
-            draw: None,
             walks: None,
         };
         let mut arguments = std::env::args().skip(1);
@@ -103,7 +100,6 @@ impl Options {
                 "--seconds" => options.seconds = Some(positive(&argument, &value())),
                 "--aligned" => options.aligned = true,
                 "--save" => options.save = true,
-                "--draw" => options.draw = Some(value().into()),
                 "--walks" => options.walks = Some(value().into()),
                 "--help" | "-h" => {
                     say(USAGE);
@@ -200,18 +196,13 @@ cargo bench -- [options]
   --size N               one size
   --aligned              the sieve's logits at a multiple of 64 bytes, as llama.cpp's own, instead of 16 behind one
   --seconds S            how long each row is measured, 1 by default, 0.5 with --quick
-  --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json,svg}
-  --draw FILE.json       draws the charts of a saved run again
+  --save                 also writes benches/results/<processor>-<instruction set>-<date>.{md,json}
   --walks FILE.json      also writes the walks through grammars, for hosts/beside_llguidance.py
   --instructions         counts instructions under valgrind and compares them with the committed counts
   --update-instructions  replaces those";
 
 fn main() {
     let options = Options::parse();
-    if let Some(saved) = &options.draw {
-        chart::draw(&Run::read(saved), saved);
-        return;
-    }
     let mut run = Run::here();
     say(format_args!("{}\n", run.title()));
     say(report::HEAD);
@@ -237,7 +228,6 @@ fn main() {
     say(run.slower());
     if options.save {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/results");
-        let json = run.save(&folder);
-        chart::draw(&run, &json);
+        run.save(&folder);
     }
 }

@@ -1,13 +1,13 @@
 //! The results of a run: rows, a Markdown table, a JSON file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use llama_sieve::simd;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A row of the results. Times are medians in nanoseconds.
-#[derive(Deserialize, Serialize)]
+#[derive(Serialize)]
 pub struct Measurement {
     pub part: String,
     pub name: String,
@@ -65,7 +65,7 @@ impl Measurement {
 }
 
 /// A whole run, and the machine on which it was made.
-#[derive(Deserialize, Serialize)]
+#[derive(Serialize)]
 pub struct Run {
     pub cpu: String,
     pub instruction_set: String,
@@ -90,12 +90,6 @@ impl Run {
             extra_flags: std::env::var("CXXFLAGS").unwrap_or_default(),
             rows: Vec::new(),
         }
-    }
-
-    pub fn read(path: &Path) -> Self {
-        let text = std::fs::read_to_string(path)
-            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
     pub fn title(&self) -> String {
@@ -139,8 +133,8 @@ impl Run {
         format!("# {}\n\n{LEGEND}\n\n{HEAD}\n{lines}", self.title())
     }
 
-    /// Writes the table and the JSON file, and returns the path of the JSON file.
-    pub fn save(&self, folder: &Path) -> PathBuf {
+    /// Writes the table and the JSON file.
+    pub fn save(&self, folder: &Path) {
         let kept = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
         let mut name: String = format!("{}-{}-{}", self.cpu, self.instruction_set, self.date);
         if !self.extra_flags.is_empty() {
@@ -154,7 +148,6 @@ impl Run {
         std::fs::write(&json, text + "\n").expect("the results can be written");
         std::fs::write(json.with_extension("md"), self.markdown()).expect("as above");
         println!("saved {}", json.display());
-        json
     }
 }
 

@@ -5,7 +5,6 @@
 //! build.
 
 pub use boon;
-pub use plotters;
 pub use regex;
 #[cfg(model)]
 pub use shuttle;

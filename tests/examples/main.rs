@@ -1,7 +1,6 @@
 //! Checks that the examples do what their pages say, and that the committed pictures are those that
 //! their programs draw.
 
-mod charts;
 #[cfg(target_os = "linux")]
 mod constrained;
 #[cfg(target_os = "linux")]
