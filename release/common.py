@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -82,11 +83,15 @@ def tool(name: str) -> Path:
 
 def install_tools(names: List[str]) -> None:
     """Makes a virtual environment with these packages of `TOOLS`, where it is not there yet."""
-    if not tool("python").exists():
-        run([sys.executable, "-m", "venv", TARGET / "release-tools"])
-    wanted = [f"{name}=={TOOLS[name]}" for name in names]
-    if wanted:
-        run([FETCH, tool("python"), "-m", "pip", "install", "--quiet", *wanted])
+    TARGET.mkdir(parents=True, exist_ok=True)
+    # Several checks may begin with this at once.
+    with open(TARGET / "release-tools.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not tool("python").exists():
+            run([sys.executable, "-m", "venv", TARGET / "release-tools"])
+        wanted = [f"{name}=={TOOLS[name]}" for name in names]
+        if wanted:
+            run([FETCH, tool("python"), "-m", "pip", "install", "--quiet", *wanted])
 
 
 def fresh(folder: Path) -> Path:
