@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdlib.h>
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,6 +16,11 @@ int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)
                       void * library) {
     (void) library;
     return pthread_atfork(prepare, parent, child);
+}
+
+// What gcc's atomic operations ask on aarch64.
+unsigned long __getauxval(unsigned long type) {
+    return getauxval(type);
 }
 
 int getcpu(unsigned * cpu, unsigned * node) {

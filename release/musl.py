@@ -26,8 +26,13 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 def main() -> None:
     """Builds the libraries for x86-64, and prints their folder and that of what they run with.
 
-    With `--ordinary` those of the tests, which were compiled for glibc.
+    With `--ordinary` those of the tests, which were compiled for glibc. With `--runtime MACHINE`
+    it builds nothing, and prints the folder of what programs for that processor run with.
     """
+    if sys.argv[1:2] == ["--runtime"]:
+        install_tools([])
+        print(libraries(sys.argv[2]))
+        return
     if sys.argv[1:] == ["--ordinary"]:
         install_tools([])
         built = build_ordinary(TARGETS[ORDINARY])

@@ -1,7 +1,7 @@
 // Generates text with plain llama.h, through every sampler constructor. The tests run it with the
 // built-in samplers and with ours, and compare what it prints.
 //
-//   generate MODEL FIRST_SEED N_SEEDS
+//   generate MODEL FIRST_SEED N_SEEDS [N_TOKENS]
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,8 +14,6 @@
 #include "opened.h"
 
 namespace {
-
-constexpr int n_tokens = 40;
 
 struct sampler_free {
     void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
@@ -173,8 +171,8 @@ sampler_ptr make_chain(const option_set & options, const llama_vocab * vocab, ui
 } // namespace
 
 int main(int argc, char ** argv) {
-    if (argc != 4) {
-        fail("usage: generate MODEL FIRST_SEED N_SEEDS");
+    if (argc != 4 && argc != 5) {
+        fail("usage: generate MODEL FIRST_SEED N_SEEDS [N_TOKENS]");
     }
     const opened             model(argv[1], 128);
     llama_context *          context = model.context();
@@ -184,6 +182,7 @@ int main(int argc, char ** argv) {
 
     const uint32_t first_seed = static_cast<uint32_t>(std::strtoul(argv[2], nullptr, 10));
     const uint32_t n_seeds    = static_cast<uint32_t>(std::strtoul(argv[3], nullptr, 10));
+    const int      n_tokens   = argc == 5 ? std::atoi(argv[4]) : 40;
     for (const option_set & options : option_sets()) {
         for (uint32_t seed = first_seed; seed < first_seed + n_seeds; seed++) {
             sampler_ptr chain = make_chain(options, vocab, seed);
