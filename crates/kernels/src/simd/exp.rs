@@ -3,8 +3,9 @@
 //! With k the integer nearest to x * 32 / ln 2, and r the remainder, e^x = 2^(k/32) * 2^(r/32). The
 //! first factor comes from a table of 32 entries, and the second is a polynomial of degree 3, all
 //! in `double` and rounded once to `float`. The GNU C library has computed exactly this since 2.27,
-//! with each product fused with the sum that follows it. musl computes the same, on x86-64
-//! without fusing. The results for all negative floats were compared with both.
+//! with each product fused with the sum that follows it; on aarch64 all but that of which r is the
+//! remainder. musl computes the same without fusing. The results for all negative floats were
+//! compared with both on x86-64.
 
 use super::exp_f64::BITS;
 

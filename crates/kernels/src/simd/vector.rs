@@ -537,7 +537,7 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
     // Fused or not, k is the same for every float from LOWEST to HIGHEST.
     let shifted = v.fma_d(x, scale, round);
     let k = v.sub_d(shifted, round);
-    let r = if HOST_FUSES {
+    let r = if HOST_FUSES_REMAINDER {
         v.fms_d(x, scale, k)
     } else {
         v.sub_d(v.mul_d(x, scale), k)
@@ -548,8 +548,12 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 }
 
 /// True if the functions of this target's C library fuse products and sums: glibc's do on all
-/// processors with vectors, musl's do where the compiler may assume such an instruction.
-const HOST_FUSES: bool = !cfg!(all(target_env = "musl", target_arch = "x86_64"));
+/// processors with vectors, musl's on none.
+const HOST_FUSES: bool = !cfg!(target_env = "musl");
+
+/// True if `expf` there also fuses the product whose nearest integer is k. On aarch64 glibc rounds
+/// that product by an instruction, so it is computed by itself.
+const HOST_FUSES_REMAINDER: bool = HOST_FUSES && !cfg!(target_arch = "aarch64");
 
 /// a * b + c as the C library's functions compute it.
 #[inline(always)]
