@@ -106,31 +106,6 @@ fn one_seed_gives_one_text_and_reset_begins_it_anew() {
 }
 
 #[test]
-fn a_position_can_be_replayed_alone() {
-    let mut rng = fresh_rng("a_position_can_be_replayed_alone");
-    let logits = logits(Shape::Flat, 500, &mut rng);
-    let params = Params {
-        rng: RngKind::Position,
-        seed: 4,
-        ..open()
-    };
-    let mut whole = new(&params);
-    let mut text = Vec::new();
-    for _ in 0..20 {
-        // Sampling twice gives the same token, since the generator has no stream.
-        let token = whole.sample(&logits).expect("there is a candidate");
-        assert_eq!(whole.sample(&logits), Ok(token));
-        whole.accept(token);
-        text.push(token);
-    }
-    let mut alone = new(&params);
-    for &token in &text[..13] {
-        alone.accept(token);
-    }
-    assert_eq!(alone.sample(&logits), Ok(text[13]));
-}
-
-#[test]
 fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
     let mut rng = fresh_rng("state_saved_and_loaded_goes_on_with_the_same_tokens");
     let logits = logits(Shape::Flat, 500, &mut rng);

@@ -38,19 +38,6 @@ fn new(params: &Params) -> Sieve {
     Sieve::new(params).expect("valid parameters")
 }
 
-/// Returns the ids of the candidates that the first token is drawn from.
-fn kept(params: &Params, logits: &[f32]) -> Vec<i32> {
-    let mut sieve = new(params);
-    sieve.sample(logits).expect("there is a candidate");
-    sieve.candidates().iter().map(|c| c.id).collect()
-}
-
-fn kept_sorted(params: &Params, logits: &[f32]) -> Vec<i32> {
-    let mut ids = kept(params, logits);
-    ids.sort_unstable();
-    ids
-}
-
 fn logits(shape: Shape, n: usize, rng: &mut Rng) -> Vec<f32> {
     shape.array(n, rng).data.iter().map(|c| c.logit).collect()
 }

@@ -86,10 +86,12 @@ fn random_params(rng: &mut Rng, n: usize) -> Params {
             n as i32,
             n as i32 - 1,
             2 * n as i32,
+            i32::MAX,
+            i32::MIN,
         ]),
         top_p: rng.pick(&[1.0, 0.95, 0.5, 0.1, 0.0, -1.0, 0.999, 2.0]),
         min_p: rng.pick(&[0.0, 0.05, 0.3, 0.001, 1.0, 1.5, -0.1]),
-        typical_p: rng.pick(&[1.0, 1.0, 1.0, 0.9, 0.2, 0.0]),
+        typical_p: rng.pick(&[1.0, 1.0, 7.0, 0.9, 0.2, 0.0]),
         top_n_sigma: rng.pick(&[-1.0, -1.0, 0.0, 1.0, 2.5, 0.1]),
         min_keep: rng.pick(&[1, 1, 1, 0, 2, 5, 60]),
         penalty_last_n: rng.pick(&[64, 0, 1, 5, -1]),
@@ -102,7 +104,7 @@ fn random_params(rng: &mut Rng, n: usize) -> Params {
     };
     if rng.chance(0.3) {
         for _ in 0..rng.below(5) {
-            let token = rng.below(n + 3) as i32;
+            let token = rng.below(n + 4) as i32 - 1;
             let bias = rng.pick(&[1.5, -2.25, f32::NEG_INFINITY]);
             if params.bias.iter().all(|b| b.0 != token) {
                 params.bias.push((token, bias));
@@ -189,7 +191,10 @@ fn parity_is_the_built_in_chain_for_random_parameters() {
                 assert_eq!(sieve.sample(&logits), Err(Error::NoCandidate), "{what}");
                 break;
             }
+            let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<u32>>();
+            let before = bits(&logits);
             let ours = sieve.sample(&logits).expect("there is a candidate");
+            assert!(bits(&logits) == before, "written to: {what}");
             // The chosen candidate is compared by its token.
             let left = array_of(sieve.candidates(), &array);
             assert_eq!(same(&left, &array), Ok(()), "{what}");
