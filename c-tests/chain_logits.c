@@ -1,85 +1,13 @@
-/* Batches of chains that sample directly from the logits: they must choose the same tokens as from
- * the array that a host fills, and every mistake must have a defined result. */
+/* Chains that sample directly from the logits, and batches of them: every mistake must have a
+ * defined result. */
 #include "check.h"
 
 #include "llama_sieve.h"
-
-enum { N_VOCAB = 5000, N_STEPS = 60, N_CHAINS = 5 };
 
 static struct llama_sampler * new_chain(void) {
     struct llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     CHECK(chain != NULL);
     return chain;
-}
-
-/* `built_in`: with a top-k and a min-p of llama.cpp's. */
-static struct llama_sampler * make_chain(bool built_in, uint32_t seed) {
-    struct llama_sampler * chain = new_chain();
-    llama_sampler_chain_add(chain, llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, 0.2f));
-    llama_sampler_chain_add(chain,
-                            (built_in ? llama_sampler_init_top_k : llama_sieve_init_top_k)(40));
-    llama_sampler_chain_add(chain, llama_sieve_init_top_p(0.95f, 1));
-    llama_sampler_chain_add(chain, (built_in ? llama_sampler_init_min_p
-                                                 : llama_sieve_init_min_p)(0.05f, 1));
-    llama_sampler_chain_add(chain, llama_sieve_init_temp(0.8f));
-    llama_sampler_chain_add(chain, llama_sieve_init_dist(seed));
-    return chain;
-}
-
-static void fill_logits(float * logits, numbers * from) {
-    for (int i = 0; i < N_VOCAB; i++) {
-        /* Steps of 1/8: full of ties. */
-        logits[i] = (float) number_below(from, 120) / 8.0f - 9.0f;
-    }
-}
-
-/* Samples as a host does: fills the array and applies the chain. The remaining candidates are in
- * `left`. */
-static llama_token sample_array(struct llama_sampler * chain, const float * logits,
-                                llama_token_data * data, llama_token_data_array * left) {
-    for (int i = 0; i < N_VOCAB; i++) {
-        data[i] = (llama_token_data) { .id = i, .logit = logits[i], .p = 0.0f };
-    }
-    *left =
-        (llama_token_data_array){ .data = data, .size = N_VOCAB, .selected = -1, .sorted = false };
-    llama_sampler_apply(chain, left);
-    CHECK(left->selected >= 0);
-    return left->data[left->selected].id;
-}
-
-static void compare_batch(int n_threads) {
-    struct llama_sampler * chains[N_CHAINS];
-    struct llama_sampler * twins[N_CHAINS];
-    float * logits[N_CHAINS];
-    const float * of[N_CHAINS];
-    llama_token out[N_CHAINS];
-    llama_token_data * data = check_malloc(N_VOCAB * sizeof(*data));
-    numbers from = { 5 };
-    for (int i = 0; i < N_CHAINS; i++) {
-        /* The last has members that are not ours. */
-        chains[i] = make_chain(i == N_CHAINS - 1, (uint32_t) i);
-        twins[i]  = llama_sampler_clone(chains[i]);
-        of[i] = logits[i] = check_malloc(N_VOCAB * sizeof(**logits));
-    }
-    for (int step = 0; step < N_STEPS; step++) {
-        for (int i = 0; i < N_CHAINS; i++) {
-            fill_logits(logits[i], &from);
-        }
-        CHECK(llama_sieve_chain_sample_batch(chains, of, N_VOCAB, N_CHAINS, out, n_threads) ==
-              LLAMA_SIEVE_OK);
-        for (int i = 0; i < N_CHAINS; i++) {
-            llama_token_data_array left;
-            CHECK(out[i] == sample_array(twins[i], logits[i], data, &left));
-            llama_sampler_accept(chains[i], out[i]);
-            llama_sampler_accept(twins[i], out[i]);
-        }
-    }
-    for (int i = 0; i < N_CHAINS; i++) {
-        llama_sampler_free(chains[i]);
-        llama_sampler_free(twins[i]);
-        free(logits[i]);
-    }
-    free(data);
 }
 
 static void check_error(int code, int expected, const char * text) {
@@ -177,9 +105,7 @@ static void check_bad_input(void) {
 }
 
 int main(void) {
-    compare_batch(1);
-    compare_batch(2);
     check_bad_input();
-    puts("the same tokens");
+    puts("every chain had an answer");
     return 0;
 }

@@ -176,13 +176,7 @@ static void bad_parameters(void) {
     REFUSED(p.struct_size = sizeof(p) - 1, "struct_size");
     REFUSED(p.struct_size = sizeof(p) + 8, "struct_size");
     REFUSED(p.temperature = NAN, "temperature");
-    REFUSED(p.top_p = INFINITY, "top_p");
-    REFUSED(p.min_p = -INFINITY, "min_p");
-    REFUSED(p.typical_p = NAN, "typical_p");
-    REFUSED(p.top_n_sigma = NAN, "top_n_sigma");
     REFUSED(p.penalty_repeat = 0.0f, "penalty_repeat");
-    REFUSED(p.penalty_freq = NAN, "penalty_freq");
-    REFUSED(p.penalty_present = INFINITY, "penalty_present");
     REFUSED(p.mode = 2, "mode is 2");
     REFUSED(p.rng = -1, "rng is -1");
     REFUSED(p.method = 9, "method is 9");

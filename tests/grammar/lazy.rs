@@ -1,7 +1,7 @@
 //! Compares lazy grammars with llama.cpp's own, on texts that contain triggers.
 
 use std::ffi::{CString, c_char};
-use std::ptr::{null, null_mut};
+use std::ptr::null;
 
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_GRAMMAR_LIMIT;
 use llama_sieve::ffi::grammar::lazy as sieve;
@@ -337,84 +337,6 @@ pub fn realistic(vocabulary: &Vocabulary, rng: &mut Rng) -> usize {
         }
     }
     begun
-}
-
-/// Checks calls with wrong arguments.
-pub fn wrong_arguments(vocabulary: &Vocabulary) {
-    let (text, root, vocab) = (c"root ::= \"a\"", c"root", vocabulary.as_ours());
-    let made = |patterns: *mut *const c_char, n, tokens: *const i32, n_tokens| {
-        // SAFETY: arrays of the lengths that are passed, or NULL.
-        unsafe {
-            let (text, root) = (text.as_ptr(), root.as_ptr());
-            sieve::llama_sieve_init_grammar_lazy_patterns(
-                vocab, text, root, patterns, n, tokens, n_tokens,
-            )
-        }
-    };
-    let said = llama_sieve::last_error::get;
-    assert!(made(null_mut(), 1, null(), 0).is_null());
-    assert!(
-        said().contains("list of trigger patterns is NULL"),
-        "{}",
-        said()
-    );
-    assert!(made(null_mut(), 0, null(), 2).is_null());
-    assert!(
-        said().contains("list of trigger tokens is NULL"),
-        "{}",
-        said()
-    );
-    let mut patterns = [c"a".as_ptr(), null()];
-    assert!(made(patterns.as_mut_ptr(), 2, null(), 0).is_null());
-    assert!(
-        said().contains("number 1 of the trigger patterns is NULL"),
-        "{}",
-        said()
-    );
-    let mut patterns = [c"a".as_ptr(), c"x(b".as_ptr()];
-    assert!(made(patterns.as_mut_ptr(), 2, null(), 0).is_null());
-    assert!(said().contains("pattern 1 (\"x(b\")"), "{}", said());
-    assert!(made(patterns.as_mut_ptr(), usize::MAX, null(), 0).is_null());
-    assert!(made(patterns.as_mut_ptr(), 1, [1].as_ptr(), usize::MAX).is_null());
-    // Without triggers it waits for ever.
-    let waits = HostSampler::new(made(null_mut(), 0, null(), 0));
-    for token in 0..50 {
-        waits.accept(token);
-    }
-    let n = vocabulary.n_tokens;
-    assert_eq!(pair::mask(&waits, n).len(), n);
-    assert_eq!((pair::error(&waits), pair::is_complete(&waits)), (0, false));
-    waits.accept(n as i32);
-    assert_ne!(pair::error(&waits), 0);
-    assert!(said().contains("not in the vocabulary") || said().is_empty());
-    // A NULL array of words counts as empty, whatever its length.
-    // SAFETY: as above.
-    let words = unsafe {
-        sieve::llama_sieve_init_grammar_lazy(
-            vocab,
-            text.as_ptr(),
-            root.as_ptr(),
-            null_mut(),
-            3,
-            null(),
-            0,
-        )
-    };
-    drop(HostSampler::new(words));
-    // Without a grammar the other arguments are not read.
-    // SAFETY: as above.
-    let nothing = unsafe {
-        sieve::llama_sieve_init_grammar_lazy_patterns(
-            vocab,
-            c"".as_ptr(),
-            null(),
-            null_mut(),
-            3,
-            null(),
-            9,
-        )
-    };
-    drop(HostSampler::new(nothing));
 }
 
 fn patterns(texts: &[String]) -> Wait {

@@ -136,7 +136,6 @@ fn lazy_grammars_for_calls_of_tools() {
 fn borders_of_lazy_grammars() {
     silence();
     let vocabulary = realistic::vocabulary(&mut fresh_rng("lazy borders"));
-    lazy::wrong_arguments(&vocabulary);
     lazy::limits(&vocabulary);
 }
 
