@@ -6,9 +6,8 @@
 use std::path::Path;
 
 use crate::support::compare::same;
-use crate::support::{Grid, HostSampler, fresh_rng, replay, trained_model};
-use llama_sieve::ffi::samplers::*;
-use vendor_llama_cpp::{Context, Model, sys, test_model};
+use crate::support::{Grid, HostSampler, both, fresh_rng, replay, trained_model};
+use vendor_llama_cpp::{Context, Model, test_model};
 
 const SEEDS: u32 = 50;
 const TOKENS: usize = 200;
@@ -40,45 +39,27 @@ impl Options {
         }
     }
 
-    fn ours(&self, n_vocab: i32) -> HostSampler {
-        HostSampler::chain(vec![
-            HostSampler::new(llama_sieve_init_penalties(
-                n_vocab,
-                64,
-                self.repeat,
-                0.0,
-                0.1,
-            )),
-            HostSampler::new(llama_sieve_init_top_n_sigma(self.n_sigma)),
-            HostSampler::new(llama_sieve_init_top_k(self.top_k)),
-            HostSampler::new(llama_sieve_init_typical(self.typical, 1)),
-            HostSampler::new(llama_sieve_init_top_p(self.top_p, 1)),
-            HostSampler::new(llama_sieve_init_min_p(self.min_p, 1)),
-            HostSampler::new(llama_sieve_init_temp(self.temp)),
-            HostSampler::new(llama_sieve_init_dist(self.seed)),
-        ])
-    }
-
-    fn theirs(&self, n_vocab: i32) -> HostSampler {
-        // SAFETY: constructors without preconditions.
-        unsafe {
-            HostSampler::chain(vec![
-                HostSampler::new(sys::llama_sampler_init_penalties(
-                    n_vocab,
-                    64,
-                    self.repeat,
-                    0.0,
-                    0.1,
-                )),
-                HostSampler::new(sys::llama_sampler_init_top_n_sigma(self.n_sigma)),
-                HostSampler::new(sys::llama_sampler_init_top_k(self.top_k)),
-                HostSampler::new(sys::llama_sampler_init_typical(self.typical, 1)),
-                HostSampler::new(sys::llama_sampler_init_top_p(self.top_p, 1)),
-                HostSampler::new(sys::llama_sampler_init_min_p(self.min_p, 1)),
-                HostSampler::new(sys::llama_sampler_init_temp(self.temp)),
-                HostSampler::new(sys::llama_sampler_init_dist(self.seed)),
-            ])
+    /// Returns the chain of this library's samplers, and that of built-ins.
+    fn both(&self, n_vocab: i32) -> [HostSampler; 2] {
+        let mut sides = [vec![], vec![]];
+        for members in [
+            both!(
+                llama_sieve_init_penalties, llama_sampler_init_penalties;
+                n_vocab, 64, self.repeat, 0.0, 0.1
+            ),
+            both!(llama_sieve_init_top_n_sigma, llama_sampler_init_top_n_sigma; self.n_sigma),
+            both!(llama_sieve_init_top_k, llama_sampler_init_top_k; self.top_k),
+            both!(llama_sieve_init_typical, llama_sampler_init_typical; self.typical, 1),
+            both!(llama_sieve_init_top_p, llama_sampler_init_top_p; self.top_p, 1),
+            both!(llama_sieve_init_min_p, llama_sampler_init_min_p; self.min_p, 1),
+            both!(llama_sieve_init_temp, llama_sampler_init_temp; self.temp),
+            both!(llama_sieve_init_dist, llama_sampler_init_dist; self.seed),
+        ] {
+            for (side, member) in sides.iter_mut().zip(members) {
+                side.push(member);
+            }
         }
+        sides.map(HostSampler::chain)
     }
 }
 
@@ -95,7 +76,7 @@ fn generate_and_compare(model: &Path) {
         let seed = rng.below(1 << 20) as u32 * SEEDS + i;
         let grid = Grid::ALL[rng.below(Grid::ALL.len())];
         let options = Options::of_seed(seed);
-        let (ours, theirs) = (options.ours(n_vocab), options.theirs(n_vocab));
+        let [ours, theirs] = options.both(n_vocab);
         context.clear();
         context.decode(&prompt).expect("the prompt fits");
         let mut tokens = Vec::new();

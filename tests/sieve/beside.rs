@@ -1,11 +1,10 @@
-//! Tests everything that the sieve offers in addition to sampling a token: metrics, top candidates,
-//! batches, and use as one sampler of a chain.
+//! Tests what the sieve offers in addition to sampling a token: metrics, top candidates and batches.
 
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;
-use crate::{INF, logits, new, open};
+use crate::{INF, logits, new};
 use llama_sieve::sieve::{self, Job, Logits, Params, Sieve, Stage};
-use llama_sieve::{Candidates, Sampler, TokenData, metrics, sieve::SieveSampler};
+use llama_sieve::{Candidates, TokenData, metrics};
 
 #[test]
 fn stats_are_the_metrics_of_the_same_logits() {
@@ -124,57 +123,6 @@ fn a_batch_does_not_depend_on_the_number_of_threads() {
     for threads in [0, 2, 3, 8, 100] {
         assert_eq!(run(threads), one, "{threads} threads");
     }
-}
-
-/// As one sampler of a chain the sieve treats candidates as it treats logits.
-#[test]
-fn in_a_chain_it_chooses_what_it_chooses_of_logits() {
-    let mut rng = fresh_rng("in_a_chain_it_chooses_what_it_chooses_of_logits");
-    for case in 0..200 {
-        let n = 1 + rng.below(3000);
-        let params = Params {
-            seed: case,
-            top_k: rng.pick(&[40, 0]),
-            top_p: rng.pick(&[0.95, 1.0]),
-            bias: vec![(rng.below(n) as i32, 2.0)],
-            ..Params::default()
-        };
-        let mut sieve = new(&params);
-        let mut sampler = SieveSampler::new(&params).expect("valid parameters");
-        for _ in 0..3 {
-            let array = Shape::Peaked.array(n, &mut rng);
-            let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
-            let token = sieve.sample(&logits).expect("there is a candidate");
-            let mut data = to_data(&array);
-            let mut candidates = Candidates::new(&mut data, false);
-            sampler.apply(&mut candidates);
-            let selected = candidates.selected().expect("selected");
-            assert_eq!(candidates.as_slice()[selected].id, token);
-            assert_eq!(candidates.as_slice(), sieve.candidates());
-            // An earlier sampler has cut and shuffled the candidates. Penalties and biases apply to
-            // ids, not to indices.
-            let mut few: Vec<TokenData> = to_data(&array).into_iter().rev().step_by(2).collect();
-            let mut again = sampler.clone();
-            let mut candidates = Candidates::new(&mut few, false);
-            again.apply(&mut candidates);
-            for candidate in candidates.as_slice() {
-                let expected = sieve.adjusted(candidate.id, logits[candidate.id as usize]);
-                assert_eq!(candidate.logit, expected / params.temperature);
-            }
-            sieve.accept(token);
-            sampler.accept(token);
-        }
-    }
-    // Even without candidates something must be selected, or the host aborts.
-    let mut sampler = SieveSampler::new(&open()).expect("valid parameters");
-    let mut data = [TokenData {
-        id: 8,
-        logit: -INF,
-        p: 0.0,
-    }; 3];
-    let mut candidates = Candidates::new(&mut data, false);
-    sampler.apply(&mut candidates);
-    assert_eq!(candidates.selected(), Some(0));
 }
 
 fn to_data(array: &Array) -> Vec<TokenData> {

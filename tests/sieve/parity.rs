@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::ptr::{null, null_mut};
 
 use crate::logits;
+use crate::stages::built_in;
 use crate::support::arrays::{Array, Recipe, Rng, Shape};
 use crate::support::compare::same;
 use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env, replay, trained_model};
 use llama_sieve::TokenData;
 use llama_sieve::ffi::sieve::*;
-use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve};
+use llama_sieve::sieve::{Error, Method, Mode, Order, Params, RngKind, Sieve, Stage};
 use vendor_llama_cpp::{Context, Model, sys};
 
 /// Returns the chain of built-ins for the stages, in the order of the parameters.
@@ -20,53 +21,32 @@ fn built_in_chain(params: &Params, n_vocab: i32) -> HostSampler {
         .iter()
         .map(|&(token, bias)| sys::llama_logit_bias { token, bias })
         .collect();
+    let filters = [
+        Stage::TopK,
+        Stage::Typical,
+        Stage::TopP,
+        Stage::MinP,
+        Stage::TopNSigma,
+    ];
+    let mut stages = vec![Stage::Penalties];
+    stages.extend(filters);
+    let place = match params.order {
+        Order::TempFirst => 1,
+        Order::TempLast => stages.len(),
+    };
+    stages.insert(place, Stage::Temperature);
+    let n = bias.len() as i32;
     // SAFETY: constructors without preconditions; the biases are copied.
-    unsafe {
-        let temp = || HostSampler::new(sys::llama_sampler_init_temp(params.temperature));
-        let mut members = vec![
-            HostSampler::new(sys::llama_sampler_init_logit_bias(
-                n_vocab,
-                bias.len() as i32,
-                bias.as_ptr(),
-            )),
-            HostSampler::new(sys::llama_sampler_init_penalties(
-                n_vocab,
-                params.penalty_last_n,
-                params.penalty_repeat,
-                params.penalty_freq,
-                params.penalty_present,
-            )),
-        ];
-        if params.order == Order::TempFirst {
-            members.push(temp());
-        }
-        let keep = params.min_keep;
-        members.push(HostSampler::new(sys::llama_sampler_init_top_k(
-            params.top_k,
-        )));
-        members.push(HostSampler::new(sys::llama_sampler_init_typical(
-            params.typical_p,
-            keep,
-        )));
-        members.push(HostSampler::new(sys::llama_sampler_init_top_p(
-            params.top_p,
-            keep,
-        )));
-        members.push(HostSampler::new(sys::llama_sampler_init_min_p(
-            params.min_p,
-            keep,
-        )));
-        members.push(HostSampler::new(sys::llama_sampler_init_top_n_sigma(
-            params.top_n_sigma,
-        )));
-        if params.order == Order::TempLast {
-            members.push(temp());
-        }
-        members.push(HostSampler::new(sys::llama_sampler_init_dist(
-            params.seed as u32,
-        )));
-        HostSampler::chain(members)
-    }
+    let (bias, dist) = unsafe {
+        (
+            sys::llama_sampler_init_logit_bias(n_vocab, n, bias.as_ptr()),
+            sys::llama_sampler_init_dist(params.seed as u32),
+        )
+    };
+    let mut members = vec![HostSampler::new(bias)];
+    members.extend(stages.iter().map(|stage| built_in(stage, params, n_vocab)));
+    members.push(HostSampler::new(dist));
+    HostSampler::chain(members)
 }
 
 /// Returns random parameters, with each stage on or off.

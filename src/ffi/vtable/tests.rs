@@ -11,7 +11,6 @@ use crate::candidates::Candidates;
 use crate::last_error;
 use crate::sampler::{Kind, Sampler};
 use crate::token::Token;
-use std::ptr::null_mut;
 use std::sync::Arc;
 
 use super::*;
@@ -466,20 +465,4 @@ fn what_a_sampler_lacks_is_null() {
     assert!(plain.backend_init.is_none() && plain.backend_apply.is_none());
     assert!(plain.name.is_some() && plain.apply.is_some());
     assert!(plain.clone.is_some() && plain.free.is_some());
-}
-
-#[test]
-fn null_is_an_answer_in_every_entry() {
-    let entries = &FILTER.iface;
-    // SAFETY: NULL is allowed by the entries' own condition.
-    unsafe {
-        let name = entries.name.expect("has a name")(std::ptr::null());
-        assert_eq!(CStr::from_ptr(name), c"llama-sieve");
-        entries.accept.expect("accepts")(null_mut(), 1);
-        entries.apply.expect("applies")(null_mut(), null_mut());
-        entries.reset.expect("resets")(null_mut());
-        assert!(entries.clone.expect("clones")(std::ptr::null()).is_null());
-        entries.free.expect("frees")(null_mut());
-        entries.copy_state.expect("copies")(std::ptr::null(), null_mut());
-    }
 }
