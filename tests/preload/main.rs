@@ -2,90 +2,41 @@
 //! samplers of a host that may be replaced.
 #![cfg(target_os = "linux")]
 
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod altered;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod attached;
 mod certificate;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod common;
 mod dropin_header;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod extra;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod grammars;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod hosts;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod libraries;
 #[path = "../support/loading.rs"]
 mod loading;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod mutants;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod old_builds;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod other_lists;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod preloaded;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod presence;
 mod programs;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod readings;
 #[path = "../support/toolchain.rs"]
 mod toolchain;
+
+/// The tests that need the preload library, which only some systems have.
 #[cfg(all(
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-mod traced;
+#[path = "."]
+mod where_it_runs {
+    pub mod altered;
+    pub mod attached;
+    pub mod common;
+    pub mod extra;
+    pub mod grammars;
+    pub mod hosts;
+    pub mod libraries;
+    pub mod mutants;
+    pub mod old_builds;
+    pub mod other_lists;
+    pub mod preloaded;
+    pub mod presence;
+    pub mod readings;
+    pub mod traced;
+    pub mod watched;
+    pub mod while_loading;
+}
+
 #[cfg(all(
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
-mod watched;
-#[cfg(all(
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
-mod while_loading;
+use where_it_runs::*;

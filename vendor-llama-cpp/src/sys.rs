@@ -63,17 +63,6 @@ pub struct llama_logit_bias {
     pub bias: f32,
 }
 
-/// The time measurements of a sampler chain.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(non_camel_case_types)]
-pub struct llama_perf_sampler_data {
-    /// Milliseconds spent sampling.
-    pub t_sample_ms: f64,
-    /// The number of tokens that were sampled.
-    pub n_sample: i32,
-}
-
 /// The functions that make up a sampler; only the address of one is passed around here.
 #[repr(C)]
 #[allow(non_camel_case_types)]
@@ -257,9 +246,6 @@ unsafe extern "C" {
     ) -> *mut llama_sampler;
     pub fn llama_sampler_init_infill(vocab: *const llama_vocab) -> *mut llama_sampler;
 
-    pub fn llama_perf_sampler(chain: *const llama_sampler) -> llama_perf_sampler_data;
-    pub fn llama_perf_sampler_print(chain: *const llama_sampler);
-    pub fn llama_perf_sampler_reset(chain: *mut llama_sampler);
 }
 
 // Vocabulary and text.
@@ -267,27 +253,13 @@ unsafe extern "C" {
 unsafe extern "C" {
     pub fn llama_vocab_type(vocab: *const llama_vocab) -> c_int;
     pub fn llama_vocab_n_tokens(vocab: *const llama_vocab) -> i32;
-    pub fn llama_vocab_get_text(vocab: *const llama_vocab, token: llama_token) -> *const c_char;
-    pub fn llama_vocab_get_score(vocab: *const llama_vocab, token: llama_token) -> f32;
     pub fn llama_vocab_get_attr(vocab: *const llama_vocab, token: llama_token) -> c_int;
     pub fn llama_vocab_is_eog(vocab: *const llama_vocab, token: llama_token) -> bool;
-    pub fn llama_vocab_is_control(vocab: *const llama_vocab, token: llama_token) -> bool;
     pub fn llama_vocab_bos(vocab: *const llama_vocab) -> llama_token;
     pub fn llama_vocab_eos(vocab: *const llama_vocab) -> llama_token;
     pub fn llama_vocab_eot(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_sep(vocab: *const llama_vocab) -> llama_token;
     pub fn llama_vocab_nl(vocab: *const llama_vocab) -> llama_token;
     pub fn llama_vocab_pad(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_mask(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_get_add_bos(vocab: *const llama_vocab) -> bool;
-    pub fn llama_vocab_get_add_eos(vocab: *const llama_vocab) -> bool;
-    pub fn llama_vocab_get_add_sep(vocab: *const llama_vocab) -> bool;
-    pub fn llama_vocab_fim_pre(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_fim_suf(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_fim_mid(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_fim_pad(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_fim_rep(vocab: *const llama_vocab) -> llama_token;
-    pub fn llama_vocab_fim_sep(vocab: *const llama_vocab) -> llama_token;
     pub fn llama_tokenize(
         vocab: *const llama_vocab,
         text: *const c_char,
