@@ -7,14 +7,12 @@
 //! Runs 400 chains of 8 tokens, and ten times as many on small vocabularies.
 //! LLAMA_SIEVE_TEST_CHAINS sets another number.
 
-use crate::support::arrays::{Array, Rng};
+use crate::support::arrays::Rng;
 use crate::support::compare::same;
 use crate::support::family::FAMILY;
+use crate::support::straight::{Straight, left_by_built_ins};
 use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
-use half::{bf16, f16};
-use llama_sieve::TokenData;
 use llama_sieve::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_ERROR_NO_CANDIDATE};
-use llama_sieve::ffi::chain::*;
 use llama_sieve::ffi::samplers as sieve;
 use vendor_llama_cpp::sys;
 
@@ -326,64 +324,16 @@ impl Chains {
         logits.iter().map(|&x| self.grid.round(x)).collect()
     }
 
-    fn sample(&self, logits: &[f32], halves: &[u16]) -> i32 {
-        let (chain, n) = (self.sides[0].as_ptr().cast(), logits.len() as i32);
-        // SAFETY: a live chain and as many logits.
-        unsafe {
-            match self.grid {
-                Grid::F16 => llama_sieve_chain_sample_f16(chain, halves.as_ptr(), n),
-                Grid::Bf16 => llama_sieve_chain_sample_bf16(chain, halves.as_ptr(), n),
-                _ => llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n),
-            }
-        }
-    }
-
-    fn candidates(&self) -> Vec<sys::llama_token_data> {
-        let chain = self.sides[0].as_ptr().cast();
-        let none = sys::llama_token_data {
-            id: 0,
-            logit: 0.0,
-            p: 0.0,
-        };
-        let mut data = vec![none; self.n];
-        // SAFETY: a live chain, and room for that many.
-        let n = unsafe {
-            let to = data.as_mut_ptr().cast::<TokenData>();
-            llama_sieve_chain_candidates(chain, to, data.len())
-        };
-        data.truncate(usize::try_from(n).expect("there are candidates"));
-        data
-    }
-
-    /// Returns the array that the built-ins leave; `None` if their behaviour is undefined.
-    fn expected(&self, logits: &[f32]) -> Option<Array> {
-        let mut array = Array::of_logits(logits.iter().copied());
-        // SAFETY: this is a chain.
-        let n = unsafe { sys::llama_sampler_chain_n(self.sides[1].as_ptr()) };
-        for i in 0..n as usize {
-            if array.data.iter().any(|c| c.logit.is_nan()) {
-                return None;
-            }
-            self.sides[1].apply_member(i, &mut array);
-        }
-        Some(array)
-    }
-
     /// Samples and compares one token. Returns `Ok(false)` if the built-ins' behaviour is
     /// undefined, after which the states differ.
     fn step(&self, looks: f64, rng: &mut Rng) -> Result<bool, String> {
         let logits = self.logits(rng);
-        let halves: Vec<u16> = match self.grid {
-            Grid::F16 => logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect(),
-            _ => logits
-                .iter()
-                .map(|&x| bf16::from_f32(x).to_bits())
-                .collect(),
-        };
-        let Some(expected) = self.expected(&logits) else {
+        let [ours, theirs] = &self.sides;
+        let Some(expected) = left_by_built_ins(theirs, &logits) else {
             return Ok(false);
         };
-        let token = self.sample(&logits, &halves);
+        let straight = Straight::new(&logits, self.grid);
+        let token = straight.sample(ours);
         let Some(chosen) = expected.data.get(expected.selected as usize) else {
             return match token {
                 LLAMA_SIEVE_ERROR_INVALID => Ok(true),
@@ -402,11 +352,7 @@ impl Chains {
         let token = chosen.id;
         // Reads the candidates twice, since an order that was made must stay.
         for _ in 0..usize::from(rng.chance(looks) && !is_none) * 2 {
-            let left = Array {
-                data: self.candidates(),
-                ..expected.clone()
-            };
-            same(&left, &expected)?;
+            same(&straight.left(ours, &expected), &expected)?;
         }
         for side in &self.sides {
             side.accept(token);

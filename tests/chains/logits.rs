@@ -10,9 +10,8 @@ use std::ffi::CString;
 use crate::support::arrays::{Array, Recipe, Rng};
 use crate::support::compare::same;
 use crate::support::family::{FAMILY, vocabulary};
+use crate::support::straight::{Straight, left_by_built_ins};
 use crate::support::{Grid, HostSampler, fresh_rng, number_from_env, replay};
-use half::{bf16, f16};
-use llama_sieve::TokenData;
 use llama_sieve::ffi::chain::*;
 use llama_sieve::ffi::grammar::llama_sieve_init_grammar;
 use llama_sieve::ffi::library::*;
@@ -201,74 +200,6 @@ impl Chains {
         }
     }
 
-    /// Returns the array that the built-ins leave of the full one; `None` if their behaviour is
-    /// undefined.
-    fn expected(&self, logits: &[f32]) -> Option<Array> {
-        let mut array = Array::of_logits(logits.iter().copied());
-        // SAFETY: this is a chain.
-        let n = unsafe { sys::llama_sampler_chain_n(self.theirs.as_ptr()) };
-        for i in 0..n as usize {
-            let is_defined = !array.data.is_empty() && array.data.iter().all(|c| !c.logit.is_nan());
-            if !is_defined {
-                return None;
-            }
-            self.theirs.apply_member(i, &mut array);
-        }
-        Some(array)
-    }
-
-    /// Returns the token of this library's chain, sampled by one of the functions for logits of
-    /// this precision.
-    fn sample(&self, logits: &[f32], grid: Grid, rng: &mut Rng) -> i32 {
-        let (chain, n) = (self.ours.as_ptr().cast(), logits.len() as i32);
-        // SAFETY: a live chain and `n` logits.
-        unsafe {
-            match grid {
-                Grid::F16 if rng.chance(0.5) => {
-                    let halves: Vec<u16> =
-                        logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
-                    let token = llama_sieve_chain_sample_f16(chain, halves.as_ptr(), n);
-                    self.compare_candidates(&halves);
-                    token
-                }
-                Grid::Bf16 if rng.chance(0.5) => {
-                    let halves: Vec<u16> = logits
-                        .iter()
-                        .map(|&x| bf16::from_f32(x).to_bits())
-                        .collect();
-                    let token = llama_sieve_chain_sample_bf16(chain, halves.as_ptr(), n);
-                    self.compare_candidates(&halves);
-                    token
-                }
-                _ => llama_sieve_chain_sample_logits(chain, logits.as_ptr(), n),
-            }
-        }
-    }
-
-    /// Requests the candidates while the logits in half precision are still alive, so that they are
-    /// known afterwards.
-    fn compare_candidates(&self, _halves: &[u16]) {
-        // SAFETY: a live chain; nothing is written.
-        unsafe { llama_sieve_chain_candidates(self.ours.as_ptr().cast(), std::ptr::null_mut(), 0) };
-    }
-
-    fn candidates(&self) -> Vec<sys::llama_token_data> {
-        let chain = self.ours.as_ptr().cast();
-        // SAFETY: a live chain; as many as there is room for are written.
-        unsafe {
-            let n = llama_sieve_chain_candidates(chain, std::ptr::null_mut(), 0);
-            let empty = sys::llama_token_data {
-                id: 0,
-                logit: 0.0,
-                p: 0.0,
-            };
-            let mut data = vec![empty; n as usize];
-            let out = data.as_mut_ptr().cast::<TokenData>();
-            assert_eq!(llama_sieve_chain_candidates(chain, out, data.len()), n);
-            data
-        }
-    }
-
     /// Samples and compares one token. Returns `Ok(false)` if the built-ins' behaviour is
     /// undefined, after which the states differ.
     fn step(&self, rng: &mut Rng) -> Result<bool, String> {
@@ -276,11 +207,17 @@ impl Chains {
         let mut array = recipe.array(self.n, self.n, rng);
         array.data.truncate(self.n);
         let logits: Vec<f32> = array.data.iter().map(|c| c.logit).collect();
-        let Some(expected) = self.expected(&logits) else {
+        let Some(expected) = left_by_built_ins(&self.theirs, &logits) else {
             return Ok(false);
         };
         let before = logits.clone();
-        let token = self.sample(&logits, recipe.grid, rng);
+        // By one of the functions for logits of this precision.
+        let grid = match rng.chance(0.5) {
+            true => recipe.grid,
+            false => Grid::F32,
+        };
+        let straight = Straight::new(&logits, grid);
+        let token = straight.sample(&self.ours);
         let untouched = before
             .iter()
             .zip(&logits)
@@ -304,10 +241,7 @@ impl Chains {
             return Err(format!("{recipe:?}: {token}, not {wanted}"));
         }
         if chosen.is_some() {
-            let left = Array {
-                data: self.candidates(),
-                ..expected.clone()
-            };
+            let left = straight.left(&self.ours, &expected);
             same(&left, &expected).map_err(|difference| format!("{recipe:?}: {difference}"))?;
         }
         let forced = rng.below(self.n) as i32;
@@ -375,13 +309,8 @@ fn what_is_put_off_is_what_built_ins_do() {
 /// Returns the token or error that each sampling function returns for a chain.
 fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
     let (handle, n) = (chain.as_ptr().cast(), logits.len() as i32);
-    let halves: Vec<u16> = logits.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
-    let brains: Vec<u16> = logits
-        .iter()
-        .map(|&x| bf16::from_f32(x).to_bits())
-        .collect();
     let mut out = [7];
-    // SAFETY: a live chain and `n` logits of each kind; room for one token.
+    // SAFETY: a live chain and `n` logits; room for one token.
     unsafe {
         let rows = [logits.as_ptr()];
         let code = llama_sieve_chain_sample_batch(
@@ -393,13 +322,12 @@ fn samples_of(chain: &HostSampler, logits: &[f32]) -> Vec<i32> {
             2,
         );
         assert_eq!(code, out[0].min(0));
-        vec![
-            llama_sieve_chain_sample_logits(handle, logits.as_ptr(), n),
-            llama_sieve_chain_sample_f16(handle, halves.as_ptr(), n),
-            llama_sieve_chain_sample_bf16(handle, brains.as_ptr(), n),
-            out[0],
-        ]
     }
+    let mut samples: Vec<i32> = [Grid::F32, Grid::F16, Grid::Bf16]
+        .map(|grid| Straight::new(logits, grid).sample(chain))
+        .into();
+    samples.push(out[0]);
+    samples
 }
 
 /// The members of the table that select a token.
@@ -433,7 +361,7 @@ fn where_every_candidate_is_banned_there_is_no_token() {
             ];
             chains.add(Some(rng.pick(&filters)), share, &mut rng);
         }
-        let selector = rng.pick(&["dist", "greedy", "mirostat", "mirostat_v2", "adaptive_p"]);
+        let selector = rng.pick(&SELECTORS);
         chains.add(Some(selector), share, &mut rng);
         let mut logits = vec![f32::NEG_INFINITY; n];
         let what = || format!("{}, case {case}, n {n}, {}", replay(), chains.label);
@@ -492,19 +420,11 @@ fn nan_is_minus_infinity_also_beside_infinite_logits() {
         }
         let (one, other) = (chain.clone(), chain.clone());
         let left = [(&one, &with), (&other, &without)].map(|(chain, logits)| {
-            let (handle, n) = (chain.as_ptr().cast(), logits.len());
-            let mut data = vec![TokenData::default(); n];
-            // SAFETY: a live chain, its logits, and as much room.
-            let left = unsafe {
-                llama_sieve_chain_sample_logits(handle, logits.as_ptr(), n as i32);
-                llama_sieve_chain_candidates(handle, data.as_mut_ptr(), n)
-            };
-            data.truncate(usize::try_from(left).expect("a number"));
-            let bits = |x: f32| if x.is_nan() { 7 } else { x.to_bits() };
-            let all = data.iter().map(|c| (c.id, bits(c.logit), bits(c.p)));
-            all.collect::<Vec<_>>()
+            let straight = Straight::new(logits, Grid::F32);
+            straight.sample(chain);
+            straight.left(chain, &Array::of_logits([]))
         });
-        assert_eq!(left[0], left[1], "{}", what());
+        assert_eq!(same(&left[0], &left[1]), Ok(()), "{}", what());
         tokens += ours.iter().filter(|&&token| token >= 0).count();
         none += ours.iter().filter(|&&token| token < 0).count();
     }

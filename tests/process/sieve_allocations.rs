@@ -12,6 +12,12 @@ use llama_sieve::samplers::{
 use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve, Stage};
 use llama_sieve::token::TokenData;
 
+const KINDS: [RngKind; 3] = [
+    RngKind::Xoroshiro128Plus,
+    RngKind::Mt19937,
+    RngKind::Position,
+];
+
 #[test]
 fn no_sample_allocates_after_warm_up() {
     let _alone = alone();
@@ -19,11 +25,7 @@ fn no_sample_allocates_after_warm_up() {
     let mut rng = fresh_rng("no_sample_allocates_after_warm_up");
     for case in 0..120 {
         let params = Params {
-            rng: [
-                RngKind::Xoroshiro128Plus,
-                RngKind::Mt19937,
-                RngKind::Position,
-            ][case % 3],
+            rng: KINDS[case % 3],
             method: [Method::Cdf, Method::Gumbel][case / 2 % 2],
             order: [Order::TempLast, Order::TempFirst][case / 4 % 2],
             top_k: rng.pick(&[40, 0, 3000, 1]),
@@ -108,11 +110,7 @@ fn no_stage_allocates_after_reserve() {
         rng.shuffle(&mut stages);
         stages.push(last);
         let params = Params {
-            rng: [
-                RngKind::Xoroshiro128Plus,
-                RngKind::Mt19937,
-                RngKind::Position,
-            ][case % 3],
+            rng: KINDS[case % 3],
             top_k: rng.pick(&[40, 0, 3000]),
             seed: case as u64,
             ..Params::default()
@@ -237,11 +235,7 @@ fn no_first_token_allocates_after_reserve() {
 fn first_tokens_after_reserve(case: u64, rng: &mut Rng) {
     let n = rng.pick(&[10, 1000, 8192, 8193, 20_000]);
     let params = Params {
-        rng: rng.pick(&[
-            RngKind::Xoroshiro128Plus,
-            RngKind::Mt19937,
-            RngKind::Position,
-        ]),
+        rng: rng.pick(&KINDS),
         method: rng.pick(&[Method::Cdf, Method::Gumbel]),
         order: rng.pick(&[Order::TempLast, Order::TempFirst]),
         temperature: rng.pick(&[0.8, 1.0, 1.7, 0.0]),

@@ -4,18 +4,14 @@
 use std::collections::HashSet;
 
 use crate::support::arrays::{Grid, Recipe, Rng, Shape, size};
-use crate::support::compare::{same, same_bits};
+use crate::support::compare::same;
+use crate::support::straight::Straight;
 use crate::support::{Array, HostSampler, fresh_rng, number_from_env};
-use llama_sieve::ffi::chain::{
-    llama_sieve_chain_candidates, llama_sieve_chain_sample_bf16, llama_sieve_chain_sample_f16,
-    llama_sieve_chain_sample_logits,
-};
 use llama_sieve::ffi::samplers::{
     llama_sieve_init_dist, llama_sieve_init_epsilon_cutoff, llama_sieve_init_eta_cutoff,
     llama_sieve_init_min_k, llama_sieve_init_p_less, llama_sieve_init_quadratic,
     llama_sieve_init_softmax, llama_sieve_init_top_a, llama_sieve_init_top_h,
 };
-use llama_sieve::token::TokenData;
 
 /// Returns the probabilities of an array, in its order. The largest logit must be finite.
 fn probabilities(array: &Array) -> Vec<f64> {
@@ -460,27 +456,6 @@ fn any_sampler(rng: &mut Rng) -> (String, HostSampler) {
     }
 }
 
-/// Samples with a chain from logits in a precision that can represent them. Returns the token, and
-/// the candidates that it was drawn from.
-fn sample_logits(chain: &HostSampler, logits: &[f32], grid: Grid) -> (i32, Vec<TokenData>) {
-    let (smpl, n) = (chain.as_ptr().cast(), logits.len() as i32);
-    let halves = |half: fn(f32) -> u16| logits.iter().map(|&x| half(x)).collect::<Vec<u16>>();
-    let f16s = halves(|x| half::f16::from_f32(x).to_bits());
-    let bf16s = halves(|x| half::bf16::from_f32(x).to_bits());
-    let mut left = vec![TokenData::default(); logits.len()];
-    // SAFETY: a live chain, `n` logits, which stay as they are, and as much room.
-    unsafe {
-        let token = match grid {
-            Grid::F16 => llama_sieve_chain_sample_f16(smpl, f16s.as_ptr(), n),
-            Grid::Bf16 => llama_sieve_chain_sample_bf16(smpl, bf16s.as_ptr(), n),
-            _ => llama_sieve_chain_sample_logits(smpl, logits.as_ptr(), n),
-        };
-        let count = llama_sieve_chain_candidates(smpl, left.as_mut_ptr(), left.len());
-        left.truncate(usize::try_from(count).expect("it has sampled"));
-        (token, left)
-    }
-}
-
 /// Straight from the logits the samplers, alone or several, leave the same candidates as from the
 /// array, and the draw after them is the same.
 #[test]
@@ -514,17 +489,13 @@ fn straight_from_the_logits_they_leave_the_same() {
         if array.selects_none() {
             continue;
         }
-        let (token, left) = sample_logits(&chain, &logits, grid);
+        let straight = Straight::new(&logits, grid);
+        let token = straight.sample(&chain);
         let chosen = array.data[array.selected as usize].id;
         assert_eq!(token, chosen, "{labels:?} of {n} logits");
-        for (ours, theirs) in left.iter().zip(&array.data) {
-            let equal = ours.id == theirs.id
-                && same_bits(ours.logit, theirs.logit)
-                && same_bits(ours.p, theirs.p);
-            assert!(equal, "{labels:?}: {ours:?} != {theirs:?}");
-        }
-        assert_eq!(left.len(), array.data.len(), "{labels:?} of {n} logits");
-        kept.insert(left.len());
+        let left = straight.left(&chain, &array);
+        assert_eq!(same(&left, &array), Ok(()), "{labels:?} of {n} logits");
+        kept.insert(left.data.len());
     }
     assert!(kept.len() > 50, "only {} numbers of candidates", kept.len());
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::support::arrays::{Recipe, Rng, Shape};
 use crate::support::compare::same;
+use crate::support::straight::Straight;
 use crate::support::{Grid, HostSampler, both, fresh_rng, number_from_env, replay};
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 
 /// Usually the smallest: ties are as frequent, and a million tokens take hours less.
 const SIZES: [usize; 8] = [
@@ -103,9 +103,7 @@ fn generate(name: &str, members: Members, rng: &mut Rng) {
             );
         }
         let token = array.data[array.selected as usize].id;
-        let (chain, given) = (straight.as_ptr().cast(), logits.as_ptr());
-        // SAFETY: a live chain and `n` logits.
-        let from_logits = unsafe { llama_sieve_chain_sample_logits(chain, given, n as i32) };
+        let from_logits = Straight::new(&logits, Grid::F32).sample(&straight);
         let what = format!("{name}, {n}, {recipe:?}, token {position}, {}", replay());
         assert_eq!(from_logits, token, "from logits: {what}");
         for side in [&ours, &straight, &theirs] {

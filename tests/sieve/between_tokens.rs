@@ -1,5 +1,6 @@
 //! Tests parameters that change between tokens, seeds, and saved states.
 
+use crate::states::{KINDS, saved};
 use crate::support::arrays::Shape;
 use crate::support::fresh_rng;
 use crate::{logits, new, open};
@@ -60,11 +61,7 @@ fn set_params_keeps_history_and_generator() {
 fn one_seed_gives_one_text_and_reset_begins_it_anew() {
     let mut rng = fresh_rng("one_seed_gives_one_text_and_reset_begins_it_anew");
     let logits = logits(Shape::Flat, 500, &mut rng);
-    for rng_kind in [
-        RngKind::Xoroshiro128Plus,
-        RngKind::Mt19937,
-        RngKind::Position,
-    ] {
+    for rng_kind in KINDS {
         let params = Params {
             rng: rng_kind,
             seed: 4,
@@ -109,11 +106,7 @@ fn one_seed_gives_one_text_and_reset_begins_it_anew() {
 fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
     let mut rng = fresh_rng("state_saved_and_loaded_goes_on_with_the_same_tokens");
     let logits = logits(Shape::Flat, 500, &mut rng);
-    for kind in [
-        RngKind::Xoroshiro128Plus,
-        RngKind::Mt19937,
-        RngKind::Position,
-    ] {
+    for kind in KINDS {
         for method in [Method::Cdf, Method::Gumbel] {
             let params = Params {
                 rng: kind,
@@ -127,8 +120,7 @@ fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
                 let token = sieve.sample(&logits).expect("there is a candidate");
                 sieve.accept(token);
             }
-            let mut bytes = vec![0; sieve.state_size()];
-            sieve.save(&mut bytes).expect("there is room");
+            let bytes = saved(&sieve);
             let words = if kind == RngKind::Mt19937 { 624 } else { 0 };
             assert_eq!(bytes.len(), 64 + 72 + 4 * 64 + 4 * words);
             let mut restored = new(&params);
@@ -136,9 +128,7 @@ fn state_saved_and_loaded_goes_on_with_the_same_tokens() {
             restored.load(&bytes).expect("a state");
             assert_eq!(restored.seed(), sieve.seed());
             assert_eq!(restored.accepted(), 100);
-            let mut again = vec![0; restored.state_size()];
-            restored.save(&mut again).expect("there is room");
-            assert_eq!(again, bytes);
+            assert_eq!(saved(&restored), bytes);
             for _ in 0..50 {
                 let token = sieve.sample(&logits).expect("there is a candidate");
                 assert_eq!(restored.sample(&logits), Ok(token), "{kind:?}");
@@ -160,8 +150,7 @@ fn a_state_that_is_not_whole_is_refused_and_changes_nothing() {
     for token in [1, 2, 3] {
         sieve.accept(token);
     }
-    let mut bytes = vec![0; sieve.state_size()];
-    sieve.save(&mut bytes).expect("there is room");
+    let bytes = saved(&sieve);
     let mut small = vec![0; bytes.len() - 1];
     assert!(sieve.save(&mut small).is_err());
 

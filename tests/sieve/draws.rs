@@ -5,6 +5,7 @@
 //! the chi-square statistic, transformed to a normal one (Wilson and Hilferty 1931): a correct
 //! sampler would fail with one seed in 30,000.
 
+use crate::states::KINDS;
 use crate::support::arrays::{Rng, Shape};
 use llama_sieve::sieve::{Method, Order, Params, RngKind, Sieve};
 
@@ -85,22 +86,16 @@ fn params(method: Method, rng: RngKind) -> Params {
     }
 }
 
-const RNGS: [RngKind; 3] = [
-    RngKind::Xoroshiro128Plus,
-    RngKind::Mt19937,
-    RngKind::Position,
-];
-
 #[test]
 fn a_million_draws_by_cdf() {
-    for rng in RNGS {
+    for rng in KINDS {
         check(&params(Method::Cdf, rng), &logits(300), DRAWS);
     }
 }
 
 #[test]
 fn a_million_draws_by_gumbel() {
-    for rng in RNGS {
+    for rng in KINDS {
         check(&params(Method::Gumbel, rng), &logits(300), DRAWS);
     }
 }
@@ -139,7 +134,7 @@ fn draws_of_a_nucleus_in_a_large_vocabulary() {
 fn pairs_of_draws_are_independent() {
     let uniform = [0.0f32; 16];
     for method in [Method::Cdf, Method::Gumbel] {
-        for rng in RNGS {
+        for rng in KINDS {
             let open = Params {
                 top_k: 0,
                 top_p: 1.0,

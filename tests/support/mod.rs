@@ -7,6 +7,7 @@ pub mod compare;
 pub mod family;
 pub mod orders;
 pub mod sizes;
+pub mod straight;
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -5,14 +5,14 @@
 
 use std::thread;
 
-use llama_sieve::ffi::chain::llama_sieve_chain_sample_logits;
 use llama_sieve::ffi::samplers as sieve;
 use llama_sieve::last_error;
 use vendor_llama_cpp::sys;
 
 use crate::support::arrays::{Rng, Shape};
 use crate::support::compare::same;
-use crate::support::{Array, HostSampler, alone, number_from_env};
+use crate::support::straight::Straight;
+use crate::support::{Array, Grid, HostSampler, alone, number_from_env};
 
 const THREADS: u64 = 4;
 const N: usize = 20_000;
@@ -197,10 +197,7 @@ fn threads_sample_logits_with_a_chain_that_they_share() {
         let expected = left.data[left.selected as usize].id;
         move || {
             for _ in 0..times() {
-                let chain = ours.sampler().as_ptr().cast();
-                // SAFETY: the chain lives, and there are `N` logits.
-                let token =
-                    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), N as i32) };
+                let token = Straight::new(&logits, Grid::F32).sample(ours.sampler());
                 assert_eq!(token, expected, "{}", last_error::get());
             }
         }

@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 
 use llama_sieve::TokenData;
-use llama_sieve::ffi::chain::{in_front, llama_sieve_chain_sample_logits};
-use llama_sieve::ffi::host::llama_h::{llama_sampler, llama_token_data_array};
+use llama_sieve::ffi::chain::in_front;
+use llama_sieve::ffi::host::llama_h::llama_token_data_array;
 use serde_json::Value;
 
 use crate::record::{Lines, Schema, tokens};
 use crate::support::arrays::{Grid, Rng};
 use crate::support::family::FAMILY;
+use crate::support::straight::Straight;
 use crate::support::{Array, HostSampler, alone, both, fresh_rng, number_from_env, replay};
 
 const STEPS: usize = 12;
@@ -69,9 +70,7 @@ impl Chains {
 }
 
 fn sample(chain: &HostSampler, logits: &[f32]) -> i32 {
-    let chain = chain.as_ptr().cast::<llama_sampler>();
-    // SAFETY: the chain lives, and there are that many logits.
-    unsafe { llama_sieve_chain_sample_logits(chain, logits.as_ptr(), logits.len() as i32) }
+    Straight::new(logits, Grid::F32).sample(chain)
 }
 
 /// The logits of the candidates above minus infinity, by token.
