@@ -2,16 +2,20 @@
 //! match anywhere in a text.
 //!
 //! - `program`: the patterns as instructions over bytes;
-//! - `automaton`: their deterministic automaton, of a bounded number of states, made once.
+//! - `automaton`: their deterministic automaton, of a bounded number of states, made once;
+//! - `tree`: the texts of a vocabulary as a tree.
 //!
-//! The tokens that complete a match in a state are found by a walk through the vocabulary in the
-//! order of its bytes, so that tokens share the steps of a common beginning. The result is kept for
-//! each state that a text has reached, up to a limit in bytes.
+//! The tokens that complete a match in a state are found by a walk through that tree, once for all
+//! tokens with a common beginning. After most bytes no begun match goes on: the state is then the
+//! one that would also be reached if none had begun. From there on only whole matches follow, and
+//! tokens with such a match are known; so the walk leaves out everything below. The result is kept
+//! for each state that a text has reached, up to a limit in bytes.
 
 // In bounds: tokens, ranks and states are positions in arrays that never change.
 
 mod automaton;
 mod program;
+mod tree;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,6 +27,7 @@ use llama_sieve_kernels::sync::OnceLock;
 
 use self::automaton::{Automaton, START, State};
 use self::program::Program;
+use self::tree::Tree;
 use super::automaton::{Reading, digest_of};
 use super::order::Order;
 use super::{clear, counted, every};
@@ -46,8 +51,7 @@ pub struct Patterns {
     whole: Vec<Token>,
     /// The bitmap of all other tokens of the vocabulary.
     others: Vec<u64>,
-    /// For each rank, the length of the beginning that its text shares with the text before it.
-    common: Vec<u16>,
+    tree: Tree,
     /// For each state, the ranks of the tokens in `others` that complete a match, once they are
     /// known.
     kept: Vec<OnceLock<Box<[Range<u32>]>>>,
@@ -68,26 +72,23 @@ impl Patterns {
         keys.extend(texts.iter().map(|text| copied(text)));
         let mut kept = with_room(automaton.n_states()).unwrap_or_else(exhausted);
         kept.resize_with(automaton.n_states(), OnceLock::default);
-        let mut patterns = Self {
+        let (mut whole, mut others) = (Vec::new(), every(order.n_tokens()));
+        for token in 0..order.n_tokens() as Token {
+            if automaton.has_match(automaton.idle(), order.key(token)) {
+                push(&mut whole, token);
+                clear(&mut others, token);
+            }
+        }
+        Ok(Self {
             order: Arc::clone(order),
             automaton,
-            whole: Vec::new(),
-            others: every(order.n_tokens()),
-            common: common(order),
+            whole,
+            others,
+            tree: Tree::new(order),
             kept,
             kept_bytes: AtomicUsize::new(0),
             digest: digest_of(&keys, Reading::Pattern { ignores_case }),
-        };
-        let mut whole = Vec::new();
-        patterns.walk(patterns.automaton.idle(), |token, _| {
-            push(&mut whole, token)
-        });
-        whole.sort_unstable();
-        whole
-            .iter()
-            .for_each(|&token| clear(&mut patterns.others, token));
-        patterns.whole = whole;
-        Ok(patterns)
+        })
     }
 
     /// Returns the tokens that contain a match, ascending: they are always banned.
@@ -100,31 +101,33 @@ impl Patterns {
         &self.others
     }
 
-    /// Calls `each` with the tokens that complete a match from a state, and their ranks, ascending.
-    fn walk(&self, state: State, mut each: impl FnMut(Token, u32)) {
-        // The states after each byte of the current text, up to the end of a match.
+    /// Calls `each` with ranges of ranks, ascending. These are the tokens in `others` that complete
+    /// a match from a state, and some of those that contain a whole one.
+    fn walk(&self, state: State, mut each: impl FnMut(Range<u32>)) {
+        // After each byte of the current text: the state, and the one if no match had begun.
         let mut states = with_room(self.order.longest() + 1).unwrap_or_else(exhausted);
-        states.push(state);
-        let mut matched = None;
-        let tokens = self.order.tokens(0..self.order.n_ranks());
-        for ((rank, &token), &common) in (0..).zip(tokens).zip(&self.common) {
-            let common = usize::from(common);
-            if matched.is_none_or(|matched| matched > common) {
-                matched = None;
-                states.truncate(common + 1);
-                let mut state = states[common];
-                for &byte in &self.order.key(token)[common..] {
-                    state = self.automaton.step(state, byte);
-                    states.push(state);
-                    if self.automaton.is_match(state) {
-                        matched = Some(states.len() - 1);
-                        break;
+        states.push((state, self.automaton.idle()));
+        let (mut rank, n_ranks) = (0, self.order.n_ranks());
+        let tokens = self.order.tokens(0..n_ranks);
+        while rank < n_ranks {
+            let common = self.tree.common(rank);
+            states.truncate(common + 1);
+            let (mut state, mut idle) = states[common];
+            let mut after = rank + 1;
+            for &byte in &self.order.key(tokens[rank as usize])[common..] {
+                state = self.automaton.step(state, byte);
+                idle = self.automaton.step(idle, byte);
+                let is_match = self.automaton.is_match(state);
+                if state == idle || is_match {
+                    after = self.tree.after(rank, states.len());
+                    if state != idle {
+                        each(rank..after);
                     }
+                    break;
                 }
+                states.push((state, idle));
             }
-            if matched.is_some() {
-                each(token, rank);
-            }
+            rank = after;
         }
     }
 
@@ -136,13 +139,15 @@ impl Patterns {
             return Cow::Borrowed(known);
         }
         let mut ranges: Vec<Range<u32>> = Vec::new();
-        self.walk(state, |token, rank| {
-            if !has(&self.others, token) {
-                return;
-            }
-            match ranges.last_mut() {
-                Some(last) if last.end == rank => last.end += 1,
-                _ => push(&mut ranges, rank..rank + 1),
+        self.walk(state, |found| {
+            for rank in found {
+                if !has(&self.others, self.order.tokens(rank..rank + 1)[0]) {
+                    continue;
+                }
+                match ranges.last_mut() {
+                    Some(last) if last.end == rank => last.end += 1,
+                    _ => push(&mut ranges, rank..rank + 1),
+                }
             }
         });
         let bytes = size_of_val(&ranges[..]);
@@ -152,21 +157,6 @@ impl Patterns {
         }
         Cow::Borrowed(kept.get_or_init(|| ranges.into()))
     }
-}
-
-/// Returns, for each rank, the length of the beginning that its text shares with the text before
-/// it.
-fn common(order: &Order) -> Vec<u16> {
-    let tokens = order.tokens(0..order.n_ranks());
-    let mut common = with_room(tokens.len()).unwrap_or_else(exhausted);
-    let mut before: &[u8] = &[];
-    for &token in tokens {
-        let key = order.key(token);
-        let n = key.iter().zip(before).take_while(|(a, b)| a == b).count();
-        common.push(u16::try_from(n).unwrap_or(u16::MAX));
-        before = key;
-    }
-    common
 }
 
 /// Tracks the matches that have begun in a growing text.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use llama_sieve_kernels::lcg::Lcg;
 use test_crates::regex::bytes::{Regex, RegexBuilder};
 
+use super::tree::Tree;
 use super::{Cursor, MAX_BACK, Patterns};
 use crate::bans::MAX_STATES;
 use crate::bans::order::Order;
 use crate::bans::tests::{Random, Vocabulary};
+use crate::kernels::bitmap::has;
 use crate::token::Token;
 
 const CHARACTERS: [&str; 9] = ["a", "b", "c", "K", "k", "\n", "é", "\u{212A}", "😀"];
@@ -173,6 +175,82 @@ fn tokens_with_which_a_pattern_matches_are_banned() {
             "{refused}, {too_large}"
         );
     }
+}
+
+/// A walk that leaves out texts with a common beginning finds, in every state, the tokens that are
+/// found by testing each token by itself.
+#[test]
+fn in_every_state_the_tokens_are_those_that_complete_a_match_by_themselves() {
+    const PATTERNS: [&[&str]; 6] = [
+        &["a+b", "ba{2,4}c", "c\\s+k"],
+        &["^b[^k]*a", "(?m:^)k", "cab"],
+        &["a.*b"],
+        &["[ab]{3}", "é+K", "(?i:k)\\s"],
+        &["a[^\\n]{4}c", "b"],
+        &["\u{212A}a|aaaaaaaab"],
+    ];
+    let mut random = Random(Lcg(5));
+    let (mut n_banned, mut n_states) = (0, 0);
+    let rounds = if cfg!(miri) { 1 } else { 8 };
+    for texts in PATTERNS.iter().cycle().take(rounds * PATTERNS.len()) {
+        let vocabulary = with_long_texts(&mut random);
+        let order = Arc::new(Order::new(&vocabulary, false));
+        let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        let patterns = Patterns::new(&texts, false, &order).expect("they can be banned");
+        for state in 0..patterns.automaton.n_states() as u32 {
+            let is_found = |&token: &Token| {
+                let text = &vocabulary.0[token as usize];
+                has(&patterns.others, token) && patterns.automaton.has_match(state, text)
+            };
+            let all = 0..vocabulary.0.len() as Token;
+            let mut found: Vec<Token> = all.filter(is_found).collect();
+            found.sort_unstable_by_key(|&token| order.rank(token));
+            let ranges = patterns.ranges(state);
+            let ranges = ranges.iter().map(|range| order.tokens(range.clone()));
+            assert_eq!(ranges.flatten().copied().collect::<Vec<_>>(), found);
+            n_banned += found.len();
+            n_states += usize::from(!found.is_empty());
+        }
+    }
+    assert!(
+        n_banned > 10 * n_states && n_states > rounds * 20,
+        "{n_banned}, {n_states}"
+    );
+}
+
+/// Returns a vocabulary in which many texts begin alike, and some are equal.
+fn with_long_texts(random: &mut Random) -> Vocabulary {
+    let mut texts = vocabulary(random).0;
+    while texts.len() < 300 {
+        let mut text = texts[random.below(texts.len())].clone();
+        let n = random.below(4);
+        text.extend((0..n).flat_map(|_| CHARACTERS[random.below(9)].bytes()));
+        texts.push(text);
+    }
+    Vocabulary(texts)
+}
+
+/// The first of the later texts that does not begin with the given bytes is found from every text.
+#[test]
+fn a_walk_leaves_out_the_texts_that_begin_alike() {
+    let mut random = Random(Lcg(7));
+    let vocabulary = with_long_texts(&mut random);
+    let order = Order::new(&vocabulary, false);
+    let tree = Tree::new(&order);
+    let tokens = order.tokens(0..order.n_ranks()).iter();
+    let texts: Vec<&[u8]> = tokens.map(|&token| order.key(token)).collect();
+    let mut most = 0;
+    for (rank, text) in texts.iter().enumerate() {
+        for n in tree.common(rank as u32) + 1..=text.len() {
+            let later = texts[rank..].iter();
+            let alike = later.take_while(|other| other.starts_with(&text[..n]));
+            let n_alike = alike.count();
+            let after = tree.after(rank as u32, n) as usize;
+            assert_eq!(after, rank + n_alike, "{text:x?}, {n}");
+            most = most.max(n_alike);
+        }
+    }
+    assert!(most > 20, "{most}");
 }
 
 fn made(texts: &[&str]) -> Result<(Vocabulary, Patterns), String> {
