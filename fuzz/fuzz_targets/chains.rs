@@ -15,7 +15,9 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use llama_sieve::TokenData;
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
-use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
+use llama_sieve::ffi::bans::{
+    LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
+};
 use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::{
@@ -73,11 +75,12 @@ enum Spec {
     TopH(Number),
     Quadratic(Number, Number),
     MinK(Number),
-    BanStrings(Vec<Banned>, bool),
+    BanStrings(Vec<Banned>, Reading),
     LoopBreaker(Loop),
 }
 
-/// A text of a single token of the vocabulary, of several tokens, or of none.
+/// A text of a single token of the vocabulary, of several tokens, or of none; or a pattern with
+/// such matches.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Banned {
     Letter(u8),
@@ -85,6 +88,13 @@ enum Banned {
     TheLord,
     Half,
     Nowhere,
+}
+
+/// How banned texts are read.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+struct Reading {
+    folds: bool,
+    are_patterns: bool,
 }
 
 #[derive(Arbitrary, Clone, Debug)]
@@ -329,7 +339,9 @@ impl Spec {
                 let ours = sieve::llama_sieve_init_quadratic(factor.0, curve.0);
                 ("quadratic", ours, None)
             }
-            Spec::BanStrings(ref texts, folds) => ("ban_strings", ban_strings(texts, folds), None),
+            Spec::BanStrings(ref texts, reading) => {
+                ("ban_strings", ban_strings(texts, reading), None)
+            }
             Spec::LoopBreaker(ref params) => ("loop_breaker", params.make(), None),
             Spec::Infill => {
                 let vocab = vocabulary();
@@ -356,24 +368,48 @@ type Both = (
     Option<*mut sys::llama_sampler>,
 );
 
-fn ban_strings(texts: &[Banned], folds: bool) -> *mut llama_sampler {
-    let text = |text: &Banned| match text {
-        Banned::Letter(letter) => vec![b'a' + letter % 26],
-        Banned::The => b" the".to_vec(),
-        Banned::TheLord => b"he LORD said".to_vec(),
-        // An incomplete character, which is rejected if case is ignored.
-        Banned::Half if !folds => vec![0xC3],
-        Banned::Half => "\u{C9}".into(),
-        Banned::Nowhere => b"#+#+#+".to_vec(),
+impl Banned {
+    fn text(self, folds: bool) -> Vec<u8> {
+        match self {
+            Banned::Letter(letter) => vec![b'a' + letter % 26],
+            Banned::The => b" the".to_vec(),
+            Banned::TheLord => b"he LORD said".to_vec(),
+            // An incomplete character, which is rejected if case is ignored.
+            Banned::Half if !folds => vec![0xC3],
+            Banned::Half => "\u{C9}".into(),
+            Banned::Nowhere => b"#+#+#+".to_vec(),
+        }
+    }
+
+    fn pattern(self) -> Vec<u8> {
+        match self {
+            Banned::Letter(letter) => format!("{}[^a-z]", char::from(b'a' + letter % 26)).into(),
+            Banned::The => b" +the".to_vec(),
+            Banned::TheLord => b"(?m:^)[A-Z].*the\\s(LORD|king)".to_vec(),
+            Banned::Half => "[\u{C9}\u{3B1}-\u{3C9}]{2,3}".into(),
+            Banned::Nowhere => b"^#".to_vec(),
+        }
+    }
+}
+
+fn ban_strings(texts: &[Banned], reading: Reading) -> *mut llama_sampler {
+    let text = |text: &Banned| match reading.are_patterns {
+        true => text.pattern(),
+        false => text.text(reading.folds),
     };
     let texts = texts.iter().take(8).map(text);
     let texts: Vec<CString> = texts
         .map(|text| CString::new(text).expect("no NUL"))
         .collect();
     let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+    let flags = u32::from(reading.folds) * LLAMA_SIEVE_BAN_FOLD_CASE
+        + u32::from(reading.are_patterns) * LLAMA_SIEVE_BAN_REGEX;
     let vocab = vocabulary().cast();
     // SAFETY: the vocabulary lives as long as the process, the texts during the call.
-    unsafe { llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), folds.into()) }
+    let made =
+        unsafe { llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags) };
+    assert!(!made.is_null(), "refused: {texts:?}, {reading:?}");
+    made
 }
 
 impl Loop {
