@@ -19,7 +19,7 @@ use crate::candidates::Candidates;
 use crate::kernels;
 use crate::kernels::layout::{CHUNK, GROUP};
 use crate::kernels::logits::Logits;
-use crate::kernels::scan::{any_between, count_at_least};
+use crate::kernels::scan::{any_between, has_between};
 use crate::kernels::sums_f64::SumsF64;
 use crate::metrics::Summary;
 use crate::pool::Whole;
@@ -324,8 +324,7 @@ impl Bounds {
 
     /// True if one of these logits is undecided.
     fn split(&self, logits: &[f32]) -> bool {
-        let n_at_least = |least: f32| count_at_least(logits, least);
-        n_at_least(self.least_float()) > n_at_least(self.sure_float())
+        has_between(logits, self.least_float(), self.sure_float())
     }
 
     /// Keeps the candidates of a vocabulary that pass, unless one is undecided.

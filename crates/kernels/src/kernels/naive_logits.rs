@@ -75,6 +75,11 @@ fn add_all<T: Number>(sums: &mut Sums, xs: &[T], max: f32) {
     }
 }
 
+/// True if a value is at or above `low` and below `high`.
+pub fn has_between(xs: &[f32], low: f32, high: f32) -> bool {
+    xs.iter().any(|&x| x >= low && x < high)
+}
+
 /// Returns the number of values at or above `threshold`.
 pub fn count_from(xs: &[f32], threshold: f32) -> usize {
     xs.iter().filter(|&&x| x >= threshold).count()

@@ -17,6 +17,8 @@ dispatched! {
     fn index_of_max(data: &[TokenData]) -> usize => argmax_on;
     /// True if a logit is at or above `low` and below `high`. Reads 12 bytes per candidate.
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
+    /// True if an element is at or above `low` and below `high`. Reads 4 bytes per element.
+    pub fn has_between(xs: &[f32], low: f32, high: f32) -> bool => has_between_on;
     /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
     /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order.
@@ -133,6 +135,25 @@ fn any_between_on<V: Vector>(v: V, data: &[TokenData], low: f32, high: f32) -> b
         }
     }
     false
+}
+
+#[inline(always)]
+// In bounds: a register has as many elements as it has lanes, and `GROUP` has whole registers.
+fn has_between_on<V: Vector>(v: V, xs: &[f32], low: f32, high: f32) -> bool {
+    let (lows, highs) = (v.splat(low), v.splat(high));
+    let mut groups = xs.chunks_exact(GROUP);
+    for group in &mut groups {
+        // One branch for the group.
+        let lanes = group.chunks_exact(V::LANES).fold(0, |lanes, register| {
+            let x = v.load(register);
+            lanes | v.ge(x, lows) & v.lt(x, highs)
+        });
+        if lanes != 0 {
+            return true;
+        }
+    }
+    let rest = groups.remainder();
+    rest.iter().any(|&x| x >= low && x < high)
 }
 
 #[inline(always)]

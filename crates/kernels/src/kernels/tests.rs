@@ -12,8 +12,8 @@ use super::rewrite::{
     mask_logits_below, set_p, write_divided,
 };
 use super::scan::{
-    any_between, argmax, claimed_max, count_at_least, max, max_logit, next_rise, position_of,
-    sum_from,
+    any_between, argmax, claimed_max, count_at_least, has_between, max, max_logit, next_rise,
+    position_of, sum_from,
 };
 use super::sort_key::{descending_key, fetch, logit_of, steps};
 use crate::simd::{Isa, MAX_LANES};
@@ -296,6 +296,9 @@ fn logits_in_a_range() {
                 expected,
                 "{isa:?} {low} {high}"
             );
+            let expected = naive_logits::has_between(logits, low, high);
+            let ours = has_between(logits, low, high);
+            assert_eq!(ours, expected, "{isa:?} {low} {high}");
         }
     });
 }
