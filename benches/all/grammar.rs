@@ -60,24 +60,28 @@ pub fn vocabulary() -> Model {
     if let Ok(path) = std::env::var("LLAMA_SIEVE_BENCH_VOCABULARY") {
         return Model::load_vocabulary(path).expect("LLAMA_SIEVE_BENCH_VOCABULARY is a vocabulary");
     }
+    let texts = generated_texts().into_iter();
     let mut tokens = vec![(b"</s>".to_vec(), Kind::Control)];
-    let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    for byte in 1..=u8::MAX {
-        seen.insert(vec![byte]);
-        tokens.push((vec![byte], Kind::Normal));
-    }
-    let mut rng = Rng(7);
-    while tokens.len() < N_VOCAB {
-        let text = text(&mut rng);
-        if seen.insert(text.clone()) {
-            tokens.push((text, Kind::Normal));
-        }
-    }
+    tokens.extend(texts.map(|text| (text, Kind::Normal)));
     let vocabulary = TestVocabulary { tokens, eos: 0 };
     let path = std::env::temp_dir().join(format!("llama-sieve-bench-{}.gguf", std::process::id()));
     let model = vocabulary.load(&path).expect("the vocabulary loads");
     std::fs::remove_file(&path).expect("it was written");
     model
+}
+
+/// Returns the texts of all tokens but the first, the one that ends a text.
+pub fn generated_texts() -> Vec<Vec<u8>> {
+    let mut texts: Vec<Vec<u8>> = (1..=u8::MAX).map(|byte| vec![byte]).collect();
+    let mut seen: HashSet<Vec<u8>> = texts.iter().cloned().collect();
+    let mut rng = Rng(7);
+    while texts.len() < N_VOCAB - 1 {
+        let text = text(&mut rng);
+        if seen.insert(text.clone()) {
+            texts.push(text);
+        }
+    }
+    texts
 }
 
 fn text(rng: &mut Rng) -> Vec<u8> {

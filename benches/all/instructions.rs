@@ -5,9 +5,11 @@
 //!
 //! `cargo bench -- --instructions` runs this program again under valgrind's callgrind, on the AVX2
 //! path (valgrind knows no AVX-512), and compares the instructions of one `apply` to 128,256
-//! candidates, or of one token from 128,256 logits, with `benches/results/instructions.json`. An
-//! increase of more than 3 % is a failure. `--update-instructions` writes that file again. If the
-//! compiler is not the one named in the file, whose code may differ, differences are only reported.
+//! candidates, or of one token from 128,256 logits, or for bans and the loop breaker of 2,000
+//! tokens, with `benches/results/instructions.json`. No row may load a model or a vocabulary: that
+//! starts llama.cpp's backend, which may be compiled for AVX-512. An increase of more than 3 % is a
+//! failure. `--update-instructions` writes that file again. If the compiler is not the one named in
+//! the file, whose code may differ, differences are only reported.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,6 +26,7 @@ use vendor_llama_cpp::sys;
 use crate::chains::{CUTS, sample};
 use crate::samplers::{ROWS, input};
 use crate::support::{Array, HostSampler};
+use crate::tokens;
 
 const N: usize = 128_256;
 const TOLERANCE: f64 = 0.03;
@@ -104,7 +107,10 @@ fn labels() -> Vec<String> {
         let names = names.chain([OFF.to_owned()]).chain(traced);
         names.map(move |name| format!("{name}, {shape}"))
     };
-    ["peaked", "flat"].into_iter().flat_map(of_shape).collect()
+    let of_shapes = ["peaked", "flat"].into_iter().flat_map(of_shape);
+    of_shapes
+        .chain(tokens::COUNTED.map(str::to_owned))
+        .collect()
 }
 
 /// Runs every row once under valgrind, in the order of [`labels`], after a warm-up that is not
@@ -145,6 +151,7 @@ pub fn apply_once() {
         }
         trace::stop();
     }
+    tokens::World::generated().count(measured);
 }
 
 /// Measures one token of a sieve, after others that are not counted.

@@ -2,20 +2,28 @@
 //! regard to case, bans of as many patterns, and the loop breaker. A row is the time of one token:
 //! it is accepted, and the sampler is applied to an array. llama.cpp has no such samplers.
 //!
-//! The vocabulary is that of the grammars.
+//! The vocabulary is that of the grammars. Where instructions are counted, no model of it is
+//! loaded: the samplers are made from the texts of its tokens.
 
 use std::cell::OnceCell;
 use std::ffi::{CString, c_char};
+use std::fmt;
 use std::time::Instant;
 
+use llama_sieve::TokenData;
+use llama_sieve::candidates::Candidates;
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
 };
+use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
+use llama_sieve::sampler::Sampler;
+use llama_sieve::samplers::{BanStrings, BanVocabulary};
+use llama_sieve::vocabulary::Vocabulary;
 use vendor_llama_cpp::Model;
 
 use crate::Options;
-use crate::grammar::vocabulary;
+use crate::grammar::{generated_texts, vocabulary};
 use crate::measure::thread_time;
 use crate::report::Measurement;
 use crate::support::arrays::Rng;
@@ -28,9 +36,9 @@ const TOKENS: usize = 2000;
 /// The number of banned texts.
 const TEXTS: usize = 500;
 
-/// A vocabulary, texts to ban, and tokens whose text contains parts of these.
+/// The texts of a vocabulary's tokens, texts to ban, and tokens whose text contains parts of these.
 pub struct World {
-    model: Model,
+    pieces: Vec<Vec<u8>>,
     texts: Vec<CString>,
     tokens: Vec<i32>,
 }
@@ -38,40 +46,63 @@ pub struct World {
 /// A row of the table: its name, and the function that makes its sampler.
 pub struct Row {
     pub name: &'static str,
-    pub make: fn(&World) -> HostSampler,
+    /// True if the tokens are followed only once by each sampler.
+    pub first: bool,
+    pub make: fn(&World, &Model) -> HostSampler,
 }
 
-pub const ROWS: [Row; 4] = [
+pub const ROWS: [Row; 5] = [
     Row {
         name: "ban_strings, 500 texts",
-        make: |world| world.bans(&world.texts, 0),
+        first: false,
+        make: |world, model| bans(model, &world.texts, 0),
     },
     Row {
         name: "ban_strings, 500 texts in any case",
-        make: |world| world.bans(&world.texts, LLAMA_SIEVE_BAN_FOLD_CASE),
+        first: false,
+        make: |world, model| bans(model, &world.texts, LLAMA_SIEVE_BAN_FOLD_CASE),
     },
     Row {
         name: "ban_strings, 500 patterns",
-        make: |world| world.bans(&world.patterns(), LLAMA_SIEVE_BAN_REGEX),
+        first: false,
+        make: |world, model| bans(model, &world.patterns(), LLAMA_SIEVE_BAN_REGEX),
+    },
+    Row {
+        name: "ban_strings, 500 patterns, at first",
+        first: true,
+        make: |world, model| bans(model, &world.patterns(), LLAMA_SIEVE_BAN_REGEX),
     },
     Row {
         name: "loop_breaker",
-        // SAFETY: NULL is allowed.
-        make: |_| HostSampler::new(unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }),
+        first: false,
+        make: |_, _| HostSampler::new(loop_breaker()),
     },
 ];
 
 impl World {
+    /// Returns the world of a model's vocabulary.
+    fn of(model: &Model) -> Self {
+        let tokens = 0..model.n_vocab() as i32;
+        Self::new(tokens.map(|token| model.piece(token)).collect())
+    }
+
+    /// Returns the world of the vocabulary that is generated for the grammars.
+    pub fn generated() -> Self {
+        let mut pieces = vec![Vec::new()];
+        pieces.extend(generated_texts());
+        Self::new(pieces)
+    }
+
     /// Returns a world in which each banned text is that of two to four tokens. Every fourth token
     /// of the sequence begins one of them, and often the next tokens continue it.
-    pub fn new() -> Self {
-        let (model, mut rng) = (vocabulary(), Rng(11));
-        let n = model.n_vocab();
+    fn new(pieces: Vec<Vec<u8>>) -> Self {
+        let (n, mut rng) = (pieces.len(), Rng(11));
         let mut texts = Vec::new();
         let mut parts: Vec<Vec<i32>> = Vec::new();
         while texts.len() < TEXTS {
             let part: Vec<i32> = (0..2 + rng.below(3)).map(|_| rng.below(n) as i32).collect();
-            let text: Vec<u8> = part.iter().flat_map(|&token| model.piece(token)).collect();
+            let parts_of = part.iter().map(|&token| &pieces[token as usize][..]);
+            let text = parts_of.collect::<Vec<_>>().concat();
             // Texts whose case is ignored must be UTF-8.
             if std::str::from_utf8(&text).is_ok_and(|text| text.len() > 3 && !text.contains('\0')) {
                 texts.push(CString::new(text).expect("no NUL"));
@@ -87,7 +118,7 @@ impl World {
         }
         tokens.truncate(TOKENS);
         Self {
-            model,
+            pieces,
             texts,
             tokens,
         }
@@ -105,18 +136,9 @@ impl World {
         self.texts.iter().map(pattern).collect()
     }
 
-    fn bans(&self, texts: &[CString], flags: u32) -> HostSampler {
-        let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
-        let vocab = self.model.vocab().cast();
-        // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
-        HostSampler::new(unsafe {
-            llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
-        })
-    }
-
     /// Returns an array of the whole vocabulary.
     pub fn array(&self) -> Array {
-        Array::of_logits(std::iter::repeat_n(1.0, self.model.n_vocab()))
+        Array::of_logits(std::iter::repeat_n(1.0, self.pieces.len()))
     }
 
     /// Accepts all tokens, and applies the sampler to an array after each.
@@ -126,6 +148,106 @@ impl World {
             sampler.apply(array);
         }
     }
+
+    /// Calls `measured` with the work of each row of [`COUNTED`], after what is not part of it.
+    pub fn count(&self, measured: fn(&mut dyn FnMut())) {
+        let patterns = self.patterns();
+        let [texts, patterns] = [&self.texts, &patterns].map(|texts| bytes_of(texts));
+        let exact = BanVocabulary::new(self, false);
+        let folded = BanVocabulary::new(self, true);
+        let mut array = self.array();
+        let mut data: Vec<TokenData> = Vec::new();
+        data.extend(array.data.iter().map(|c| TokenData {
+            id: c.id,
+            logit: c.logit,
+            p: c.p,
+        }));
+        for vocabulary in [&exact, &folded] {
+            let mut sampler = some(BanStrings::new(&texts, vocabulary));
+            self.follow_with(&mut sampler, &mut data);
+            measured(&mut || self.follow_with(&mut sampler, &mut data));
+        }
+        let mut sampler = some(BanStrings::patterns(&patterns, false, &exact));
+        for _ in 0..2 {
+            measured(&mut || self.follow_with(&mut sampler, &mut data));
+        }
+        let breaker = HostSampler::new(loop_breaker());
+        self.follow(&breaker, &mut array);
+        measured(&mut || self.follow(&breaker, &mut array));
+    }
+
+    /// [`follow`](Self::follow) without the host.
+    fn follow_with(&self, sampler: &mut impl Sampler, data: &mut [TokenData]) {
+        for &token in &self.tokens {
+            sampler.accept(token);
+            sampler.apply(&mut Candidates::new(data, false));
+        }
+    }
+}
+
+/// The names of the rows whose instructions are counted: those of all tokens of the sequence, for
+/// patterns when it is followed for the first time, and again.
+pub const COUNTED: [&str; 5] = [
+    "ban_strings, 500 texts, 2000 tokens",
+    "ban_strings, 500 texts in any case, 2000 tokens",
+    "ban_strings, 500 patterns, the first 2000 tokens",
+    "ban_strings, 500 patterns, 2000 tokens",
+    "loop_breaker, 2000 tokens",
+];
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").finish_non_exhaustive()
+    }
+}
+
+impl Vocabulary for World {
+    fn n_tokens(&self) -> usize {
+        self.pieces.len()
+    }
+
+    fn is_eog(&self, token: i32) -> bool {
+        token == 0
+    }
+
+    fn end_token(&self) -> Option<i32> {
+        Some(0)
+    }
+
+    fn piece(&self, token: i32, piece: &mut Vec<u8>) {
+        piece.extend_from_slice(&self.pieces[token as usize]);
+    }
+
+    fn detokenize(&self, token: i32, text: &mut Vec<u8>) {
+        self.piece(token, text);
+    }
+
+    fn tokenize(&self, _text: &[u8]) -> Vec<i32> {
+        unreachable!("bans read texts of tokens only")
+    }
+}
+
+fn bytes_of(texts: &[CString]) -> Vec<&[u8]> {
+    texts.iter().map(|text| text.to_bytes()).collect()
+}
+
+fn some(made: Result<Option<BanStrings>, String>) -> BanStrings {
+    made.expect("the texts can be banned")
+        .expect("there are texts")
+}
+
+fn loop_breaker() -> *mut llama_sampler {
+    // SAFETY: NULL is allowed.
+    unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }
+}
+
+fn bans(model: &Model, texts: &[CString], flags: u32) -> HostSampler {
+    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+    let vocab = model.vocab().cast();
+    // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
+    HostSampler::new(unsafe {
+        llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags)
+    })
 }
 
 /// Returns the expression for a character of a text.
@@ -141,12 +263,18 @@ fn part(character: char) -> String {
 pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
     let world = OnceCell::new();
     for row in ROWS.iter().filter(|row| options.wants(row.name)) {
-        let world = world.get_or_init(World::new);
-        let (sampler, mut array) = ((row.make)(world), world.array());
+        let (world, model) = world.get_or_init(|| {
+            let model = vocabulary();
+            (World::of(&model), model)
+        });
+        let (mut sampler, mut array) = ((row.make)(world, model), world.array());
         // What patterns ban in a state is found when a text first reaches it.
         world.follow(&sampler, &mut array);
         let (begun, mut least) = (Instant::now(), f64::INFINITY);
         while begun.elapsed().as_secs_f64() < options.budget() {
+            if row.first {
+                sampler = (row.make)(world, model);
+            }
             let start = thread_time();
             world.follow(&sampler, &mut array);
             least = least.min(thread_time() - start);
