@@ -48,11 +48,7 @@ impl<'l> Straight<'l> {
     /// them, with the other fields of `like`.
     pub fn left(&self, chain: &HostSampler, like: &Array) -> Array {
         let chain = chain.as_ptr().cast();
-        let empty = sys::llama_token_data {
-            id: 0,
-            logit: 0.0,
-            p: 0.0,
-        };
+        let empty = sys::llama_token_data::default();
         // SAFETY: a live chain, whose logits are there; no more are written than there is room for.
         let data = unsafe {
             let n = llama_sieve_chain_candidates(chain, std::ptr::null_mut(), 0);

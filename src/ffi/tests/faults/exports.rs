@@ -11,22 +11,32 @@ use crate::last_error;
 /// Defines a test for each export, so that a run can choose among them;
 /// `every_export_has_a_case_and_a_test` compares the names.
 macro_rules! tests_of {
-    ($names:ident, $module:ident, $body:ident: $($name:ident)*) => {
-        const $names: &[&str] = &[$(stringify!($name)),*];
+    ($names:ident $list:tt: $($module:ident, $body:ident);*) => {
+        const $names: &[&str] = &names!$list;
 
-        mod $module {
-            $(
-                #[test]
-                fn $name() {
-                    super::$body(stringify!($name));
-                }
-            )*
-        }
+        $(mod $module {
+            tests!($body $list);
+        })*
+    };
+}
+
+macro_rules! names {
+    ($($name:ident)*) => { [$(stringify!($name)),*] };
+}
+
+macro_rules! tests {
+    ($body:ident { $($name:ident)* }) => {
+        $(
+            #[test]
+            fn $name() {
+                super::$body(stringify!($name));
+            }
+        )*
     };
 }
 
 tests_of! {
-    EXPORTS, a_fault_gives_the_documented_answer_of, faults_in_export:
+    EXPORTS {
     llama_sieve_version llama_sieve_simd llama_sieve_last_error llama_sieve_last_error_code llama_sieve_log_set
     llama_sieve_trace
     llama_sieve_trie_set llama_sieve_trie_clear llama_sieve_trie_activate llama_sieve_trie_is_active llama_sieve_trie_leaf llama_sieve_trie_forced
@@ -48,10 +58,11 @@ tests_of! {
     llama_sieve_top_candidates llama_sieve_greedy
     llama_sieve_entropy llama_sieve_surprisal llama_sieve_candidates_entropy llama_sieve_candidates_surprisal
     llama_sieve_ppl_new llama_sieve_ppl_clone llama_sieve_ppl_free llama_sieve_ppl_add llama_sieve_ppl_value llama_sieve_ppl_count llama_sieve_ppl_reset
+    }: a_fault_gives_the_documented_answer_of, faults_in_export
 }
 
 tests_of! {
-    CONSTRUCTORS, a_fault_gives_the_documented_answer_of_constructor, faults_in_export:
+    CONSTRUCTORS {
     llama_sieve_init_greedy llama_sieve_init_dist llama_sieve_init_top_k llama_sieve_init_top_p llama_sieve_init_min_p llama_sieve_init_typical
     llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
     llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
@@ -60,18 +71,8 @@ tests_of! {
     llama_sieve_init_quadratic llama_sieve_init_min_k
     llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
     llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags llama_sieve_init_ban_strings llama_sieve_init_loop_breaker
-}
-
-tests_of! {
-    VTABLES, a_fault_gives_the_documented_answer_of_each_entry_made_by, faults_in_entries:
-    llama_sieve_init_greedy llama_sieve_init_dist llama_sieve_init_top_k llama_sieve_init_top_p llama_sieve_init_min_p llama_sieve_init_typical
-    llama_sieve_init_temp llama_sieve_init_top_n_sigma llama_sieve_init_penalties llama_sieve_init_temp_ext llama_sieve_init_xtc
-    llama_sieve_init_mirostat llama_sieve_init_mirostat_v2 llama_sieve_init_dry llama_sieve_init_adaptive_p llama_sieve_init_logit_bias
-    llama_sieve_init_infill llama_sieve_init_tail_free llama_sieve_init_softmax llama_sieve_init_sampler
-    llama_sieve_init_top_a llama_sieve_init_epsilon_cutoff llama_sieve_init_eta_cutoff llama_sieve_init_p_less llama_sieve_init_top_h
-    llama_sieve_init_quadratic llama_sieve_init_min_k
-    llama_sampler_init_token_trie llama_sieve_init_trie_slot llama_sieve_init_trie_strings llama_sieve_init_grammar llama_sieve_init_grammar_lazy llama_sieve_init_grammar_lazy_patterns llama_sieve_init_json_schema
-    llama_sieve_init_regex llama_sieve_init_choice llama_sieve_init_tags llama_sieve_init_ban_strings llama_sieve_init_loop_breaker
+    }: a_fault_gives_the_documented_answer_of_constructor, faults_in_export;
+    a_fault_gives_the_documented_answer_of_each_entry_made_by, faults_in_entries
 }
 
 const OF_LIBRARIES: [&str; 3] = [
@@ -106,7 +107,7 @@ fn every_export_has_a_case_and_a_test() {
         exports
     );
     let makers = samplers().iter().map(|(name, _, _)| *name).collect();
-    assert_eq!(sorted(makers), sorted(VTABLES.to_vec()));
+    assert_eq!(sorted(makers), sorted(CONSTRUCTORS.to_vec()));
 }
 
 pub(super) fn faults_in_export(export: &str) {
