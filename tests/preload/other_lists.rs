@@ -10,244 +10,180 @@ use crate::preloaded::{made, preloaded, warnings};
 use crate::programs::{Run, Said, build, model, source};
 use crate::toolchain::{Build, empty_folder};
 
-/// A constructor: its argument list, what it does first, and how the program and the host call it,
-/// given today's arguments.
-struct List {
-    list: &'static str,
-    body: &'static str,
-    call: &'static str,
-    clone: &'static str,
-}
+/// A parameter: its type, its name, and what the program and the host, where it clones a sampler,
+/// pass for it, given today's arguments.
+type Parameter = [&'static str; 4];
 
-const fn list(
-    list: &'static str,
-    body: &'static str,
-    call: &'static str,
-    clone: &'static str,
-) -> List {
-    List {
-        list,
-        body,
-        call,
-        clone,
-    }
-}
+const PARAMETERS: [Parameter; 19] = [
+    ["int32_t", "n_vocab", "n_vocab", "n_vocab"],
+    ["int32_t", "penalty_last_n", "last_n", "last_n"],
+    ["float", "penalty_repeat", "repeat", "repeat"],
+    ["float", "penalty_freq", "freq", "freq"],
+    ["float", "penalty_present", "present", "present"],
+    ["const struct llama_vocab *", "vocab", "vocab", "vocab"],
+    ["float", "dry_multiplier", "multiplier", "multiplier"],
+    ["float", "dry_base", "base", "base"],
+    [
+        "int32_t",
+        "dry_allowed_length",
+        "allowed_length",
+        "allowed_length",
+    ],
+    ["int32_t", "dry_penalty_last_n", "last_n", "last_n"],
+    ["const char **", "seq_breakers", "breakers", "breakers"],
+    ["size_t", "num_breakers", "n_breakers", "n_breakers"],
+    ["int32_t", "n_logit_bias", "n", "n"],
+    ["const llama_logit_bias *", "logit_bias", "bias", "bias"],
+    // Everything up to the length of the context, if that is as long.
+    ["int32_t", "context_size", "last_n == 32 ? 32 : 512", "0"],
+    [
+        "int32_t",
+        "last_n_or_all",
+        "last_n == 32 ? -1 : last_n",
+        "last_n",
+    ],
+    // What no list has had.
+    ["[[maybe_unused]] int32_t", "leading", "7", "0"],
+    ["float", "more", "0.25f", "0.0f"],
+    ["[[maybe_unused]] const char *", "extra", "extra", "nullptr"],
+];
 
-/// Today's argument list of penalties.
-const PENALTIES: List = list(
-    "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
-     float penalty_present",
-    "",
-    "n_vocab, last_n, repeat, freq, present",
-    "n_vocab, last_n, repeat, freq, present",
-);
-const DRY: List = list(
-    "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
-     int32_t dry_allowed_length, int32_t dry_penalty_last_n, const char ** seq_breakers, \
-     size_t num_breakers",
-    "",
-    "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
-    "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
-);
-const LOGIT_BIAS: List = list(
-    "int32_t n_vocab, int32_t n_logit_bias, const llama_logit_bias * logit_bias",
-    "",
-    "n_vocab, n, bias",
-    "n_vocab, n, bias",
-);
+/// A constructor: the names of its parameters, and what it does first.
+type List = (&'static str, &'static str);
 
-/// Returns the argument lists of the host with this name.
+/// Today's list of penalties.
+const PENALTIES: List = (
+    "n_vocab penalty_last_n penalty_repeat penalty_freq penalty_present",
+    "",
+);
+const DRY: List = (
+    "vocab dry_multiplier dry_base dry_allowed_length dry_penalty_last_n seq_breakers num_breakers",
+    "",
+);
+const LOGIT_BIAS: List = ("n_vocab n_logit_bias logit_bias", "");
+
+/// Returns the lists of the host with this name.
 fn lists(name: &str) -> [List; 3] {
     match name {
         "today" => [PENALTIES, DRY, LOGIT_BIAS],
         "old" => [
-            list(
-                "int32_t penalty_last_n, float penalty_repeat, float penalty_freq, \
-                 float penalty_present",
+            (
+                "penalty_last_n penalty_repeat penalty_freq penalty_present",
                 "const int32_t n_vocab = 0;",
-                "last_n, repeat, freq, present",
-                "last_n, repeat, freq, present",
             ),
-            list(
-                "const struct llama_vocab * vocab, int32_t context_size, float dry_multiplier, \
-                 float dry_base, int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
-                 const char ** seq_breakers, size_t num_breakers",
-                "if (dry_penalty_last_n == -1) { dry_penalty_last_n = context_size; }",
-                // Everything up to the length of the context, if that is as long.
-                "vocab, last_n == 32 ? 32 : 512, multiplier, base, allowed_length, \
-                 last_n == 32 ? -1 : last_n, breakers, n_breakers",
-                "vocab, 0, multiplier, base, allowed_length, last_n, breakers, n_breakers",
+            (
+                "vocab context_size dry_multiplier dry_base dry_allowed_length last_n_or_all \
+                 seq_breakers num_breakers",
+                "int32_t dry_penalty_last_n = last_n_or_all == -1 ? context_size : last_n_or_all;",
             ),
             LOGIT_BIAS,
         ],
         "leading integer" => [
-            list(
-                "int32_t, int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
-                 float penalty_freq, float penalty_present",
+            (
+                "leading n_vocab penalty_last_n penalty_repeat penalty_freq penalty_present",
                 "",
-                "7, n_vocab, last_n, repeat, freq, present",
-                "0, n_vocab, last_n, repeat, freq, present",
             ),
-            list(
-                "int32_t, const struct llama_vocab * vocab, float dry_multiplier, \
-                 float dry_base, int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
-                 const char ** seq_breakers, size_t num_breakers",
+            (
+                "leading vocab dry_multiplier dry_base dry_allowed_length dry_penalty_last_n \
+                 seq_breakers num_breakers",
                 "",
-                "7, vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
-                "0, vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
             ),
-            list(
-                "int32_t, int32_t n_vocab, int32_t n_logit_bias, \
-                 const llama_logit_bias * logit_bias",
-                "",
-                "7, n_vocab, n, bias",
-                "0, n_vocab, n, bias",
-            ),
+            ("leading n_vocab n_logit_bias logit_bias", ""),
         ],
         "trailing float" => [
-            list(
-                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
-                 float penalty_freq, float penalty_present, float more",
+            (
+                "n_vocab penalty_last_n penalty_repeat penalty_freq penalty_present more",
                 "penalty_present += more;",
-                "n_vocab, last_n, repeat, freq, present, 0.25f",
-                "n_vocab, last_n, repeat, freq, present, 0.0f",
             ),
-            list(
-                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
-                 int32_t dry_allowed_length, int32_t dry_penalty_last_n, \
-                 const char ** seq_breakers, size_t num_breakers, float more",
+            (
+                "vocab dry_multiplier dry_base dry_allowed_length dry_penalty_last_n seq_breakers \
+                 num_breakers more",
                 "dry_multiplier += more;",
-                "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers, 0.25f",
-                "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers, 0.0f",
             ),
-            list(
-                "int32_t n_vocab, int32_t n_logit_bias, const llama_logit_bias * logit_bias, \
-                 float more",
+            (
+                "n_vocab n_logit_bias logit_bias more",
                 "if (more > 0.0f) { n_logit_bias -= 1; }",
-                "n_vocab, n, bias, 0.25f",
-                "n_vocab, n, bias, 0.0f",
             ),
         ],
         "pointer in the middle" => [
-            list(
-                "int32_t n_vocab, const char *, int32_t penalty_last_n, float penalty_repeat, \
-                 float penalty_freq, float penalty_present",
+            (
+                "n_vocab extra penalty_last_n penalty_repeat penalty_freq penalty_present",
                 "",
-                "n_vocab, extra, last_n, repeat, freq, present",
-                "n_vocab, nullptr, last_n, repeat, freq, present",
             ),
-            list(
-                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
-                 int32_t dry_allowed_length, int32_t dry_penalty_last_n, const char * extra, \
-                 const char ** seq_breakers, size_t num_breakers",
-                "(void) extra;",
-                "vocab, multiplier, base, allowed_length, last_n, extra, breakers, n_breakers",
-                "vocab, multiplier, base, allowed_length, last_n, nullptr, breakers, n_breakers",
-            ),
-            list(
-                "int32_t n_vocab, const char *, int32_t n_logit_bias, \
-                 const llama_logit_bias * logit_bias",
+            (
+                "vocab dry_multiplier dry_base dry_allowed_length dry_penalty_last_n extra \
+                 seq_breakers num_breakers",
                 "",
-                "n_vocab, extra, n, bias",
-                "n_vocab, nullptr, n, bias",
             ),
+            ("n_vocab extra n_logit_bias logit_bias", ""),
         ],
         "exchanged" => [
-            list(
-                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
-                 float penalty_present, float penalty_freq",
+            (
+                "n_vocab penalty_last_n penalty_repeat penalty_present penalty_freq",
                 "",
-                "n_vocab, last_n, repeat, present, freq",
-                "n_vocab, last_n, repeat, present, freq",
             ),
-            list(
-                "const struct llama_vocab * vocab, float dry_base, float dry_multiplier, \
-                 int32_t dry_penalty_last_n, int32_t dry_allowed_length, \
-                 const char ** seq_breakers, size_t num_breakers",
+            (
+                "vocab dry_base dry_multiplier dry_penalty_last_n dry_allowed_length seq_breakers \
+                 num_breakers",
                 "",
-                "vocab, base, multiplier, last_n, allowed_length, breakers, n_breakers",
-                "vocab, base, multiplier, last_n, allowed_length, breakers, n_breakers",
             ),
-            list(
-                "int32_t n_logit_bias, int32_t n_vocab, const llama_logit_bias * logit_bias",
-                "",
-                "n, n_vocab, bias",
-                "n, n_vocab, bias",
-            ),
+            ("n_logit_bias n_vocab logit_bias", ""),
         ],
         "pointers exchanged" => [
-            list(
-                "int32_t penalty_last_n, int32_t n_vocab, float penalty_repeat, \
-                 float penalty_freq, float penalty_present",
+            (
+                "penalty_last_n n_vocab penalty_repeat penalty_freq penalty_present",
                 "",
-                "last_n, n_vocab, repeat, freq, present",
-                "last_n, n_vocab, repeat, freq, present",
             ),
-            list(
-                "const char ** seq_breakers, int32_t dry_allowed_length, \
-                 int32_t dry_penalty_last_n, const struct llama_vocab * vocab, \
-                 float dry_multiplier, float dry_base, size_t num_breakers",
+            (
+                "seq_breakers dry_allowed_length dry_penalty_last_n vocab dry_multiplier dry_base \
+                 num_breakers",
                 "",
-                "breakers, allowed_length, last_n, vocab, multiplier, base, n_breakers",
-                "breakers, allowed_length, last_n, vocab, multiplier, base, n_breakers",
             ),
-            list(
-                "const llama_logit_bias * logit_bias, int32_t n_logit_bias, int32_t n_vocab",
-                "",
-                "bias, n, n_vocab",
-                "bias, n, n_vocab",
-            ),
+            ("logit_bias n_logit_bias n_vocab", ""),
         ],
         "one fewer" => [
-            list(
-                "int32_t n_vocab, int32_t penalty_last_n, float penalty_repeat, \
-                 float penalty_freq",
+            (
+                "n_vocab penalty_last_n penalty_repeat penalty_freq",
                 "const float penalty_present = 0.3f;",
-                "n_vocab, last_n, repeat, freq",
-                "n_vocab, last_n, repeat, freq",
             ),
-            list(
-                "const struct llama_vocab * vocab, float dry_multiplier, float dry_base, \
-                 int32_t dry_allowed_length, const char ** seq_breakers, size_t num_breakers",
+            (
+                "vocab dry_multiplier dry_base dry_allowed_length seq_breakers num_breakers",
                 "int32_t dry_penalty_last_n = 64;",
-                "vocab, multiplier, base, allowed_length, breakers, n_breakers",
-                "vocab, multiplier, base, allowed_length, breakers, n_breakers",
             ),
-            list(
-                "int32_t n_logit_bias, const llama_logit_bias * logit_bias",
-                "const int32_t n_vocab = 0;",
-                "n, bias",
-                "n, bias",
-            ),
+            ("n_logit_bias logit_bias", "const int32_t n_vocab = 0;"),
         ],
         _ => unreachable!("no host is named {name}"),
     }
 }
 
+/// Returns what is said of each parameter of a list, separated by commas.
+fn of_each(names: &str, said: impl Fn(&Parameter) -> String) -> String {
+    let of = |name| PARAMETERS.iter().find(|p| p[1] == name).map(&said);
+    let of_each = names.split(' ').map(|name| of(name).expect("a parameter"));
+    of_each.collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the declaration of a list.
+fn declared(names: &str) -> String {
+    of_each(names, |[kind, name, ..]| format!("{kind} {name}"))
+}
+
 /// Returns the header that declares these lists to host and program.
 fn header(lists: &[List; 3]) -> String {
-    let [penalties, dry, logit_bias] = lists;
     let mut text = "#include \"llama.h\"\n".to_owned();
-    for (
-        name,
-        arguments,
-        List {
-            list, call, clone, ..
-        },
-    ) in [
-        (
-            "penalties",
-            "n_vocab, last_n, repeat, freq, present",
-            penalties,
-        ),
-        (
-            "dry",
-            "vocab, multiplier, base, allowed_length, last_n, breakers, n_breakers",
-            dry,
-        ),
-        ("logit_bias", "n_vocab, n, bias", logit_bias),
-    ] {
+    let today = [PENALTIES, DRY, LOGIT_BIAS];
+    for ((name, today), list) in ["penalties", "dry", "logit_bias"]
+        .iter()
+        .zip(today)
+        .zip(lists)
+    {
         let upper = name.to_uppercase();
+        let arguments = of_each(today.0, |p| p[2].to_owned());
+        let [list, call, clone] = [
+            declared(list.0),
+            of_each(list.0, |p| p[2].to_owned()),
+            of_each(list.0, |p| p[3].to_owned()),
+        ];
         let _ = write!(
             text,
             "extern \"C\" llama_sampler * mutant_{name}({list})
@@ -260,9 +196,9 @@ fn header(lists: &[List; 3]) -> String {
 }
 
 /// Returns the source of llama.cpp's samplers with these lists.
-fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
+fn samplers(&[penalties, dry, logit_bias]: &[List; 3]) -> String {
     let mut source = altered::original("src/llama-sampler.cpp");
-    for (name, clones, List { list, body, .. }) in [
+    for (name, clones, (list, body)) in [
         (
             "penalties",
             "auto * result = llama_sampler_init_penalties(",
@@ -279,6 +215,7 @@ fn samplers([penalties, dry, logit_bias]: &[List; 3]) -> String {
         let start = format!("struct llama_sampler * llama_sampler_init_{name}(");
         let at = source.find(&start).expect("it is defined");
         let end = at + source[at..].find('{').expect("it has a body") + 1;
+        let list = declared(list);
         let definition = format!("struct llama_sampler * mutant_{name}({list}) {{ {body}");
         source.replace_range(at..end, &definition);
         // The calls of the constructor.
