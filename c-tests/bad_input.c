@@ -12,54 +12,37 @@
 enum { N_VOCAB = 1000 };
 
 /* Samplers with parameters that enable them. */
+#define SAMPLERS_OF(X)                                                                               \
+    X(make_greedy, "greedy", true, llama_sieve_init_greedy())                                        \
+    X(make_dist, "dist", true, llama_sieve_init_dist(42))                                            \
+    X(make_top_k, "top-k", false, llama_sieve_init_top_k(5))                                         \
+    X(make_top_p, "top-p", false, llama_sieve_init_top_p(0.9f, 1))                                   \
+    X(make_min_p, "min-p", false, llama_sieve_init_min_p(0.1f, 1))                                   \
+    X(make_typical, "typical", false, llama_sieve_init_typical(0.9f, 1))                             \
+    X(make_temp, "temp", false, llama_sieve_init_temp(0.7f))                                         \
+    X(make_temp_zero, "temp", false, llama_sieve_init_temp(0.0f))                                    \
+    X(make_top_n_sigma, "top-n-sigma", false, llama_sieve_init_top_n_sigma(1.5f))                    \
+    X(make_penalties, "penalties", false, llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f)) \
+    X(make_top_a, "top-a", false, llama_sieve_init_top_a(0.5f))                                      \
+    X(make_epsilon, "epsilon-cutoff", false, llama_sieve_init_epsilon_cutoff(0.01f))                 \
+    X(make_eta, "eta-cutoff", false, llama_sieve_init_eta_cutoff(0.01f))                             \
+    X(make_p_less, "p-less", false, llama_sieve_init_p_less(true))                                   \
+    X(make_top_h, "top-h", false, llama_sieve_init_top_h(0.5f))                                      \
+    X(make_quadratic, "quadratic", false, llama_sieve_init_quadratic(0.2f, 1.5f))                    \
+    X(make_min_k, "min-k", false, llama_sieve_init_min_k(0.0f))                                      \
+    X(make_loop, "loop-breaker", false, llama_sieve_init_loop_breaker(NULL))
 
-static struct llama_sampler * make_greedy(void)      { return llama_sieve_init_greedy(); }
-static struct llama_sampler * make_dist(void)        { return llama_sieve_init_dist(42); }
-static struct llama_sampler * make_top_k(void)       { return llama_sieve_init_top_k(5); }
-static struct llama_sampler * make_top_p(void)       { return llama_sieve_init_top_p(0.9f, 1); }
-static struct llama_sampler * make_min_p(void)       { return llama_sieve_init_min_p(0.1f, 1); }
-static struct llama_sampler * make_typical(void)     { return llama_sieve_init_typical(0.9f, 1); }
-static struct llama_sampler * make_temp(void)        { return llama_sieve_init_temp(0.7f); }
-static struct llama_sampler * make_temp_zero(void)   { return llama_sieve_init_temp(0.0f); }
-static struct llama_sampler * make_top_n_sigma(void) { return llama_sieve_init_top_n_sigma(1.5f); }
-static struct llama_sampler * make_top_a(void)       { return llama_sieve_init_top_a(0.5f); }
-static struct llama_sampler * make_epsilon(void) { return llama_sieve_init_epsilon_cutoff(0.01f); }
-static struct llama_sampler * make_eta(void)         { return llama_sieve_init_eta_cutoff(0.01f); }
-static struct llama_sampler * make_p_less(void)      { return llama_sieve_init_p_less(true); }
-static struct llama_sampler * make_top_h(void)       { return llama_sieve_init_top_h(0.5f); }
-static struct llama_sampler * make_min_k(void)       { return llama_sieve_init_min_k(0.0f); }
-static struct llama_sampler * make_loop(void)        { return llama_sieve_init_loop_breaker(NULL); }
-static struct llama_sampler * make_quadratic(void) {
-    return llama_sieve_init_quadratic(0.2f, 1.5f);
-}
-static struct llama_sampler * make_penalties(void) {
-    return llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f);
-}
+#define MAKER(make, name, selects, call) \
+    static struct llama_sampler * make(void) { return call; }
+#define ROW(make, name, selects, call) { name, make, selects },
+
+SAMPLERS_OF(MAKER)
 
 static const struct {
     const char * name;
     struct llama_sampler * (*make)(void);
     bool selects;
-} SAMPLERS[] = {
-    { "greedy",      make_greedy,      true  },
-    { "dist",        make_dist,        true  },
-    { "top-k",       make_top_k,       false },
-    { "top-p",       make_top_p,       false },
-    { "min-p",       make_min_p,       false },
-    { "typical",     make_typical,     false },
-    { "temp",        make_temp,        false },
-    { "temp",        make_temp_zero,   false },
-    { "top-n-sigma", make_top_n_sigma, false },
-    { "penalties",   make_penalties,   false },
-    { "top-a",       make_top_a,       false },
-    { "epsilon-cutoff", make_epsilon,  false },
-    { "eta-cutoff",  make_eta,         false },
-    { "p-less",      make_p_less,      false },
-    { "top-h",       make_top_h,       false },
-    { "quadratic",   make_quadratic,   false },
-    { "min-k",       make_min_k,       false },
-    { "loop-breaker", make_loop,       false },
-};
+} SAMPLERS[] = { SAMPLERS_OF(ROW) };
 enum { N_SAMPLERS = sizeof(SAMPLERS) / sizeof(SAMPLERS[0]) };
 
 static struct llama_sampler * make(int i) {
@@ -268,48 +251,33 @@ static void sorted_of_any_byte(void) {
 
 /* 4. Constructor arguments. */
 
-static struct llama_sampler * top_p_of(float x)       { return llama_sieve_init_top_p(x, 1); }
-static struct llama_sampler * min_p_of(float x)       { return llama_sieve_init_min_p(x, 1); }
-static struct llama_sampler * typical_of(float x)     { return llama_sieve_init_typical(x, 1); }
-static struct llama_sampler * temp_of(float x)        { return llama_sieve_init_temp(x); }
-static struct llama_sampler * top_n_sigma_of(float x) { return llama_sieve_init_top_n_sigma(x); }
-static struct llama_sampler * top_a_of(float x)       { return llama_sieve_init_top_a(x); }
-static struct llama_sampler * epsilon_of(float x) { return llama_sieve_init_epsilon_cutoff(x); }
-static struct llama_sampler * eta_of(float x)         { return llama_sieve_init_eta_cutoff(x); }
-static struct llama_sampler * top_h_of(float x)       { return llama_sieve_init_top_h(x); }
-static struct llama_sampler * tau_of(float x)         { return llama_sieve_init_min_k(x); }
-static struct llama_sampler * factor_of(float x) { return llama_sieve_init_quadratic(x, 1.5f); }
-static struct llama_sampler * curve_of(float x)  { return llama_sieve_init_quadratic(0.2f, x); }
-static struct llama_sampler * repeat_of(float x) {
-    return llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f);
-}
-static struct llama_sampler * freq_of(float x) {
-    return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f);
-}
-static struct llama_sampler * present_of(float x) {
-    return llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x);
-}
+#define OF_A_FLOAT_OF(X)                                                                \
+    X(top_p_of, "?top-p", llama_sieve_init_top_p(x, 1))                                 \
+    X(min_p_of, "?min-p", llama_sieve_init_min_p(x, 1))                                 \
+    X(typical_of, "?typical", llama_sieve_init_typical(x, 1))                           \
+    X(temp_of, "?temp", llama_sieve_init_temp(x))                                       \
+    X(top_n_sigma_of, "?top-n-sigma", llama_sieve_init_top_n_sigma(x))                  \
+    X(repeat_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f))  \
+    X(freq_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f))    \
+    X(present_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x)) \
+    X(top_a_of, "?top-a", llama_sieve_init_top_a(x))                                    \
+    X(epsilon_of, "?epsilon-cutoff", llama_sieve_init_epsilon_cutoff(x))                \
+    X(eta_of, "?eta-cutoff", llama_sieve_init_eta_cutoff(x))                            \
+    X(top_h_of, "?top-h", llama_sieve_init_top_h(x))                                    \
+    X(tau_of, "?min-k", llama_sieve_init_min_k(x))                                      \
+    X(factor_of, "?quadratic", llama_sieve_init_quadratic(x, 1.5f))                     \
+    X(curve_of, "?quadratic", llama_sieve_init_quadratic(0.2f, x))
+
+#define MAKER_OF_A_FLOAT(make, name, call) \
+    static struct llama_sampler * make(float x) { return call; }
+#define ROW_OF_A_FLOAT(make, name, call) { name, make },
+
+OF_A_FLOAT_OF(MAKER_OF_A_FLOAT)
 
 static const struct {
     const char * disabled_name;
     struct llama_sampler * (*make)(float);
-} OF_A_FLOAT[] = {
-    { "?top-p",       top_p_of       },
-    { "?min-p",       min_p_of       },
-    { "?typical",     typical_of     },
-    { "?temp",        temp_of        },
-    { "?top-n-sigma", top_n_sigma_of },
-    { "?penalties",   repeat_of      },
-    { "?penalties",   freq_of        },
-    { "?penalties",   present_of     },
-    { "?top-a",       top_a_of       },
-    { "?epsilon-cutoff", epsilon_of  },
-    { "?eta-cutoff",  eta_of         },
-    { "?top-h",       top_h_of       },
-    { "?min-k",       tau_of         },
-    { "?quadratic",   factor_of      },
-    { "?quadratic",   curve_of       },
-};
+} OF_A_FLOAT[] = { OF_A_FLOAT_OF(ROW_OF_A_FLOAT) };
 
 /* Two arrays of the same, byte for byte. */
 static void check_passes_through(struct llama_sampler * smpl) {
