@@ -166,60 +166,29 @@ fn adaptive_p_accepts_no_token() {
     assert_eq!(same(&a, &b), Ok(()));
 }
 
-/// A vocabulary in which tokens 0 and 1 share their first 600 bytes, and 2 ends a text.
+/// A vocabulary of these pieces, of which the one at `end` ends a text.
 #[derive(Debug)]
-struct LongPieces;
+struct Pieces {
+    pieces: Vec<Vec<u8>>,
+    end: Option<Token>,
+}
 
-impl Vocabulary for LongPieces {
+impl Vocabulary for Pieces {
     fn n_tokens(&self) -> usize {
-        3
+        self.pieces.len()
     }
 
     fn is_eog(&self, token: Token) -> bool {
-        token == 2
+        self.end == Some(token)
     }
 
     fn end_token(&self) -> Option<Token> {
-        Some(2)
+        self.end
     }
 
     fn piece(&self, token: Token, piece: &mut Vec<u8>) {
         piece.clear();
-        if (0..2).contains(&token) {
-            piece.extend([b'a'; 600]);
-            piece.resize(600 + token as usize, b'b');
-        }
-    }
-
-    fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
-        self.piece(token, text);
-    }
-
-    fn tokenize(&self, _: &[u8]) -> Vec<Token> {
-        vec![]
-    }
-}
-
-/// A vocabulary of eight letters, without a token that ends a text.
-#[derive(Debug)]
-struct NoEnd;
-
-impl Vocabulary for NoEnd {
-    fn n_tokens(&self) -> usize {
-        8
-    }
-
-    fn is_eog(&self, _: Token) -> bool {
-        false
-    }
-
-    fn end_token(&self) -> Option<Token> {
-        None
-    }
-
-    fn piece(&self, token: Token, piece: &mut Vec<u8>) {
-        piece.clear();
-        piece.push(b'a' + token as u8);
+        piece.extend_from_slice(self.pieces.get(token as usize).map_or(&[], |piece| piece));
     }
 
     fn detokenize(&self, token: Token, text: &mut Vec<u8>) {
@@ -241,7 +210,9 @@ fn infill_without_an_end() {
     };
     let mut data: Vec<TokenData> = (0..8).map(candidate).collect();
     let mut candidates = Candidates::new(&mut data, false);
-    Infill::new(Arc::new(NoEnd)).apply(&mut candidates);
+    // Eight letters, none of which ends a text.
+    let pieces = (b'a'..=b'h').map(|letter| vec![letter]).collect();
+    Infill::new(Arc::new(Pieces { pieces, end: None })).apply(&mut candidates);
     let mut left: Vec<Token> = candidates.as_slice().iter().map(|c| c.id).collect();
     left.sort_unstable();
     assert_eq!(left, (0..8).collect::<Vec<Token>>());
@@ -251,7 +222,10 @@ fn infilled(logits: &[(Token, f32)]) -> Vec<Token> {
     let candidate = |&(id, logit): &(Token, f32)| TokenData { id, logit, p: 0.0 };
     let mut data: Vec<TokenData> = logits.iter().map(candidate).collect();
     let mut candidates = Candidates::new(&mut data, false);
-    Infill::new(Arc::new(LongPieces)).apply(&mut candidates);
+    // The first two share their first 600 bytes, and the third ends a text.
+    let pieces = vec![vec![b'a'; 600], [&[b'a'; 600][..], b"b"].concat(), vec![]];
+    let end = Some(2);
+    Infill::new(Arc::new(Pieces { pieces, end })).apply(&mut candidates);
     candidates.as_slice().iter().map(|c| c.id).collect()
 }
 
