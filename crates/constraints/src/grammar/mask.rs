@@ -309,23 +309,32 @@ fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
                 *word |= all;
             }
         }
-        for (held, &set) in held_by.zip(of_tree) {
-            let mut bits = if most { !set } else { set };
-            if bits == 0 {
+        let flipped = if most { u64::MAX } else { 0 };
+        let mut first_rank = 64 * held_by.start;
+        for some in of_tree.chunks(8) {
+            // Most are alike.
+            if some.iter().fold(0, |any, set| any | (set ^ flipped)) == 0 {
+                first_rank += 64 * some.len();
                 continue;
             }
-            let first_rank = 64 * held;
-            bits &= u64::MAX << start.saturating_sub(first_rank);
-            bits &= u64::MAX >> (first_rank + 64).saturating_sub(end);
-            while bits != 0 {
-                let rank = first_rank + bits.trailing_zeros() as usize;
-                let token = band.ranked[rank] as usize;
-                words[token / 64] ^= 1 << (token % 64);
-                bits &= bits - 1;
+            for &set in some {
+                let mut bits = set ^ flipped;
+                bits &= u64::MAX << start.saturating_sub(first_rank);
+                bits &= u64::MAX >> (first_rank + 64).saturating_sub(end);
+                while bits != 0 {
+                    let rank = first_rank + bits.trailing_zeros() as usize;
+                    let token = band.ranked[rank] as usize;
+                    words[token / 64] ^= 1 << (token % 64);
+                    bits &= bits - 1;
+                }
+                first_rank += 64;
             }
         }
     }
 }
+
+/// The nodes on a path for which memory is reserved.
+const USUAL_DEPTH: usize = 16;
 
 struct TreeWalk<'a> {
     states: &'a mut States,
@@ -356,7 +365,8 @@ impl TreeWalk<'_> {
         if self.whole(ROOT, end, state)? || self.by_length(state)? {
             return Ok(());
         }
-        let mut path = vec![self.enter(nodes.at(ROOT), end, state, 0)?];
+        let mut path = Vec::with_capacity(USUAL_DEPTH);
+        self.enter(&mut path, nodes.at(ROOT), end, (state, 0))?;
         while let Some(above) = path.last_mut() {
             let Some(child) = nodes.next_in(above.children.clone(), above.cover) else {
                 path.pop();
@@ -364,7 +374,7 @@ impl TreeWalk<'_> {
             };
             let end = nodes.end_of(child, &above.children, above.end);
             above.children.start = child + 1;
-            let above = match nodes.at(child).step() {
+            match nodes.at(child).step() {
                 Step::Complete(code_point) => {
                     let group = self.grammar.group(code_point);
                     let next = match self.states.known_step(above.row, group) {
@@ -372,16 +382,13 @@ impl TreeWalk<'_> {
                         None => self.states.step(self.grammar, above.state, group)?,
                     };
                     let depth = above.depth + 1;
-                    self.character(child, end, next, depth)?
+                    self.character(&mut path, child, end, (next, depth))?;
                 }
                 // The texts below continue with characters that are not ASCII. If the state accepts
                 // all of these, it also accepts part of one.
                 Step::Within(_)
                     if !nodes.at(child).children().is_empty()
-                        && self.whole(child, end, above.state)? =>
-                {
-                    None
-                }
+                        && self.whole(child, end, above.state)? => {}
                 Step::Within(partial) => {
                     let above = Above {
                         children: nodes.at(child).children(),
@@ -389,10 +396,9 @@ impl TreeWalk<'_> {
                         ..above.clone()
                     };
                     self.part_of_character(nodes.at(child), end, above.state, partial)?;
-                    Some(above)
+                    path.push(above);
                 }
-            };
-            path.extend(above);
+            }
         }
         Ok(())
     }
@@ -419,33 +425,32 @@ impl TreeWalk<'_> {
         Ok(true)
     }
 
-    /// Allows the tokens that end at a node, whose character leads to a state. Returns the node if
-    /// those below must be visited.
+    /// Allows the tokens that end at a node, whose character leads to a state. Adds the node to the
+    /// path if those below must be visited.
     #[inline]
     fn character(
         &mut self,
+        path: &mut Vec<Above>,
         node: usize,
         end: usize,
-        state: StateId,
-        depth: usize,
-    ) -> Result<Option<Above>, TooMuch> {
+        (state, depth): (StateId, usize),
+    ) -> Result<(), TooMuch> {
         if state == NONE {
-            return Ok(None);
+            return Ok(());
         }
         let at = self.nodes.at(node);
-        let end_of_own = self.nodes.end_of_own(at, end);
-        if end_of_own == end {
+        if at.children().is_empty() {
             self.ranks.insert(at.first_rank(), end);
-            return Ok(None);
+            return Ok(());
         }
         if self.whole(node, end, state)? {
-            return Ok(None);
+            return Ok(());
         }
         let (node, state, depth) = self.down_a_chain(node, state, depth)?;
         let at = self.nodes.at(node);
         self.ranks
             .insert(at.first_rank(), self.nodes.end_of_own(at, end));
-        self.enter(at, end, state, depth).map(Some)
+        self.enter(path, at, end, (state, depth))
     }
 
     /// Allows the tokens along a chain of nodes with one repeated character, as far as the states
@@ -513,24 +518,26 @@ impl TreeWalk<'_> {
         }
     }
 
+    /// Adds a node to the path.
     fn enter(
         &mut self,
+        path: &mut Vec<Above>,
         node: &Node,
         end: usize,
-        state: StateId,
-        depth: usize,
-    ) -> Result<Above, TooMuch> {
+        (state, depth): (StateId, usize),
+    ) -> Result<(), TooMuch> {
         if self.states.has_tokens(self.grammar, state)? {
             self.token_elements(node, end, state, depth)?;
         }
-        Ok(Above {
+        path.push(Above {
             children: node.children(),
             end,
             state,
             row: self.states.row(self.grammar, state)?,
             cover: self.states.cover(self.grammar, state)?,
             depth,
-        })
+        });
+        Ok(())
     }
 
     /// Allows the tokens strictly below `node` that a token element matches.
