@@ -182,7 +182,8 @@ impl Groups {
     fn new(classes: &[Class]) -> Self {
         // The code points at which the set of classes changes, and the change of its sum.
         let mut within_ascii = [(0, 0); N_ASCII as usize];
-        let mut beyond = vec![(N_ASCII, sum_of(0))];
+        let mut beyond = Vec::with_capacity(1 + 4 * classes.len());
+        beyond.push((N_ASCII, sum_of(0)));
         let mut change = |at: u32, sum: Sum| match within_ascii.get_mut(at as usize) {
             Some(known) => *known = added(*known, sum),
             None => beyond.push((at, sum)),
@@ -224,7 +225,9 @@ impl Groups {
             starts.push(start);
             group_of.push(group_of_sum(sum, start));
         }
-        let mut sets: Vec<(u32, CharSet)> = (0..).zip(vec![0; N_ASCII as usize]).collect();
+        // Every ASCII character is in one of the first groups.
+        let n_sets = ascii.iter().max().map_or(0, |&last| last + 1);
+        let mut sets: Vec<(u32, CharSet)> = (0..n_sets).map(|group| (group, 0)).collect();
         for (code_point, &group) in ascii.iter().enumerate().skip(1) {
             if let Some((_, set)) = sets.get_mut(group as usize) {
                 *set |= 1 << code_point;

@@ -237,6 +237,12 @@ pub struct WrittenRules {
 }
 
 impl WrittenRules {
+    /// Reserves memory for rules, and for the elements of all of them.
+    pub fn reserve(&mut self, n_rules: usize, n_elements: usize) {
+        self.places.reserve(n_rules);
+        self.elements.reserve(n_elements);
+    }
+
     /// Adds a rule, still without elements. Returns its number.
     pub fn declare(&mut self) -> u32 {
         self.places.push((0, 0));
@@ -313,7 +319,7 @@ pub struct Rules {
     pub repeats: Vec<Repeat<u32>>,
     /// For each sequence, true if it matches the empty text.
     may_be_empty: Vec<bool>,
-    /// For each rule, true if it is nothing but an unbounded repetition.
+    /// For each rule, true if it is nothing but an unbounded repetition: `rule ::= item rule |`.
     is_loop: Vec<bool>,
     /// The start rule.
     pub root: u32,
@@ -484,7 +490,8 @@ impl Rules {
         let n_elements = rules.elements.len();
         let mut linked = Self {
             sequences: Vec::with_capacity(1 + n_elements.min(MOST_RESERVED)),
-            alternatives: Lists::with_room(rules.len(), rules.len()),
+            alternatives: Lists::with_room(rules.len(), 2 * rules.len()),
+            is_loop: Vec::with_capacity(rules.len()),
             root: written.root,
             ..Self::default()
         };
@@ -492,7 +499,7 @@ impl Rules {
         let in_repeats = repeats.iter().map(|repeat| repeat.item.len());
         let mut numbers = Numbers::with_room(n_elements + in_repeats.sum::<usize>());
         let mut seen = Set::default();
-        for rule in rules.iter() {
+        for (number, rule) in (0..).zip(rules.iter()) {
             seen.clear();
             for alternative in rule.split(is_end) {
                 let head = linked.sequence(alternative, &mut numbers)?;
@@ -504,6 +511,13 @@ impl Rules {
                     linked.alternatives.add(head);
                 }
             }
+            linked.is_loop.push(match *linked.alternatives.open() {
+                [_, EMPTY] | [EMPTY, _] => {
+                    let mut last = rule.iter().rev().filter(|element| !is_end(element));
+                    last.next() == Some(&Element::Rule(number))
+                }
+                _ => false,
+            });
             linked.alternatives.end();
         }
         for repeat in repeats {
@@ -513,21 +527,7 @@ impl Rules {
         }
         linked.classes = written.classes;
         linked.find_empty();
-        linked.find_loops();
         Ok(linked)
-    }
-
-    /// Finds the rules of the form `rule ::= item rule |`.
-    fn find_loops(&mut self) {
-        let is_loop = |(rule, heads): (u32, &[u32])| {
-            let (&[head, EMPTY] | &[EMPTY, head]) = heads else {
-                return false;
-            };
-            let ends = std::iter::successors(self.first(head), |first| self.first(first.rest));
-            ends.last()
-                .is_some_and(|last| last.item == Element::Rule(rule))
-        };
-        self.is_loop = (0..).zip(self.alternatives.iter()).map(is_loop).collect();
     }
 
     /// True if a sequence is nothing but an unbounded repetition. Two of the same in a row match
@@ -563,25 +563,31 @@ impl Rules {
                 references.push((number as u32, *sequence));
             }
         }
-        // The nodes are the sequences, followed by the rules.
-        let waiting = Lists::of(n + n_rules, || {
-            let for_item = references.iter().filter_map(|&(number, sequence)| {
-                let item = match sequence.item {
-                    Element::Rule(rule) => n as u32 + rule,
-                    Element::Repeat(repeat) => self.repeats.get(repeat as usize)?.item,
-                    _ => return None,
-                };
-                Some((item, sequence.rest, number))
-            });
-            let for_both =
-                for_item.flat_map(|(item, rest, number)| [(item, number), (rest, number)]);
-            let may_wait = |head: u32| may_wait.get(head as usize) == Some(&true);
-            let rules = (n as u32..).zip(self.alternatives.iter());
-            for_both.chain(rules.flat_map(move |(rule, heads)| {
-                let heads = heads.iter().filter(move |&&head| may_wait(head));
-                heads.map(move |&head| (head, rule))
-            }))
-        });
+        // The nodes are the sequences, followed by the rules. Each pair is a node, and one that
+        // waits for it.
+        let mut pairs = Vec::with_capacity(2 * references.len() + n_rules);
+        for &(number, sequence) in &references {
+            let item = match sequence.item {
+                Element::Rule(rule) => Some(n as u32 + rule),
+                Element::Repeat(repeat) => {
+                    let repeat = self.repeats.get(repeat as usize);
+                    repeat.map(|repeat| repeat.item)
+                }
+                _ => None,
+            };
+            pairs.extend(item.map(|item| (item, number)));
+            pairs.push((sequence.rest, number));
+        }
+        for (rule, heads) in (n as u32..).zip(self.alternatives.iter()) {
+            let may_wait = |head: &u32| may_wait.get(*head as usize) == Some(&true);
+            pairs.extend(
+                heads
+                    .iter()
+                    .filter(|head| may_wait(head))
+                    .map(|&head| (head, rule)),
+            );
+        }
+        let waiting = Lists::of(n + n_rules, || pairs.iter().copied());
         let mut rule_is_empty = vec![false; n_rules];
         let mut found = vec![EMPTY];
         while let Some(node) = found.pop() {

@@ -103,13 +103,12 @@ impl References {
     /// Returns the value of a keyword; `None` if the schema does not have it, or the draft ignores
     /// it: either the draft does not have the keyword, or its "$ref" overrides all other keywords.
     pub fn keyword(&self, document: &Document, at: JsonId, keyword: &str) -> Option<JsonId> {
+        // First, since most schemas do not have most keywords.
+        let value = document.member(at, keyword)?;
         let is_replaced = self.are_before(Draft::Of2019)
             && keyword != "$ref"
             && document.member(at, "$ref").is_some();
-        if is_replaced || !self.has(keyword) {
-            return None;
-        }
-        document.member(at, keyword)
+        (!is_replaced && self.has(keyword)).then_some(value)
     }
 
     /// Finds the targets of references in a text.

@@ -253,7 +253,7 @@ impl States {
         let mut found = std::mem::take(&mut closure.found);
         found.sort_unstable();
         found.dedup();
-        let mut tops = Vec::new();
+        let mut tops = Vec::with_capacity(found.len());
         for same in found.chunk_by(|a, b| a.sequence == b.sequence) {
             let below = self.union_of(grammar, same)?;
             tops.push(Edge { below, ..same[0] });
