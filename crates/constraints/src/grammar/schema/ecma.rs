@@ -93,6 +93,13 @@ pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
 /// Returns the characters that are in both.
 pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     let mut both = Vec::with_capacity(a.len() + b.len());
+    common_in(a, b, &mut both);
+    both
+}
+
+/// Replaces the content of `both` by the characters that are in both of the others.
+pub fn common_in(a: &[Span], b: &[Span], both: &mut Vec<Span>) {
+    both.clear();
     let (mut i, mut j) = (0, 0);
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
         let (first, last) = (x.0.max(y.0), x.1.min(y.1));
@@ -104,7 +111,6 @@ pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
             false => j += 1,
         }
     }
-    both
 }
 
 /// Returns the characters that are not in `spans`.

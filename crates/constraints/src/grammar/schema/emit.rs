@@ -81,6 +81,8 @@ struct SoFar {
 struct Behind {
     /// The next member, without a comma before it, and everything after it.
     more: Option<Sequence>,
+    /// The rest if a member came before, from the comma on, if there are already elements for it.
+    tail: Option<Sequence>,
     /// True if the object may end here.
     may_end: bool,
 }
@@ -350,13 +352,13 @@ impl Emitter {
 
     /// Returns a comma with white space after it.
     fn comma(&mut self) -> Answer<Sequence> {
-        let comma = self.output.raw(",")?;
-        Ok([&*comma, &*self.space].concat())
+        let comma = self.output.one(',')?;
+        Ok([&[comma], &*self.space].concat())
     }
 
-    fn enclosed(&mut self, brackets: [&str; 2], content: Sequence) -> Answer<Sequence> {
-        let (open, close) = (self.output.raw(brackets[0])?, self.output.raw(brackets[1])?);
-        Ok([&*open, &*self.space, &*content, &*close].concat())
+    fn enclosed(&mut self, brackets: [char; 2], content: Sequence) -> Answer<Sequence> {
+        let (open, close) = (self.output.one(brackets[0])?, self.output.one(brackets[1])?);
+        Ok([&[open], &*self.space, &*content, &[close]].concat())
     }
 
     fn array(&mut self, arrays: &Arrays, at: JsonId) -> Answer<Vec<Sequence>> {
@@ -404,7 +406,7 @@ impl Emitter {
                 }
             }
         };
-        Ok(vec![self.enclosed(["[", "]"], content)?])
+        Ok(vec![self.enclosed(['[', ']'], content)?])
     }
 
     fn elements(&mut self, arrays: &Arrays) -> Answer<Sequence> {
@@ -660,11 +662,11 @@ impl Emitter {
         };
         if self.compiler.options.any_order && !members.named.is_empty() {
             let content = self.by_states(&members, at, true)?;
-            return Ok(vec![self.enclosed(["{", "}"], content)?]);
+            return Ok(vec![self.enclosed(['{', '}'], content)?]);
         }
         let mut all = Vec::new();
         let content = self.in_order(&members, at)?;
-        all.push(self.enclosed(["{", "}"], content)?);
+        all.push(self.enclosed(['{', '}'], content)?);
         // Alternatively, the required properties come first, in the order of the schema's list.
         let required = objects.required.iter().enumerate();
         let places: HashMap<&Rc<str>, usize> = required.map(|(at, name)| (name, at)).collect();
@@ -677,7 +679,7 @@ impl Emitter {
             .eq(members.named.iter().map(|m| &m.name))
         {
             let content = self.in_order(&Members { named, ..members }, at)?;
-            all.push(self.enclosed(["{", "}"], content)?);
+            all.push(self.enclosed(['{', '}'], content)?);
         }
         Ok(all)
     }
@@ -893,11 +895,20 @@ impl Emitter {
 
     /// Returns a member whose name has this content, with white space after it.
     fn member(&mut self, name: Sequence, value: ExprId) -> Answer<Sequence> {
-        let name = self.output.quoted(name)?;
-        let colon = self.output.raw(":")?;
+        let (mark, colon) = (self.output.one('"')?, self.output.one(':')?);
         let value = self.value(value)?;
         let space = &*self.space;
-        Ok([&*name, space, &*colon, space, &[value], space].concat())
+        Ok([
+            &[mark],
+            &*name,
+            &[mark],
+            space,
+            &[colon],
+            space,
+            &[value],
+            space,
+        ]
+        .concat())
     }
 
     /// Returns the rest of an object with only unnamed members, after `n` members.
@@ -908,8 +919,8 @@ impl Emitter {
             Some(member) if max != Some(0) => member,
             _ => {
                 return Ok(Behind {
-                    more: None,
                     may_end: min == 0,
+                    ..Behind::default()
                 });
             }
         };
@@ -922,6 +933,7 @@ impl Emitter {
             .times(next, min.max(1) - 1, max.map(|max| max - 1))?;
         Ok(Behind {
             more: Some([more, &*rest].concat()),
+            tail: (min == 0 && max.is_none()).then_some(rest),
             may_end: min == 0,
         })
     }
@@ -978,37 +990,37 @@ impl Emitter {
             written.push(self.member(name, member.value)?);
         }
         // The rest of the object after the last named member, then after the one before, and so on.
-        // It is indexed by the number of members so far, or, if that does not matter, by 1 if there
-        // is any and 0 if not.
-        let n_states = if counts { n + 1 } else { 2 };
+        // If the number of members so far matters, it is indexed by that.
+        let n_states = if counts { n + 1 } else { 1 };
+        // The fewest members before a named one: the required ones.
+        let mut least = members.named.iter().filter(|one| one.is_required).count();
+        let states = |least: usize, most: usize| if counts { least..=most } else { 0..=0 };
         let mut behind: Vec<Behind> = vec![Behind::default(); n_states];
-        for (so_far, place) in behind.iter_mut().enumerate() {
+        for so_far in states(least, n) {
             if members.max.is_none_or(|max| so_far as u64 <= max) {
-                *place = self.others(members, at, so_far as u64)?;
+                behind[so_far] = self.others(members, at, so_far as u64)?;
             }
         }
         for i in (0..n).rev() {
             let is_required = members.named[i].is_required;
-            let most_so_far = if counts { i } else { usize::from(i > 0) };
-            // The comma and the space after it are written once, before all members that may
-            // follow.
-            let tails: Vec<Sequence> = behind
-                .iter()
-                .map(|behind| self.written(behind, &comma))
-                .collect::<Answer<_>>()?;
+            least -= usize::from(is_required);
             let mut next = vec![Behind::default(); n_states];
-            for (so_far, place) in next.iter_mut().enumerate().take(most_so_far + 1) {
-                let target = if counts { so_far + 1 } else { 1 };
+            for so_far in states(least, i) {
+                let after = &behind[if counts { so_far + 1 } else { 0 }];
                 let mut alternatives = Vec::new();
-                if let (Some(tail), Some(true)) = (
-                    tails.get(target),
-                    behind.get(target).map(Behind::is_possible),
-                ) {
-                    alternatives.push([&*written[i], tail].concat());
+                if after.is_possible() {
+                    // The comma and the space after it are written once, before all members that
+                    // may follow.
+                    let tail = match &after.tail {
+                        Some(tail) => tail.clone(),
+                        None => self.written(after, &comma)?,
+                    };
+                    alternatives.push([&*written[i], &*tail].concat());
                 }
-                if let (false, Some(behind)) = (is_required, behind.get(so_far)) {
-                    alternatives.extend(behind.more.clone());
-                    place.may_end = behind.may_end;
+                let place = &mut next[so_far];
+                if !is_required {
+                    alternatives.extend(behind[so_far].more.clone());
+                    place.may_end = behind[so_far].may_end;
                 }
                 if !alternatives.is_empty() {
                     place.more = Some(vec![self.output.rule(alternatives)?]);

@@ -10,7 +10,7 @@ use crate::grammar::elements::{Class, Classes, ENDLESS, Element, Repeat, Written
 use crate::grammar::hash::Map;
 use crate::grammar::limits::MAX_SCHEMA_ELEMENTS;
 use crate::grammar::schema::automaton::{ALL, Dfa, Shared, Span};
-use crate::grammar::schema::ecma::common;
+use crate::grammar::schema::ecma::{common, common_in};
 use crate::grammar::schema::refusal::{Answer, Refusal};
 
 /// A sequence of elements.
@@ -25,6 +25,10 @@ pub struct Output {
     n_elements: usize,
     /// A scratch buffer for the elements of one rule.
     elements: Sequence,
+    /// A scratch buffer for the characters of one class.
+    spans: Vec<Span>,
+    /// The spellings of each ASCII character alone; none if they are not known yet.
+    ascii: Vec<Spellings>,
     /// The element for one of some escape letters, by a set with a bit for each.
     letters: Map<u8, Element>,
     /// The element for one hexadecimal digit, by a set with a bit for each value.
@@ -35,6 +39,8 @@ pub struct Output {
     high: Map<Vec<Span>, Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
+    /// The rules of unbounded repetitions, by what is repeated.
+    loops: Map<Sequence, Element>,
     /// The rules of automata, by the address of the automaton and true for strings. The automata
     /// are kept alive, so that no other gets the same address.
     automata: Map<(usize, bool), (Element, Shared)>,
@@ -70,6 +76,8 @@ const RAW: [Span; 4] = [
 ];
 /// The first character whose four hexadecimal digits do not begin with two zeros.
 const HIGH: u32 = 0x100;
+/// The characters from [`HIGH`] on that a string can contain.
+const ALL_HIGH: [Span; 2] = [(HIGH, 0xD7FF), (0xE000, 0x10_FFFF)];
 /// The escapes of one letter, ascending, and the characters that they represent.
 const LETTERS: [(char, u32); 8] = [
     ('"', 0x22),
@@ -92,9 +100,8 @@ fn letters(escapes: u8) -> Vec<Span> {
     merged(letters.map(|letter| (letter, letter)).collect())
 }
 
-/// Returns the hexadecimal digits whose values have their bit set.
-fn digits(values: u16) -> Vec<Span> {
-    let mut spans = Vec::with_capacity(8);
+/// Adds the hexadecimal digits whose values have their bit set.
+fn add_digits(values: u16, spans: &mut Vec<Span>) {
     for (first, value, n) in DIGITS {
         let (mut left, mut from) = (u32::from(values) >> value & ((1 << n) - 1), first.into());
         while left != 0 {
@@ -106,7 +113,6 @@ fn digits(values: u16) -> Vec<Span> {
             left >>= n;
         }
     }
-    spans
 }
 
 fn only(character: char) -> Vec<Span> {
@@ -132,6 +138,7 @@ impl Output {
         const MOST: usize = 112;
         let mut new = Self::default();
         new.classes.reserve(MOST);
+        new.written.rules.reserve(2 * MOST, 8 * MOST);
         new.spellings.reserve(MOST / 2);
         new.digits.reserve(MOST / 4);
         new.hexadecimal.reserve(MOST / 8);
@@ -228,13 +235,17 @@ impl Output {
             return Ok(item);
         }
         if (min, max) == (0, None) {
+            if let Some(&known) = self.loops.get(&item) {
+                return Ok(vec![known]);
+            }
             let rule = self.reserve();
             let mut rounds = std::mem::take(&mut self.elements);
             rounds.clear();
-            rounds.extend(item);
+            rounds.extend_from_slice(&item);
             rounds.extend([Element::Rule(rule), Element::Alternative]);
             self.define_as(rule, &rounds)?;
             self.elements = rounds;
+            self.loops.insert(item, Element::Rule(rule));
             return Ok(vec![Element::Rule(rule)]);
         }
         // No text has more characters.
@@ -251,7 +262,7 @@ impl Output {
     }
 
     /// Returns the element for a character, unescaped.
-    fn one(&mut self, character: char) -> Answer<Element> {
+    pub fn one(&mut self, character: char) -> Answer<Element> {
         numbered(self.classes.number_of_one(u32::from(character)))
     }
 
@@ -300,18 +311,37 @@ impl Output {
     }
 
     fn spellings(&mut self, spans: &[Span]) -> Answer<Spellings> {
-        if let Some(&known) = self.spellings.get(spans) {
+        const N: usize = 128;
+        let one = match *spans {
+            [(one, same)] if one == same && one < N as u32 => Some(one as usize),
+            _ => None,
+        };
+        let known = match one {
+            Some(one) => self.ascii.get(one).filter(|known| known.escaped.is_some()),
+            None => self.spellings.get(spans),
+        };
+        if let Some(&known) = known {
             return Ok(known);
         }
         let mut spellings = Spellings::default();
-        let raw = common(spans, &RAW);
+        let mut raw = std::mem::take(&mut self.spans);
+        common_in(spans, &RAW, &mut raw);
         if !raw.is_empty() {
             spellings.raw = Some(self.class(&raw)?);
         }
+        self.spans = raw;
         if !spans.is_empty() {
             spellings.escaped = Some([self.one('\\')?, self.escape(spans)?]);
         }
-        self.spellings.insert(spans.to_vec(), spellings);
+        match one {
+            Some(one) => {
+                self.ascii.resize(N, Spellings::default());
+                self.ascii[one] = spellings;
+            }
+            None => {
+                self.spellings.insert(spans.to_vec(), spellings);
+            }
+        }
         Ok(spellings)
     }
 
@@ -392,19 +422,41 @@ impl Output {
             return Ok(known);
         }
         let mut alternatives = Vec::new();
-        let basic = common(&spans, &[(0, 0xFFFF)]);
-        if !basic.is_empty() {
-            alternatives.push(self.hexadecimal(4, basic)?);
-        }
-        for (low, high) in pairs(&common(&spans, &[(0x10000, 0x10_FFFF)])) {
-            let high = self.hexadecimal(4, high)?;
-            let low = self.hexadecimal(4, vec![low])?;
-            let between = [self.one('\\')?, self.one('u')?];
-            alternatives.push([&*high, &between, &*low].concat());
+        if *spans == ALL_HIGH {
+            alternatives = self.all_high()?;
+        } else {
+            let basic = common(&spans, &[(0, 0xFFFF)]);
+            if !basic.is_empty() {
+                alternatives.push(self.hexadecimal(4, basic)?);
+            }
+            for (low, high) in pairs(&common(&spans, &[(0x10000, 0x10_FFFF)])) {
+                let high = self.hexadecimal(4, high)?;
+                let low = self.hexadecimal(4, vec![low])?;
+                let between = [self.one('\\')?, self.one('u')?];
+                alternatives.push([&*high, &between, &*low].concat());
+            }
         }
         let element = self.rule(alternatives)?;
         self.high.insert(spans, element);
         Ok(element)
+    }
+
+    /// Returns the alternatives after `\u` for all characters from [`HIGH`] on, as
+    /// [`hexadecimal`](Self::hexadecimal) would find them: almost every schema needs these.
+    fn all_high(&mut self) -> Answer<Vec<Sequence>> {
+        let any = self.digit(u16::MAX)?;
+        // The digit D begins the surrogates, from D800 to DFFF.
+        let (zero, d) = (self.digit(1)?, self.digit(1 << 0xD)?);
+        let others = self.digit(!(1 | 1 << 0xD))?;
+        let (not_zero, to_seven) = (self.digit(!1)?, self.digit(0x00FF)?);
+        let (high, low) = (self.digit(0x0F00)?, self.digit(0xF000)?);
+        let between = [self.one('\\')?, self.one('u')?];
+        Ok(vec![
+            vec![zero, not_zero, any, any],
+            vec![others, any, any, any],
+            vec![d, to_seven, any, any],
+            [&[d, high, any, any], &between[..], &[d, low, any, any]].concat(),
+        ])
     }
 
     /// Returns an element that matches one of the escape letters whose bits are set.
@@ -422,7 +474,11 @@ impl Output {
         if let Some(&known) = self.digits.get(&values) {
             return Ok(known);
         }
-        let element = self.class(&digits(values))?;
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.clear();
+        add_digits(values, &mut spans);
+        let element = self.class(&spans)?;
+        self.spans = spans;
         self.digits.insert(values, element);
         Ok(element)
     }
@@ -590,12 +646,13 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
 
 #[cfg(test)]
 mod tests {
-    use super::digits;
+    use super::add_digits;
 
     #[test]
     fn hexadecimal_digits_are_those_of_the_standard_library() {
         for values in 0..=u16::MAX {
-            let digits = digits(values);
+            let mut digits = Vec::new();
+            add_digits(values, &mut digits);
             let is_ascending = digits.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0);
             assert!(is_ascending, "{values:#x}: {digits:?}");
             for character in '\0'..='\x7F' {

@@ -102,6 +102,11 @@ fn members_and_elements() {
         r#"{"type":"object","minProperties":1,"maxProperties":2,"properties":{"a":{},"b":{},"c":{}},"additionalProperties":false}"#,
         "- {}\n+ {\"b\":1}\n+ {\"a\":1,\"c\":1}\n- {\"a\":1,\"b\":1,\"c\":1}",
     );
+    // One more than the required ones may be any other.
+    check(
+        r#"{"type":"object","properties":{"a":{},"b":{}},"required":["b"],"minProperties":2}"#,
+        "- {}\n- {\"b\":1}\n- {\"a\":1}\n+ {\"a\":1,\"b\":1}\n+ {\"b\":1,\"c\":1}\n- {\"c\":1,\"d\":1}",
+    );
     check(
         r#"{"type":"object","patternProperties":{"^x":{"type":"integer"},"y$":{"minimum":5}},"additionalProperties":{"type":"null"}}"#,
         "+ {\"x\":1}\n- {\"x\":null}\n+ {\"y\":5}\n- {\"y\":4}\n+ {\"xy\":5}\n- {\"xy\":4}\n- {\"xy\":5.5}\n+ {\"a\":null}\n- {\"a\":1}",
