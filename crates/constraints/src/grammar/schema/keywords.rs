@@ -300,17 +300,23 @@ impl Compiler {
         let arrays = self.lenient(arrays, Arrays::default())?;
         let objects = self.objects(at);
         let objects = self.lenient(objects, Objects::default())?;
+        fn among<T>(types: &[T], one: T) -> Vec<T> {
+            match types.is_empty() {
+                true => Vec::new(),
+                false => vec![one],
+            }
+        }
+        let types = self.types(at)?.unwrap_or_else(Shape::any);
         let shape = Shape {
             null: true,
             no: true,
             yes: true,
-            numbers: vec![numbers],
-            strings: vec![strings],
-            arrays: vec![arrays],
-            objects: vec![objects],
+            numbers: among(&types.numbers, numbers),
+            strings: among(&types.strings, strings),
+            arrays: among(&types.arrays, arrays),
+            objects: among(&types.objects, objects),
         };
         // Done even without a type: `and` drops the types whose bounds contradict each other.
-        let types = self.types(at)?.unwrap_or_else(Shape::any);
         let mut shape = self.and(&shape, &types)?;
         if let Some(values) = self.list(at, "enum")? {
             let mut all = Shape::default();

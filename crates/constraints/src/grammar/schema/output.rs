@@ -37,6 +37,8 @@ pub struct Output {
     hexadecimal: Map<(u32, Vec<Span>), Sequence>,
     /// The element after `\u` for characters from [`HIGH`] on, by these characters.
     high: Map<Vec<Span>, Element>,
+    /// The same for all of them.
+    all_high: Option<Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
     /// The rules of unbounded repetitions, by what is repeated.
@@ -76,8 +78,6 @@ const RAW: [Span; 4] = [
 ];
 /// The first character whose four hexadecimal digits do not begin with two zeros.
 const HIGH: u32 = 0x100;
-/// The characters from [`HIGH`] on that a string can contain.
-const ALL_HIGH: [Span; 2] = [(HIGH, 0xD7FF), (0xE000, 0x10_FFFF)];
 /// The escapes of one letter, ascending, and the characters that they represent.
 const LETTERS: [(char, u32); 8] = [
     ('"', 0x22),
@@ -139,9 +139,8 @@ impl Output {
         let mut new = Self::default();
         new.classes.reserve(MOST);
         new.written.rules.reserve(2 * MOST, 8 * MOST);
-        new.spellings.reserve(MOST / 2);
+        new.spellings.reserve(MOST / 4);
         new.digits.reserve(MOST / 4);
-        new.hexadecimal.reserve(MOST / 8);
         new
     }
 
@@ -365,7 +364,10 @@ impl Output {
             elements.extend(low.into_iter().flatten());
         }
         if spans.last().is_some_and(|last| last.1 >= HIGH) {
-            let high = self.high(common(spans, &[(HIGH, 0x10_FFFF)]))?;
+            let high = match *spans {
+                [.., (0..=HIGH, 0xD7FF), (0xE000, 0x10_FFFF)] => self.all_high()?,
+                _ => self.high(common(spans, &[(HIGH, 0x10_FFFF)]))?,
+            };
             begin_alternative(&mut elements);
             elements.extend([unit, high]);
         }
@@ -422,28 +424,27 @@ impl Output {
             return Ok(known);
         }
         let mut alternatives = Vec::new();
-        if *spans == ALL_HIGH {
-            alternatives = self.all_high()?;
-        } else {
-            let basic = common(&spans, &[(0, 0xFFFF)]);
-            if !basic.is_empty() {
-                alternatives.push(self.hexadecimal(4, basic)?);
-            }
-            for (low, high) in pairs(&common(&spans, &[(0x10000, 0x10_FFFF)])) {
-                let high = self.hexadecimal(4, high)?;
-                let low = self.hexadecimal(4, vec![low])?;
-                let between = [self.one('\\')?, self.one('u')?];
-                alternatives.push([&*high, &between, &*low].concat());
-            }
+        let basic = common(&spans, &[(0, 0xFFFF)]);
+        if !basic.is_empty() {
+            alternatives.push(self.hexadecimal(4, basic)?);
+        }
+        for (low, high) in pairs(&common(&spans, &[(0x10000, 0x10_FFFF)])) {
+            let high = self.hexadecimal(4, high)?;
+            let low = self.hexadecimal(4, vec![low])?;
+            let between = [self.one('\\')?, self.one('u')?];
+            alternatives.push([&*high, &between, &*low].concat());
         }
         let element = self.rule(alternatives)?;
         self.high.insert(spans, element);
         Ok(element)
     }
 
-    /// Returns the alternatives after `\u` for all characters from [`HIGH`] on, as
-    /// [`hexadecimal`](Self::hexadecimal) would find them: almost every schema needs these.
-    fn all_high(&mut self) -> Answer<Vec<Sequence>> {
+    /// Returns the element after `\u` for all characters from [`HIGH`] on, as
+    /// [`high`](Self::high) would: almost every schema needs these.
+    fn all_high(&mut self) -> Answer<Element> {
+        if let Some(known) = self.all_high {
+            return Ok(known);
+        }
         let any = self.digit(u16::MAX)?;
         // The digit D begins the surrogates, from D800 to DFFF.
         let (zero, d) = (self.digit(1)?, self.digit(1 << 0xD)?);
@@ -451,12 +452,14 @@ impl Output {
         let (not_zero, to_seven) = (self.digit(!1)?, self.digit(0x00FF)?);
         let (high, low) = (self.digit(0x0F00)?, self.digit(0xF000)?);
         let between = [self.one('\\')?, self.one('u')?];
-        Ok(vec![
+        let element = self.rule(vec![
             vec![zero, not_zero, any, any],
             vec![others, any, any, any],
             vec![d, to_seven, any, any],
             [&[d, high, any, any], &between[..], &[d, low, any, any]].concat(),
-        ])
+        ])?;
+        self.all_high = Some(element);
+        Ok(element)
     }
 
     /// Returns an element that matches one of the escape letters whose bits are set.

@@ -399,14 +399,16 @@ impl Compiler {
         options: Options,
         work: Rc<Work>,
     ) -> Self {
+        /// The expressions of most schemas.
+        const USUAL: usize = 14;
         let mut compiler = Self {
             document,
             references,
             options,
             left_out: Vec::new(),
             exprs: Vec::new(),
-            numbers: HashMap::default(),
-            shapes: Map::default(),
+            numbers: HashMap::with_capacity_and_hasher(USUAL, Default::default()),
+            shapes: Map::with_capacity_and_hasher(USUAL, Default::default()),
             open: Vec::new(),
             langs: Vec::new(),
             lang_numbers: HashMap::default(),
