@@ -1,7 +1,11 @@
-"""Gets what a program with musl runs with, on a machine that has glibc."""
+"""Builds our libraries for musl, and gets what else a program with musl runs with, beside glibc.
+
+Prints the folder of the one, and that of the other.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -9,8 +13,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-from build import ORDINARY, TARGETS, build, build_ordinary
-from common import FETCH, ROOT, WORK, fresh, install_tools, run, tool
+from build import ORDINARY, TARGETS, Built, build, build_ordinary, installed_targets
+from common import FETCH, ROOT, WORK, fail, fresh, install_tools, run, tool
 
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
@@ -24,23 +28,31 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def main() -> None:
-    """Builds the libraries for x86-64, and prints their folder and that of what they run with.
+    """The command."""
+    parser = argparse.ArgumentParser(prog="release/musl.py", description=__doc__)
+    parser.add_argument("machine", nargs="?", default="x86_64", choices=ARCHITECTURES)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--ordinary", action="store_true", help="with the tests' libraries, compiled for glibc"
+    )
+    which.add_argument("--runtime", action="store_true", help="with no libraries of ours")
+    given = parser.parse_args()
+    if not given.runtime:
+        print(_built(given.machine, given.ordinary).library.parent)
+    install_tools([])
+    print(libraries(given.machine))
 
-    With `--ordinary` those of the tests, which were compiled for glibc. With `--runtime MACHINE`
-    it builds nothing, and prints the folder of what programs for that processor run with.
-    """
-    if sys.argv[1:2] == ["--runtime"]:
-        install_tools([])
-        print(libraries(sys.argv[2]))
-        return
-    if sys.argv[1:] == ["--ordinary"]:
-        install_tools([])
-        built = build_ordinary(TARGETS[ORDINARY])
-    else:
-        install_tools(["cargo-zigbuild", "ziglang"])
-        built = build(TARGETS["x86_64-unknown-linux-musl"])
-    print(built.library.parent)
-    print(libraries("x86_64"))
+
+def _built(machine: str, ordinary: bool) -> Built:
+    """The libraries that a release packs for that processor, or those of the tests."""
+    if ordinary:
+        if machine != TARGETS[ORDINARY].machine:
+            fail(f"--ordinary: the tests' libraries are not for {machine}")
+        return build_ordinary(TARGETS[ORDINARY])
+    install_tools(["cargo-zigbuild", "ziglang"])
+    target = TARGETS[f"{machine}-unknown-linux-musl"]
+    installed_targets([target])
+    return build(target)
 
 
 def libraries(machine: str) -> Path:
