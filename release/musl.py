@@ -6,13 +6,13 @@ Prints the folder of the one, and that of the other.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import shutil
 import sys
 import zipfile
 from pathlib import Path
 
+import foreign
 from build import ORDINARY, TARGETS, Built, build, build_ordinary, installed_targets
 from common import FETCH, ROOT, WORK, fail, fresh, install_tools, run, tool
 
@@ -23,14 +23,12 @@ import _elf  # noqa: E402
 NUMPY = "numpy==2.2.6"
 # The first Debian whose musl reads the relative relocations that these have.
 DEBIAN = "trixie"
-MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="release/musl.py", description=__doc__)
-    parser.add_argument("machine", nargs="?", default="x86_64", choices=ARCHITECTURES)
+    parser.add_argument("machine", nargs="?", default="x86_64", choices=foreign.ARCHITECTURES)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--ordinary", action="store_true", help="with the tests' libraries, compiled for glibc"
@@ -73,26 +71,9 @@ def loader(folder: Path, machine: str) -> Path:
 
 
 def _unpack_musl(folder: Path, machine: str) -> None:
-    """Debian's package, without telling this machine's apt and dpkg of it."""
-    apt, architecture = fresh(folder / "apt"), ARCHITECTURES[machine]
-    for name in ("lists", "archives"):
-        (apt / name / "partial").mkdir(parents=True)
-    (apt / "sources").write_text(f"deb {MIRROR} {DEBIAN} main\n")
-    settings = {
-        "APT::Architecture": architecture,
-        "APT::Architectures": architecture,
-        "APT::Sandbox::User": "root",
-        "Dir::State::Lists": apt / "lists",
-        "Dir::Cache": apt,
-        "Dir::Etc::SourceList": apt / "sources",
-        "Dir::Etc::SourceParts": "-",
-    }
-    command = ["apt-get", "-qq", *(f"-o{name}={value}" for name, value in settings.items())]
-    run([FETCH, *command, "update"], apt)
-    run([FETCH, *command, "download", "musl"], apt)
-    (package,) = apt.glob("musl_*.deb")
-    run(["dpkg", "-x", package, apt])
-    (library,) = apt.glob("usr/lib/*-linux-musl/libc.so")
+    unpacked = fresh(folder / "debian")
+    foreign.unpack(unpacked, machine, DEBIAN, ["musl"])
+    (library,) = unpacked.glob("usr/lib/*-linux-musl/libc.so")
     shutil.copy(library, loader(folder, machine))
 
 
