@@ -57,13 +57,8 @@ fn a_draw_from_few_unmasked_tokens_is_that_of_the_array() {
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_single_candidate_takes_no_draw_of_one_that_spares_it() {
     let chosen = |dist: &mut Dist, n: usize| {
-        let mut data: Vec<TokenData> = (0..n as Token)
-            .map(|id| TokenData {
-                id,
-                logit: -0.01 * id as f32,
-                p: 0.0,
-            })
-            .collect();
+        let logits: Vec<f32> = (0..n).map(|i| -0.01 * i as f32).collect();
+        let mut data = array_of(&logits);
         let mut candidates = Candidates::new(&mut data, false);
         dist.apply(&mut candidates);
         candidates.selected()

@@ -1,5 +1,6 @@
 use super::*;
 use crate::lcg::Lcg;
+use crate::token::array_of;
 
 #[test]
 fn the_reach_is_what_comparing_gives() {
@@ -39,11 +40,7 @@ fn penalised(allowed_length: i32) -> f32 {
     for token in [1, 2, 3, 1, 2] {
         dry.accept(token);
     }
-    let mut data = [0, 1, 2, 3].map(|id| TokenData {
-        id,
-        logit: 1.0,
-        p: 0.0,
-    });
+    let mut data = array_of(&[1.0; 4]);
     dry.apply(&mut Candidates::new(&mut data, false));
     data[3].logit
 }
@@ -68,11 +65,7 @@ fn a_penalty_stays_finite_where_a_power_of_the_base_does() {
         for _ in 0..500 {
             dry.accept(1);
         }
-        let mut data = [0, 1].map(|id| TokenData {
-            id,
-            logit: 0.0,
-            p: 0.0,
-        });
+        let mut data = array_of(&[0.0; 2]);
         dry.apply(&mut Candidates::new(&mut data, false));
         -data[1].logit
     };

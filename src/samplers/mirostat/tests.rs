@@ -1,13 +1,10 @@
 use super::*;
+use crate::token::array_of;
 
 fn selected(m: i32) -> Option<usize> {
-    let mut data: Vec<TokenData> = (0..50)
-        .map(|i| TokenData {
-            id: i as Token,
-            logit: (i as f32 * 1.7).sin() * 4.0,
-            p: 0.0,
-        })
-        .collect();
+    let mut data = array_of(&std::array::from_fn::<_, 50, _>(|i| {
+        (i as f32 * 1.7).sin() * 4.0
+    }));
     let mut candidates = Candidates::new(&mut data, false);
     Mirostat::new(50, 7, 3.0, 0.1, m).apply(&mut candidates);
     candidates.selected()
@@ -24,13 +21,8 @@ fn an_m_below_1_means_all_also_the_least_there_is() {
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_large_share_is_sorted() {
     for (m, by_sum) in [(2, true), (500, true), (501, false), (4000, false)] {
-        let mut data: Vec<TokenData> = (0..4000)
-            .map(|id| TokenData {
-                id,
-                logit: (id * 7 % 4000) as f32 / 400.0,
-                p: 0.0,
-            })
-            .collect();
+        let logits: Vec<f32> = (0..4000).map(|i| (i * 7 % 4000) as f32 / 400.0).collect();
+        let mut data = array_of(&logits);
         let mut candidates = Candidates::new(&mut data, false);
         let mut mirostat = Mirostat::new(4000, 7, 3.0, 0.1, m);
         // The first array is sorted, since it looks ordered.

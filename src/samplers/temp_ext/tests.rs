@@ -1,4 +1,5 @@
 use super::*;
+use crate::token::array_of;
 
 /// Ordinary candidates are ranked and scaled in separate buffers. If one is infinite, that happens
 /// in the array.
@@ -6,17 +7,9 @@ use super::*;
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn ordinary_candidates_are_written_once() {
     for (largest, aside) in [(3.0, true), (f32::INFINITY, false)] {
-        let mut data: Vec<TokenData> = (0..400)
-            .map(|id| TokenData {
-                id,
-                logit: if id == 7 {
-                    largest
-                } else {
-                    (id % 113) as f32 / 40.0
-                },
-                p: 0.0,
-            })
-            .collect();
+        let mut logits: Vec<f32> = (0..400).map(|i| (i % 113) as f32 / 40.0).collect();
+        logits[7] = largest;
+        let mut data = array_of(&logits);
         let mut temp_ext = TempExt::new(0.8, 0.3, 1.0).expect("it does something");
         temp_ext.apply(&mut Candidates::new(&mut data, false));
         assert_eq!(temp_ext.entropies.is_empty(), aside, "{largest}");

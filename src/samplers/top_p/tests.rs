@@ -6,13 +6,8 @@ use crate::token::array_of;
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn a_threshold_that_is_too_high_gives_way() {
     const KEPT: usize = 9000;
-    let mut data: Vec<TokenData> = (0..10_000)
-        .map(|i| TokenData {
-            id: i,
-            logit: (i * 7919 % 10_000) as f32 / 1000.0,
-            p: 0.0,
-        })
-        .collect();
+    let logit = |i| (i * 7919 % 10_000) as f32 / 1000.0;
+    let mut data = array_of(&(0..10_000).map(logit).collect::<Vec<_>>());
     let mut candidates = Candidates::new(&mut data, false);
     let mut top_p = TopP::new(0.5, KEPT).expect("0.5 cuts something");
     top_p.apply(&mut candidates);

@@ -7,7 +7,7 @@ use super::*;
 use crate::candidates::Candidates;
 use crate::lcg::Lcg;
 use crate::sampler::Sampler;
-use crate::token::TokenData;
+use crate::token::array_of;
 
 thread_local! {
     /// The number of tokens at which a breaker was searched for.
@@ -326,11 +326,7 @@ fn other_breakers_are_looked_for_in_all_of_the_window() {
         dry
     };
     let logit = |dry: &mut Dry| {
-        let mut data = [0, 1, 2, 3].map(|id| TokenData {
-            id,
-            logit: 1.0,
-            p: 0.0,
-        });
+        let mut data = array_of(&[1.0; 4]);
         dry.apply(&mut Candidates::new(&mut data, false));
         data[1].logit
     };

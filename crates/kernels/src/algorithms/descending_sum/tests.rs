@@ -1,6 +1,7 @@
 use super::*;
 use crate::algorithms::top_k::TopK;
 use crate::lcg::Lcg;
+use crate::token::array_of;
 
 /// Counts of the branches that the tests have taken.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,13 +27,7 @@ impl Seen {
 }
 
 fn array(logits: impl IntoIterator<Item = f32>) -> Vec<TokenData> {
-    let data = logits.into_iter().enumerate();
-    let data = data.map(|(i, logit)| TokenData {
-        id: i as i32,
-        logit,
-        p: 0.0,
-    });
-    data.collect()
+    array_of(&logits.into_iter().collect::<Vec<f32>>())
 }
 
 fn sorted(data: &[TokenData]) -> Vec<TokenData> {

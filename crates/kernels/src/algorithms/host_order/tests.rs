@@ -10,6 +10,7 @@ use super::*;
 mod libraries;
 use crate::kernels::sort_key::logit_of;
 use crate::simd::Isa;
+use crate::token::array_of as candidates;
 
 /// A small generator of test inputs.
 struct Random(u64);
@@ -254,16 +255,6 @@ fn places_by(
         }
     }
     order
-}
-
-fn candidates(logits: &[f32]) -> Vec<TokenData> {
-    let data = logits.iter().enumerate();
-    let data = data.map(|(i, &logit)| TokenData {
-        id: i as i32,
-        logit,
-        p: 0.0,
-    });
-    data.collect()
 }
 
 fn bits(data: &[TokenData]) -> Vec<(i32, u32, u32)> {
