@@ -12,28 +12,28 @@
 enum { N_VOCAB = 1000 };
 
 /* Samplers with parameters that enable them. */
-#define SAMPLERS_OF(X)                                                                               \
-    X(make_greedy, "greedy", true, llama_sieve_init_greedy())                                        \
-    X(make_dist, "dist", true, llama_sieve_init_dist(42))                                            \
-    X(make_top_k, "top-k", false, llama_sieve_init_top_k(5))                                         \
-    X(make_top_p, "top-p", false, llama_sieve_init_top_p(0.9f, 1))                                   \
-    X(make_min_p, "min-p", false, llama_sieve_init_min_p(0.1f, 1))                                   \
-    X(make_typical, "typical", false, llama_sieve_init_typical(0.9f, 1))                             \
-    X(make_temp, "temp", false, llama_sieve_init_temp(0.7f))                                         \
-    X(make_temp_zero, "temp", false, llama_sieve_init_temp(0.0f))                                    \
-    X(make_top_n_sigma, "top-n-sigma", false, llama_sieve_init_top_n_sigma(1.5f))                    \
-    X(make_penalties, "penalties", false, llama_sieve_init_penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f)) \
-    X(make_top_a, "top-a", false, llama_sieve_init_top_a(0.5f))                                      \
-    X(make_epsilon, "epsilon-cutoff", false, llama_sieve_init_epsilon_cutoff(0.01f))                 \
-    X(make_eta, "eta-cutoff", false, llama_sieve_init_eta_cutoff(0.01f))                             \
-    X(make_p_less, "p-less", false, llama_sieve_init_p_less(true))                                   \
-    X(make_top_h, "top-h", false, llama_sieve_init_top_h(0.5f))                                      \
-    X(make_quadratic, "quadratic", false, llama_sieve_init_quadratic(0.2f, 1.5f))                    \
-    X(make_min_k, "min-k", false, llama_sieve_init_min_k(0.0f))                                      \
-    X(make_loop, "loop-breaker", false, llama_sieve_init_loop_breaker(NULL))
+#define SAMPLERS_OF(X)                                                              \
+    X(make_greedy, "greedy", true, greedy())                                        \
+    X(make_dist, "dist", true, dist(42))                                            \
+    X(make_top_k, "top-k", false, top_k(5))                                         \
+    X(make_top_p, "top-p", false, top_p(0.9f, 1))                                   \
+    X(make_min_p, "min-p", false, min_p(0.1f, 1))                                   \
+    X(make_typical, "typical", false, typical(0.9f, 1))                             \
+    X(make_temp, "temp", false, temp(0.7f))                                         \
+    X(make_temp_zero, "temp", false, temp(0.0f))                                    \
+    X(make_top_n_sigma, "top-n-sigma", false, top_n_sigma(1.5f))                    \
+    X(make_penalties, "penalties", false, penalties(N_VOCAB, 64, 1.3f, 0.1f, 0.1f)) \
+    X(make_top_a, "top-a", false, top_a(0.5f))                                      \
+    X(make_epsilon, "epsilon-cutoff", false, epsilon_cutoff(0.01f))                 \
+    X(make_eta, "eta-cutoff", false, eta_cutoff(0.01f))                             \
+    X(make_p_less, "p-less", false, p_less(true))                                   \
+    X(make_top_h, "top-h", false, top_h(0.5f))                                      \
+    X(make_quadratic, "quadratic", false, quadratic(0.2f, 1.5f))                    \
+    X(make_min_k, "min-k", false, min_k(0.0f))                                      \
+    X(make_loop, "loop-breaker", false, loop_breaker(NULL))
 
 #define MAKER(make, name, selects, call) \
-    static struct llama_sampler * make(void) { return call; }
+    static struct llama_sampler * make(void) { return llama_sieve_init_##call; }
 #define ROW(make, name, selects, call) { name, make, selects },
 
 SAMPLERS_OF(MAKER)
@@ -251,25 +251,25 @@ static void sorted_of_any_byte(void) {
 
 /* 4. Constructor arguments. */
 
-#define OF_A_FLOAT_OF(X)                                                                \
-    X(top_p_of, "?top-p", llama_sieve_init_top_p(x, 1))                                 \
-    X(min_p_of, "?min-p", llama_sieve_init_min_p(x, 1))                                 \
-    X(typical_of, "?typical", llama_sieve_init_typical(x, 1))                           \
-    X(temp_of, "?temp", llama_sieve_init_temp(x))                                       \
-    X(top_n_sigma_of, "?top-n-sigma", llama_sieve_init_top_n_sigma(x))                  \
-    X(repeat_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, x, 0.1f, 0.1f))  \
-    X(freq_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, x, 0.1f))    \
-    X(present_of, "?penalties", llama_sieve_init_penalties(N_VOCAB, 64, 1.1f, 0.1f, x)) \
-    X(top_a_of, "?top-a", llama_sieve_init_top_a(x))                                    \
-    X(epsilon_of, "?epsilon-cutoff", llama_sieve_init_epsilon_cutoff(x))                \
-    X(eta_of, "?eta-cutoff", llama_sieve_init_eta_cutoff(x))                            \
-    X(top_h_of, "?top-h", llama_sieve_init_top_h(x))                                    \
-    X(tau_of, "?min-k", llama_sieve_init_min_k(x))                                      \
-    X(factor_of, "?quadratic", llama_sieve_init_quadratic(x, 1.5f))                     \
-    X(curve_of, "?quadratic", llama_sieve_init_quadratic(0.2f, x))
+#define OF_A_FLOAT_OF(X)                                               \
+    X(top_p_of, "?top-p", top_p(x, 1))                                 \
+    X(min_p_of, "?min-p", min_p(x, 1))                                 \
+    X(typical_of, "?typical", typical(x, 1))                           \
+    X(temp_of, "?temp", temp(x))                                       \
+    X(top_n_sigma_of, "?top-n-sigma", top_n_sigma(x))                  \
+    X(repeat_of, "?penalties", penalties(N_VOCAB, 64, x, 0.1f, 0.1f))  \
+    X(freq_of, "?penalties", penalties(N_VOCAB, 64, 1.1f, x, 0.1f))    \
+    X(present_of, "?penalties", penalties(N_VOCAB, 64, 1.1f, 0.1f, x)) \
+    X(top_a_of, "?top-a", top_a(x))                                    \
+    X(epsilon_of, "?epsilon-cutoff", epsilon_cutoff(x))                \
+    X(eta_of, "?eta-cutoff", eta_cutoff(x))                            \
+    X(top_h_of, "?top-h", top_h(x))                                    \
+    X(tau_of, "?min-k", min_k(x))                                      \
+    X(factor_of, "?quadratic", quadratic(x, 1.5f))                     \
+    X(curve_of, "?quadratic", quadratic(0.2f, x))
 
 #define MAKER_OF_A_FLOAT(make, name, call) \
-    static struct llama_sampler * make(float x) { return call; }
+    static struct llama_sampler * make(float x) { return llama_sieve_init_##call; }
 #define ROW_OF_A_FLOAT(make, name, call) { name, make },
 
 OF_A_FLOAT_OF(MAKER_OF_A_FLOAT)

@@ -1,4 +1,4 @@
-//! Tests what the sieve offers in addition to sampling a token: metrics, top candidates and batches.
+//! Tests what the sieve offers beside sampling a token: metrics, top candidates and batches.
 
 use crate::support::arrays::{Array, Shape};
 use crate::support::fresh_rng;
