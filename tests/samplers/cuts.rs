@@ -298,9 +298,15 @@ fn min_k_is_its_definition() {
 #[test]
 fn quadratic_is_its_definition() {
     let mut rng = fresh_rng("quadratic_is_its_definition");
-    let mut bent = 0;
+    let (mut bent, mut far) = (0, 0);
     for _ in 0..arrays() {
-        let input = any_array(&mut rng);
+        let mut input = any_array(&mut rng);
+        if rng.chance(0.1) {
+            let last = input.data.len() - 1;
+            input.data[last].logit = rng.pick(&[f32::MIN, -1e30, -2e19]);
+            input.data[0].logit = rng.pick(&[f32::MAX, 5.0]);
+            input.sorted = false;
+        }
         let factor = rng.pick(&[0.2, 1.0, 0.05, 5.0]);
         let curve = rng.pick(&[1.0, 2.0, 3.0, 1.5, 6.0, 0.0]);
         let sampler = HostSampler::new(llama_sieve_init_quadratic(factor, curve));
@@ -325,10 +331,13 @@ fn quadratic_is_its_definition() {
                 continue;
             }
             let terms = [f64::from(max), -k * d * d, s * d * d * d];
-            if terms.iter().any(|term| term.abs() > 1e37) {
+            let expected: f64 = terms.iter().sum();
+            let overflows = (d as f32) * (d as f32) == f32::INFINITY;
+            if overflows || expected.abs() > f64::from(f32::MAX) {
+                assert_eq!(new.logit, expected.signum() as f32 * f32::INFINITY);
+                far += 1;
                 continue;
             }
-            let expected: f64 = terms.iter().sum();
             let size: f64 = terms.iter().map(|term| term.abs()).sum();
             let off = (f64::from(new.logit) - expected).abs();
             assert!(off <= 5e-7 * size, "{new:?} of {old:?} is not {expected}");
@@ -339,6 +348,7 @@ fn quadratic_is_its_definition() {
         }
     }
     assert!(bent > 100 * arrays(), "only {bent} logits");
+    assert!(far > 0, "none overflows");
 }
 
 /// Writes 1,000 arrays for each of four samplers, with the candidates that they leave, as lines of

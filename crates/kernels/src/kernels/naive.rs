@@ -205,7 +205,7 @@ pub fn divide_logits(data: &mut [TokenData], by: f32) {
 pub fn cube_logits(data: &mut [TokenData], curve: Cubic) {
     let Cubic { max, square, cube } = curve;
     for candidate in data.iter_mut().filter(|c| c.logit > f32::NEG_INFINITY) {
-        let d = candidate.logit - max;
+        let d = (candidate.logit - max).max(f32::MIN);
         let slope = fma(cube, d, -square);
         candidate.logit = fma(slope, d * d, max);
     }

@@ -60,7 +60,7 @@ impl<V: Vector> CurveOn<V> {
 
 /// `max + (cube * d - square) * d^2`, where d, at or below 0, is the distance from `max`. Each
 /// product with an addition is rounded once, together with the sum. If `square` and `cube` are at
-/// or above 0, the value never rises as d falls.
+/// or above 0, the value never rises as d falls. It is minus infinity where d^2 overflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The logit at which d is 0, and the value there.
@@ -74,7 +74,8 @@ pub struct Cubic {
 impl Cubic {
     /// Returns the value at a logit. Minus infinity and NaN stay unchanged.
     fn at(self, logit: f32) -> f32 {
-        let d = logit - self.max;
+        // No minus infinity, whose product with a cube of 0 is NaN.
+        let d = (logit - self.max).max(f32::MIN);
         let slope = fma(self.cube, d, -self.square);
         let bent = fma(slope, d * d, self.max);
         if logit > f32::NEG_INFINITY {
@@ -88,7 +89,7 @@ impl Cubic {
     #[inline(always)]
     fn at_each<V: Vector>(self, v: V, logits: V::F) -> V::F {
         let max = v.splat(self.max);
-        let d = v.sub(logits, max);
+        let d = v.max(v.sub(logits, max), v.splat(f32::MIN));
         let slope = v.fma(v.splat(self.cube), d, v.splat(-self.square));
         let bent = v.fma(slope, v.mul(d, d), max);
         v.select_lt(v.splat(f32::NEG_INFINITY), logits, bent, logits)
