@@ -246,6 +246,52 @@ impl Automaton {
         Some(self.units(state))
     }
 
+    /// Returns the number of states.
+    pub fn n_states(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Returns, for each state, the length in units of the shortest banned text that begins with
+    /// what the state has matched.
+    pub fn shortest(&self) -> Vec<u32> {
+        let mut shortest = with_room(self.nodes.len()).unwrap_or_else(exhausted);
+        shortest.resize(self.nodes.len(), u32::MAX);
+        // Children follow their parents.
+        for (state, node) in self.nodes.iter().enumerate().rev() {
+            let children = node.children.start as usize..node.children.end as usize;
+            let below = shortest[children].iter().copied().min();
+            shortest[state] = match node.is_end {
+                true => self.units(state as State) as u32,
+                false => below.unwrap_or(u32::MAX),
+            };
+        }
+        shortest
+    }
+
+    /// True if texts are folded, and this state has matched a part of a character at its end.
+    pub fn is_within_character(&self, state: State) -> bool {
+        let children = self.children(state);
+        self.counts_characters && children.clone().any(|(byte, _)| matches!(byte, 0x80..0xC0))
+    }
+
+    /// Returns the states that continue the banned texts which this one begins, each with the byte
+    /// that leads to it.
+    pub fn children(&self, state: State) -> impl Iterator<Item = (u8, State)> + Clone {
+        let children = self.nodes[state as usize].children.clone();
+        children.map(|child| (self.nodes[child as usize].byte, child))
+    }
+
+    /// True if a banned text is what this state has matched.
+    pub fn is_end(&self, state: State) -> bool {
+        self.nodes[state as usize].is_end
+    }
+
+    /// Returns all beginnings of banned texts that a text in this state ends with, longest first.
+    pub fn suffixes(&self, state: State) -> impl Iterator<Item = State> + Clone {
+        let of = |state: State| (state != ROOT).then_some(state);
+        std::iter::successors(of(state), move |&state| of(self.nodes[state as usize].fail))
+    }
+
     /// Returns the bytes that this state has matched.
     pub fn bytes_of(&self, mut state: State) -> Vec<u8> {
         let n = self.nodes[state as usize].length.0 as usize;

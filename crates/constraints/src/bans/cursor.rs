@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::automaton::{ROOT, State};
-use super::fold::Pending;
-use super::{Bans, counted};
+use super::Bans;
+use super::place::Place;
 use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
@@ -20,8 +19,7 @@ struct Taken {
 /// The parts of banned texts that the text ends with.
 #[derive(Debug)]
 pub struct Cursor {
-    state: State,
-    pending: Pending,
+    place: Place,
     /// The newest tokens, as many as the longest banned text can span.
     taken: VecDeque<Taken>,
 }
@@ -34,7 +32,7 @@ impl Clone for Cursor {
     }
 
     fn clone_from(&mut self, source: &Self) {
-        (self.state, self.pending) = (source.state, source.pending);
+        self.place = source.place;
         self.taken.clone_from(&source.taken);
     }
 }
@@ -49,44 +47,27 @@ impl Cursor {
         let mut taken = VecDeque::new();
         taken.try_reserve_exact(room).unwrap_or_else(exhausted);
         Self {
-            state: ROOT,
-            pending: Pending::default(),
+            place: Place::default(),
             taken,
         }
     }
 
     /// Returns to the state of an empty text.
     pub fn reset(&mut self) {
-        (self.state, self.pending) = (ROOT, Pending::default());
+        self.place = Place::default();
         self.taken.clear();
     }
 
     /// Accepts a token. One outside the vocabulary has no text.
     pub fn accept(&mut self, bans: &Bans, token: Token) {
-        let mut begun = 0;
-        if bans.order().rank(token).is_some() {
-            begun += usize::from(!self.pending.is_empty());
-            let (automaton, mut units) = (bans.automaton(), 0);
-            let state = &mut self.state;
-            bans.order().feed(token, &mut self.pending, |unit| {
-                *state = automaton.run(*state, unit);
-                units += 1;
-            });
-            units += usize::from(!self.pending.is_empty());
-            begun = units - begun.min(units);
-        }
+        let begun = self.place.accept(bans, token);
         self.take(begun, bans.automaton().longest());
     }
 
     /// Passes the state to `put`, in parts: a digest of the banned texts, the matched beginning,
     /// the bytes of an unfinished character, and the newest tokens.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
-        put(bans.automaton().digest());
-        let begun = bans.automaton().bytes_of(self.state);
-        for bytes in [&begun, self.pending.bytes()] {
-            put(&(bytes.len() as u32).to_le_bytes());
-            put(bytes);
-        }
+        self.place.save(bans, put);
         for taken in &self.taken {
             put(&(taken.units as u32).to_le_bytes());
             put(&taken.tokens.to_le_bytes());
@@ -96,17 +77,12 @@ impl Cursor {
     /// Restores a state that was saved with the same texts. Returns `None` if it was saved with
     /// others or is invalid; the cursor's state is then unspecified.
     pub fn load(&mut self, bans: &Bans, bytes: &[u8]) -> Option<()> {
-        let rest = bytes.strip_prefix(bans.automaton().digest())?;
-        let (begun, rest) = counted(rest)?;
-        let (pending, rest) = counted(rest)?;
+        let (place, rest) = Place::load(bans, bytes)?;
         let (taken, []) = rest.as_chunks::<8>() else {
             return None;
         };
-        let automaton = bans.automaton();
-        let state = automaton.run(ROOT, begun);
-        let is_begun = automaton.bytes_of(state) == begun;
-        (is_begun && taken.len() <= automaton.longest() + 1).then_some(())?;
-        (self.state, self.pending) = (state, Pending::of(pending, bans.order().folds())?);
+        (taken.len() <= bans.automaton().longest() + 1).then_some(())?;
+        self.place = place;
         self.taken.clear();
         self.taken
             .extend(taken.iter().map(|&[a, b, c, d, e, f, g, h]| Taken {
@@ -145,10 +121,10 @@ impl Cursor {
     /// Returns how many tokens ago the longest banned text began that one more token would
     /// complete; 0 if none has begun.
     pub fn rewind(&self, bans: &Bans) -> usize {
-        let units = match self.pending.is_empty() {
+        let units = match self.place.pending.is_empty() {
             true => bans
                 .automaton()
-                .begun(self.state)
+                .begun(self.place.state)
                 .map(|(units, _)| units)
                 .next(),
             false => {
@@ -164,7 +140,7 @@ impl Cursor {
     /// Returns how many units before `token` the longest banned text begins that it completes;
     /// `None` if it completes none. Used for tokens that complete a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
-        let (mut state, mut pending) = (self.state, self.pending);
+        let (mut state, mut pending) = (self.place.state, self.place.pending);
         let (automaton, mut units) = (bans.automaton(), 0);
         let mut longest = None;
         bans.order().feed(token, &mut pending, |unit| {
@@ -186,11 +162,11 @@ impl Cursor {
         if !has(bans.others(), token) {
             return true;
         }
-        if !self.pending.is_empty() {
+        if !self.place.pending.is_empty() {
             let continues = matches!(bans.order().text(token).first(), Some(0x80..0xC0));
             return continues && self.before(bans, token).is_some();
         }
-        bans.automaton().begun(self.state).any(|(_, ranges)| {
+        bans.automaton().begun(self.place.state).any(|(_, ranges)| {
             let place = ranges.partition_point(|range| range.end <= rank);
             ranges.get(place).is_some_and(|range| range.contains(&rank))
         })
@@ -198,10 +174,10 @@ impl Cursor {
 
     /// Returns an upper bound on the number of calls by [`each`](Self::each).
     pub fn count(&self, bans: &Bans) -> usize {
-        if !self.pending.is_empty() {
+        if !self.place.pending.is_empty() {
             return bans.order().continues().len();
         }
-        let begun = bans.automaton().begun(self.state);
+        let begun = bans.automaton().begun(self.place.state);
         let ranges = begun.flat_map(|(_, ranges)| ranges);
         ranges.map(|range| range.len()).sum()
     }
@@ -210,13 +186,13 @@ impl Cursor {
     /// with the same one.
     pub fn each(&self, bans: &Bans, mut ban: impl FnMut(Token)) {
         let order = bans.order();
-        if !self.pending.is_empty() {
+        if !self.place.pending.is_empty() {
             let continues = order.continues().iter().copied();
             return continues
                 .filter(|&token| self.before(bans, token).is_some())
                 .for_each(ban);
         }
-        for (_, ranges) in bans.automaton().begun(self.state) {
+        for (_, ranges) in bans.automaton().begun(self.place.state) {
             for range in ranges {
                 order
                     .tokens(range.clone())

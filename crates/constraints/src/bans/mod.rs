@@ -4,9 +4,12 @@
 //! - [`fold`]: case folding;
 //! - [`order`]: the texts of a vocabulary in the order of their bytes, once per vocabulary;
 //! - [`automaton`]: the banned texts;
+//! - [`place`]: the position of a text in that automaton;
 //! - [`cursor`]: the parts of banned texts that the text ends with;
+//! - [`bias`]: biases in place of bans, which grow with the matched part;
 //! - [`patterns`]: regular expressions in place of texts;
-//! - [`search`]: texts or patterns, with the position in a text.
+//! - [`search`]: texts or patterns, with the position in a text;
+//! - `kept`: lists of tokens that are found once for each state.
 //!
 //! A token completes a banned text in one of two ways. Either the banned text lies within the
 //! token: such tokens are found once. Or the text so far ends with the beginning of the banned
@@ -17,10 +20,13 @@
 //! states have none.
 
 pub mod automaton;
+pub mod bias;
 pub mod cursor;
 pub mod fold;
+mod kept;
 pub mod order;
 pub mod patterns;
+pub mod place;
 pub mod search;
 
 use std::sync::Arc;

@@ -170,6 +170,17 @@ impl Order {
         first as u32..(first + n) as u32
     }
 
+    /// Returns those of `ranks` whose keys have `byte` at `at`. The keys of `ranks` are equal up to
+    /// there.
+    pub fn narrowed(&self, ranks: Range<u32>, at: usize, byte: u8) -> Range<u32> {
+        let tokens = &self.by_key[ranks.start as usize..ranks.end as usize];
+        let byte_of = |token: Token| self.key(token).get(at).copied();
+        let before = tokens.partition_point(|&token| byte_of(token) < Some(byte));
+        let n = tokens[before..].partition_point(|&token| byte_of(token) == Some(byte));
+        let first = ranks.start + before as u32;
+        first..first + n as u32
+    }
+
     /// Returns the number of tokens that have a text.
     pub fn n_ranks(&self) -> u32 {
         self.by_key.len() as u32

@@ -9,37 +9,8 @@ use test_crates::regex::bytes::{Regex, RegexBuilder};
 use crate::bans::Bans;
 use crate::bans::cursor::Cursor;
 use crate::bans::order::Order;
-use crate::bans::tests::{Random, Vocabulary};
+use crate::bans::tests::{Random, text, vocabulary};
 use crate::token::Token;
-
-/// Characters of one to four bytes, with and without case; some fold to characters of fewer bytes.
-const CHARACTERS: [&str; 12] = [
-    "a", "A", "b", "k", "K", "\u{212A}", "é", "É", "s", "ſ", "😀", "ß",
-];
-
-/// Returns a random text of the first `few` characters, at most `most` of them.
-fn text(random: &mut Random, few: usize, most: usize) -> Vec<u8> {
-    let n = 1 + random.below(most);
-    let characters = (0..n).flat_map(|_| CHARACTERS[random.below(few)].bytes());
-    characters.collect()
-}
-
-fn vocabulary(random: &mut Random, few: usize) -> Vocabulary {
-    let mut texts: Vec<Vec<u8>> = vec![Vec::new()];
-    texts.extend(CHARACTERS.iter().map(|text| text.as_bytes().to_vec()));
-    for byte in [
-        0xC3, 0xA9, 0x89, 0xE2, 0x84, 0xAA, 0xF0, 0x9F, 0x98, 0x80, 0xC5, 0xBF,
-    ] {
-        texts.push(vec![byte]);
-    }
-    while texts.len() < 80 {
-        let whole = text(random, few, 4);
-        // Pieces that may end within a character, as tokens of a byte-level vocabulary do.
-        let (from, to) = (random.below(whole.len()), 1 + random.below(whole.len()));
-        texts.push(whole[from.min(to - 1)..to].to_vec());
-    }
-    Vocabulary(texts)
-}
 
 /// Searches for banned texts in the whole text.
 enum Search {

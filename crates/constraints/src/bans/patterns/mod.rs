@@ -21,23 +21,17 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use llama_sieve_kernels::sync::OnceLock;
 
 use self::automaton::{Automaton, START, State};
 use self::program::Program;
 use self::tree::Tree;
 use super::automaton::{Reading, digest_of};
+use super::kept::Kept;
 use super::order::Order;
 use super::{clear, counted, every};
 use crate::kernels::bitmap::has;
 use crate::memory::{copied, exhausted, push, with_room};
 use crate::token::Token;
-
-/// The most bytes of the tokens that are kept for all states. Beyond this limit they are found
-/// again each time.
-const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// The number of newest tokens that are remembered for [`Cursor::rewind`].
 pub const MAX_BACK: usize = 1024;
@@ -54,8 +48,7 @@ pub struct Patterns {
     tree: Tree,
     /// For each state, the ranks of the tokens in `others` that complete a match, once they are
     /// known.
-    kept: Vec<OnceLock<Box<[Range<u32>]>>>,
-    kept_bytes: AtomicUsize,
+    kept: Kept<Range<u32>>,
     digest: [u8; 8],
 }
 
@@ -70,8 +63,7 @@ impl Patterns {
         let automaton = Automaton::new(&Program::new(texts, ignores_case)?)?;
         let mut keys = with_room(texts.len()).unwrap_or_else(exhausted);
         keys.extend(texts.iter().map(|text| copied(text)));
-        let mut kept = with_room(automaton.n_states()).unwrap_or_else(exhausted);
-        kept.resize_with(automaton.n_states(), OnceLock::default);
+        let kept = Kept::new(automaton.n_states());
         let (mut whole, mut others) = (Vec::new(), every(order.n_tokens()));
         for token in 0..order.n_tokens() as Token {
             if automaton.has_match(automaton.idle(), order.key(token)) {
@@ -86,7 +78,6 @@ impl Patterns {
             others,
             tree: Tree::new(order),
             kept,
-            kept_bytes: AtomicUsize::new(0),
             digest: digest_of(&keys, Reading::Pattern { ignores_case }),
         })
     }
@@ -134,8 +125,7 @@ impl Patterns {
     /// Returns the ranks of the tokens that complete a match from a state, without those that
     /// contain a whole match.
     fn ranges(&self, state: State) -> Cow<'_, [Range<u32>]> {
-        let kept = &self.kept[state as usize];
-        if let Some(known) = kept.get() {
+        if let Some(known) = self.kept.get(state) {
             return Cow::Borrowed(known);
         }
         let mut ranges: Vec<Range<u32>> = Vec::new();
@@ -150,12 +140,10 @@ impl Patterns {
                 }
             }
         });
-        let bytes = size_of_val(&ranges[..]);
-        if self.kept_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_KEPT_BYTES {
-            self.kept_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            return Cow::Owned(ranges);
+        match self.kept.keep(state, ranges) {
+            Ok(kept) => Cow::Borrowed(kept),
+            Err(ranges) => Cow::Owned(ranges),
         }
-        Cow::Borrowed(kept.get_or_init(|| ranges.into()))
     }
 }
 

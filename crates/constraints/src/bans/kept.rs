@@ -1,0 +1,58 @@
+//! Lists of tokens that are found when a text first reaches a state, and kept.
+
+// In bounds: states are positions in an array that never changes.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use llama_sieve_kernels::sync::OnceLock;
+
+use crate::memory::{exhausted, with_room};
+
+/// The most bytes of the lists that are kept for all states. Beyond this limit they are found again
+/// each time.
+const MAX_KEPT_BYTES: usize = 32 << 20;
+
+/// A list for each state, once it is known.
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    lists: Vec<OnceLock<Box<[T]>>>,
+    bytes: AtomicUsize,
+    most_bytes: usize,
+}
+
+impl<T> Kept<T> {
+    /// Returns a table for states below `n_states`, of which no list is known.
+    pub(super) fn new(n_states: usize) -> Self {
+        Self::with_limit(n_states, MAX_KEPT_BYTES)
+    }
+
+    /// Returns such a table that keeps at most `most_bytes`.
+    pub(super) fn with_limit(n_states: usize, most_bytes: usize) -> Self {
+        let mut lists = with_room(n_states).unwrap_or_else(exhausted);
+        lists.resize_with(n_states, OnceLock::default);
+        Self {
+            lists,
+            bytes: AtomicUsize::new(0),
+            most_bytes,
+        }
+    }
+
+    /// Returns the list of a state, if it is known.
+    #[inline]
+    pub(super) fn get(&self, state: u32) -> Option<&[T]> {
+        Some(self.lists[state as usize].get()?)
+    }
+
+    /// Keeps the list of a state, and returns it.
+    ///
+    /// # Errors
+    /// Returns the list if there is no room for it.
+    pub(super) fn keep(&self, state: u32, list: Vec<T>) -> Result<&[T], Vec<T>> {
+        let bytes = size_of_val(&list[..]);
+        if self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most_bytes {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            return Err(list);
+        }
+        Ok(self.lists[state as usize].get_or_init(|| list.into()))
+    }
+}
