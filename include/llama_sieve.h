@@ -254,7 +254,7 @@ void llama_sieve_log_set(llama_sieve_log_callback callback, void *user);
  * 2. Samplers
  *
  * One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
- * had, and nine that it never had. Each makes a sampler for the host's chain; that of a built-in
+ * had, and ten that it never had. Each makes a sampler for the host's chain; that of a built-in
  * leaves what the built-in leaves.
  * "Disabled" names the arguments with which it does nothing. With an argument of type float that
  * is not finite, and one warning, a filter does nothing either, and a selector takes the largest
@@ -494,8 +494,8 @@ struct llama_sampler *llama_sieve_init_min_k(float tau);
 #define LLAMA_SIEVE_BAN_MAX_STATES 16384
 
 /*
- A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
- Unicode's simple case folding.
+ A flag of llama_sieve_init_ban_strings and llama_sieve_init_ban_strings_bias: letters that
+ differ in case alone are equal, by Unicode's simple case folding.
  */
 #define LLAMA_SIEVE_BAN_FOLD_CASE 1
 
@@ -539,10 +539,41 @@ struct llama_sampler *llama_sieve_init_ban_strings(const struct llama_vocab *voc
                                                    uint32_t flags);
 
 /*
+ Makes a sampler that biases tokens which continue one of n texts, in place of a ban: the
+ longer the matched part of the text, the larger the bias.
+
+ A token continues a text that began before the token and goes on to its end. If m of the text's
+ L bytes match then, m / L of bias is added to the token's logit; of several texts the one with
+ the largest share counts. A token that completes a text, or contains a whole one, gets all of
+ bias. A token with which a text only begins is not changed.
+
+ Texts and flags are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
+ refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
+ counted in place of bytes. bias is usually negative; one above 0 favours the texts.
+
+ Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
+ does not have it.
+
+ vocab is read within this call only. Disabled: n 0, bias 0. NULL, and
+ llama_sieve_last_error says why, if bias is NaN or infinite, and for the texts and flags
+ that llama_sieve_init_ban_strings refuses.
+
+ The caller guarantees:
+ vocab is NULL or a vocabulary of the host; texts is NULL or n pointers, each NULL or a C
+ string.
+ */
+struct llama_sampler *llama_sieve_init_ban_strings_bias(const struct llama_vocab *vocab,
+                                                        const char *const *texts,
+                                                        size_t n,
+                                                        uint32_t flags,
+                                                        float bias);
+
+/*
  Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
  one more token would complete; 0 if there is none.
 
- With regular expressions that is the longest beginning of any match, at most 1024 tokens.
+ With regular expressions that is the longest beginning of any match, at most 1024 tokens. With
+ llama_sieve_init_ban_strings_bias it is 0, since nothing is banned.
 
  It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
  that many tokens back, which removes the beginning of the text, and go on with another token.

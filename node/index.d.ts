@@ -351,6 +351,25 @@ export class BanStrings extends Sampler {
 }
 
 /**
+ * A sampler that biases tokens which continue one of the texts, in place of a ban: with m of the
+ * text's L bytes matched, m / L of `bias` is added to the token's logit, and all of it for a token
+ * that completes a text or contains a whole one. In a chain it comes before every sampler that
+ * truncates.
+ */
+export class BanStringsBias extends Sampler {
+    /**
+     * `bias` is usually negative. `foldCase`: letters that differ only in case are equal, and
+     * characters are counted in place of bytes.
+     */
+    constructor(
+        vocab: Vocab,
+        texts: Iterable<string>,
+        bias: number,
+        options?: { foldCase?: boolean },
+    );
+}
+
+/**
  * A sampler that lets through only tokens with which the text can still follow a grammar. It comes
  * before every sampler that truncates. After a token that is not allowed it is dead until `reset`
  * or `rollback`: only tokens that end the generation are allowed then, and `error` says why.

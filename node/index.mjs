@@ -2,6 +2,7 @@ import all from "./index.cjs";
 
 export const {
     BanStrings,
+    BanStringsBias,
     Chain,
     Choice,
     Constraint,

@@ -1,6 +1,7 @@
 //! Samplers that follow the text and read few logits or none: bans of 500 texts, with and without
-//! regard to case, bans of as many patterns, and the loop breaker. A row is the time of one token:
-//! it is accepted, and the sampler is applied to an array. llama.cpp has no such samplers.
+//! regard to case, bans of as many patterns, biases in place of bans, and the loop breaker. A row
+//! is the time of one token: it is accepted, and the sampler is applied to an array. llama.cpp has
+//! no such samplers.
 //!
 //! The vocabulary is that of the grammars. Where instructions are counted, no model of it is
 //! loaded: the samplers are made from the texts of its tokens.
@@ -14,6 +15,7 @@ use llama_sieve::TokenData;
 use llama_sieve::candidates::Candidates;
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
+    llama_sieve_init_ban_strings_bias,
 };
 use llama_sieve::ffi::host::llama_h::llama_sampler;
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
@@ -51,7 +53,7 @@ pub struct Row {
     pub make: fn(&World, &Model) -> HostSampler,
 }
 
-pub const ROWS: [Row; 5] = [
+pub const ROWS: [Row; 7] = [
     Row {
         name: "ban_strings, 500 texts",
         first: false,
@@ -71,6 +73,16 @@ pub const ROWS: [Row; 5] = [
         name: "ban_strings, 500 patterns, at first",
         first: true,
         make: |world, model| bans(model, &world.patterns(), LLAMA_SIEVE_BAN_REGEX),
+    },
+    Row {
+        name: "ban_strings_bias, 500 texts",
+        first: false,
+        make: |world, model| biases(model, &world.texts, 0),
+    },
+    Row {
+        name: "ban_strings_bias, 500 texts in any case",
+        first: false,
+        make: |world, model| biases(model, &world.texts, LLAMA_SIEVE_BAN_FOLD_CASE),
     },
     Row {
         name: "loop_breaker",
@@ -250,6 +262,15 @@ fn bans(model: &Model, texts: &[CString], flags: u32) -> HostSampler {
     })
 }
 
+fn biases(model: &Model, texts: &[CString], flags: u32) -> HostSampler {
+    let pointers: Vec<*const c_char> = texts.iter().map(|text| text.as_ptr()).collect();
+    let (vocab, n) = (model.vocab().cast(), pointers.len());
+    // SAFETY: a live vocabulary, and as many C strings as the number that is passed.
+    HostSampler::new(unsafe {
+        llama_sieve_init_ban_strings_bias(vocab, pointers.as_ptr(), n, flags, -5.0)
+    })
+}
+
 /// Returns the expression for a character of a text.
 fn part(character: char) -> String {
     match character {
@@ -268,7 +289,8 @@ pub fn run(options: &Options, done: &mut dyn FnMut(Measurement)) {
             (World::of(&model), model)
         });
         let (mut sampler, mut array) = ((row.make)(world, model), world.array());
-        // What patterns ban in a state is found when a text first reaches it.
+        // What patterns ban in a state, and what a bias changes, is found when a text first reaches
+        // it.
         world.follow(&sampler, &mut array);
         let (begun, mut least) = (Instant::now(), f64::INFINITY);
         while begun.elapsed().as_secs_f64() < options.budget() {

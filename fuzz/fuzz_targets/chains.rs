@@ -17,6 +17,7 @@ use llama_sieve::TokenData;
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
 use llama_sieve::ffi::bans::{
     LLAMA_SIEVE_BAN_FOLD_CASE, LLAMA_SIEVE_BAN_REGEX, llama_sieve_init_ban_strings,
+    llama_sieve_init_ban_strings_bias,
 };
 use llama_sieve::ffi::chain::{llama_sieve_chain_candidates, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::host::llama_h::llama_sampler;
@@ -76,6 +77,7 @@ enum Spec {
     Quadratic(Number, Number),
     MinK(Number),
     BanStrings(Vec<Banned>, Reading),
+    BanStringsBias(Vec<Banned>, bool, i8),
     LoopBreaker(Loop),
 }
 
@@ -340,7 +342,15 @@ impl Spec {
                 ("quadratic", ours, None)
             }
             Spec::BanStrings(ref texts, reading) => {
-                ("ban_strings", ban_strings(texts, reading), None)
+                ("ban_strings", ban_strings(texts, reading, None), None)
+            }
+            Spec::BanStringsBias(ref texts, folds, bias) => {
+                let reading = Reading {
+                    folds,
+                    are_patterns: false,
+                };
+                let ours = ban_strings(texts, reading, Some(f32::from(bias) / 8.0));
+                ("ban_strings_bias", ours, None)
             }
             Spec::LoopBreaker(ref params) => ("loop_breaker", params.make(), None),
             Spec::Infill => {
@@ -392,7 +402,8 @@ impl Banned {
     }
 }
 
-fn ban_strings(texts: &[Banned], reading: Reading) -> *mut llama_sampler {
+/// Returns a sampler that bans texts, or biases them.
+fn ban_strings(texts: &[Banned], reading: Reading, bias: Option<f32>) -> *mut llama_sampler {
     let text = |text: &Banned| match reading.are_patterns {
         true => text.pattern(),
         false => text.text(reading.folds),
@@ -404,10 +415,14 @@ fn ban_strings(texts: &[Banned], reading: Reading) -> *mut llama_sampler {
     let pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
     let flags = u32::from(reading.folds) * LLAMA_SIEVE_BAN_FOLD_CASE
         + u32::from(reading.are_patterns) * LLAMA_SIEVE_BAN_REGEX;
-    let vocab = vocabulary().cast();
+    let (vocab, strings, n) = (vocabulary().cast(), pointers.as_ptr(), pointers.len());
     // SAFETY: the vocabulary lives as long as the process, the texts during the call.
-    let made =
-        unsafe { llama_sieve_init_ban_strings(vocab, pointers.as_ptr(), pointers.len(), flags) };
+    let made = unsafe {
+        match bias {
+            Some(bias) => llama_sieve_init_ban_strings_bias(vocab, strings, n, flags, bias),
+            None => llama_sieve_init_ban_strings(vocab, strings, n, flags),
+        }
+    };
     assert!(!made.is_null(), "refused: {texts:?}, {reading:?}");
     made
 }

@@ -20,7 +20,7 @@ pub const SECTIONS: [Section; 8] = [
         title: "Samplers",
         words: "\
 One constructor for each built-in sampler of llama.cpp, with its arguments, two that llama.cpp
-had, and nine that it never had. Each makes a sampler for the host's chain; that of a built-in
+had, and ten that it never had. Each makes a sampler for the host's chain; that of a built-in
 leaves what the built-in leaves.
 \"Disabled\" names the arguments with which it does nothing. With an argument of type float that
 is not finite, and one warning, a filter does nothing either, and a selector takes the largest

@@ -4,7 +4,17 @@
 
 const { invalid } = require("./errors.cjs");
 const { hostFunction, vocabulary } = require("./host.cjs");
-const { check, declare, elements, int32, made, size, text, texts } = require("./library.cjs");
+const {
+    check,
+    declare,
+    elements,
+    int32,
+    made,
+    number,
+    size,
+    text,
+    texts,
+} = require("./library.cjs");
 const { Sampler } = require("./samplers.cjs");
 
 const init = {
@@ -20,6 +30,15 @@ const init = {
         "const char **",
         "size_t",
         "uint32_t",
+    ),
+    banStringsBias: declare(
+        "init_ban_strings_bias",
+        "void *",
+        "void *",
+        "const char **",
+        "size_t",
+        "uint32_t",
+        "float",
     ),
     trieSlot: declare("init_trie_slot", "void *", "void *"),
 };
@@ -197,6 +216,15 @@ class BanStrings extends Sampler {
     }
 }
 
+/** A sampler that biases tokens which continue one of the texts. */
+class BanStringsBias extends Sampler {
+    constructor(vocab, biased, bias, { foldCase = false } = {}) {
+        const found = texts(biased, "text");
+        const [address, by] = [vocabulary(vocab), number(bias, "bias")];
+        super(init.banStringsBias(address, found, found.length, foldCase ? 1 : 0, by));
+    }
+}
+
 const trieSet = declare("trie_set", "int", "void *", "str", "size_t", "int");
 const trieClear = declare("trie_clear", "void", "void *");
 const trieActivate = declare("trie_activate", "int", "void *", "str");
@@ -255,6 +283,7 @@ class TokenTrie extends Sampler {
 
 module.exports = {
     BanStrings,
+    BanStringsBias,
     Choice,
     Constraint,
     Grammar,

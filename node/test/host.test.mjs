@@ -6,6 +6,7 @@ import { after, before, test } from "node:test";
 import koffi from "koffi";
 import {
     BanStrings,
+    BanStringsBias,
     Chain,
     Choice,
     Grammar,
@@ -57,6 +58,12 @@ function tokensOf(mask, n) {
     return Array.from({ length: n }, (_, t) => t).filter((t) => (mask[t >>> 5] >>> (t & 31)) & 1);
 }
 
+/** The bytes of a token. */
+function pieceOf(vocab, token) {
+    const piece = new Uint8Array(64);
+    return piece.subarray(0, llama.piece(vocab, token, piece, piece.length, 0, true));
+}
+
 /** The text that a constraint lets a chain write over logits of noise. */
 function written(constraint, limit = 200) {
     const vocab = llama.vocabOf(model);
@@ -68,8 +75,7 @@ function written(constraint, limit = 200) {
             break;
         }
         chain.accept(token);
-        const piece = new Uint8Array(64);
-        bytes.push(...piece.subarray(0, llama.piece(vocab, token, piece, piece.length, 0, true)));
+        bytes.push(...pieceOf(vocab, token));
     }
     chain.close();
     return Buffer.from(bytes).toString();
@@ -220,6 +226,33 @@ test("a banned text never appears", () => {
     assert.equal(expression.rewind(), 0);
     expression.close();
     assert.throws(() => new BanStrings({ model }, ["a$"], { regex: true }), /text 0/);
+});
+
+test("a text that has begun is biased", () => {
+    const vocab = llama.vocabOf(model);
+    const pieces = Array.from({ length: 2048 }, (_, token) => pieceOf(vocab, token));
+    const letters = pieces.map((piece) => Buffer.from(piece).toString());
+    const [t, h, e] = ["t", "h", "e"].map((letter) => letters.indexOf(letter));
+    const logits = new Float32Array(2048);
+    logits[h] = 5;
+    logits[e] = 4.9;
+    const chosen = (bias, options) => {
+        const sampler = new BanStringsBias({ model }, ["THX", "tq"], bias, options);
+        const chain = new Chain(sampler, samplers.greedy());
+        const first = chain.sample(logits);
+        chain.accept(t);
+        const then = chain.sample(logits);
+        chain.close();
+        return [first, then];
+    };
+    assert.deepEqual(chosen(-3), [h, h]);
+    // Two thirds of 0.3 are more than a tenth.
+    assert.deepEqual(chosen(-0.3, { foldCase: true }), [h, e]);
+    assert.deepEqual(chosen(-0.12, { foldCase: true }), [h, h]);
+    for (const bias of [NaN, -Infinity]) {
+        assert.throws(() => new BanStringsBias({ model }, ["a"], bias), /bias is/);
+    }
+    assert.throws(() => new BanStringsBias({ model }, ["a"], "1"), /bias: .* is not a number/);
 });
 
 test("a chain samples a context's logits, and accepts", () => {

@@ -366,6 +366,45 @@ def test_a_banned_expression_never_matches(llm, rng, fold_case):
         llama_sieve.BanStrings(llm, ["a$"], regex=True)
 
 
+@pytest.mark.parametrize("fold_case", [False, True])
+def test_begun_texts_are_biased_by_their_share(llm, rng, fold_case):
+    texts, bias = ["the LORD", "unto Moses", "thereof"], -6.0
+    pieces = [llm.detokenize([token], special=False) for token in range(llm.n_vocab())]
+    as_read = bytes.upper if fold_case else bytes
+    wanted = [as_read(text.encode()) for text in texts]
+
+    def share(written, piece):
+        both, n = as_read(written + piece), len(written)
+        if any(both.find(text, max(0, n - len(text) + 1)) >= 0 for text in wanted if piece):
+            return 1
+        if not piece:
+            return 0
+        begun = range(len(piece) + 1, max(map(len, wanted)))
+        matched = [(m, text) for text in wanted for m in begun if both.endswith(text[:m])]
+        return max((m / len(text) for m, text in matched if m < len(text)), default=0)
+
+    sampler = llama_sieve.BanStringsBias(llm, texts, bias, fold_case=fold_case)
+    n_parts = 0
+    with llama_sieve.Chain(sampler, samplers.greedy()) as chain:
+        written = b""
+        for _ in range(60):
+            logits = logits_for(llm, rng, texts)
+            logits += rng.random(len(logits), np.float32)
+            shares = np.array([share(written, piece) for piece in pieces])
+            token = chain.sample(logits)
+            assert token == np.argmax(logits + (bias * shares).astype(np.float32))
+            n_parts += shares.max() > 0
+            # The texts go on in spite of the bias.
+            follow = tokens_of(llm, texts[rng.integers(len(texts))].encode())
+            for token in [token, *follow[: rng.integers(len(follow))]]:
+                chain.accept(token)
+                written += pieces[token]
+    assert n_parts > 20
+    for wrong in (float("nan"), float("-inf")):
+        with pytest.raises(llama_sieve.InvalidError, match="bias is"):
+            llama_sieve.BanStringsBias(llm, texts, wrong)
+
+
 def test_other_types_are_no_texts(llm):
     for use, says in (
         (lambda: Choice(llm, "yes"), "values: one text is given"),

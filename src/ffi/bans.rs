@@ -14,7 +14,7 @@ use crate::ffi::samplers::DISABLED;
 use crate::ffi::vtable::{Vtable, into_host, vtable};
 use crate::memory;
 use crate::sampler::Sampler;
-use crate::samplers::{BanStrings, Disabled};
+use crate::samplers::{BanStrings, BanStringsBias, BanVocabulary, Disabled};
 
 /// The most texts that may be banned.
 pub const LLAMA_SIEVE_BAN_MAX_TEXTS: usize = 16_384;
@@ -30,17 +30,20 @@ const _: () = assert!(LLAMA_SIEVE_BAN_MAX_BYTES == bans::MAX_BYTES);
 pub const LLAMA_SIEVE_BAN_MAX_STATES: usize = 16_384;
 const _: () = assert!(LLAMA_SIEVE_BAN_MAX_STATES == bans::MAX_STATES);
 
-/// A flag of llama_sieve_init_ban_strings: letters that differ in case alone are equal, by
-/// Unicode's simple case folding.
+/// A flag of llama_sieve_init_ban_strings and llama_sieve_init_ban_strings_bias: letters that
+/// differ in case alone are equal, by Unicode's simple case folding.
 pub const LLAMA_SIEVE_BAN_FOLD_CASE: u32 = 1;
 
 /// A flag of llama_sieve_init_ban_strings: the texts are regular expressions.
 pub const LLAMA_SIEVE_BAN_REGEX: u32 = 2;
 
 pub(super) static BANS: Vtable = vtable::<BanStrings>();
+pub(super) static BAN_BIASES: Vtable = vtable::<BanStringsBias>();
 
 /// The name of a sampler that bans nothing.
 const OFF: &CStr = c"?ban-strings";
+/// The name of a sampler that biases nothing.
+const BIAS_OFF: &CStr = c"?ban-strings-bias";
 
 const TEXTS: Argument = argument!("texts", "n", LLAMA_SIEVE_BAN_MAX_TEXTS);
 
@@ -98,14 +101,10 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
         if texts.is_empty() {
             return Ok(into_host(&DISABLED, Disabled::new(OFF)));
         }
-        usable("the vocabulary", vocab.cast::<u8>())?;
-        // SAFETY: the caller guarantees the vocabulary, which is read within this call only.
-        let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
         let folds = flags & LLAMA_SIEVE_BAN_FOLD_CASE != 0;
         let are_patterns = flags & LLAMA_SIEVE_BAN_REGEX != 0;
-        // SAFETY: as above.
-        let vocabulary = unsafe { known.for_bans(vocab, folds && !are_patterns) };
-        let vocabulary = vocabulary.map_err(Failure::no_host)?;
+        // SAFETY: the caller guarantees the vocabulary.
+        let vocabulary = unsafe { vocabulary_of(vocab, folds && !are_patterns) }?;
         let made = match are_patterns {
             true => {
                 let bytes: usize = texts.iter().map(|text| text.len() + 1).sum();
@@ -119,6 +118,84 @@ pub unsafe extern "C" fn llama_sieve_init_ban_strings(
             None => Ok(into_host(&DISABLED, Disabled::new(OFF))),
         }
     })
+}
+
+/// Makes a sampler that biases tokens which continue one of `n` texts, in place of a ban: the
+/// longer the matched part of the text, the larger the bias.
+///
+/// A token continues a text that began before the token and goes on to its end. If m of the text's
+/// L bytes match then, m / L of `bias` is added to the token's logit; of several texts the one with
+/// the largest share counts. A token that completes a text, or contains a whole one, gets all of
+/// `bias`. A token with which a text only begins is not changed.
+///
+/// Texts and `flags` are those of llama_sieve_init_ban_strings, but LLAMA_SIEVE_BAN_REGEX is
+/// refused, since an expression has no length. With LLAMA_SIEVE_BAN_FOLD_CASE characters are
+/// counted in place of bytes. `bias` is usually negative; one above 0 favours the texts.
+///
+/// Put the sampler before those that truncate. llama_sieve_ban_rewind returns 0 for it. llama.cpp
+/// does not have it.
+///
+/// `vocab` is read within this call only. Disabled: `n` 0, `bias` 0. NULL, and
+/// llama_sieve_last_error says why, if `bias` is NaN or infinite, and for the texts and `flags`
+/// that llama_sieve_init_ban_strings refuses.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host; `texts` is NULL or `n` pointers, each NULL or a C
+/// string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn llama_sieve_init_ban_strings_bias(
+    vocab: *const llama_vocab,
+    texts: *const *const c_char,
+    n: usize,
+    flags: u32,
+    bias: f32,
+) -> *mut llama_sampler {
+    made("llama_sieve_init_ban_strings_bias", || {
+        if flags & LLAMA_SIEVE_BAN_REGEX != 0 {
+            let text = "flags has LLAMA_SIEVE_BAN_REGEX; a bias grows with the matched part of a \
+                        text, and an expression has no length: list the texts, or ban the \
+                        expression";
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+        if flags & !LLAMA_SIEVE_BAN_FOLD_CASE != 0 {
+            let text = format!(
+                "flags is {flags:#x}; the only flag is {LLAMA_SIEVE_BAN_FOLD_CASE} \
+                 (LLAMA_SIEVE_BAN_FOLD_CASE)"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+        if !bias.is_finite() {
+            let text = format!(
+                "bias is {bias}; it must be finite. To ban texts, use \
+                                llama_sieve_init_ban_strings"
+            );
+            return Err(Failure::new(LLAMA_SIEVE_ERROR_PARAMS, text));
+        }
+        // SAFETY: the caller guarantees the pointers.
+        let texts = unsafe { texts_of(texts, n) }?;
+        if texts.is_empty() || bias == 0.0 {
+            return Ok(into_host(&DISABLED, Disabled::new(BIAS_OFF)));
+        }
+        let folds = flags & LLAMA_SIEVE_BAN_FOLD_CASE != 0;
+        // SAFETY: the caller guarantees the vocabulary.
+        let vocabulary = unsafe { vocabulary_of(vocab, folds) }?;
+        match BanStringsBias::new(&texts, bias, &vocabulary)? {
+            Some(biases) => Ok(into_host(&BAN_BIASES, biases)),
+            None => Ok(into_host(&DISABLED, Disabled::new(BIAS_OFF))),
+        }
+    })
+}
+
+/// Returns the texts of a vocabulary, which is read within this call only.
+///
+/// # Safety
+/// `vocab` is NULL or a vocabulary of the host.
+unsafe fn vocabulary_of(vocab: *const llama_vocab, folds: bool) -> Result<BanVocabulary, Failure> {
+    usable("the vocabulary", vocab.cast::<u8>())?;
+    // SAFETY: the caller guarantees the vocabulary.
+    let known = unsafe { known(vocab) }.map_err(Failure::no_host)?;
+    // SAFETY: as above.
+    unsafe { known.for_bans(vocab, folds) }.map_err(Failure::no_host)
 }
 
 /// Returns the texts, each cut to one byte more than the limit.
@@ -144,7 +221,8 @@ unsafe fn texts_of<'a>(texts: *const *const c_char, n: usize) -> Result<Vec<&'a 
 /// Returns how many of the newest accepted tokens hold the longest beginning of a banned text that
 /// one more token would complete; 0 if there is none.
 ///
-/// With regular expressions that is the longest beginning of any match, at most 1024 tokens.
+/// With regular expressions that is the longest beginning of any match, at most 1024 tokens. With
+/// llama_sieve_init_ban_strings_bias it is 0, since nothing is banned.
 ///
 /// It is for hosts that can rewind their cache: if the ban has cost the best candidate, they take
 /// that many tokens back, which removes the beginning of the text, and go on with another token.
@@ -166,7 +244,8 @@ pub unsafe extern "C" fn llama_sieve_ban_rewind(smpl: *const llama_sampler) -> c
                 false => None,
             }
         };
-        if name == Some(OFF) {
+        // SAFETY: as above.
+        if name == Some(OFF) || name == Some(BIAS_OFF) || unsafe { BAN_BIASES.is_of(smpl) } {
             return Ok(0);
         }
         // SAFETY: as above.

@@ -79,6 +79,11 @@ impl BanVocabulary {
             ends: ends.into(),
         }
     }
+
+    /// Returns the texts.
+    pub(super) fn order(&self) -> &Arc<Order> {
+        &self.order
+    }
 }
 
 struct Shown<'a>(&'a dyn Vocabulary);
@@ -97,7 +102,7 @@ impl ShownTexts for Shown<'_> {
 }
 
 /// Returns a description of the fault in a list of texts to ban, if there is one.
-fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
+pub(super) fn refused(texts: &[&[u8]], folds: bool) -> Option<String> {
     if texts.len() > MAX_TEXTS {
         let n = texts.len();
         return Some(format!("there are {n} texts; {MAX_TEXTS} may be banned"));
@@ -317,4 +322,4 @@ impl Sampler for BanStrings {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use llama_sieve_constraints::bans::bias::Addend;
+
 use crate::algorithms::Workspace;
 use crate::algorithms::scratch::room;
 use crate::per_thread::lent_per_thread;
@@ -49,6 +51,8 @@ lists! {
     Picked(Vec<f32>),
     /// A list of probabilities, or of numbers from which they are computed.
     Ps(Vec<f32>),
+    /// A list of tokens with the numbers that are added to their logits.
+    Addends(Vec<Addend>),
     /// The exponentials of transformed logits.
     Bent(Workspace),
 }

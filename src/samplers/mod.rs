@@ -20,6 +20,7 @@
 
 mod adaptive_p;
 pub(crate) mod ban_strings;
+mod ban_strings_bias;
 mod disabled;
 pub(crate) mod dist;
 mod dry;
@@ -55,6 +56,7 @@ mod xtc;
 pub use adaptive_p::AdaptiveP;
 pub(crate) use adaptive_p::Average;
 pub use ban_strings::{BanStrings, BanVocabulary};
+pub use ban_strings_bias::BanStringsBias;
 pub use disabled::{Disabled, DisabledSelector};
 pub use dist::Dist;
 pub use dry::{Breakers, Dry, DryParams};

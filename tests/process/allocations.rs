@@ -5,7 +5,9 @@ use crate::support::arrays::{Array, Shape};
 use crate::support::family::{FAMILY, vocabulary};
 use crate::support::{HostSampler, alone, fresh_rng};
 use llama_sieve::errors::LLAMA_SIEVE_ERROR_NO_CANDIDATE;
-use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
+use llama_sieve::ffi::bans::{
+    LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
+};
 use llama_sieve::ffi::chain::{llama_sieve_chain_sample_batch, llama_sieve_chain_sample_logits};
 use llama_sieve::ffi::loops::llama_sieve_init_loop_breaker;
 use llama_sieve::ffi::samplers as sieve;
@@ -74,6 +76,14 @@ fn others() -> Vec<HostSampler> {
         [
             llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, 0),
             llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 3, LLAMA_SIEVE_BAN_FOLD_CASE),
+            llama_sieve_init_ban_strings_bias(vocab, texts.as_ptr(), 3, 0, -2.0),
+            llama_sieve_init_ban_strings_bias(
+                vocab,
+                texts.as_ptr(),
+                3,
+                LLAMA_SIEVE_BAN_FOLD_CASE,
+                -2.0,
+            ),
             llama_sieve_init_loop_breaker(std::ptr::null()),
         ]
     };
@@ -92,6 +102,13 @@ fn no_other_sampler_allocates_after_warm_up() {
     let mut rng = fresh_rng("no_other_sampler_allocates_after_warm_up");
     for sampler in others() {
         let label = sampler.name();
+        // What a bias adds in a state of its automaton is found when a text first reaches it.
+        let mut small = Shape::Flat.array(16, &mut rng);
+        for token in 0..2000 {
+            sampler.accept(token);
+            sampler.apply(&mut small);
+        }
+        sampler.reset();
         let dist = HostSampler::new(llama_sieve_init_dist(1));
         let chain = HostSampler::chain(vec![sampler.clone(), dist]);
         let shapes = [Shape::Peaked, Shape::Flat, Shape::Masked];

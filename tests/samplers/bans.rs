@@ -42,7 +42,7 @@ impl Vocabulary {
     }
 
     /// Returns a vocabulary of bytes and short pieces, some of which end within a character.
-    fn of_bytes(rng: &mut Rng) -> Self {
+    pub fn of_bytes(rng: &mut Rng) -> Self {
         let mut tokens = vec![
             (b"</s>".to_vec(), Kind::Control),
             (b"<|x|>".to_vec(), Kind::Control),
@@ -67,7 +67,7 @@ impl Vocabulary {
     }
 
     /// Returns a text made of tokens, cut off anywhere.
-    fn text(&self, rng: &mut Rng, folds: bool) -> Vec<u8> {
+    pub fn text(&self, rng: &mut Rng, folds: bool) -> Vec<u8> {
         loop {
             let n = 2 + rng.below(3);
             let tokens = (0..n).map(|_| rng.below(self.pieces.len()));

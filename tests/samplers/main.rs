@@ -1,5 +1,6 @@
 //! Compares each drop-in with llama.cpp's own sampler: everything must be equal.
 
+mod ban_biases;
 mod bans;
 mod bans_beside;
 mod breakers;

@@ -11,7 +11,9 @@ use crate::support::compare::same;
 use crate::support::family::vocabulary;
 use crate::support::{HostSampler, fresh_rng, number_from_env, replay};
 use llama_sieve::errors::*;
-use llama_sieve::ffi::bans::{LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings};
+use llama_sieve::ffi::bans::{
+    LLAMA_SIEVE_BAN_FOLD_CASE, llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
+};
 use llama_sieve::ffi::grammar::schema::{LLAMA_SIEVE_JSON_COMPACT, llama_sieve_init_json_schema};
 use llama_sieve::ffi::loops::*;
 use llama_sieve::ffi::samplers::*;
@@ -36,6 +38,15 @@ fn bans(flags: u32) -> HostSampler {
     HostSampler::new(unsafe { llama_sieve_init_ban_strings(vocab, texts.as_ptr(), 5, flags) })
 }
 
+fn biases(flags: u32) -> HostSampler {
+    let texts = [c"the", c"e", c"LORD", c"and he", c" a"].map(std::ffi::CStr::as_ptr);
+    let (texts, vocab): (&[*const c_char], _) = (&texts, vocabulary().cast());
+    // SAFETY: a live vocabulary, and as many strings as the call is told.
+    HostSampler::new(unsafe {
+        llama_sieve_init_ban_strings_bias(vocab, texts.as_ptr(), 5, flags, -9.0)
+    })
+}
+
 /// Returns a loop breaker for which three equal tokens are a repetition.
 fn loop_breaker(action: i32, tokens: &[i32]) -> HostSampler {
     let params = llama_sieve_loop_params {
@@ -55,7 +66,7 @@ fn loop_breaker(action: i32, tokens: &[i32]) -> HostSampler {
 /// Returns a sampler that llama.cpp does not have, with random parameters.
 fn any_sampler(rng: &mut Rng) -> HostSampler {
     let p = rng.pick(&[3e-4, 0.02, 0.3]);
-    match rng.below(12) {
+    match rng.below(13) {
         0 => HostSampler::new(llama_sieve_init_top_a(p)),
         1 => HostSampler::new(llama_sieve_init_epsilon_cutoff(p)),
         2 => HostSampler::new(llama_sieve_init_eta_cutoff(p)),
@@ -65,8 +76,9 @@ fn any_sampler(rng: &mut Rng) -> HostSampler {
         6 => HostSampler::new(llama_sieve_init_tail_free(0.9, 1)),
         7 => HostSampler::new(llama_sieve_init_quadratic(p, rng.pick(&[1.0, 2.0, 5.0]))),
         8 => bans(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE])),
-        9 => loop_breaker(rng.pick(&[0, 1]), &[]),
-        10 => loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &[3, 500, 7]),
+        9 => biases(rng.pick(&[0, LLAMA_SIEVE_BAN_FOLD_CASE])),
+        10 => loop_breaker(rng.pick(&[0, 1]), &[]),
+        11 => loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &[3, 500, 7]),
         _ => loop_breaker(LLAMA_SIEVE_LOOP_END, &[]),
     }
 }
@@ -282,6 +294,8 @@ fn samplers_go_on_where_they_were() {
     let samplers = [
         bans(0),
         bans(LLAMA_SIEVE_BAN_FOLD_CASE),
+        biases(0),
+        biases(LLAMA_SIEVE_BAN_FOLD_CASE),
         loop_breaker(LLAMA_SIEVE_LOOP_BAN, &[]),
         loop_breaker(LLAMA_SIEVE_LOOP_TEMPERATURE, &[]),
         loop_breaker(LLAMA_SIEVE_LOOP_FORCE, &[3, 4, 5, 6, 8, 9, 10]),
@@ -335,6 +349,7 @@ fn a_state_of_other_samplers_is_refused() {
         of(None),
         of(Some(bans(0))),
         of(Some(bans(LLAMA_SIEVE_BAN_FOLD_CASE))),
+        of(Some(biases(0))),
         of(Some(one_text())),
         of(Some(loop_breaker(0, &[]))),
         // SAFETY: NULL is allowed.

@@ -230,6 +230,8 @@ pub(crate) enum Maker {
         vocab: bool,
         texts: Option<Vec<[u8; 3]>>,
         flags: u8,
+        /// A bias in place of the bans.
+        bias: Option<Number>,
     },
     Loops {
         numbers: [Whole; 3],

@@ -3,7 +3,9 @@
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
-use llama_sieve::ffi::bans::llama_sieve_init_ban_strings;
+use llama_sieve::ffi::bans::{
+    llama_sieve_init_ban_strings, llama_sieve_init_ban_strings_bias,
+};
 use llama_sieve::ffi::loops::{llama_sieve_init_loop_breaker, llama_sieve_loop_params};
 use llama_sieve::ffi::samplers::*;
 use llama_sieve::ffi::sieve::*;
@@ -166,6 +168,7 @@ impl World {
                     vocab: given,
                     texts,
                     flags,
+                    bias,
                 } => {
                     may_fail = true;
                     let texts: Option<Vec<CString>> = texts.as_ref().map(|texts| {
@@ -183,7 +186,16 @@ impl World {
                         None => (null(), 3),
                     };
                     let flags = u32::from(*flags);
-                    llama_sieve_init_ban_strings(vocab(*given), pointer, n, flags)
+                    match bias {
+                        Some(bias) => llama_sieve_init_ban_strings_bias(
+                            vocab(*given),
+                            pointer,
+                            n,
+                            flags,
+                            bias.get(),
+                        ),
+                        None => llama_sieve_init_ban_strings(vocab(*given), pointer, n, flags),
+                    }
                 }
                 Maker::Loops {
                     numbers: [action, max_period, min_tokens],

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from .bans import (
         BanStrings,
+        BanStringsBias,
     )
     from .chain import (
         Chain,
@@ -98,6 +99,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BanStrings",
+    "BanStringsBias",
     "BatchError",
     "BusyError",
     "CANDIDATE",
@@ -176,7 +178,7 @@ _MODULES = {
         "simd",
         "version",
     ),
-    "bans": ("BanStrings",),
+    "bans": ("BanStrings", "BanStringsBias"),
     "chain": (
         "Chain",
         "sample_chains",

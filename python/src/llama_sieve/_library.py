@@ -255,6 +255,7 @@ _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "ppl_free": (None, [c_void_p]),
     "get_seed": (c_uint32, [c_void_p]),
     "init_ban_strings": (c_void_p, [c_void_p, c_void_p, c_size_t, c_uint32]),
+    "init_ban_strings_bias": (c_void_p, [c_void_p, c_void_p, c_size_t, c_uint32, c_float]),
     "ban_rewind": (c_int, [c_void_p]),
     "init_loop_breaker": (c_void_p, [ctypes.POINTER(LoopParams)]),
     "init_trie_slot": (c_void_p, [c_void_p]),

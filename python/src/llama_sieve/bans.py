@@ -1,4 +1,4 @@
-"""Bans texts."""
+"""Bans texts, or biases them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ _REGEX = 2
 """LLAMA_SIEVE_BAN_REGEX."""
 
 
+def _given(texts: Iterable[Text], vocab: Any) -> tuple[Any, Any, int]:
+    """Returns a vocabulary, an array of texts, and their number, as the constructors take them."""
+    host.bound_host()
+    found = texts_for_c(texts, "ban")
+    array = (c_char_p * len(found))(*found)
+    return _vocabulary(vocab), array, len(found)
+
+
 class BanStrings(Sampler):
     """A sampler that bans every token that would complete one of the texts.
 
@@ -33,13 +41,10 @@ class BanStrings(Sampler):
     def __init__(
         self, vocab: Any, texts: Iterable[Text], fold_case: bool = False, regex: bool = False
     ) -> None:
-        host.bound_host()
-        found = texts_for_c(texts, "ban")
-        array = (c_char_p * len(found))(*found)
+        address, array, n = _given(texts, vocab)
         flags = (_FOLD_CASE if fold_case else 0) | (_REGEX if regex else 0)
-        pointer = ctypes.cast(array, c_void_p)
         create = library.llama_sieve_init_ban_strings
-        super().__init__(made(create(_vocabulary(vocab), pointer, len(found), flags)))
+        super().__init__(made(create(address, ctypes.cast(array, c_void_p), n, flags)))
 
     def rewind(self) -> int:
         """Returns how many tokens ago a text began that one more token would complete.
@@ -49,3 +54,25 @@ class BanStrings(Sampler):
         """
         with self._used() as pointer:
             return check(library.llama_sieve_ban_rewind(pointer))
+
+
+class BanStringsBias(Sampler):
+    """A sampler that biases tokens which continue one of the texts, in place of a ban.
+
+    A token continues a text that began before it and goes on to its end. If m of the text's L bytes
+    match then, m / L of `bias`, which is usually negative, is added to the token's logit; of
+    several texts the one with the largest share counts. A token that completes a text, or contains
+    a whole one, gets all of `bias`. With `fold_case`, letters that differ only in case are equal,
+    and characters are counted in place of bytes. `vocab` is that of `BanStrings`. In a chain it
+    comes before every sampler that truncates.
+    """
+
+    _kind = "ban"
+
+    def __init__(
+        self, vocab: Any, texts: Iterable[Text], bias: float, fold_case: bool = False
+    ) -> None:
+        address, array, n = _given(texts, vocab)
+        flags = _FOLD_CASE if fold_case else 0
+        create = library.llama_sieve_init_ban_strings_bias
+        super().__init__(made(create(address, ctypes.cast(array, c_void_p), n, flags, bias)))

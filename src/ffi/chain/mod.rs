@@ -20,7 +20,7 @@ use half::{bf16, f16};
 
 use crate::chain::{check, outcome};
 use crate::errors::{LLAMA_SIEVE_ERROR_INVALID, LLAMA_SIEVE_OK};
-use crate::ffi::bans::BANS;
+use crate::ffi::bans::{BAN_BIASES, BANS};
 use crate::ffi::failure::{Failure, answer, begin, part, usable};
 use crate::ffi::given::{argument, judge};
 use crate::ffi::grammar::hosted::HOSTED;
@@ -695,7 +695,15 @@ unsafe fn list(
 /// # Safety
 /// `smpl` is a live sampler.
 pub(in crate::ffi) unsafe fn own_of(smpl: *const llama_sampler) -> Option<&'static Vtable> {
-    let others = [&SIEVE, &TOKEN_TRIE, &GRAMMAR, &HOSTED, &BANS, &LOOP_BREAKER];
+    let others = [
+        &SIEVE,
+        &TOKEN_TRIE,
+        &GRAMMAR,
+        &HOSTED,
+        &BANS,
+        &BAN_BIASES,
+        &LOOP_BREAKER,
+    ];
     let own = DROP_INS.iter().chain(&others);
     // SAFETY: the caller guarantees the sampler.
     own.copied().find(|vtable| unsafe { vtable.is_of(smpl) })

@@ -8,10 +8,10 @@ use crate::token::array_of;
 /// A vocabulary of words and letters, followed by a control token and a token that ends a
 /// generation.
 #[derive(Debug)]
-struct Words(Vec<String>);
+pub(in crate::samplers) struct Words(pub(in crate::samplers) Vec<String>);
 
 impl Words {
-    fn new(n: usize) -> Self {
+    pub(in crate::samplers) fn new(n: usize) -> Self {
         let mut lcg = Lcg(5);
         let mut texts: Vec<String> = ('a'..='z').map(String::from).collect();
         while texts.len() < n {

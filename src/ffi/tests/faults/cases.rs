@@ -279,6 +279,10 @@ pub(super) fn samplers() -> Vec<(&'static str, Make, Answer)> {
             let texts: [_; 13] = std::array::from_fn(|i| letters[2 * i..].as_ptr().cast());
             unsafe { llama_sieve_init_ban_strings(mock_host::handle(), texts.as_ptr(), texts.len(), LLAMA_SIEVE_BAN_FOLD_CASE) }
         })), Masking),
+        ("llama_sieve_init_ban_strings_bias", |w| w.sampler(warm(|| {
+            let texts = [c"bc".as_ptr(), c"d".as_ptr()];
+            unsafe { llama_sieve_init_ban_strings_bias(mock_host::handle(), texts.as_ptr(), texts.len(), LLAMA_SIEVE_BAN_FOLD_CASE, -1.0) }
+        })), Filter),
         ("llama_sieve_init_loop_breaker", |w| w.sampler(unsafe { llama_sieve_init_loop_breaker(std::ptr::null()) }), Filter),
         ("llama_sieve_init_sampler", |w| w.sampler(unsafe { llama_sieve_init_sampler(&w.params) }), Selector),
         ("llama_sampler_init_token_trie", |w| w.sampler(unsafe { llama_sampler_init_token_trie(mock_host::handle(), PAYLOAD.as_ptr(), 1) }), Constraint),
