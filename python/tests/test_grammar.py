@@ -396,9 +396,9 @@ def test_begun_texts_are_biased_by_their_share(llm, rng, fold_case):
             n_parts += shares.max() > 0
             # The texts go on in spite of the bias.
             follow = tokens_of(llm, texts[rng.integers(len(texts))].encode())
-            for token in [token, *follow[: rng.integers(len(follow))]]:
-                chain.accept(token)
-                written += pieces[token]
+            for next_token in [token, *follow[: rng.integers(len(follow))]]:
+                chain.accept(next_token)
+                written += pieces[next_token]
     assert n_parts > 20
     for wrong in (float("nan"), float("-inf")):
         with pytest.raises(llama_sieve.InvalidError, match="bias is"):
