@@ -1,25 +1,25 @@
 #!/usr/bin/env python3
 """Chats as agents send them, with and without the preload library: `hosts/agents.py [--quick]`.
 
-llama-server with the chat templates of its own source: thinking on, off and with a budget, tools as
-npm's packages publish them, answers by a JSON schema; one, four and 32 at once; streamed and not.
-The model follows a script of thoughts, tool calls and answers in the form that the template asks
-for (`scripted.py`), with some noise, so that triggers fire, grammars refuse and budgets force.
+Runs llama-server with the chat templates of its own source: thinking on, off and with a budget;
+tools as npm packages publish them; answers that follow a JSON schema; one, four and 32 at once;
+streamed and not. The model follows a script of thoughts, tool calls and answers in the template's
+format (`scripted.py`). Some noise is added, so that triggers fire, grammars reject tokens and
+budgets force them.
 
-Both arms are the same binary and get the same requests, in turns: the host, ours, and the host once
-more. That last run is the control: where it gives another text than the first, the host alone does
-not repeat itself, and nothing can be said of ours. Several answers at once belong to one request
-(`n`), so that batches are the same: a model's last bits differ by what else is in a batch.
+All arms are the same binary with the same requests: first the host, then ours, then the host again.
+That last run is the control: if its text differs from the first, the host does not reproduce its
+own text, and the comparison says nothing about ours. Several answers at once belong to one request
+(`n`), so that batches are the same: the last bits of logits depend on what else is in a batch.
 
-`--trace` lets ours answer once more, recorded: the texts must be the same.
+`--trace` runs ours once more with a trace; the texts must be the same.
 
-`--quick` looks at texts alone: each template once, with few tokens and the shortest list of tools,
-and without the control, which is run where texts differ. `--templates` takes names, or `all` for
-every template there is.
+`--quick` checks texts only: each template once, with few tokens and the shortest lists of tools. It
+runs the control only where texts differ. `--templates` takes names, or `all` for every template.
 
-A tool that is called and an answer that the server can read are a matter of chance. What the server
-cannot read is an error of the request ("failed"); it is then asked for as a stream, too, so that
-the texts of both arms can be compared.
+Whether a tool is called, and whether the server can parse an answer, is left to chance. An answer
+that the server cannot parse is an error of the request ("failed"). It is then requested again as a
+stream, so that the texts of both arms can still be compared.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ TEMPLATES = (
 )
 SLOTS = (1, 4, 32)
 
-# Each word once, so that one follows the other; "maybe" begins again.
+# Each word occurs once, so that it has one successor. Only "maybe" repeats, and can loop.
 _THOUGHT = (
     "The user wants me to look at some notes, maybe because they forgot what was written there. "
     "First I must open them with one tool call, giving its full path; then read every line, maybe "
@@ -85,7 +85,7 @@ _ANSWER = {
     "is_complete": True,
 }
 
-# Counts within counts, which llama.cpp refuses ("failed to parse grammar").
+# Nested repetition counts, which llama.cpp refuses ("failed to parse grammar").
 _COUNTED = {
     "type": "object",
     "properties": {
@@ -104,13 +104,13 @@ _COUNTING: Dict[str, object] = {
     "parameters": _COUNTED,
 }
 
-# Texts that a template means as one token each, and of these the control tokens.
+# Texts that a template treats as one token each, and the part of them that are control tokens.
 _MARK = re.compile(
     r"<[|｜][^<>\s'\"]{1,40}[|｜]>|<\|[a-z_]+>|<[a-z_]+\|>|</?(?:[a-z]+:)?[a-z_]{2,30}>"
     r"|\[/?[A-Z_]{3,20}\]|\[e~\[|\]~[a-z]+\]|\]~!b\["
 )
 _CONTROL = re.compile(r"[|｜~\[]")
-# Those that templates do not name, but their models have.
+# Tokens that models have although their templates do not mention them.
 _MORE_MARKS = ("<|constrain|>", "<|return|>", "<|call|>")
 _ENDS = (
     "<|im_end|>",
@@ -125,12 +125,12 @@ _ENDS = (
 
 @dataclass(frozen=True)
 class Request:
-    """A request, and how often it is made at once."""
+    """A request, and how many answers it asks for at once."""
 
     name: str
     body: Dict[str, object]
     tools: Optional[str] = None
-    """The list of tools that goes with it."""
+    """The name of the list of tools that is sent with it."""
     slots: Tuple[int, ...] = (1,)
     stream: bool = False
 
@@ -156,7 +156,7 @@ REQUESTS = (
     Request("tools of qwen-code", {}, "qwen-code", (1, 4)),
     Request("tools of firecrawl", {}, "firecrawl"),
     Request("tools of openclaw", {}, "openclaw"),
-    # As Qwen's models are to be sampled.
+    # The settings that Qwen recommends for its models.
     Request(
         "tools, budget, penalties",
         {**_BUDGET, "presence_penalty": 1.5, "temperature": 0.6, "top_k": 20, "min_p": 0},
@@ -175,10 +175,10 @@ class Answers:
     """The answers of one server."""
 
     texts: Dict[str, List[str]] = field(default_factory=dict)
-    """By request; an answer that is an error begins with "error: "."""
+    """The answers to each request, by its name. An error begins with "error: "."""
     n_tokens: int = 0
     n_chains: int = 0
-    """How many answers were begun."""
+    """How many answers were started, each with a chain of its own."""
     seconds: float = 0.0
     sampling: Optional[float] = None
     report: str = ""
@@ -188,12 +188,12 @@ class Answers:
 
     @property
     def refused(self) -> int:
-        """How many requests were refused, as for a grammar that is none to llama.cpp."""
+        """How many requests were refused, for example because llama.cpp rejects the grammar."""
         return self._count("error: 400")
 
     @property
     def failed(self) -> int:
-        """How many ended in an error, as where a text is not in the template's form."""
+        """How many ended in an error, for example because the text does not fit the template."""
         return self._count("error: ") - self.refused
 
     @property
@@ -207,7 +207,7 @@ class Answers:
 
 
 class Server:
-    """A llama-server that runs."""
+    """A running llama-server."""
 
     def __init__(
         self,
@@ -264,14 +264,14 @@ class Server:
 
 
 def _fixed(message: Dict[str, object]) -> str:
-    """A message without what is drawn anew each time, as text."""
+    """Returns a message as JSON, without the random ids of its tool calls."""
     for call in message.get("tool_calls") or []:  # type: ignore[attr-defined]
         call.pop("id", None)
     return json.dumps(message, ensure_ascii=False, sort_keys=True)
 
 
 def _of_stream(text: str) -> Tuple[List[str], int]:
-    """The messages that a stream is made of, and its error; and how many tokens they have."""
+    """Returns the messages of a stream, followed by its errors, and how many tokens they have."""
     messages: Dict[int, Dict[str, object]] = {}
     n_tokens = 0
     errors = []
@@ -305,7 +305,7 @@ def _add(message: Dict[str, object], delta: Dict[str, object]) -> None:
 
 
 def _of_answer(status: int, text: str) -> Tuple[List[str], int]:
-    """The messages of an answer, and how many tokens they have."""
+    """Returns the messages of an answer, and how many tokens they have."""
     if status != 200:
         return [f"error: {status}: {text[:400]}"], 0
     answer = json.loads(text)
@@ -320,7 +320,7 @@ def _of_answer(status: int, text: str) -> Tuple[List[str], int]:
 
 @dataclass
 class Scripted:
-    """A template, and a model that answers in its form."""
+    """A template, and a model that answers in its format."""
 
     name: str
     template: Path
@@ -328,7 +328,7 @@ class Scripted:
 
 
 def marks_of(template: str) -> Dict[str, bool]:
-    """The texts that a template means as one token; true for control tokens."""
+    """Returns the texts that a template treats as one token; true marks a control token."""
     found = dict.fromkeys([*_MARK.findall(template), *_MORE_MARKS])
     return {text: bool(_CONTROL.search(text)) for text in found}
 
@@ -341,7 +341,7 @@ def scripted_model(
     marks = marks_of(source)
     end = next((text for text in _ENDS if text in source), "<|eot_id|>")
     path = folder / "scripted.gguf"
-    # Its vocabulary alone is needed first, for the template and its tokens.
+    # First only its vocabulary counts: a server renders and tokenises the script with it.
     scripted.write(path, folder, marks, end, [(0, 1)], [0], n_context)
     made = Scripted(template.stem, template, path)
     with Server(server_command(program, made, 1, 8192), folder / "script.log") as server:
@@ -354,7 +354,7 @@ def scripted_model(
 
 
 def server_command(program: Path, made: Scripted, slots: int, context: int) -> List[object]:
-    """How a server is started."""
+    """Returns the command that starts a server."""
     command: List[object] = [program, "-m", made.model, "-np", slots, "-c", context]
     command += ["-t", 1, "-tb", 1, "-b", 512, "--no-warmup", "-fit", "off", "--jinja"]
     return [*command, "--chat-template-file", made.template]
@@ -363,7 +363,7 @@ def server_command(program: Path, made: Scripted, slots: int, context: int) -> L
 def _script(
     server: Server, template: str, end: str, tools: List[Dict[str, object]]
 ) -> List[List[int]]:
-    """Tokens that follow each other: a call of a tool and an answer, each with thoughts before."""
+    """Returns the lines of the script, as tokens: a tool call and answers, each after a thought."""
     question = {"role": "user", "content": _QUESTION}
     begun = _rendered(server, [question], tools) or _rendered(server, [question], [])
     assert begun is not None
@@ -390,7 +390,7 @@ def _script(
             continue
         same = os.path.commonprefix([begun, whole])
         said = whole[len(same) :].split(_RESULT)[0]
-        # What comes past its end is not the model's.
+        # The model writes nothing after its end token.
         ended = re.search("|".join(map(re.escape, (*_ENDS, "<|call|>"))), said)
         content = str(messages[1]["content"])
         if ended is not None:
@@ -404,7 +404,7 @@ def _script(
             rest = re.sub(thought, "", said, count=1, flags=re.DOTALL)
             said = f"{'' if is_open else open_}{_THOUGHT}{close[0]}\n\n{rest}"
         line = _tokens(server, begun)[-1:] + _tokens(server, said)
-        # Calls prevail; the grammar of an answer by schema refuses them.
+        # Repeated, calls become the likeliest. With a schema the grammar rejects them.
         lines += [line] * (4 if "tool_calls" in messages[1] else 1)
     lines.append(_tokens(server, answer))
     return lines
@@ -426,7 +426,7 @@ def _tokens(server: Server, text: str) -> List[int]:
 
 
 def _arguments(schema: Dict[str, object]) -> Dict[str, object]:
-    """Arguments that a schema of a function allows, more or less."""
+    """Returns arguments for a function that roughly match its schema."""
     properties: Dict[str, Dict[str, object]] = schema.get("properties", {})  # type: ignore
     values = {"integer": 12, "number": 1.5, "boolean": True, "array": ["notes.txt"], "object": {}}
     return {
@@ -438,7 +438,7 @@ def _arguments(schema: Dict[str, object]) -> Dict[str, object]:
 def answers(
     server: Server, requests: Sequence[Request], slots: int, options: argparse.Namespace
 ) -> Answers:
-    """Lets a server answer."""
+    """Sends the requests to a server and returns its answers."""
     found = Answers()
     for request in requests:
         body: Dict[str, object] = {
@@ -463,13 +463,13 @@ def answers(
         found.seconds += time.monotonic() - begin
         found.n_chains += slots
         if messages and messages[0].startswith("error: 500"):
-            # The server keeps a text that it cannot read, but not what it has sent of it before.
+            # The server withholds a text that it cannot parse, but streams it up to that point.
             messages += _of_stream(server.post("/v1/chat/completions", streamed)[1])[0]
             found.n_chains += slots
         found.texts[request.name] = messages
         found.n_tokens += n_tokens
     if options.timings:
-        # The server tells its means at most every five seconds, at the next token.
+        # The server prints its means at most every five seconds, at the next token.
         time.sleep(5.1)
         server.post("/completion", {"prompt": "a", "n_predict": 2})
     return found
@@ -477,7 +477,7 @@ def answers(
 
 @dataclass
 class Row:
-    """Some requests of a template."""
+    """Some requests with one template, answered by all arms."""
 
     template: str
     requests: Sequence[Request]
@@ -487,7 +487,7 @@ class Row:
     control: Optional[Answers]
     large: Optional[Answers]
     traced: Optional[Answers] = None
-    """Ours, while it was recorded."""
+    """Ours with a trace."""
 
     @property
     def different(self) -> List[str]:
@@ -496,7 +496,7 @@ class Row:
 
     @property
     def unsteady(self) -> List[str]:
-        """The requests whose texts the host itself does not repeat."""
+        """The requests whose texts the host itself does not reproduce."""
         return _different(self.host, self.control) if self.control is not None else []
 
     @property
@@ -505,9 +505,9 @@ class Row:
 
     @property
     def is_direct(self) -> bool:
-        """True if all tokens came straight from the logits but those that are compared.
+        """True if all tokens came straight from the logits except those that are compared.
 
-        These are the first of each chain, two of the process, and one in 256.
+        The library compares the first of each chain, two per process, and one in 256.
         """
         counts = _COUNTS.search(self.ours.report)
         if counts is None:
@@ -521,7 +521,7 @@ class Row:
         control = "not run" if self.control is None else "yes"
         if self.unsteady:
             control = "NO: " + "; ".join(self.unsteady)
-        # Of several answers to a request the server tells the tokens of the first alone.
+        # For several answers to one request the server counts only the tokens of the first.
         counts = _COUNTS.search(self.ours.report)
         n_tokens = int(counts[2]) if counts else self.host.n_tokens
         rates = [n_tokens / max(one.seconds, 1e-9) for one in (self.host, self.ours)]
@@ -545,7 +545,7 @@ _COUNTS = re.compile(r"llama-sieve: preload library: (\d+) of (\d+) tokens were 
 
 
 def direct(report: str) -> str:
-    """The share of tokens that were sampled straight from the logits, as the library tells it."""
+    """Returns how many tokens came straight from the logits, as the library reports it."""
     counts = _COUNTS.search(report)
     return f"{counts[1]} of {counts[2]}" if counts else "not told"
 
@@ -553,7 +553,7 @@ def direct(report: str) -> str:
 def row(
     made: Scripted, requests: Sequence[Request], slots: int, options: argparse.Namespace
 ) -> Row:
-    """Runs the arms."""
+    """Runs the requests in all arms."""
     longest = max(options.prompts[request.tools] for request in requests)
     context = slots * (longest + options.tokens + 256)
     command = server_command(options.server, made, slots, context)
@@ -588,7 +588,7 @@ direct | tokens/s without | with | times |{}
 
 
 def rows(options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """All rows."""
+    """Yields a row for each template, number of slots and request; with --quick, one for all."""
     for template in options.templates:
         context = max(options.prompts.values()) + options.tokens + 256
         path = options.source / f"{template}.jinja"
@@ -631,7 +631,7 @@ def main() -> int:
             options.templates = found
         options.tools = {name: published.tools(folder, name) for name in published.PUBLISHED}
         options.tools["counts"] = [{"type": "function", "function": _COUNTING}]
-        # Three bytes of JSON are a token at least, and templates may add to them.
+        # A token has about three bytes of JSON; allow for two, because templates add text.
         sizes = {name: len(json.dumps(one)) // 2 for name, one in options.tools.items()}
         options.prompts = {None: 1024, **{name: 2048 + size for name, size in sizes.items()}}
         more = (" µs to sample without | with |", " --- | --- |") if options.timings else ("", "")
@@ -655,7 +655,7 @@ def main() -> int:
 
 
 def _show_difference(found: Row) -> None:
-    """On stderr: where two texts part."""
+    """Prints on stderr where the texts of two arms diverge."""
     arms = {"ours": found.ours, "recorded": found.traced or found.ours}
     for name, (arm, other) in itertools.product(found.different, arms.items()):
         for a, b in zip(found.host.texts[name], other.texts.get(name, [])):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Masks of llguidance on the walks of our bench: `hosts/beside_llguidance.py [--walks FILE]`.
 
-Runs `cargo bench -- --part grammar` on a real tokenizer's vocabulary, or takes the file that it has
-written by `--walks`. llguidance reads each grammar by its own translation from GBNF and goes the
-same tokens; a walk ends where it does not allow the next one. Prints one table of the built-in,
-ours and llguidance.
+Runs `cargo bench -- --part grammar` with a real tokenizer's vocabulary, or reads the file that the
+bench has written with its own option --walks. llguidance reads each grammar with its own GBNF
+translation and follows the same tokens; a walk ends early if it does not allow the next one. Prints
+one table of the built-in, ours and llguidance.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import vocabulary
 PACKAGE = "llguidance==1.9.1"
 
 ROUNDS = 9
-"""How often a matcher is made: the median is told."""
+"""How many times a matcher is made; the table has the median."""
 
 
 @dataclass
@@ -38,9 +38,9 @@ class Measured:
     masks: List[float] = field(default_factory=list)
     begins: List[float] = field(default_factory=list)
     left: int = 0
-    """Walks that end early, since a token of theirs is not allowed."""
+    """How many walks end early because llguidance does not allow their next token."""
     refused: Optional[str] = None
-    """Why there is no such grammar."""
+    """The error, if llguidance does not accept the grammar."""
 
 
 def median(times: List[float]) -> float:
@@ -52,12 +52,12 @@ def percentile(times: List[float], share: int) -> float:
 
 
 def now() -> float:
-    """Microseconds that this thread has run, as the bench counts them."""
+    """Returns this thread's processor time in microseconds, as the bench measures it."""
     return time.thread_time_ns() / 1e3
 
 
 def walks(folder: Path) -> Path:
-    """The file of the bench, run now."""
+    """Runs the bench and returns the file that it wrote."""
     path = folder / "walks.json"
     command = ["cargo", "bench", "--locked", "--bench", "all", "--"]
     command += ["--part", "grammar", "--walks", str(path)]
@@ -68,7 +68,7 @@ def walks(folder: Path) -> Path:
 
 
 def install(folder: Path) -> Any:
-    """llguidance's module."""
+    """Installs llguidance and returns its module."""
     place = folder / "llguidance"
     if not place.exists():
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
@@ -78,13 +78,13 @@ def install(folder: Path) -> Any:
 
 
 class Masks:
-    """A mask's place in memory, filled again and again."""
+    """The memory of one mask, which each call fills anew."""
 
     def __init__(self, n_vocab: int) -> None:
         self._words = (ctypes.c_uint32 * (-(-n_vocab // 32)))()
 
     def fill(self, matcher: Any) -> float:
-        """Microseconds of the matcher's next mask."""
+        """Computes the matcher's next mask. Returns the microseconds that it took."""
         place, size = ctypes.addressof(self._words), ctypes.sizeof(self._words)
         start = now()
         matcher.unsafe_compute_mask_ptr(place, size)
@@ -176,7 +176,7 @@ def main() -> int:
 
 
 def together(grammars: List[Dict[str, Any]]) -> Dict[str, Any]:
-    """All grammars as one row."""
+    """Combines all grammars into one row."""
     applies = [grammar["apply_ns"] for grammar in grammars if grammar["apply_ns"]]
     return {
         "apply_ns": [mean(side) for side in zip(*applies)] or None,

@@ -25,7 +25,7 @@ LABELS = {
     "JSON schema": "JSON schema",
     "139 tools, lazy grammar": "agent with 139 tools",
 }
-"""The row of each setting, as the table names it, in the picture."""
+"""The picture's label for each setting of the table."""
 
 LEFT, WIDTH, ROW, TOP = 190, 440, 46, 58
 STYLE = """\

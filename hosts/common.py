@@ -1,4 +1,4 @@
-"""What the scripts share: models, runs with and without ours, and the rows of the table."""
+"""Code that the scripts share: models, runs with and without ours, and the rows of the table."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 SMALL_MODEL = REPOSITORY / "models" / "kjv-tiny.gguf"
 PROMPT = "And the LORD said unto"
 
-# What is generated with which sampler settings: the names are those of the hosts' programs.
+# The settings of samplers, by the names that the hosts' programs use.
 SETTINGS = ("defaults", "penalties", "top-p alone")
 
 
 Recording = Callable[[], ContextManager[None]]
 
 recording: Optional[Recording] = None
-"""Within what it gives a run with ours is recorded: the option --trace."""
+"""Makes a context in which a run with ours is recorded. None without the option --trace."""
 
 
 UNREACHED = 3
-"""The exit status where a package cannot be had."""
+"""The exit status if a package cannot be fetched."""
 
 
 def download(command: List[object], cwd: Optional[Path] = None) -> None:
-    """Runs a package manager, by ci/fetch. SystemExit with UNREACHED where it fails."""
+    """Runs a package manager through ci/fetch. Raises SystemExit(UNREACHED) if it fails."""
     fetch = [str(REPOSITORY / "ci" / "fetch"), *map(str, command)]
     ran = subprocess.run(fetch, cwd=cwd, check=False, stdout=sys.stderr)
     if ran.returncode != 0:
@@ -48,11 +48,11 @@ class Arm:
     """One run of a host."""
 
     texts: Dict[str, str]
-    """By setting and model."""
+    """The generated text, by model and setting."""
     rates: Dict[str, float]
-    """Tokens per second of processor time, likewise."""
+    """Tokens per second of processor time, by model and setting."""
     report: str
-    """What it wrote to stderr."""
+    """The standard error of the run."""
 
 
 @dataclass
@@ -63,11 +63,11 @@ class Row:
     build: str
     ours: List[str] = field(default_factory=list)
     aside: Dict[str, str] = field(default_factory=dict)
-    """Why samplers stayed the host's own."""
+    """Why a sampler stayed the host's own, by its kind."""
     different: List[str] = field(default_factory=list)
-    """Settings whose text is another."""
+    """The runs whose text differs."""
     rates: Dict[str, List[float]] = field(default_factory=dict)
-    """Without and with ours, by setting, on the large vocabulary."""
+    """Tokens per second without and with ours, by setting, on the large vocabulary."""
     problem: Optional[str] = None
 
     @property
@@ -76,23 +76,25 @@ class Row:
 
 
 def tool(name: str) -> Path:
-    """A program of this repository, built."""
+    """Builds a program of vendor-llama-cpp and returns its path."""
     command = ["cargo", "build", "--release", "--locked", "-q", "-p", "vendor-llama-cpp"]
     subprocess.run([*command, "--bin", name], cwd=REPOSITORY, check=True)
     return target() / name
 
 
 def target() -> Path:
-    """Where cargo puts what it builds."""
+    """Returns the folder of cargo's release builds."""
     command = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
     told = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True).stdout
     return Path(json.loads(told)["target_directory"]) / "release"
 
 
 def preload() -> Path:
-    """The preload library, built with what the tests use: it is the library that they have.
+    """Builds the preload library and returns its path.
 
-    The other library is beside it.
+    It is built together with the tests' crates, so that cargo unifies the features of dependencies
+    as it does for the tests, and the library is the one that they use. libllama_sieve.so is beside
+    it.
     """
     command = ["cargo", "build", "--release", "--locked", "-q", "-p", "llama-sieve"]
     command += ["-p", "llama-sieve-preload", "-p", "test-crates"]
@@ -101,7 +103,7 @@ def preload() -> Path:
 
 
 def large_model(folder: Path, tokens: int = 128_256) -> Path:
-    """A model of a layer with random weights, and a vocabulary of so many tokens."""
+    """Returns a model with one layer of random weights and a vocabulary of that many tokens."""
     path = folder / f"vocabulary-of-{tokens}.gguf"
     if not path.exists():
         command = [tool("write_test_model"), "--vocab", str(tokens), "--seed", "1", "--out", path]
@@ -111,7 +113,7 @@ def large_model(folder: Path, tokens: int = 128_256) -> Path:
 
 @contextlib.contextmanager
 def folder(kept: Optional[Path]) -> Iterator[Path]:
-    """Where downloads go: a folder that is removed, or the one that is to be kept."""
+    """Yields the folder for downloads: `kept`, or a temporary one that is removed afterwards."""
     if kept is not None:
         kept.mkdir(parents=True, exist_ok=True)
         yield kept.resolve()
@@ -121,7 +123,10 @@ def folder(kept: Optional[Path]) -> Iterator[Path]:
 
 
 def arm(command: List[object], preloaded: Optional[Path], **environment: str) -> Arm:
-    """Runs a host's program, which prints a line of JSON: {"texts": {...}, "rates": {...}}."""
+    """Runs a host's program, which prints a line of JSON: {"texts": {...}, "rates": {...}}.
+
+    With `preloaded`, that library is preloaded.
+    """
     variables = {**os.environ, **environment, "LLAMA_SIEVE_VERBOSE": "1"}
     variables.pop("LD_PRELOAD", None)
     if preloaded is not None:
@@ -143,18 +148,18 @@ def arm(command: List[object], preloaded: Optional[Path], **environment: str) ->
     return Arm(answer["texts"], answer["rates"], ran.stderr)
 
 
-# But those of attaching.
+# The report on one sampler. Lines about attaching are left out.
 _LINE = re.compile(
     r"^llama-sieve: (?:preload|patch): (?!attach\()([\w-]+)(?:\(.*?\))?: (.*)$", re.MULTILINE
 )
 
 
 _ORDINARY = ("switched off", "called by llama.cpp itself")
-"""Reasons that say nothing of a kind whose other calls say more."""
+"""Reasons that are left out where another call of the same kind gives a more specific one."""
 
 
 def samplers(report: str) -> Row:
-    """Which samplers were ours and which not, as LLAMA_SIEVE_VERBOSE tells."""
+    """Returns which samplers were ours and which were not, as LLAMA_SIEVE_VERBOSE reports them."""
     row = Row("", "")
     reasons: Dict[str, List[str]] = {}
     for kind, outcome in _LINE.findall(report):
@@ -199,7 +204,7 @@ def compare(row: Row, without: List[Arm], with_ours: List[Arm]) -> Row:
 def alternate(
     row: Row, command: List[object], preloaded: Path, repeats: int, **environment: str
 ) -> Row:
-    """Runs a host without and with the preload library, in turns; the quickest of each counts."""
+    """Runs a host with and without the preload library in turns; the fastest of each counts."""
     without = functools.partial(arm, command, None, **environment)
     with_ours = functools.partial(arm, command, preloaded, **environment)
     (compared,) = in_turns(without, [(row, with_ours)], repeats)
@@ -209,7 +214,10 @@ def alternate(
 def in_turns(
     without: Callable[[], Arm], with_ours: Sequence[Tuple[Row, Callable[[], Arm]]], repeats: int
 ) -> Iterator[Row]:
-    """Runs a host without and with ours, in each of several manners, and fills their rows."""
+    """Runs a host without ours and with ours in one or more setups, and fills a row for each setup.
+
+    All of them run once, then again, until `repeats` rounds are done.
+    """
     arms: List[List[Arm]] = [[] for _ in range(1 + len(with_ours))]
     problem: Optional[str] = None
     try:
@@ -226,7 +234,7 @@ def in_turns(
 
 
 def recorded(run: Callable[[], Arm]) -> Iterator[Arm]:
-    """The same run once more while it is recorded, if that was asked for; it is no measure."""
+    """Runs once more with a trace, if --trace asks for it. Its rates are dropped: tracing costs."""
     if recording is not None:
         with recording():
             yield dataclasses.replace(run(), rates={})
@@ -237,17 +245,17 @@ HEADER = """\
 | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 _SAMPLE = ("llama_sampler_sample", "common_sampler_sample")
-"""What samples: ours are straight from the logits."""
+"""Functions that sample a token. Where ours replace them, tokens come straight from the logits."""
 
 
 def markdown(row: Row) -> str:
-    """The row of the table."""
+    """Returns the row as a line of the Markdown table."""
     if row.problem is not None:
         return f"| {row.host} | {row.build} | | {row.problem} | | | | |"
     reasons: Dict[str, List[str]] = {}
     for kind, reason in row.aside.items():
         if kind in row.ours:
-            # Of some of its calls alone.
+            # Other calls of this kind were ours.
             reason = f"in some calls: {reason}"
         reasons.setdefault(reason, []).append(kind)
     aside = "; ".join(f"{', '.join(kinds)}: {reason}" for reason, kinds in reasons.items())
@@ -263,7 +271,7 @@ def markdown(row: Row) -> str:
 
 
 def options(description: Optional[str]) -> argparse.ArgumentParser:
-    """What all scripts take."""
+    """Returns a parser with the options that all scripts have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--folder", type=Path, help="keep the downloads in this folder")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each arm (default 3)")
@@ -273,14 +281,14 @@ def options(description: Optional[str]) -> argparse.ArgumentParser:
 
 
 def may_trace(parser: argparse.ArgumentParser) -> None:
-    """Adds the option of `tracing`."""
+    """Adds the option --trace, which `tracing` reads."""
     said = "run each with ours once more, recorded, and check that"
     parser.add_argument("--trace", action="store_true", help=said)
 
 
 @contextlib.contextmanager
 def tracing(folder: Path, options: argparse.Namespace) -> Iterator[Callable[[], bool]]:
-    """While the option --trace counts. Gives what then tells whether the records are right."""
+    """Makes runs with ours record traces if --trace is given. Yields a check of these traces."""
     global recording
     if not options.trace:
         yield lambda: True
@@ -296,7 +304,7 @@ def tracing(folder: Path, options: argparse.Namespace) -> Iterator[Callable[[], 
 
 
 def show(rows: Iterator[Row], options: argparse.Namespace) -> int:
-    """Prints rows as they come; 1 if a host went wrong or gave another text."""
+    """Prints rows as they come. Returns 1 if a host failed or its text or samplers differ."""
     if not options.no_header:
         print(HEADER)
     wanted = set(filter(None, options.expect.split(",")))
@@ -318,9 +326,10 @@ def main(
     versions: Sequence[str] = (),
     name: str = "VERSION",
 ) -> int:
-    """Prints the table of a script: what `rows` gives of a folder and a number of repeats.
+    """Prints the table of a script and returns its exit status.
 
-    Where there are `versions`, those that are asked for, by default all, come first.
+    `rows` is called with the folder and the number of repeats. If the script has `versions`, the
+    list of those to run, by default all, comes before them.
     """
     parser = options(description)
     may_trace(parser)

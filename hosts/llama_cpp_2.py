@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The Rust crate llama-cpp-2 with and without the preload library: `hosts/llama_cpp_2.py`.
 
-With its feature dynamic-link; without it llama.cpp is a part of the program, where no preload
-library gets in between. Its bindings are made with libclang, which comes from PyPI.
+Uses its feature dynamic-link: without it llama.cpp is linked into the program statically, where a
+preload library cannot intercept calls. Its bindings are generated with libclang, from PyPI.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import common
 
 VERSION = "0.1.160"
 BINDINGS = "0.1.161"
-"""Of llama-cpp-sys-2, which brings llama.cpp."""
+"""The version of llama-cpp-sys-2, which contains llama.cpp."""
 
 MANIFEST = f"""\
 [package]
@@ -40,7 +40,7 @@ path = "main.rs"
 
 
 def built(folder: Path) -> Path:
-    """The program, built in a folder of its own."""
+    """Builds the program in a folder of its own, and returns its path."""
     place, clang = folder / "llama-cpp-2", folder / "libclang"
     place.mkdir(parents=True, exist_ok=True)
     if not clang.is_dir():
@@ -50,7 +50,7 @@ def built(folder: Path) -> Path:
     source = common.REPOSITORY / "hosts" / "programs" / "with_llama_cpp_2" / "main.rs"
     shutil.copy(source, place)
     common.download(["cargo", "fetch", "-q"], cwd=place)
-    # Where a compiler has the headers that libclang lacks.
+    # The compiler's own headers, which the package of libclang lacks.
     told = subprocess.run(["cc", "-print-file-name=include"], check=True, capture_output=True)
     variables = {
         **os.environ,
@@ -66,7 +66,7 @@ def rows(folder: Path, repeats: int) -> Iterator[common.Row]:
     preload, large = common.preload(), common.large_model(folder)
     program = built(folder)
     command = [program, common.SMALL_MODEL, large, common.PROMPT]
-    # Beside the program are links alone.
+    # The folder of the program has only links to the libraries.
     found = next((program.parent / "build").glob("llama-cpp-sys-2-*/out/lib"))
     libraries = {"LD_LIBRARY_PATH": str(found)}
     row = common.Row(f"llama-cpp-2 {VERSION}, dynamic-link", "0.6.0-dev")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """llama_cpp_cffi with and without the preload library: `hosts/llama_cpp_cffi.py`.
 
-An extension of Python that has llama.cpp in itself, for Python 3.11 and x86-64.
+It is a Python extension with llama.cpp linked in, for Python 3.11 and x86-64.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ VERSION, BUILD = "0.4.42", "b4965"
 
 
 def install(folder: Path) -> Path:
-    """The Python of an environment with it."""
+    """Returns the Python of an environment with llama_cpp_cffi."""
     place = folder / "llama-cpp-cffi"
     python = place / "bin" / "python"
     if not (place / "complete").exists():
         venv.create(place, with_pip=True)
         install = ["-m", "pip", "install", "--quiet", "--only-binary", ":all:"]
-        # Which it needs, and does not say.
+        # cffi is missing from the package's dependencies.
         common.download([python, *install, f"llama-cpp-cffi=={VERSION}", "cffi"])
         (place / "complete").touch()
     return python
 
 
 def lacking(folder: Path) -> List[Path]:
-    """A library with what the machine's C++ library lacks, if it lacks anything."""
+    """Returns a library with the function that an older C++ library lacks, if this one does."""
     if hasattr(ctypes.CDLL("libstdc++.so.6"), "__cxa_call_terminate"):
         return []
     source = common.REPOSITORY / "hosts" / "programs" / "call_terminate.cpp"

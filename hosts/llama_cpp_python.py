@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """llama-cpp-python with and without `llama_sieve.patch()`: `hosts/llama_cpp_python.py`.
 
-Its bindings are those of its source distribution; the llama.cpp behind them is the one that the
-tests compile. `ci/python` makes the environment. The preload library does not reach it.
+The bindings come from its source distribution, and run on the llama.cpp that the tests compile.
+`ci/python` makes the environment. The preload library does not reach it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import common
 
 
 def install(folder: Path) -> Path:
-    """The Python of an environment with the wheel and llama-cpp-python."""
+    """Returns the Python of an environment with our wheel and llama-cpp-python."""
     place = folder / "llama-cpp-python"
     python = place / "venv" / "bin" / "python"
     if not python.exists():

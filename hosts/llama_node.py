@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """@fugood/llama.node with and without the preload library: `hosts/llama_node.py [VERSION...]`.
 
-An addon that has llama.cpp, its common library and itself in one shared library, with a version of
-`common_sampler_init` of its own.
+The addon links llama.cpp and llama.cpp's common library into itself, with its own version of
+`common_sampler_init`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSIONS = ("1.7.15",)
 
 
 def install(version: str, folder: Path) -> Path:
-    """The package in a folder of its own."""
+    """Installs the package in a folder of its own, and returns that folder."""
     place = folder / f"llama.node-{version}"
     if not (place / "node_modules" / "@fugood" / "llama.node").is_dir():
         place.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def install(version: str, folder: Path) -> Path:
 
 
 def build_of(place: Path) -> str:
-    """The build that the package says it has."""
+    """Returns the llama.cpp build that the package reports."""
     program = 'import("@fugood/llama.node").then((m) => console.log(JSON.stringify(m.BuildInfo)))'
     told = subprocess.run(["node", "-e", program], cwd=place, capture_output=True, text=True)
     number = re.search(r'"number":\s*"?(\d+)', told.stdout)

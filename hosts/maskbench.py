@@ -2,11 +2,12 @@
 """MaskBench, ours beside llguidance and XGrammar: `hosts/maskbench.py --data FOLDER`.
 
 FOLDER is maskbench/data of a clone of guidance-ai/jsonschemabench: JSON Schemas with valid and
-invalid instances. As in its own runner, a schema passes if each valid instance, printed by
-json.dumps in Llama 3's tokens, is let through token by token, and each invalid one is refused
-somewhere; here also the end of the text is asked for. Times are those that the thread has run, in
-microseconds, Python's call included: the first mask with the reading of the schema, and then each
-token's mask together with its acceptance. Each engine has a process of one thread.
+invalid instances. As in its own runner, a schema passes if each valid instance, as json.dumps
+prints it in Llama 3's tokens, is allowed token by token, and each invalid one is rejected at some
+token. Here the end token must be allowed, too. Times are the thread's processor time in
+microseconds, including Python's calls: for the first mask together with compiling the schema, and
+then for each token's mask together with its acceptance. Each engine runs in a process of one
+thread.
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ import vocabulary
 
 PACKAGES = ("llguidance==1.9.1", "numpy", "apache-tvm-ffi", "pydantic")
 ALONE = ("xgrammar==0.2.8", "tokenizers==0.23.3")
-"""Without what they ask for: of torch and transformers nothing is used here."""
+"""Packages installed without their dependencies: nothing here uses torch or transformers."""
 
 SECONDS = 120
-"""The most for one schema and its instances."""
+"""The time limit for one schema and its instances."""
 BYTES = 8 << 30
-"""The most memory of an engine."""
+"""The memory limit of an engine."""
 
 SAMPLERS = ("accept", "reset", "free")
 
 
 class Refused(Exception):
-    """An engine does not take a schema; says why."""
+    """An engine's reason for rejecting a schema."""
 
 
 class Engine:
-    """What masks a text: `mask` fills `words`."""
+    """A grammar engine: `mask` computes the next mask into `words`, and `accept` takes a token."""
 
     def __init__(self, texts: List[str]) -> None:
         self.words = (ctypes.c_uint32 * (-(-len(texts) // 32)))()
@@ -55,20 +56,20 @@ class Engine:
         self.accept: Callable[[int], object]
 
     def compile(self, schema: str) -> None:
-        """Reads a schema."""
+        """Compiles a schema. Raises Refused if the engine rejects it."""
         raise NotImplementedError
 
     def begin(self) -> None:
-        """Goes to the beginning of a text."""
+        """Starts a new text."""
         raise NotImplementedError
 
     def release(self) -> None:
-        """Gives back what the last schema took."""
+        """Frees what the last schema allocated."""
         self.__dict__.pop("_compiled", None)
 
 
 class Ours(Engine):
-    """llama-sieve's C functions in a process that has llama.cpp's."""
+    """llama-sieve's C functions, in a process with llama.cpp's library."""
 
     def __init__(self, folder: Path, texts: List[str]) -> None:
         super().__init__(texts)
@@ -76,7 +77,7 @@ class Ours(Engine):
         found = re.search(r"-L(\S+)", flags)
         assert found is not None
         host = ctypes.CDLL(f"{found[1]}/libllama.so", ctypes.RTLD_GLOBAL)
-        # Structures are passed by value. This buffer is larger than those of llama.h.
+        # Structures are passed by value. This one is larger than any in llama.h.
         parameters = ctypes.c_byte * 1024
         by_value = type("Parameters", (ctypes.Structure,), {"_fields_": [("all", parameters)]})
         host.llama_model_default_params.restype = by_value
@@ -141,14 +142,14 @@ class LLGuidance(Engine):
 
 
 class Stub(types.ModuleType):
-    """A module whose names are types without use."""
+    """A module in which every name is an empty type, for imports that are not used."""
 
     def __getattr__(self, name: str) -> Any:
         return type(name, (), {"__init__": lambda *_, **__: None})
 
 
 class XGrammar(Engine):
-    """XGrammar's matcher, as MaskBench sets it to follow the standard."""
+    """XGrammar's matcher, with MaskBench's settings for following the standard."""
 
     def __init__(self, folder: Path, texts: List[str]) -> None:
         super().__init__(texts)
@@ -169,7 +170,7 @@ class XGrammar(Engine):
             self._compiled = self._compiler.compile_json_schema(
                 schema, any_whitespace=True, strict_mode=False
             )
-        except Exception as error:  # Whatever its C++ throws.
+        except Exception as error:  # Any exception that its C++ code raises.
             raise Refused(str(error)) from error
 
     def begin(self) -> None:
@@ -183,12 +184,12 @@ ENGINES = {"ours": Ours, "llguidance": LLGuidance, "xgrammar": XGrammar}
 
 
 def now() -> int:
-    """Nanoseconds that this thread has run."""
+    """Returns this thread's processor time in nanoseconds."""
     return time.thread_time_ns()
 
 
 def follow(engine: Engine, tokens: List[int], times: List[int]) -> bool:
-    """Goes through a text. True if each token is allowed."""
+    """Feeds a text to an engine, and appends each token's time. True if every token is allowed."""
     mask, accept, words = engine.mask, engine.accept, engine.words
     for token in tokens:
         start = now()
@@ -203,7 +204,7 @@ def follow(engine: Engine, tokens: List[int], times: List[int]) -> bool:
 
 
 def measure(engine: Engine, tokenizer: Any, end: int, file: str) -> Dict[str, Any]:
-    """What an engine makes of a schema."""
+    """Runs one schema and its instances through an engine, and returns the results."""
     read = json.loads(Path(file).read_text(encoding="utf-8"))
     schema = json.dumps(read["schema"], ensure_ascii=False)
     texts = [
@@ -233,7 +234,7 @@ def measure(engine: Engine, tokenizer: Any, end: int, file: str) -> Dict[str, An
 
 
 def work(name: str, folder: Path) -> None:
-    """An engine's process: a line for each file that is named on a line of stdin."""
+    """Runs an engine's process: prints a line of results for each file named on stdin."""
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     sys.path.insert(0, str(folder / "maskbench"))
     texts, _, _ = vocabulary.texts(folder)
@@ -249,7 +250,7 @@ def work(name: str, folder: Path) -> None:
 
 
 def results(name: str, folder: Path, files: List[Path]) -> Iterator[Dict[str, Any]]:
-    """What an engine makes of each file. Where its process ends, another one goes on behind."""
+    """Yields an engine's results for each file. If its process dies, a new one takes the rest."""
     command = [sys.executable, __file__, "--worker", name, "--folder", str(folder)]
     pending = iter(files)
     at_end = False
@@ -276,7 +277,7 @@ def percentile(sorted_times: List[float], share: float) -> float:
 
 
 def row(name: str, told: List[Dict[str, Any]]) -> str:
-    """The line of the table."""
+    """Returns an engine's line of the table."""
     taken = [one for one in told if "times" in one]
     wrong: List[Tuple[int, bool, int, str]] = [case for one in taken for case in one["wrong"]]
     counts = [

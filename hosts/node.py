@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """node-llama-cpp with and without ours, preloaded and attached: `hosts/node.py [VERSION...]`.
 
-Its packages bring llama.cpp as shared libraries, and tell which build they are, for the table.
+Its packages contain llama.cpp as shared libraries, and their metadata names the build.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KOFFI = "3.3.4"
 
 
 def install(version: str, folder: Path) -> Path:
-    """The package in a folder of its own."""
+    """Installs the package in a folder of its own, and returns that folder."""
     place = folder / f"node-llama-cpp-{version}"
     if not (place / "node_modules" / "node-llama-cpp").is_dir():
         place.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def install(version: str, folder: Path) -> Path:
 
 
 def build_of(place: Path) -> str:
-    """The release that the prebuilt package says it has: "b3995", "v0.5.0"."""
+    """Returns the llama.cpp release that the prebuilt package names, such as "b3995"."""
     binaries = place / "node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
     metadata = json.loads((binaries / "_nlcBuildMetadata.json").read_text())
     return str(metadata["buildOptions"]["llamaCpp"]["release"])

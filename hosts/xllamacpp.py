@@ -2,8 +2,8 @@
 """The wheel xllamacpp with and without the preload library: `hosts/xllamacpp.py [VERSION...]`.
 
 It is llama-server in one library: llama.cpp, its common library and the server call each other
-inside of it. The large vocabulary is a real tokenizer's: older versions give no answer that is no
-UTF-8.
+inside it. The large vocabulary is a real tokenizer's, because older versions return no answer whose
+text is not valid UTF-8.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VERSIONS = (
 
 
 def install(version: str, folder: Path) -> Path:
-    """The Python of an environment with that version."""
+    """Returns the Python of an environment with that version."""
     place = folder / f"xllamacpp-{version}"
     python = place / "bin" / "python"
     if not python.exists():
@@ -37,7 +37,7 @@ def rows(versions: List[str], folder: Path, repeats: int) -> Iterator[common.Row
     preload, large = common.preload(), vocabulary.model(folder)
     program = common.REPOSITORY / "hosts" / "programs" / "with_xllamacpp.py"
     for version in versions:
-        # The last part of its version is llama.cpp's build.
+        # The last part of the version is llama.cpp's build.
         build = f"b{version.split('.')[2]}"
         command = [install(version, folder), program, common.SMALL_MODEL, large, common.PROMPT]
         row = common.Row(f"xllamacpp {version}", build)

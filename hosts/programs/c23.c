@@ -1,6 +1,6 @@
-// What libraries that were linked with glibc 2.38 want of it, and older ones lack: there
-// hosts/libllama.py links it into its program. What C23 has changed of these functions, llama.cpp
-// does not use.
+// Functions that libraries linked with glibc 2.38 import from it, for machines with an older glibc,
+// where hosts/libllama.py links this file into its program. llama.cpp does not use what C23 changed
+// in them.
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

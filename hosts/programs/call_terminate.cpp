@@ -1,5 +1,5 @@
-// What GCC 13 has added to the C++ library, for machines with an older one, where
-// hosts/llama_cpp_cffi.py loads it.
+// A function that GCC 13 added to the C++ library. hosts/llama_cpp_cffi.py loads it on machines
+// with an older one.
 #include <exception>
 
 extern "C" [[noreturn]] void __cxa_call_terminate(void *) {

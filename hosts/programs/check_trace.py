@@ -1,4 +1,4 @@
-"""Holds traces against their schema: `check_trace.py SCHEMA FILE...`.
+"""Validates traces against their schema: `check_trace.py SCHEMA FILE...`.
 
 Needs jsonschema-rs. Prints how many lines there are of each kind, as JSON.
 """

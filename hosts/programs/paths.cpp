@@ -1,5 +1,5 @@
-// Times a token of each path through `common_sampler_sample`: with llama.cpp's own cmake build in
-// $LLAMA/build, and a model whose vocabulary is large (hosts/vocabulary.py makes one):
+// Times each path through `common_sampler_sample`. Needs llama.cpp's own CMake build in
+// $LLAMA/build, and a model with a large vocabulary (hosts/vocabulary.py makes one):
 //
 //   g++ -O2 -std=c++17 hosts/programs/paths.cpp -o paths \
 //       -I$LLAMA/common -I$LLAMA/include -I$LLAMA/ggml/include \
@@ -7,8 +7,8 @@
 //   ./paths MODEL
 //   LD_PRELOAD=libllama_sieve_preload.so ./paths MODEL
 //
-// Microseconds of each, the quickest and the median of 300 tokens, and a number that is the same
-// where the tokens are. The logits are those of one prompt; sampled tokens are only accepted.
+// Prints for each path the microseconds per token, the fastest and the median of 300, and a hash of
+// the tokens. All tokens are sampled from the same logits, those of one prompt.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int n_tokens = 300;
 
-// A sampler of the program's own, which changes nothing.
+// Returns a sampler of the program's own that changes nothing.
 llama_sampler * own_sampler() {
     static llama_sampler_i iface = {};
     iface.name  = [](const llama_sampler *) { return "own"; };

@@ -1,6 +1,6 @@
-// Linked into a program that knows nothing of RPC: before main, the servers that LLAMA_RPC_SERVERS
-// names (host:port, separated by commas) become devices of ggml, and all layers of a model go to
-// them. With -Wl,--wrap=llama_model_load_from_file.
+// Linked into a program that knows nothing of RPC, with -Wl,--wrap=llama_model_load_from_file.
+// Before main, the servers in LLAMA_RPC_SERVERS (host:port, separated by commas) become devices of
+// ggml; all layers of a model are then put on them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

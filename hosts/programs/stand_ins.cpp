@@ -1,13 +1,13 @@
-// What a call of llama.cpp's costs, with and without the preload library in front of it:
+// Measures a call of llama.cpp's functions, with and without the preload library in front of them:
 //
 //   g++ -O2 -std=c++17 hosts/programs/stand_ins.cpp -o stand_ins \
 //       $(cargo run -q --release -p vendor-llama-cpp --bin llama_flags)
 //   ./stand_ins models/kjv-tiny.gguf
 //   LD_PRELOAD=libllama_sieve_preload.so LLAMA_SIEVE_PRELOAD=off ./stand_ins models/kjv-tiny.gguf
 //
-// Nanoseconds of each, the quickest of 40 rounds. Shared, and loaded by addon_host of
-// c-tests/preload (-DAS_ADDON -shared -fPIC, which reads MODEL from the environment), it is a
-// plugin's call.
+// Prints nanoseconds per call, the fastest of 40 rounds. To measure calls from a plugin, compile it
+// with -DAS_ADDON -shared -fPIC, let addon_host of c-tests/preload load it, and set MODEL in the
+// environment.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -2,9 +2,9 @@
 //
 //   with_libllama SMALL LARGE PROMPT
 //
-// Compiled for each build again, without its header: BUILD is its number, by which two argument
-// lists are told apart, and HAS_X is defined where it exports llama_X. Prints a line of JSON: the
-// tokens by model, setting, way to sample, and seed.
+// Compiled anew for each build, without its header. BUILD is the build's number, which selects
+// between two forms of some argument lists; HAS_X is defined if it exports llama_X. Prints a line
+// of JSON: the tokens by model, setting, sampling method and seed.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,13 +42,13 @@ struct llama_batch {
     int8_t *       logits;
 };
 
-// More than any build's parameters. They are passed and returned in memory, as the last argument,
-// and a function knows how much of it is its own.
+// Larger than the parameters of any build. They are passed and returned in memory, as the last
+// argument, and each function touches only the part that its build defines.
 struct parameters {
     uint64_t words[512];
 };
 
-// It has had one field, and is returned in a register: more of the register is nobody's.
+// Has had one field in all builds. It is returned in a register, whose other bits are unused.
 struct chain_parameters {
     bool no_perf;
 };
@@ -130,7 +130,7 @@ static void silent(int level, const char * text, void * data) {
     (void) level, (void) text, (void) data;
 }
 
-// What a setting makes its members of.
+// The input from which a setting builds the members of a chain.
 struct source {
     const struct llama_model * model;
     const struct llama_vocab * vocab;
@@ -172,7 +172,7 @@ static void dry(const struct source * from, float multiplier, float base, int32_
 #endif
 }
 
-// What llama-server makes of its defaults, but for the two that may be on.
+// Adds the members that llama-server's defaults put behind penalties and DRY.
 static void behind(const struct source * from) {
 #ifdef HAS_sampler_init_top_n_sigma
     add(from, llama_sampler_init_top_n_sigma(-1.0f));
@@ -330,7 +330,7 @@ static void decode(struct llama_context * context, llama_token * tokens, int32_t
     }
 }
 
-// A token from an array that the program fills, as some bindings do.
+// Samples from an array that the program fills itself, as some bindings do.
 static llama_token by_array(const struct source * from, struct llama_context * context,
                             struct llama_token_data * data) {
     const float * logits = llama_get_logits_ith(context, -1);
@@ -353,7 +353,7 @@ static void generate(struct source * from, const struct setting * setting, llama
     // The contexts of all builds begin with these.
     const uint32_t sizes[] = { 256, 256, 256 };
     memcpy(&parameters, sizes, sizeof(sizes));
-    // One for each text: how what it remembers is forgotten has had several names.
+    // Each text has a new context: the function that clears one has had several names.
     struct llama_context * context =
         llama_init_from_model((struct llama_model *) from->model, parameters);
     if (context == NULL) {
@@ -369,7 +369,7 @@ static void generate(struct source * from, const struct setting * setting, llama
     decode(context, prompt, n_prompt);
     for (int i = 0; i < n; i++) {
         if (i == n / 2) {
-            // A clone goes on where the original stood.
+            // A clone continues from the original's state.
             struct llama_sampler * clone = llama_sampler_clone(from->chain);
             llama_sampler_free(from->chain);
             from->chain = clone;

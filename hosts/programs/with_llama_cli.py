@@ -1,6 +1,6 @@
-"""Generates with a program of llama.cpp's own, as hosts/llama_cli.py asks:
-with_llama_cli.py PROGRAM MODE SMALL LARGE PROMPT, MODE being the option that makes it end by
-itself."""
+"""Generates with one of llama.cpp's own programs, for hosts/llama_cli.py:
+with_llama_cli.py PROGRAM MODE SMALL LARGE PROMPT. MODE is the option that makes it exit by itself.
+"""
 
 import json
 import re
@@ -20,7 +20,7 @@ SETTINGS = {
 
 
 def generate(model: str, tokens: int, setting: str) -> Tuple[str, float]:
-    """What the program prints, without its times, and seconds of the processor."""
+    """Returns what the program prints, without its timings, and its processor time in seconds."""
     options: List[str] = [*BASE.format(tokens).split(), *SETTINGS[setting].split()]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = subprocess.run(
@@ -38,8 +38,8 @@ def generate(model: str, tokens: int, setting: str) -> Tuple[str, float]:
 texts, rates = {}, {}
 for name, path in (("small", small), ("large", large)):
     for setting in SETTINGS:
-        # What it takes to begin, the first token included, is not counted. Neither depends on luck
-        # alone: the quicker of two.
+        # The time to start, the first token included, is subtracted. Both times are the faster of
+        # two runs.
         begun = min(generate(path, 1, setting)[1] for _ in range(2))
         (text, spent), (again, spent_again) = (generate(path, TOKENS, setting) for _ in range(2))
         if text != again:

@@ -1,8 +1,9 @@
-"""Generates with llama_cpp_cffi, as hosts/llama_cpp_cffi.py asks:
+"""Generates with llama_cpp_cffi, for hosts/llama_cpp_cffi.py:
 with_llama_cpp_cffi.py SMALL LARGE PROMPT [LIBRARY].
 
-By the package's own chain of samplers, and its binding's functions: its models come from a hub.
-LIBRARY is loaded first: what the machine's C++ library lacks.
+Uses the package's own chain of samplers, but loads the model through its low-level bindings,
+because its own model class downloads from a hub. LIBRARY is loaded first; it has the function that
+an older C++ library lacks.
 """
 
 import ctypes
@@ -19,7 +20,7 @@ from llama.sampler import sampler_free, sampler_init  # noqa: E402
 
 TOKENS = 48
 BASE = {"seed": 42, "temp": 0.8}
-# Those that are timed.
+# The settings that are timed.
 SETTINGS = {
     "defaults": {},
     "penalties": {"repeat_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1},

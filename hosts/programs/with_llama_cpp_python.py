@@ -1,4 +1,4 @@
-"""Generates with llama-cpp-python, as hosts/llama_cpp_python.py asks.
+"""Generates with llama-cpp-python, for hosts/llama_cpp_python.py.
 
 with_llama_cpp_python.py SMALL LARGE PROMPT [patched]
 """
@@ -23,7 +23,7 @@ SETTINGS = {
 texts, rates = {}, {}
 for name, path in (("small", small), ("large", large)):
     model = llama_cpp.Llama(model_path=path, n_ctx=256, n_threads=1, verbose=False)
-    # The first token pays for what is loaded at its first use.
+    # A first token, so that lazy loading is not timed.
     model.create_completion(prompt, **{**BASE, "max_tokens": 1})
     for setting, values in SETTINGS.items():
         model.set_seed(42)

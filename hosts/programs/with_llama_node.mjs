@@ -1,11 +1,11 @@
-// Generates with @fugood/llama.node, as hosts/llama_node.py asks:
+// Generates with @fugood/llama.node, for hosts/llama_node.py:
 // node with_llama_node.mjs SMALL LARGE PROMPT.
 import {loadModel} from "@fugood/llama.node";
 
 const [small, large, prompt] = process.argv.slice(2);
 const tokens = 48;
 const base = {prompt, n_predict: tokens, seed: 42, temperature: 0.8, ignore_eos: true};
-// Those that are timed.
+// The settings that are timed.
 const settings = {
     "defaults": {},
     "penalties": {penalty_repeat: 1.1, penalty_freq: 0.1, penalty_present: 0.1},
@@ -26,7 +26,7 @@ const more = {
 const texts = {};
 const rates = {};
 
-// The addon may still be busy with a completion whose end it has told.
+// Runs a completion. The addon may report the end of one while it is still busy with it.
 async function complete(context, options) {
     for (let i = 0; i < 1000; i++) {
         try {
@@ -43,7 +43,7 @@ async function complete(context, options) {
 
 for (const [name, model] of Object.entries({small, large})) {
     const context = await loadModel({model, n_ctx: 256, n_threads: 1});
-    // The first token pays for what is loaded at its first use.
+    // A first token, so that lazy loading is not timed.
     await complete(context, {...base, n_predict: 1});
     for (const [setting, values] of Object.entries({...settings, ...more})) {
         const before = process.cpuUsage();
@@ -57,6 +57,6 @@ for (const [name, model] of Object.entries({small, large})) {
     }
     await context.release();
 }
-// After what the addon writes there.
+// The addon may have left a line unfinished.
 console.log("\n" + JSON.stringify({texts, rates}));
 process.exit(0);

@@ -1,11 +1,11 @@
-// Generates with node-llama-cpp, as hosts/node.py asks: node with_node.mjs SMALL LARGE PROMPT.
-// Versions that do not know an option pass over it. LLAMA_SIEVE_ATTACH names the library that it is
-// to attach to itself.
+// Generates with node-llama-cpp, for hosts/node.py: node with_node.mjs SMALL LARGE PROMPT.
+// Versions that do not know an option ignore it. LLAMA_SIEVE_ATTACH is the path of a library to
+// attach to this process.
 import {getLlama, LlamaCompletion, LlamaGrammar, TokenBias} from "node-llama-cpp";
 
 const [small, large, prompt] = process.argv.slice(2);
 const base = {temperature: 0.8, topK: 40, topP: 0.95, minP: 0.05, seed: 42, repeatPenalty: false};
-// Those that are timed.
+// The settings that are timed.
 const settings = {
     "defaults": base,
     "penalties": {...base, repeatPenalty: {
@@ -42,7 +42,7 @@ const more = (model) => {
 };
 for (const [name, modelPath] of Object.entries({small, large})) {
     const model = await llama.loadModel({modelPath});
-    // The first token pays for what is loaded at its first use.
+    // A first token, so that lazy loading is not timed.
     const warming = await model.createContext({threads: 1, contextSize: 256});
     await new LlamaCompletion({contextSequence: warming.getSequence()})
         .generateCompletion(prompt, {...base, maxTokens: 1});
@@ -62,7 +62,7 @@ for (const [name, modelPath] of Object.entries({small, large})) {
         }
         await context.dispose();
     }
-    // A completion does not hand this on.
+    // LlamaCompletion does not pass DRY's options on.
     const context = await model.createContext({threads: 1, contextSize: 256});
     const dry = {strength: 0.8, base: 1.75, allowedLength: 1, lastTokens: 48};
     const evaluated = context.getSequence()

@@ -1,6 +1,6 @@
-"""Generates with xllamacpp, as hosts/xllamacpp.py asks: with_xllamacpp.py SMALL LARGE PROMPT.
+"""Generates with xllamacpp, for hosts/xllamacpp.py: with_xllamacpp.py SMALL LARGE PROMPT.
 
-By the server's own interface of HTTP, which tells the tokens.
+Uses the server's HTTP interface, which returns the tokens.
 """
 
 import http.client
@@ -20,7 +20,7 @@ BASE = {
     "cache_prompt": False,
     "return_tokens": True,
 }
-# Those that are timed.
+# The settings that are timed.
 SETTINGS = {
     "defaults": {},
     "penalties": {"repeat_penalty": 1.1, "frequency_penalty": 0.1, "presence_penalty": 0.1},
@@ -44,7 +44,7 @@ MORE = {
 
 
 def ask(place: str, options: Dict[str, object]) -> Dict[str, Any]:
-    """The server's answer."""
+    """Returns the server's answer."""
     address = urllib.parse.urlsplit(place)
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=600)
     request = {"prompt": prompt, **BASE, **options}
@@ -55,9 +55,9 @@ def ask(place: str, options: Dict[str, object]) -> Dict[str, Any]:
 
 
 def timed(place: str, options: Dict[str, object]) -> Tuple[str, float]:
-    """What it says, and tokens per second of the processor.
+    """Returns the answer as JSON, and tokens per second of processor time.
 
-    Of the first seed that it has an answer for: older versions have none that is no UTF-8.
+    Takes the first seed that has an answer: older versions return none that is not valid UTF-8.
     """
     for seed in range(42, 92):
         before = time.process_time()
@@ -79,7 +79,7 @@ for name, path in (("small", small), ("large", large)):
     params.warmup = False
     server = xllamacpp.Server(params)
     place = server.listening_address
-    # The first token pays for what is loaded at its first use.
+    # A first token, so that lazy loading is not timed.
     ask(place, {"n_predict": 1})
     for setting, values in {**SETTINGS, **MORE}.items():
         texts[f"{name}: {setting}"], rate = timed(place, values)

@@ -1,6 +1,6 @@
-//! Generates with the crate llama-cpp-2, as hosts/llama_cpp_2.py asks: SMALL LARGE PROMPT.
+//! Generates with the crate llama-cpp-2, for hosts/llama_cpp_2.py: SMALL LARGE PROMPT.
 //!
-//! Texts are told as numbers of tokens.
+//! Texts are printed as token ids.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn processor() -> Duration {
     Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
 }
 
-/// Tokens, and how many a second.
+/// Returns the tokens, and the tokens per second of processor time.
 fn generate(
     backend: &LlamaBackend,
     model: &LlamaModel,
@@ -60,7 +60,7 @@ fn generate(
     let mut tokens = Vec::new();
     let mut begun = processor();
     for n in 0..TOKENS {
-        // The first token pays for what is made at its first use.
+        // The first token is not timed, because some things are made at their first use.
         if n == 1 {
             begun = processor();
         }
