@@ -1,4 +1,4 @@
-"""Makes a release once more elsewhere, and compares."""
+"""Builds a release again in another folder, and compares the bytes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ SUMS = "SHA256SUMS"
 
 
 def compare(targets: List[Target]) -> None:
-    """`ci/release` on a copy of the sources, in a folder of another depth: the same bytes."""
+    """Runs `ci/release` on a copy of the sources in a deeper folder. Exits if any bytes differ."""
     copy = crates.copy_of_sources(fresh(WORK / "again" / "in" / "another" / "folder"))
     (copy / "target").mkdir()
-    # What a release is made with is not made again.
+    # The tools are not installed again.
     (copy / "target" / "release-tools").symlink_to(TARGET / "release-tools")
     environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch())}
     environment.pop("CARGO_TARGET_DIR", None)
@@ -25,4 +25,4 @@ def compare(targets: List[Target]) -> None:
     differ = sorted(set(first.splitlines()) ^ set(second.splitlines()))
     if differ:
         names = sorted({line.split("  ")[1] for line in differ})
-        fail(f"made once more, these are other bytes: {', '.join(names)}; see {copy / 'dist'}")
+        fail(f"built again, these have other bytes: {', '.join(names)}; see {copy / 'dist'}")

@@ -1,4 +1,4 @@
-"""Packs archives: what an installation has, in one folder that can be put anywhere."""
+"""Packs archives: the files of an installation, in one folder that can be put anywhere."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ HERE = Path(__file__).resolve().parent
 
 
 def installed(built: Built, prefix: str, lib: str) -> Path:
-    """A folder with what CMake installs below a prefix: libraries, headers, package files.
+    """Installs with CMake below a prefix: libraries, headers, package files. Returns the folder.
 
-    CMake would build the libraries; those that are built lie where it would put its own.
+    The built libraries are put where CMake would build its own.
     """
     assert built.preload is not None
     folder = fresh(WORK / "installed" / built.target.triple)
@@ -35,20 +35,20 @@ def installed(built: Built, prefix: str, lib: str) -> Path:
     cmake += ["--log-level=WARNING", "-DLLAMA_SIEVE_TESTS=OFF", "-DLLAMA_SIEVE_STATIC=OFF"]
     cmake += [f"-DCMAKE_INSTALL_PREFIX={prefix}", f"-DCMAKE_INSTALL_LIBDIR={lib}"]
     said(cmake)
-    # Into another place than the prefix, which cmake has only for the files that it writes.
+    # Installs into another folder than the prefix, which only appears in the generated files.
     below = folder / "root"
     said(["env", f"DESTDIR={below}", tool("cmake"), "--install", folder / "build"])
     return below / prefix.lstrip("/")
 
 
 def laid_out(built: Built) -> Path:
-    """A folder with libraries, program and headers where they are not CMake's to install."""
+    """Makes a folder with libraries and headers, for targets that CMake does not install."""
     tree = fresh(WORK / "installed" / built.target.triple)
     for name in ("bin", "include", "lib"):
         (tree / name).mkdir()
     for header in sorted((ROOT / "include").glob("*.h")):
         shutil.copy(header, tree / "include")
-    # Windows looks for a library beside the program.
+    # Windows looks for a library in the program's folder.
     libraries = tree / ("bin" if built.target.is_windows else "lib")
     for path in [built.library, built.preload]:
         if path is not None:
@@ -59,12 +59,12 @@ def laid_out(built: Built) -> Path:
 
 
 def name_of(target: Target) -> str:
-    """The name of a target's archive, without its ending, and of the folder in it."""
+    """Returns the name of a target's archive without its extension, and of the folder in it."""
     return f"llama-sieve-{version()}-{target.triple}"
 
 
 def path_of(target: Target) -> Path:
-    """The archive of a target."""
+    """Returns the path of a target's archive."""
     return DIST / (name_of(target) + (".zip" if target.is_windows else ".tar.gz"))
 
 
@@ -73,7 +73,7 @@ def pack(built: Built, licences: str) -> Path:
     name = name_of(built.target)
     if built.target.is_linux:
         tree = installed(built, f"/{name}", "lib")
-        # The documents are in the repository; here, one page is for who has the archive alone.
+        # The documentation stays in the repository; the archive has one page of its own.
         shutil.rmtree(tree / "share")
         (tree / "bin").mkdir()
     else:
@@ -99,7 +99,7 @@ def _system(target: Target) -> str:
 
 
 def zipped(tree: Path, name: str) -> bytes:
-    """A zip file of a folder, under another name, with the dates of a release."""
+    """Returns a zip file of a folder, under another name, with the release's date."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as made:
         for path in entries(tree):
@@ -113,12 +113,12 @@ def zipped(tree: Path, name: str) -> bytes:
 
 
 def entries(tree: Path) -> List[Path]:
-    """All below a folder, in an order that does not depend on the machine."""
+    """Returns everything below a folder, in an order that does not depend on the machine."""
     return sorted(tree.rglob("*"), key=lambda path: path.relative_to(tree).parts)
 
 
 def tar(tree: Path, name: str, owner: Callable[[tarfile.TarInfo], None] = lambda _: None) -> bytes:
-    """A tar file of a folder, under another name: no date, owner or mode is this machine's."""
+    """Returns a tar file of a folder, under another name. Dates, owners and modes are fixed."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as made:
         for path in [tree, *entries(tree)]:
@@ -137,7 +137,7 @@ def tar(tree: Path, name: str, owner: Callable[[tarfile.TarInfo], None] = lambda
 
 
 def mode_of(path: Path) -> int:
-    """0755 for folders, programs and libraries, 0644 for other files, as links have it: 0777."""
+    """Returns 0755 for folders, programs and libraries, 0777 for links, 0644 for other files."""
     if path.is_symlink():
         return 0o777
     if path.is_dir() or path.parent.name == "bin":
@@ -146,5 +146,5 @@ def mode_of(path: Path) -> int:
 
 
 def compressed(content: bytes) -> bytes:
-    """The same by gzip, without a date."""
+    """Compresses with gzip, without a date."""
     return gzip.compress(content, 9, mtime=0)

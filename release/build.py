@@ -1,6 +1,7 @@
-"""Compiles the libraries for one target, with cargo and, as the linker, zig.
+"""Compiles the libraries for one target, with cargo and with zig as the linker.
 
-For Windows MinGW links, and for macOS LLVM's linker, which comes with Rust: zig's exports all.
+The linker for Windows is MinGW's. For macOS it is LLVM's, which comes with Rust, because zig's
+exports every symbol.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ LIBRARY = "libllama_sieve.so"
 PRELOAD = "libllama_sieve_preload.so"
 PROGRAM = "llama-sieve"
 IMPORTS = "libllama_sieve.dll.a"
-# Of Cargo.toml.
+# Profiles in Cargo.toml.
 PROFILE = "packages"
 PROGRAM_PROFILE = "packages-program"
 LIBRARIES = ("-p", "llama-sieve", "--lib", "-p", "llama-sieve-preload")
@@ -25,8 +26,8 @@ PROGRAMS = ("-p", "llama-sieve-cli", "--bin", PROGRAM)
 MINGW = "x86_64-w64-mingw32"
 OLDEST_MACOS = "13.0"
 
-# gcc's unwinder, as far as Rust's standard library asks for it, and the versions of its names: what
-# GCC's manual calls its ABI, and the same on every architecture.
+# The functions of gcc's unwinder that Rust's standard library uses, by symbol version. They are the
+# same on every architecture.
 UNWINDER = {
     "GCC_3.0": (
         "DeleteException",
@@ -48,29 +49,29 @@ UNWINDER = {
 
 @dataclass(frozen=True)
 class Target:
-    """Where a package runs, in the words of those who name it."""
+    """A platform, by its names in Rust, npm, Debian and Python."""
 
     triple: str
     machine: str
     npm: str
     debian: Optional[str] = None
-    """Debian's name of the architecture, where there are packages for Debian."""
+    """Debian's name of the architecture, if there are Debian packages."""
     wheel: Optional[str] = None
-    """The platform in the wheel's name, where its libraries do not tell it."""
+    """The platform in the wheel's name, if it does not follow from the libraries."""
 
     @property
     def is_linux(self) -> bool:
-        """True on Linux, whose packages have all that there is."""
+        """True for Linux, whose packages contain everything."""
         return "-linux-" in self.triple
 
     @property
     def is_windows(self) -> bool:
-        """True on Windows."""
+        """True for Windows."""
         return "-windows-" in self.triple
 
     @property
     def is_macos(self) -> bool:
-        """True on macOS."""
+        """True for macOS."""
         return self.triple.endswith("-apple-darwin")
 
     @property
@@ -82,7 +83,7 @@ class Target:
 
     @property
     def preload(self) -> Optional[str]:
-        """The file name of the preload library, where there is one."""
+        """The file name of the preload library, if there is one."""
         if self.is_windows:
             return "llama_sieve_preload.dll"
         return PRELOAD if self.is_linux else None
@@ -94,22 +95,22 @@ class Target:
 
     @property
     def packed(self) -> str:
-        """The file name of the library that the wheel and the npm package have."""
+        """The file name of the library in the wheel and the npm package."""
         return self.preload or self.library
 
     @property
     def has_symbols(self) -> bool:
-        """True where there is a package for debuggers, which Debian has."""
+        """True if there are packages of debug symbols, as for Debian."""
         return self.debian is not None
 
     @property
     def zig(self) -> str:
-        """The triple with the version of glibc that is linked with, as cargo-zigbuild has it."""
+        """The triple with the version of glibc to link with, in cargo-zigbuild's notation."""
         return f"{self.triple}.2.17" if self.triple.endswith("-gnu") else self.triple
 
     @property
     def is_musl(self) -> bool:
-        """True where the C library is musl."""
+        """True if the C library is musl."""
         return self.triple.endswith("-musl")
 
 
@@ -127,35 +128,36 @@ TARGETS = {
 }
 
 
-# That of the machine which packs.
+# The target of `ci/release --ordinary`.
 ORDINARY = "x86_64-unknown-linux-gnu"
 
 
 @dataclass(frozen=True)
 class Built:
-    """What one build has made."""
+    """The files of one build."""
 
     target: Target
     library: Path
     preload: Optional[Path]
     program: Path
     symbols: Dict[str, Path] = field(default_factory=dict)
-    """What debuggers read, by the name of the file that it was taken from; not for all targets."""
+    """Debug symbols, by the name of the file that they belong to; not for all targets."""
 
     @property
     def files(self) -> List[Path]:
-        """The library that has all functions, and the program, which looks for it beside itself.
+        """The library with all functions, and the program, which looks for it in its own folder.
 
-        Python and Node get by name what only the other library exports, and so need no second copy
-        of the code.
+        Python and Node look up by name the functions that only the other library exports, so they
+        need no second copy of the code.
         """
         return [self.preload or self.library, self.program]
 
 
 def build(target: Target) -> Built:
-    """The libraries and the program for that target."""
+    """Builds the libraries and the program for that target."""
     environment = _environment(target)
-    # One for each target: cargo runs once at a time in a folder, and keeps one core busy mostly.
+    # A folder per target lets them build in parallel: cargo locks its folder, and mostly uses one
+    # core.
     folder = WORK / "cargo" / target.triple
     builder: object = tool("cargo-zigbuild") if target.is_linux else "cargo"
     triple = target.zig if target.is_linux else target.triple
@@ -165,9 +167,9 @@ def build(target: Target) -> Built:
         command += ["--config", f'profile.{PROFILE}.debug = "line-tables-only"']
         command += ["--config", f'profile.{PROFILE}.strip = "none"']
     if target.is_windows:
-        # There Rust puts all functions of a crate into one section, which is linked whole. With
-        # link-time optimisation those that nobody calls are left out: a sixth of the library. What
-        # speaks against it in Cargo.toml, weak names, Windows does not have.
+        # For Windows, Rust puts all functions of a crate into one section, which is linked as a
+        # whole. Link-time optimisation drops the unused ones, a sixth of the library. Cargo.toml
+        # avoids it because of weak symbols, which Windows does not have.
         command += ["--config", f'profile.{PROFILE}.lto = "fat"']
     run([*command, "--profile", PROFILE, *LIBRARIES], ROOT, environment)
     run([*command, "--profile", PROGRAM_PROFILE, *PROGRAMS], ROOT, environment)
@@ -177,8 +179,8 @@ def build(target: Target) -> Built:
 
 
 def build_ordinary(target: Target) -> Built:
-    """This machine's own as the tests have it, unless cargo has built it already."""
-    # With what the tests use of other crates, and so with the same features.
+    """Builds for this machine as the tests do, so that cargo has usually built it already."""
+    # With the tests' dependencies, and so with the same features.
     command = ["cargo", "build", "--release", "--locked", "-p", "test-crates"]
     run([*command, *LIBRARIES])
     run(["cargo", "build", "--release", "--locked", *PROGRAMS])
@@ -191,7 +193,7 @@ def _built(target: Target, libraries: Path, programs: Path) -> Built:
 
 
 def _parted(built: Built) -> Built:
-    """The same files without symbols, and what was taken away, for debuggers."""
+    """Splits the files of a build into stripped copies and debug symbols."""
     folder = fresh(WORK / "parted" / built.target.triple)
     symbols = {}
     for file in filter(None, (built.library, built.preload, built.program)):
@@ -202,33 +204,33 @@ def _parted(built: Built) -> Built:
 
 
 def _objcopy(*arguments: object) -> None:
-    """Runs Rust's own, which knows all processors."""
+    """Runs the objcopy that comes with Rust, which supports all processors."""
     sysroot = Path(said(["rustc", "--print", "sysroot"]).strip())
     (command,) = sysroot.glob("lib/rustlib/*/bin/rust-objcopy")
     run([command, *arguments], ROOT, {**os.environ, "LD_LIBRARY_PATH": str(sysroot / "lib")})
 
 
 def _environment(target: Target) -> Dict[str, str]:
-    """What cargo is told: the same sources give the same bytes, wherever they are."""
-    # For musl cargo would link everything statically by default, and make no shared library at all.
+    """Returns cargo's environment. Equal sources give equal bytes, whatever their folder."""
+    # For musl, Rust links statically by default and makes no shared libraries.
     flags = ["-Ctarget-feature=-crt-static"] if target.is_musl else []
     flags += [f"--remap-path-prefix={path}={name}" for path, name in _renamed_paths().items()]
     environment = dict(os.environ)
     for name in ("RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"):
         environment.pop(name, None)
     environment["SOURCE_DATE_EPOCH"] = str(epoch())
-    # cargo-zigbuild asks for the python that has zig.
+    # cargo-zigbuild runs zig through the first Python in PATH.
     environment["PATH"] = f"{tool('python').parent}:{os.environ.get('PATH', '')}"
     if target.is_linux:
         script = fresh(WORK / "exports" / target.triple) / "preload.map"
         script.write_text(_version_script())
         environment["LLAMA_SIEVE_PRELOAD_VERSION_SCRIPT"] = str(script)
-        # A relative path: cargo makes the names of symbols from these flags, too.
+        # A relative path, because cargo hashes these flags into the names of symbols.
         flags.append(f"-Clink-arg={os.path.relpath(_unwinder(target), ROOT)}")
         if target.has_symbols:
             flags.append("-Clink-arg=-Wl,--build-id=sha1")
-            # What zig compiles of glibc would have folders of this machine among its symbols. It
-            # keeps that elsewhere otherwise, for all who link with it.
+            # Without -g0, the parts of glibc that zig compiles contain paths of this machine in
+            # their symbols. zig's usual cache may hold parts that were compiled without it.
             environment["CCC_OVERRIDE_OPTIONS"] = "#+-g0"
             environment["ZIG_GLOBAL_CACHE_DIR"] = str(WORK / "zig")
     elif target.is_windows:
@@ -242,7 +244,7 @@ def _environment(target: Target) -> Dict[str, str]:
 
 
 def _renamed_paths() -> Dict[str, str]:
-    """Folders of this machine, and what stands for them in messages of panics."""
+    """Returns the folders of this machine, and the names that replace them in panic messages."""
     home = Path(os.environ.get("CARGO_HOME") or Path.home() / ".cargo")
     registries = home / "registry" / "src"
     sources = sorted(registries.iterdir()) if registries.is_dir() else []
@@ -250,16 +252,16 @@ def _renamed_paths() -> Dict[str, str]:
 
 
 def _version_script() -> str:
-    """What the preload library exports: the names of its list, and not llama-sieve's."""
+    """Returns a version script: the preload library exports the names in its list, no others."""
     names = (ROOT / "preload" / "exports.txt").read_text("utf-8").split()
     return "{ global: " + "; ".join(names) + "; local: *; };\n"
 
 
 def _unwinder(target: Target) -> Path:
-    """A library that stands for libgcc_s while linking.
+    """Builds a substitute for libgcc_s to link with, and returns its path.
 
-    Linked with zig's own unwinder, a library would carry a copy of it, and that one could not go on
-    with an exception that the host's has begun.
+    Linked with zig's own unwinder, our library would contain a copy of it, and that copy could not
+    continue an exception that the host's unwinder has started.
     """
     folder = fresh(WORK / "unwinder" / target.triple)
     code, script, library = (folder / name for name in ("u.c", "u.map", "libgcc_s.so.1"))
@@ -277,14 +279,14 @@ def _unwinder(target: Target) -> Path:
 
 
 def _macos(target: Target) -> Path:
-    """A folder that stands for macOS while linking: the list of its names that zig has."""
+    """Makes a minimal macOS SDK to link with, from zig's list of symbols. Returns its folder."""
     folder = fresh(WORK / "macos" / target.triple) / "usr" / "lib"
     folder.mkdir(parents=True)
     where = "import os, ziglang; print(os.path.dirname(ziglang.__file__))"
     zig = Path(said([tool("python"), "-c", where]).strip())
     for name in ("System", "c", "m"):
         shutil.copy(zig / "lib" / "libc" / "darwin" / "libSystem.tbd", folder / f"lib{name}.tbd")
-    # The crate libc asks for it, and nothing of ours calls it.
+    # The crate libc links libiconv, but our code does not call it.
     (folder / "libiconv.tbd").write_text(
         "--- !tapi-tbd\ntbd-version: 4\ntargets: [ x86_64-macos, arm64-macos ]\n"
         "install-name: /usr/lib/libiconv.2.dylib\n...\n"
@@ -293,12 +295,12 @@ def _macos(target: Target) -> Path:
 
 
 def zig_target(target: Target) -> str:
-    """A target as zig itself names it: x86_64-linux-gnu."""
+    """Returns zig's name of a target, such as x86_64-linux-gnu."""
     return target.triple.replace("-unknown", "")
 
 
 def installed_targets(targets: List[Target]) -> None:
-    """Gets Rust's standard library for those targets that lack it here."""
+    """Installs Rust's standard library for the targets that lack it."""
     sysroot = Path(said(["rustc", "--print", "sysroot"]).strip())
     for target in targets:
         if not (sysroot / "lib" / "rustlib" / target.triple).is_dir():
@@ -306,8 +308,8 @@ def installed_targets(targets: List[Target]) -> None:
 
 
 def chosen(names: List[str]) -> List[Target]:
-    """The targets of these names; all of them where none is given."""
+    """Returns the targets with these names, or all of them if there are no names."""
     for name in names:
         if name not in TARGETS:
-            fail(f"{name} is no target of a release; these are: {', '.join(TARGETS)}")
+            fail(f"{name} is not a target of a release; the targets are: {', '.join(TARGETS)}")
     return [TARGETS[name] for name in names or TARGETS]

@@ -1,4 +1,4 @@
-"""Looks at what is in dist/, and installs it where nothing can be compiled: `ci/release-check`."""
+"""Checks the packages in dist/, and installs them without a compiler: see `ci/release-check`."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
-# What users of npm and PyPI are asked to download at most: one library and the program.
+# The most bytes of a wheel or an npm package, which have one library and the program.
 MOST = 3_000_000
 TARGET_ROOTS = WORK.parent / "roots"
-# Whoever calls a function there names its library: nobody finds one of these for another's.
+# Further exports on Windows, where importing by library name rules out clashes.
 ALSO_ON_WINDOWS = {"llama_sieve_preload_pass_on"}
 TOKENS = "739 240 529 330 589 405 499 450"
 OLDEST_GLIBC = (2, 17)
@@ -64,7 +64,7 @@ RUNTIMES = {
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="ci/release-check", description="checks dist/")
     parser.add_argument(
         "--ordinary", action="store_true", help="dist/ was made by ci/release --ordinary"
@@ -73,18 +73,18 @@ def main() -> None:
         "--root", action="append", default=[], help="install in a Debian of this name: bullseye"
     )
     parser.add_argument(
-        "--again", action="store_true", help="make all of it once more elsewhere, and compare"
+        "--again", action="store_true", help="build everything again elsewhere, and compare"
     )
     given = parser.parse_args()
     if given.ordinary and given.again:
-        parser.error("--again: what --ordinary has packed has paths of this machine in it")
+        parser.error("--again: packages of --ordinary contain paths of this machine")
     install_tools([] if given.ordinary else ["auditwheel", "ziglang"])
     if not (DIST / "SHA256SUMS").is_file():
-        fail("dist/ is empty, or not complete: ci/release fills it")
+        fail("dist/ is empty or incomplete: run ci/release")
     sums()
     targets = [target for target in TARGETS.values() if archive.path_of(target).is_file()]
     if not targets:
-        fail("dist/ has no archive: ci/release makes it")
+        fail("dist/ has no archive: run ci/release")
     for target in targets:
         contents(target)
         debian_contents(target, given.ordinary)
@@ -100,7 +100,7 @@ def main() -> None:
     print("the crates can be published")
     if given.again:
         again.compare(targets)
-        print("made once more in another folder, all packages have the same bytes")
+        print("built again in another folder, all packages have the same bytes")
     for target in targets:
         if target.triple == ORDINARY:
             for root in given.root or [""]:
@@ -113,11 +113,11 @@ def main() -> None:
             print(f"{target.triple}: compiled, and not run")
 
 
-# What is in them
+# Contents
 
 
 def sums() -> None:
-    """SHA256SUMS is right, and leaves out nothing."""
+    """Checks that SHA256SUMS is right and complete."""
     listed: Dict[str, str] = {}
     for line in (DIST / "SHA256SUMS").read_text("utf-8").splitlines():
         digest, name = line.split("  ")
@@ -131,27 +131,27 @@ def sums() -> None:
 
 
 def npm_of(name: str) -> Path:
-    """An npm package, as `npm pack` names its file."""
+    """Returns the path of an npm package, with the file name that `npm pack` gives it."""
     return DIST / f"{name}-{version()}.tgz"
 
 
 def npm_platform(target: Target) -> Path:
-    """The npm package that has a target's libraries."""
+    """Returns the npm package with a target's library."""
     return npm_of(f"llama-sieve-{target.npm}")
 
 
 def wheel_of(target: Target) -> Path:
-    """The wheel of a target, which its tag tells."""
+    """Returns the wheel of a target, found by its platform tag."""
     system = "musllinux_1_2" if target.is_musl else "manylinux_2_*"
     platform = target.wheel or f"{system}_{target.machine}"
     found = list(DIST.glob(f"llama_sieve-{version()}-py3-none-{platform}.whl"))
     if len(found) != 1:
-        fail(f"{target.triple}: one wheel was expected, and there is {found or 'none'}")
+        fail(f"{target.triple}: expected one wheel, found {found or 'none'}")
     return found[0]
 
 
 def files_in(package: Path) -> Iterator[Tuple[str, bytes]]:
-    """Name and content of each file and link of an archive, a wheel or an npm package."""
+    """Yields the name and content of each file and link in a package of any kind."""
     if package.suffix in (".whl", ".zip"):
         with zipfile.ZipFile(package) as wheel:
             for name in wheel.namelist():
@@ -171,7 +171,7 @@ def files_in(package: Path) -> Iterator[Tuple[str, bytes]]:
 
 
 def contents(target: Target) -> None:
-    """All packages of a target have the files that are listed."""
+    """Checks the files in a target's archive, wheel and npm package."""
     system = "" if target.is_linux else "-windows" if target.is_windows else "-macos"
     contents_of(f"archive{system}", archive.path_of(target), target)
     for kind, package in (("wheel", wheel_of(target)), ("npm-platform", npm_platform(target))):
@@ -179,20 +179,20 @@ def contents(target: Target) -> None:
 
 
 def sizes(target: Target) -> None:
-    """The wheel and the npm package of a target have no more bytes than allowed."""
+    """Checks that a target's wheel and npm package are not too large."""
     for package in (wheel_of(target), npm_platform(target)):
         if package.stat().st_size > MOST:
             fail(f"{package.name} has {package.stat().st_size} bytes, more than {MOST}")
 
 
 def contents_of(kind: str, package: Path, target: Optional[Target]) -> None:
-    """The files of a package are those that contents/KIND.txt lists."""
+    """Checks that the files of a package are those that contents/KIND.txt lists."""
     found = {name for name, _ in files_in(package)}
     _same(package.name, found, _listed(kind, target))
 
 
 def _listed(kind: str, target: Optional[Target]) -> Set[str]:
-    """The lines of a list of contents, with the names that a target has there."""
+    """Returns the lines of a list of contents, with a target's names filled in."""
     text = (HERE / "contents" / f"{kind}.txt").read_text("utf-8")
     text = text.replace("VERSION", version()).replace("SONAME", soname())
     if target is not None:
@@ -208,7 +208,7 @@ def _same(what: str, found: Set[str], expected: Set[str]) -> None:
 
 
 def no_paths(target: Target) -> None:
-    """No file in a target's packages names a folder of the machine that made it."""
+    """Checks that no file in a target's packages contains a path of this machine."""
     packages = [archive.path_of(target), wheel_of(target), npm_platform(target)]
     for package in packages + debian_packages(target):
         for name, content in files_in(package):
@@ -218,21 +218,21 @@ def no_paths(target: Target) -> None:
 
 
 def debian_packages(target: Target) -> List[Path]:
-    """The Debian packages of a target, where there are any."""
+    """Returns the Debian packages of a target, if any."""
     return sorted(DIST.glob(f"*_{version()}-1_{target.debian}.deb"))
 
 
 def debian_contents(target: Target, ordinary: bool) -> None:
-    """The Debian packages of a target have the files that are listed.
+    """Checks the files in a target's Debian packages.
 
-    Of an ordinary build, which has no line numbers, there are no packages with debug symbols.
+    An ordinary build has no packages of debug symbols, because it has no line numbers.
     """
     if target.debian is None:
         return
     found = set()
     for package in debian_packages(target):
         name = package.name.split("_")[0]
-        # debug_symbols looks at the build ids.
+        # debug_symbols checks the build ids.
         files = (
             re.sub(r"[0-9a-f]{2}/[0-9a-f]{38}\.debug", "ID", file) for file, _ in files_in(package)
         )
@@ -244,9 +244,9 @@ def debian_contents(target: Target, ordinary: bool) -> None:
 
 
 def debug_symbols(target: Target) -> None:
-    """Each library and program in Debian's packages has its symbols in the package beside its own.
+    """Checks that each library and program has its debug symbols in the matching -dbgsym package.
 
-    They are where debuggers look for its build id. The file itself has none.
+    They are where debuggers look for its build id. The file itself has no debug symbols.
     """
     for package in debian_packages(target):
         name = package.name.split("_")[0]
@@ -262,29 +262,29 @@ def debug_symbols(target: Target) -> None:
             file.write_bytes(content)
             symbols = folder / "usr" / debian.symbols_of(_elf.read(file).build_id or "none")
             if symbols not in left:
-                fail(f"{beside.name} has no {symbols.relative_to(folder)}, for a file of {name}'s")
+                fail(f"{beside.name} lacks {symbols.relative_to(folder)} for a file of {name}")
             left.remove(symbols)
             _belong(file, symbols, f"{beside.name}: {symbols.name}")
             if target.triple == ORDINARY:
                 _found_by_gdb(file, folder)
         if left:
-            fail(f"{beside.name} has {sorted(left)}, for no file of {name}'s")
+            fail(f"{beside.name} has {sorted(left)}, which belong to no file of {name}")
 
 
 def _belong(file: Path, symbols: Path, what: str) -> None:
-    """Symbols and line numbers are those of the file, and only the symbols' file has them."""
+    """Checks that debug symbols match a file, which has none itself."""
     ours, theirs = _sections(file), _sections(symbols)
     if _elf.read(symbols).build_id != _elf.read(file).build_id:
         fail(f"{what} is for another build id than its name says")
-    # Rust puts a line for gdb into every program that has symbols, where it is loaded.
+    # Rust puts this section, which gdb reads, into the loaded part of every program with symbols.
     kept = (".debug_gdb_scripts",)
     own = [name for name in ours if name.startswith((".debug", ".symtab")) and name not in kept]
     if own:
-        fail(f"{what}: the file that it is for has {own} itself")
+        fail(f"{what}: the file that it belongs to has {own} itself")
     for name, where in ours.items():
-        # Neither is loaded: a file's own names of sections, and who compiled it.
+        # The names of sections and of compilers are not loaded, and may differ.
         if name not in (".shstrtab", ".comment") and theirs.get(name) != where:
-            fail(f"{what} has {name} at {theirs.get(name)}, the file that it is for at {where}")
+            fail(f"{what} has {name} at {theirs.get(name)}, but its file has it at {where}")
     functions = re.findall(r"^(\w+) [tT] .*llama_sieve", said(["nm", symbols]), re.MULTILINE)
     lines = said(["addr2line", "-e", symbols, *functions[:500]]).splitlines()
     known = [line for line in lines if re.match(r"[\w./-]+\.rs:[1-9]", line)]
@@ -293,14 +293,14 @@ def _belong(file: Path, symbols: Path, what: str) -> None:
 
 
 def _sections(file: Path) -> Dict[str, Tuple[str, str]]:
-    """The sections of a library or program: address and size by name."""
+    """Returns the sections of a library or program: address and size by name."""
     row = r"^ *\[ *\d+\] (\.\S+) +\S+ +(\w+) \w+ (\w+)"
     found = re.findall(row, said(["readelf", "--sections", "--wide", file]), re.MULTILINE)
     return {name: (address, size) for name, address, size in found}
 
 
 def _found_by_gdb(file: Path, root: Path) -> None:
-    """gdb, told a folder of debug symbols alone, reads those of the file."""
+    """Checks that gdb finds a file's debug symbols, given only the folder of all symbols."""
     if shutil.which("gdb") is None:
         run([ROOT / "ci" / "packages", "gdb"])
     command = [
@@ -317,7 +317,7 @@ def _found_by_gdb(file: Path, root: Path) -> None:
 
 
 def libraries(target: Target, ordinary: bool) -> None:
-    """Libraries and program are the same in all packages of a target, and as they should be."""
+    """Checks a target's libraries and program, which must be identical in all its packages."""
     folder = fresh(WORK / "check" / "libraries")
     seen: Dict[str, Set[bytes]] = {}
     for package in (archive.path_of(target), wheel_of(target), npm_platform(target)):
@@ -348,28 +348,28 @@ def libraries(target: Target, ordinary: bool) -> None:
         windows_alone(folder / target.program)
     elif target.machine == "aarch64" and target.is_macos:
         if not formats.read_mach_o(folder / target.program).is_signed:
-            fail(f"{target.program} has no signature, or that of other bytes")
+            fail(f"{target.program} has no valid signature")
 
 
 def library(path: Path, target: Target, exports: Set[str]) -> None:
-    """One library: machine, exports, what it needs, and that it stays once it is loaded."""
+    """Checks a Linux library: processor, exports, dependencies, and that it is never unloaded."""
     elf = _elf.read(path)
     if elf.machine != target.machine:
         fail(f"{path.name} is for {elf.machine}, not {target.machine}")
     if elf.exports != exports:
         fail(f"{path.name}: exports differ in {sorted(elf.exports ^ exports)}")
     if elf.soname != (soname() if path.name == LIBRARY else PRELOAD):
-        fail(f"{path.name} calls itself {elf.soname}")
+        fail(f"{path.name} has the soname {elf.soname}")
     if "libgcc_s.so.1" not in elf.needed:
-        fail(f"{path.name} has an unwinder of its own: it needs {elf.needed}")
+        fail(f"{path.name} does not need libgcc_s.so.1, so it has its own unwinder: {elf.needed}")
     if target.is_musl and set(elf.needed) != {"libc.so", "libgcc_s.so.1"}:
-        fail(f"{path.name} needs {elf.needed}, and was to need musl and libgcc_s alone")
+        fail(f"{path.name} needs {elf.needed}; it may only need musl and libgcc_s")
     if "NODELETE" not in said(["readelf", "-d", path]):
         fail(f"{path.name} can be unloaded: -z nodelete is missing")
 
 
 def foreign_library(path: Path, target: Target, exports: Set[str]) -> None:
-    """A library of Windows or macOS: processor, exports, name, and what it needs."""
+    """Checks a library for Windows or macOS: processor, exports, name and dependencies."""
     read = formats.read_pe if target.is_windows else formats.read_mach_o
     found = read(path)
     if found.machine != target.machine:
@@ -379,20 +379,20 @@ def foreign_library(path: Path, target: Target, exports: Set[str]) -> None:
     if target.is_windows:
         windows_alone(path)
         return
-    # An Intel Mac asks for none.
+    # An Intel Mac does not require a signature.
     if target.machine == "aarch64" and not found.is_signed:
-        fail(f"{path.name} has no signature, or that of other bytes: macOS would not load it")
+        fail(f"{path.name} has no valid signature: macOS would not load it")
     if found.name != f"@rpath/{path.name}":
-        fail(f"{path.name} calls itself {found.name}")
+        fail(f"{path.name} has the install name {found.name}")
     if any(not name.startswith(OF_MACOS) for name in found.needed):
-        fail(f"{path.name} needs {found.needed}, and was to need macOS alone")
+        fail(f"{path.name} needs {found.needed}; it may only need parts of macOS")
     oldest = f"macosx_{(found.oldest or '').replace('.', '_')}_"
     if not (target.wheel or "").startswith(oldest):
-        fail(f"{path.name} needs macOS {found.oldest}, and the wheel is {target.wheel}")
+        fail(f"{path.name} needs macOS {found.oldest}, but the wheel's tag is {target.wheel}")
 
 
 def windows_alone(path: Path) -> None:
-    """A library or program asks for nothing but what Windows has."""
+    """Checks that a library or program needs only libraries of Windows itself."""
     needed = formats.read_pe(path).needed
     others = [name for name in needed if not re.fullmatch(OF_WINDOWS, name)]
     if others:
@@ -400,7 +400,7 @@ def windows_alone(path: Path) -> None:
 
 
 def old_enough(path: Path) -> None:
-    """A library or program asks for no symbol that the oldest glibc lacks."""
+    """Checks that a library or program needs no symbol version newer than OLDEST_GLIBC."""
     for name in sorted(set().union(*_elf.read(path).versions.values())):
         found = re.fullmatch(r"GLIBC_(\d+)\.(\d+)(\.\d+)*", name)
         if found and (int(found[1]), int(found[2])) > OLDEST_GLIBC:
@@ -408,10 +408,10 @@ def old_enough(path: Path) -> None:
 
 
 def wheel_is_accepted(target: Target, ordinary: bool) -> None:
-    """auditwheel finds that the wheel runs where its name says.
+    """Checks with auditwheel that a wheel runs on the platforms in its name.
 
-    It knows no libgcc_s beside musl, which wheels there bring along. Ours must not: an exception of
-    llama.cpp's goes through frames of ours, and the process has one unwinder for both.
+    Wheels for musl are left out: auditwheel expects them to bundle libgcc_s. Ours must not, because
+    an exception of llama.cpp's passes through our frames, and both must share one unwinder.
     """
     wheel = wheel_of(target)
     if ordinary or target.is_musl or not target.is_linux:
@@ -421,11 +421,11 @@ def wheel_is_accepted(target: Target, ordinary: bool) -> None:
         fail(f"{wheel.name}: auditwheel says\n{text}")
 
 
-# Where they are installed
+# Installation
 
 
 class Installation:
-    """A place without a compiler: a Debian of that name, or a folder of programs as the PATH."""
+    """An environment without a compiler: a fresh Debian, or a PATH of one folder."""
 
     def __init__(self, target: Target, debian: str, ordinary: bool) -> None:
         self._target = target
@@ -442,11 +442,11 @@ class Installation:
             for name in ("python3", "node", "npm", "sh", "tar", "gzip", "mv", "env", "dirname"):
                 found = shutil.which(name)
                 if found is None:
-                    fail(f"{name} is needed")
+                    fail(f"{name} is not installed")
                 (self._path / name).symlink_to(os.path.realpath(found))
 
     def check(self) -> None:
-        """Each kind of package leads to a token."""
+        """Installs each kind of package, and samples with it."""
         kinds = [self._archive, self._preload, self._wheel, self._npm]
         for kind in kinds + ([self._debian_packages] if self._debian else []):
             kind()
@@ -454,11 +454,11 @@ class Installation:
             print(f"installed in {where}: {kind.__name__.lstrip('_')}")
 
     def _run(self, command: str, **more: str) -> str:
-        """What a shell says there."""
+        """Runs a shell command in the environment and returns its output."""
         environment = {"HOME": str(self._inside()), **more}
         if self._debian:
             environment["PATH"] = "/usr/sbin:/usr/bin:/sbin:/bin"
-            # With /proc, where a process finds its own file, and our library its host.
+            # With /proc, which programs need to find their own file, and our library its host.
             whole = ["unshare", "--pid", "--fork", f"--mount-proc={self._root}/proc", "chroot"]
             whole += [str(self._root), "sh", "-c", f"cd {self._inside()} && {command}"]
         else:
@@ -466,7 +466,7 @@ class Installation:
             whole = ["sh", "-c", f"cd {self._inside()} && {command}"]
         for compiler in ("cc", "gcc", "cargo", "rustc"):
             if shutil.which(compiler, path=self._search()) is not None:
-                fail(f"{self._search()} has {compiler}, and was to have no compiler")
+                fail(f"{self._search()} has {compiler}, but should have no compiler")
         made = subprocess.run(whole, env=environment, stdout=-1, stderr=-2, check=False)
         if made.returncode != 0:
             fail(f"failed: {command}\n{made.stdout.decode()}")
@@ -478,11 +478,11 @@ class Installation:
         return str(self._path)
 
     def _inside(self) -> Path:
-        """The folder of this try, as those see it who are there."""
+        """Returns the test's folder as seen from inside the environment."""
         return Path("/", self._folder.relative_to(self._root))
 
     def _archive(self) -> None:
-        """A program that was compiled elsewhere with the archive's header finds the library."""
+        """Checks that a program compiled outside with the archive's header finds the library."""
         packed = archive.path_of(self._target)
         shutil.copy(packed, self._folder)
         inside = archive.name_of(self._target)
@@ -492,7 +492,7 @@ class Installation:
         expect(self._run("./minimal"), TOKENS)
 
     def _preload(self) -> None:
-        """The preload library is loaded into a program, and says so."""
+        """Checks that the preload library is loaded into a program, and reports it."""
         said_there = self._run(
             "python3 -c 1",
             LD_PRELOAD=str(self._inside() / "unpacked" / "lib" / PRELOAD),
@@ -501,7 +501,7 @@ class Installation:
         expect(said_there, f"preload library {version()}")
 
     def _debian_packages(self) -> None:
-        """`dpkg -i`: the program finds the library where the loader looks."""
+        """Installs with `dpkg -i`, and checks that the loader finds the library by itself."""
         names = []
         for package in debian_packages(self._target):
             shutil.copy(package, self._folder)
@@ -511,7 +511,7 @@ class Installation:
         self._run("dpkg -P " + " ".join(name.split("_")[0] for name in names))
 
     def _wheel(self) -> None:
-        """`pip install` of the wheel, and of numpy from a folder."""
+        """Installs the wheel with pip, and numpy from a folder."""
         numpy = fresh(self._folder / "wheels")
         shutil.copy(wheel_of(self._target), numpy)
         shutil.copy(ROOT / "examples" / "minimal.py", self._folder)
@@ -526,7 +526,7 @@ class Installation:
         expect(self._run("v/bin/llama-sieve --version"), f"library {version()}")
 
     def _npm(self) -> None:
-        """`npm install` of the packages; npm's registry has koffi."""
+        """Installs the packages with npm, and koffi from its registry."""
         folder = fresh(self._folder / "app")
         packages = [npm_of("llama-sieve"), npm_platform(self._target)]
         for package in packages:
@@ -545,7 +545,7 @@ class Installation:
 
 
 class Elsewhere:
-    """A target whose programs another loader or processor runs: musl's, or qemu's aarch64."""
+    """A target whose programs need musl's loader or qemu's aarch64 emulation to run here."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -647,7 +647,7 @@ class Elsewhere:
 
 
 class Windows:
-    """Windows, whose programs Wine runs."""
+    """The target Windows, whose programs run in Wine."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -655,7 +655,7 @@ class Windows:
         self._wine = [ROOT / "ci" / "wine", WORK / "wine"]
 
     def check(self) -> None:
-        """A program that was linked with the archive samples, and one that has the wheel's DLL."""
+        """Checks a program linked with the archive, and one that loads the wheel's or npm's DLL."""
         if shutil.which("wine") is None or shutil.which(f"{MINGW}-gcc-posix") is None:
             run([ROOT / "ci" / "packages", "g++-mingw-w64-x86-64-posix", "wine64", "wine"])
         with zipfile.ZipFile(archive.path_of(self._target)) as packed:
@@ -689,26 +689,26 @@ class Windows:
 
 
 def compile_minimal(compiler: List[object], unpacked: Path) -> None:
-    """Compiles the shortest example with an unpacked archive, beside whose folder it then lies."""
+    """Compiles the shortest example with an unpacked archive, into that folder's parent."""
     command = [*compiler, ROOT / "examples" / "minimal.c", f"-I{unpacked}/include"]
     command += [f"-L{unpacked}/lib", "-Wl,-rpath,$ORIGIN/unpacked/lib", "-lllama_sieve"]
     run([*command, "-o", unpacked.parent / "minimal"])
 
 
 def zig_cc(target: Target) -> List[object]:
-    """zig's C compiler for a target, with the C library that its packages are linked with."""
+    """Returns the command of zig's C compiler, with the C library of a target's packages."""
     version = "" if target.is_musl else ".2.17"
     return [tool("python"), "-m", "ziglang", "cc", "-target", f"{zig_target(target)}{version}"]
 
 
 def expect(text: str, expected: str) -> None:
-    """Ends the program where a text lacks another."""
+    """Exits if a text does not contain another."""
     if expected not in text:
-        fail(f"{expected!r} was expected, not:\n{text}")
+        fail(f"expected {expected!r}, got:\n{text}")
 
 
 def _make_root(folder: Path, debian: str) -> None:
-    """A fresh Debian with Python's venv, and no compiler, where it is not there yet."""
+    """Creates a Debian with Python's venv and no compiler, unless it exists already."""
     if (folder / "usr" / "bin" / "python3").exists():
         return
     if shutil.which("debootstrap") is None:

@@ -1,4 +1,4 @@
-"""What the steps of a release share: the paths, the version, the date and the tools."""
+"""Code that the steps of a release share: paths, the version, the date and the tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target").resolve()
 DIST = ROOT / "dist"
 WORK = TARGET / "packages"
 
-# Python packages that a release is made with; other versions may give other bytes.
+# Python packages that build a release. Other versions may give other bytes.
 TOOLS = {
     "auditwheel": "6.8.2",
     "cargo-zigbuild": "0.24.1",
@@ -27,21 +27,21 @@ TOOLS = {
 
 
 def fail(why: str) -> NoReturn:
-    """Ends the program with that message."""
+    """Exits with that message."""
     raise SystemExit(f"release: {why}")
 
 
 def run(
     command: Sequence[object], cwd: Path = ROOT, environment: Optional[Dict[str, str]] = None
 ) -> None:
-    """Runs a command, whose failure ends the program."""
+    """Runs a command. Exits if it fails."""
     words = [str(word) for word in command]
     if subprocess.run(words, cwd=cwd, env=environment, check=False).returncode != 0:
         fail(f"failed: {' '.join(words)}")
 
 
 def said(command: Sequence[object], cwd: Path = ROOT) -> str:
-    """What a command prints; its failure ends the program."""
+    """Returns what a command prints. Exits if it fails."""
     words = [str(word) for word in command]
     made = subprocess.run(words, cwd=cwd, stdout=subprocess.PIPE, check=False)
     if made.returncode != 0:
@@ -50,24 +50,24 @@ def said(command: Sequence[object], cwd: Path = ROOT) -> str:
 
 
 def version() -> str:
-    """The version of the workspace."""
+    """Returns the version of the workspace."""
     text = (ROOT / "Cargo.toml").read_text("utf-8")
     found = re.search(r'^\[workspace\.package\]\s+version = "([^"]+)"', text, re.MULTILINE)
     if found is None:
-        fail("Cargo.toml names no version")
+        fail("Cargo.toml has no version")
     return found.group(1)
 
 
 def soname() -> str:
-    """The name that programs ask for at run time, whose number has its home in build.rs."""
+    """Returns the library's soname, which programs load. Its number is defined in build.rs."""
     found = re.search(r"libllama_sieve\.so\.\d+", (ROOT / "build.rs").read_text("utf-8"))
     if found is None:
-        fail("build.rs names no libllama_sieve.so.N")
+        fail("build.rs has no libllama_sieve.so.N")
     return found.group(0)
 
 
 def epoch() -> int:
-    """The date of everything that is packed: SOURCE_DATE_EPOCH, or that of the commit."""
+    """Returns the date of all packed files: SOURCE_DATE_EPOCH, or the commit's."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given is None:
         return int(said(["git", "log", "-1", "--format=%ct"]))
@@ -77,7 +77,7 @@ def epoch() -> int:
 
 
 def tool(name: str) -> Path:
-    """The path of a program that the packages of `TOOLS` bring."""
+    """Returns the path of a program in the environment of `install_tools`."""
     return TARGET / "release-tools" / "bin" / name
 
 
@@ -95,7 +95,7 @@ def install_tools(names: List[str]) -> None:
 
 
 def fresh(folder: Path) -> Path:
-    """That folder, empty."""
+    """Empties or creates a folder, and returns it."""
     if folder.exists():
         run(["rm", "-rf", folder])
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tries to publish the crates: all that cargo asks for, but the upload."""
+"""Rehearses the publication of the crates: everything that cargo does except the upload."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from pathlib import Path
 
 from common import FETCH, ROOT, WORK, fail, fresh, run, said
 
-# What a person takes away to publish; crates that nobody else needs have a line of their own.
+# The line in [workspace.package] that a maintainer removes to publish. Crates that are never
+# published have a line of their own.
 HELD_BACK = "\npublish = false\n"
 
 
 def rehearse(verify: bool) -> None:
-    """`cargo publish --workspace --dry-run` on a copy that may be published.
+    """Runs `cargo publish --workspace --dry-run` on a copy without `publish = false`.
 
-    With `verify` it compiles each crate as it would be downloaded.
+    With `verify` cargo compiles each crate as it would be downloaded.
     """
     copy = copy_of_sources(fresh(WORK / "crates" / "sources"))
     manifest = copy / "Cargo.toml"
     text = manifest.read_text("utf-8")
     if text.count(HELD_BACK) != 1:
-        fail("Cargo.toml was to have one line `publish = false`")
+        fail("Cargo.toml should have one line `publish = false`")
     manifest.write_text(text.replace(HELD_BACK, "\npublish = true\n"), "utf-8")
     command = ["cargo", "publish", "--workspace", "--dry-run", "--locked", "--quiet"]
     command += ["--target-dir", str(WORK / "crates" / "target")]
-    # It asks the registry for the index.
+    # Cargo fetches the registry's index.
     run([FETCH, *command, *([] if verify else ["--no-verify"])], copy)
 
 
 def copy_of_sources(folder: Path) -> Path:
-    """What git knows of, as it is in the working tree."""
+    """Copies all files that git tracks, as they are in the working tree. Returns the folder."""
     for name in said(["git", "ls-files", "-z"]).split("\0"):
         path = ROOT / name
         if name and path.is_file():

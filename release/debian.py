@@ -1,4 +1,4 @@
-"""Packs Debian packages: the library, what compiling against it needs, and the tools."""
+"""Packs Debian packages: the library, the development files, and the tools."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
 
 MAINTAINER = "The llama-sieve maintainers <maintainers@llama-sieve.invalid>"
-# Where debuggers look below /usr for what a build id names.
+# The folder below /usr in which debuggers look for symbols by build id.
 SYMBOLS = "lib/debug/.build-id"
 LIBC = "libc6 (>= 2.17), libgcc-s1 | libgcc1"
 
 
 @dataclass(frozen=True)
 class Package:
-    """One package: what it is called, what it needs, and which installed files are its."""
+    """One package: its name, its dependencies, and which installed files belong to it."""
 
     name: str
     section: str
@@ -34,18 +34,18 @@ class Package:
     text: str
     takes: Callable[[Path], bool]
     build_ids: str = ""
-    """Of what a package for debuggers belongs to."""
+    """For a package of debug symbols, the build ids of the files that they belong to."""
 
 
 def symbols_of(build_id: str) -> str:
-    """The path below /usr of what debuggers read for the file of that build id."""
+    """Returns the path below /usr of the debug symbols for a build id."""
     return f"{SYMBOLS}/{build_id[:2]}/{build_id[2:]}.debug"
 
 
 def packages(lib: str, build_ids: Dict[str, str]) -> List[Package]:
-    """All of them; `lib` is the folder of libraries, which differs by architecture.
+    """Returns all packages. `lib` is the folder of libraries, which depends on the architecture.
 
-    Those for debuggers only with build ids, which are by the name of the file.
+    Packages of debug symbols are included if there are build ids, which are by file name.
     """
     number = soname().rsplit(".", 1)[1]
     library = f"libllama-sieve{number}"
@@ -86,7 +86,7 @@ def packages(lib: str, build_ids: Dict[str, str]) -> List[Package]:
 
 
 def _for_debuggers(name: str, build_ids: List[str]) -> Package:
-    """The package with the symbols of another, called as Debian calls them."""
+    """Returns the package with another package's debug symbols, by Debian's naming scheme."""
     paths = {symbols_of(build_id) for build_id in build_ids}
     return Package(
         f"{name}-dbgsym",
@@ -132,7 +132,7 @@ def pack(built: Built, licences: str) -> None:
 def _write_copyright(folder: Path, licences: str) -> None:
     folder.mkdir(parents=True)
     own = [(ROOT / name).read_text("utf-8") for name in ("LICENSE-MIT", "LICENSE-APACHE")]
-    first = "llama-sieve is licensed under either of these, as you like.\n"
+    first = "llama-sieve is licensed under either of these, at your option.\n"
     (folder / "copyright").write_text("\n".join([first, *own, licences]))
 
 
@@ -163,9 +163,9 @@ def _write_control(folder: Path, package: Package, architecture: str) -> None:
 
 
 def _set_modes(folder: Path) -> None:
-    """Modes as Debian has them, a library that is not run is no program, and the release's date.
+    """Sets the modes that Debian uses, with libraries not executable, and the release's date.
 
-    dpkg-deb itself changes later dates alone.
+    dpkg-deb itself would only change dates that are later.
     """
     folder.chmod(0o755)
     for path in [folder, *archive.entries(folder)]:

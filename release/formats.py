@@ -1,4 +1,4 @@
-"""Reads libraries and programs that are not Linux's: what they export and what they need."""
+"""Reads Windows' and macOS's libraries and programs: their exports and dependencies."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ class Binary:
     exports: Set[str] = field(default_factory=set)
     needed: List[str] = field(default_factory=list)
     name: Optional[str] = None
-    """What a Mach-O library calls itself, and the oldest macOS that it runs on."""
+    """The install name of a Mach-O library."""
     oldest: Optional[str] = None
+    """The oldest macOS on which it runs."""
     is_signed: bool = False
-    """True for one of macOS's whose pages are those that its signature, nobody's, was made of."""
+    """True for a Mach-O file with an ad-hoc signature whose hashes match its pages."""
 
 
 def read_pe(path: Path) -> Binary:
-    """A library or program of Windows (PE32+)."""
+    """Reads a library or program for Windows (PE32+)."""
     data = path.read_bytes()
     if data[:2] != b"MZ":
-        fail(f"{path.name} is none of Windows'")
+        fail(f"{path.name} is not a Windows library or program")
     (start,) = struct.unpack_from("<I", data, 0x3C)
     if data[start : start + 4] != b"PE\0\0":
         fail(f"{path.name} has no PE header")
@@ -37,7 +38,7 @@ def read_pe(path: Path) -> Binary:
     (optional_size,) = struct.unpack_from("<H", data, start + 20)
     optional = start + 24
     if struct.unpack_from("<H", data, optional) != (0x20B,):
-        fail(f"{path.name} is not of 64 bits")
+        fail(f"{path.name} is not 64-bit")
     sections = []
     for i in range(count):
         at = optional + optional_size + 40 * i
@@ -71,11 +72,11 @@ def read_pe(path: Path) -> Binary:
 
 
 def read_mach_o(path: Path) -> Binary:
-    """A library or program of macOS, of 64 bits and one processor."""
+    """Reads a 64-bit library or program for macOS, for one processor."""
     data = path.read_bytes()
     magic, processor, _, _, count, _, _, _ = struct.unpack_from("<IIIIIIII", data, 0)
     if magic != 0xFEEDFACF:
-        fail(f"{path.name} is none of macOS's for one processor")
+        fail(f"{path.name} is not a 64-bit macOS library or program for one processor")
     machines = {0x01000007: "x86_64", 0x0100000C: "aarch64"}
     found = Binary(machines.get(processor, hex(processor)))
 
@@ -100,7 +101,7 @@ def read_mach_o(path: Path) -> Binary:
             symbols, n_symbols, strings, _ = struct.unpack_from("<IIII", data, at + 8)
             for i in range(n_symbols):
                 name_at, kind, _, _, _ = struct.unpack_from("<IBBHQ", data, symbols + 16 * i)
-                # Defined here, not for debuggers, and neither local nor private to the library.
+                # Defined, global, and neither private nor a debugging entry.
                 if kind & 0xE0 == 0 and kind & 0x0E == 0x0E and kind & 0x11 == 0x01:
                     found.exports.add(text(strings + name_at).removeprefix("_"))
         at += size
@@ -108,7 +109,7 @@ def read_mach_o(path: Path) -> Binary:
 
 
 def _is_signed(data: bytes, at: int) -> bool:
-    """True if the SHA-256 of each page is in the code directory of the signature there."""
+    """Returns whether the code directory of the signature has the right SHA-256 of every page."""
     _, _, count = struct.unpack_from(">III", data, at)
     for kind, offset in struct.iter_unpack(">II", data[at + 12 :][: 8 * count]):
         if kind == 0:

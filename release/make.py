@@ -1,4 +1,4 @@
-"""Fills dist/ with packages: see `ci/release`."""
+"""Builds the release packages into dist/: see `ci/release`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> None:
-    """The command."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="ci/release", description="fills dist/ with packages")
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="by default all")
     parser.add_argument(
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def pack(built: Built) -> None:
-    """All packages of one target."""
+    """Makes all packages of one target."""
     licences = materials.licences(materials.linked(built.target.triple))
     archive.pack(built, licences)
     wheel(built, licences)
@@ -59,7 +59,7 @@ def pack(built: Built) -> None:
 
 
 def wheel(built: Built, licences: str) -> None:
-    """The wheel, by the build backend that `pip install ./python` uses."""
+    """Makes the wheel with the build backend that `pip install ./python` uses."""
     sys.path.insert(0, str(ROOT / "python"))
     import build_backend
 
@@ -76,14 +76,14 @@ def recompress() -> None:
 
 
 def write_bill(targets: List[Target]) -> None:
-    """The bill of materials, of all that one of the targets needs."""
+    """Writes the bill of materials, with every crate that at least one target needs."""
     crates = {crate.url: crate for target in targets for crate in materials.linked(target.triple)}
     bill = materials.bill([crates[url] for url in sorted(crates)], epoch())
     (DIST / f"llama-sieve-{version()}.cdx.json").write_text(bill)
 
 
 def write_sums() -> None:
-    """SHA256SUMS, as sha256sum checks it."""
+    """Writes SHA256SUMS in sha256sum's format."""
     lines = []
     for path in sorted(DIST.iterdir()):
         lines.append(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")

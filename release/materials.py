@@ -1,4 +1,4 @@
-"""Says what a package is made of: the crates that are linked into it, and their licences."""
+"""Lists the materials of a package: the crates that are linked into it, and their licences."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Crate:
 
 
 def linked(triple: str) -> List[Crate]:
-    """The crates behind libraries and program for a target, ours among them, by name."""
+    """Returns the crates in a target's libraries and program, including ours, sorted by name."""
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
     described = json.loads(said([*command, "--filter-platform", triple]))
     packages = {package["id"]: package for package in described["packages"]}
@@ -63,7 +63,7 @@ def linked(triple: str) -> List[Crate]:
 
 
 def _dependencies(node: Dict[str, Any], packages: Dict[str, Any]) -> List[str]:
-    """Those of a crate that are linked: no build script's and no macro's."""
+    """Returns a crate's dependencies that are linked, without those of build scripts and macros."""
     found = []
     for dependency in node["deps"]:
         normal = any(kind["kind"] is None for kind in dependency["dep_kinds"])
@@ -75,7 +75,7 @@ def _dependencies(node: Dict[str, Any], packages: Dict[str, Any]) -> List[str]:
 
 
 def _checksums() -> Dict[Any, str]:
-    """The SHA-256 that Cargo.lock has of each crate's archive."""
+    """Returns the SHA-256 of each crate's archive, from Cargo.lock."""
     found = {}
     for part in (ROOT / "Cargo.lock").read_text("utf-8").split("[[package]]"):
         values = dict(line.split(" = ", 1) for line in part.splitlines() if " = " in line)
@@ -86,13 +86,13 @@ def _checksums() -> Dict[Any, str]:
 
 
 def licences(crates: List[Crate]) -> str:
-    """One text: which crates are linked, and the licences that they come with, each once."""
+    """Returns one text with the linked crates and their licences, each licence text once."""
     others = [crate for crate in crates if crate.source]
     texts: Dict[str, List[str]] = {}
     for crate in others:
         files = [path for path in sorted(crate.folder.iterdir()) if _is_licence(path)]
         if not files:
-            fail(f"{crate.name} {crate.version} has no text of its licence in {crate.folder}")
+            fail(f"{crate.name} {crate.version} has no licence text in {crate.folder}")
         for path in files:
             text = path.read_text("utf-8").replace("\r\n", "\n").strip("\n")
             texts.setdefault(text, []).append(f"{crate.name} {crate.version}")
@@ -103,7 +103,7 @@ def licences(crates: List[Crate]) -> str:
         + "\nAnd of parts of Rust's standard library (https://www.rust-lang.org, MIT OR "
         "Apache-2.0) and of LLVM's compiler-rt (Apache-2.0 WITH LLVM-exception OR MIT).\n"
     ]
-    # Texts that are nearly the same stand together, where they take little space in an archive.
+    # Sorting puts similar texts next to each other, where they compress better.
     for text, names in sorted(texts.items()):
         parts.append(f"{'=' * 80}\n{', '.join(names)}:\n\n{text}\n")
     return "\n".join(parts)
@@ -114,7 +114,7 @@ def _is_licence(path: Path) -> bool:
 
 
 def bill(crates: List[Crate], date: int) -> str:
-    """The bill of materials: CycloneDX 1.5 as JSON, with a date in seconds since 1970."""
+    """Returns the bill of materials as CycloneDX 1.5 JSON. `date` is in seconds since 1970."""
     (main,) = [crate for crate in crates if crate.name == OURS[0]]
     moment = datetime.fromtimestamp(date, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     described = {
@@ -137,7 +137,7 @@ def _component(crate: Crate) -> Dict[str, Any]:
         "name": crate.name,
         "version": crate.version,
         "purl": crate.url,
-        # An older way to write OR.
+        # Older crates write "/" for OR.
         "licenses": [{"expression": crate.licence.replace("/", " OR ")}],
     }
     if crate.checksum:

@@ -19,9 +19,9 @@ from common import FETCH, ROOT, WORK, fail, fresh, install_tools, run, tool
 sys.path.insert(0, str(ROOT / "python" / "src" / "llama_sieve"))
 import _elf  # noqa: E402
 
-# Its wheels for musl bring gcc's unwinder and C++ library along, which Debian has for glibc alone.
+# Its wheels for musl contain gcc's unwinder and C++ library, which Debian has only for glibc.
 NUMPY = "numpy==2.2.6"
-# The first Debian whose musl reads the relative relocations that these have.
+# The first Debian whose musl supports the relative relocations of those libraries.
 DEBIAN = "trixie"
 
 
@@ -54,7 +54,7 @@ def _built(machine: str, ordinary: bool) -> Built:
 
 
 def libraries(machine: str) -> Path:
-    """A folder for that processor, with musl, libgcc_s and libstdc++ in its folder `lib`."""
+    """Returns a folder for that processor, with musl, libgcc_s and libstdc++ in its `lib`."""
     folder = WORK / "musl" / machine
     lib = folder / "lib"
     if (lib / "libgcc_s.so.1").exists() and loader(folder, machine).exists():
@@ -66,7 +66,7 @@ def libraries(machine: str) -> Path:
 
 
 def loader(folder: Path, machine: str) -> Path:
-    """The dynamic linker there, which can be run as a program with another as its argument."""
+    """Returns the path of musl's dynamic linker, which can run a program given as its argument."""
     return folder / "lib" / f"ld-musl-{machine}.so.1"
 
 
@@ -88,7 +88,7 @@ def _unpack_gcc(folder: Path, machine: str) -> None:
         for name in packed.namelist():
             if re.match(r"numpy\.libs/lib(gcc_s|stdc\+\+)-", name):
                 (lib / Path(name).name).write_bytes(packed.read(name))
-    # By the names that others ask for; the C++ library asks for the unwinder as the wheel calls it.
+    # Links with the usual names. The C++ library needs the unwinder under the wheel's own name.
     (cxx,) = lib.glob("libstdc++-*")
     (lib / "libstdc++.so.6").symlink_to(cxx.name)
     (unwinder,) = (name for name in _elf.read(cxx).needed if name.startswith("libgcc_s"))

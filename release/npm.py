@@ -1,4 +1,4 @@
-"""Packs the npm packages: llama-sieve, and one per platform, which has the library."""
+"""Packs the npm packages: llama-sieve, and one for each platform, which contains the library."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LICENCES = ["LICENSE-APACHE", "LICENSE-MIT"]
 
 
 def platform_package(target_name: str) -> str:
-    """The name of the package for a platform, in a scope: whoever has it, has all these names."""
+    """Returns the name of a platform's package, in a scope that reserves all these names."""
     return f"@llama-sieve/{target_name}"
 
 
 def pack_platform(built: Built, licences: str) -> None:
-    """Makes the package that has one platform's library and program."""
+    """Makes the package with one platform's library and program."""
     target = built.target
     system, processor = target.npm.split("-")[:2]
     name = platform_package(target.npm)
@@ -44,7 +44,7 @@ def pack_platform(built: Built, licences: str) -> None:
 
 
 def pack_main() -> None:
-    """Makes llama-sieve, without a library, for the packages of all platforms."""
+    """Makes the package llama-sieve, which depends on those of the platforms for the library."""
     folder = fresh(WORK / "npm" / "llama-sieve")
     described = json.loads((NODE / "package.json").read_text("utf-8"))
     for name in described["files"]:
@@ -53,7 +53,7 @@ def pack_main() -> None:
                 copied = folder / path.relative_to(NODE)
                 copied.parent.mkdir(exist_ok=True)
                 shutil.copy(path, copied)
-    # What builds and tests it stays in the repository.
+    # Fields for building and testing are left out.
     for name in ("private", "scripts", "devDependencies"):
         described.pop(name)
     names = [platform_package(target.npm) for target in TARGETS.values()]
@@ -64,7 +64,7 @@ def pack_main() -> None:
 
 
 def _package() -> Dict[str, Any]:
-    """What all packages say alike."""
+    """Returns the fields that all packages share."""
     described = json.loads((NODE / "package.json").read_text("utf-8"))
     return {name: described[name] for name in ("version", "license", "engines")}
 
