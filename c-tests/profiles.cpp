@@ -1,12 +1,11 @@
-// Compares ours with the built-in samplers of a llama.cpp that is compiled for it alone, by
-// whatever compiler: every bit that both leave of the same arrays.
+// Compares our samplers bit for bit with the built-in ones of a separately compiled llama.cpp.
 //
 //   profiles LLAMA_SAMPLER LLAMA_SIEVE CASES PROFILE
 //
-// LLAMA_SAMPLER is llama-sampler.cpp as a library, all else of llama.cpp unresolved. Prints the
-// profile that was chosen, and a row for each sampler: what the certificate says, and how many of
-// that many cases differ on each kind of arrays. Ends with 1 where one differs, or is not ours, or
-// the profile is not PROFILE. With libm=other in it, one that is not ours may differ.
+// LLAMA_SAMPLER is llama-sampler.cpp as a library, with the rest of llama.cpp unresolved. Prints
+// the chosen profile, and a row for each sampler: the certificate's verdict, and how many of CASES
+// cases differ for each kind of arrays. Exits with 1 if a sampler differs or is not ours, or if the
+// profile is not PROFILE. If PROFILE has libm=other, samplers that are not ours may differ.
 
 #include <dlfcn.h>
 
@@ -23,7 +22,7 @@
 #include "llama.h"
 #include "llama_sieve.h"
 
-// A clone of DRY makes a vocabulary that it does not use: constructor and destructor.
+// Constructor and destructor of a vocabulary, which a clone of DRY makes but does not use.
 extern "C" {
 void made(void *) __asm__("_ZN11llama_vocabC1Ev");
 void unmade(void *) __asm__("_ZN11llama_vocabD1Ev");
@@ -71,7 +70,7 @@ static float logit(int kind, float spread, std::mt19937 & random) {
     return x;
 }
 
-// Left of an array: everything that a host could see.
+// Everything that a host can see of an array after a sampler.
 struct left {
     candidates data;
     int64_t    selected;
@@ -90,7 +89,7 @@ static bool equal(const left & a, const left & b) {
          std::memcmp(a.data.data(), b.data.data(), a.data.size() * sizeof a.data[0]) == 0);
 }
 
-// Three arrays in a row, of 40 to 9,000 candidates, each with what is accepted before it.
+// Applies both samplers to arrays of 40 to 9,000 candidates, with accepted tokens in between.
 static bool differs(const kind & kind, int arrays, uint32_t seed) {
     std::mt19937 random(seed);
     const both   made    = kind.make();

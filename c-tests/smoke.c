@@ -1,5 +1,5 @@
-/* The library alone, as `ctest` runs it: it says its version, and without llama.cpp a constructor
- * gives NULL and says why. */
+/* Tests the library alone, as `ctest` runs it: it reports its version, and without llama.cpp a
+ * constructor returns NULL and says why. */
 #include "llama_sieve.h"
 #include "messages.h"
 

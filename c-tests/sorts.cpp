@@ -1,4 +1,4 @@
-// The sorts of the C++ library that this is compiled with, to be opened by a test.
+// The sorts of the C++ library that compiles this file, as a library that a test loads.
 
 #include <algorithm>
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-// As large as the host's candidates: a library may sort numbers otherwise.
+// As large as the host's candidates, because a library may sort plain numbers differently.
 struct candidate {
     uint32_t place;
     float    key;
@@ -17,7 +17,7 @@ static bool comes_before(const candidate & a, const candidate & b) {
     return a.key > b.key;
 }
 
-// Larger keys first: the places of `keys` as they are left.
+// Sorts with larger keys first, and writes the original positions of the keys.
 template <typename F> static void sorted(const float * keys, size_t n, uint32_t * out, F sort) {
     std::vector<candidate> all(n);
     for (size_t i = 0; i < n; i++) {
@@ -31,7 +31,7 @@ template <typename F> static void sorted(const float * keys, size_t n, uint32_t 
 
 extern "C" {
 
-// The version of LLVM that the library is libc++ of, 0 of libstdc++, -1 of Microsoft's order.
+// Returns libc++'s LLVM version, 0 for libstdc++, or -1 for Microsoft's order.
 int sorts_version(void) {
 #if defined(SORTS_VERSION)
     return SORTS_VERSION;
@@ -57,7 +57,7 @@ void sorts_partial_sort(const float * keys, size_t n, size_t k, uint32_t * out) 
     });
 }
 
-// Numbers, compared by their keys.
+// Sorts numbers, compared by their keys.
 void sorts_sort_numbers(const float * keys, size_t n, uint32_t * out) {
     std::vector<size_t> all(n);
     std::iota(all.begin(), all.end(), size_t(0));
@@ -65,8 +65,8 @@ void sorts_sort_numbers(const float * keys, size_t n, uint32_t * out) {
     std::copy(all.begin(), all.end(), out);
 }
 
-// n keys on which std::sort runs out of levels: an adversary that fixes a key only when a
-// comparison asks for it, and then as far back as it can (McIlroy 1999).
+// Writes n keys on which std::sort reaches its depth limit. An adversary fixes a key only when a
+// comparison needs it, and then as far back as possible (McIlroy 1999).
 void sorts_killer(size_t n, float * keys) {
     const float open = -float(n) - 1.0f;
     float       next = 0.0f;

@@ -1,11 +1,11 @@
-/* The sorts of sorts.cpp, done by sorts_of_windows.c, which Wine runs: the command that
- * LLAMA_SIEVE_WINDOWS_SORTS is. */
+/* The functions of sorts.cpp, carried out by sorts_of_windows.c in Wine. LLAMA_SIEVE_WINDOWS_SORTS
+ * is the command that runs it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What a request asks for: as in sorts_of_windows.c. */
+/* The kinds of requests, as in sorts_of_windows.c. */
 enum { SORT, PARTIAL_SORT, SORT_NUMBERS };
 
 static FILE * to, *from;
@@ -15,7 +15,7 @@ static void fail(const char * what) {
     abort();
 }
 
-/* It ends when the pipe to it is closed, with this process. */
+/* Starts the command. It exits when this process does, because that closes its pipe. */
 static void start(void) {
     const char * command = getenv("LLAMA_SIEVE_WINDOWS_SORTS");
     int          there[2], back[2];
@@ -60,7 +60,7 @@ static void ask(uint32_t what, const float * keys, size_t n, size_t k, uint32_t 
     }
 }
 
-/* Microsoft's. */
+/* Returns -1: Microsoft's order. */
 int sorts_version(void) {
     return -1;
 }

@@ -1,9 +1,9 @@
-/* The sorts of a llama.cpp for Windows, for a test that runs elsewhere. Built by mingw-w64, run by
- * Wine: `sorts_of_windows LLAMA.DLL`.
+/* Sorts with a llama.cpp for Windows, for a test on Linux. Compiled with mingw-w64 and run in Wine:
+ * `sorts_of_windows LLAMA.DLL`.
  *
- * Reads requests: what to sort by, the number of keys, how many are wanted, and the keys. Answers
- * with the places of the keys as the library's sort leaves them, larger keys first. What is sorted
- * are the candidates of top-k, or the numbers that typical sorts.
+ * Reads requests: the kind of sort, the number of keys, how many are wanted, and the keys. Answers
+ * with the positions of the keys in the order of the library's sort, larger keys first. It sorts
+ * either the candidates of top-k or the numbers of typical.
  */
 #include <fcntl.h>
 #include <io.h>
@@ -15,11 +15,11 @@
 
 #include "llama.h"
 
-/* What a request asks for: as in sorts_by_wine.c. */
+/* The kinds of requests, as in sorts_by_wine.c. */
 enum { SORT, PARTIAL_SORT, SORT_NUMBERS };
 
-/* Candidates beside those that are sorted, so that more than 128 are asked for: then they are dealt
- * into buckets, all buckets but the last are sorted, and the last one partially. */
+/* Additional candidates, so that top-k keeps more than 128. It then distributes them to buckets,
+ * sorts all buckets but the last, and sorts the last one partially. */
 enum { OTHERS = 200, OTHERS_WANTED = 150 };
 
 typedef struct llama_sampler * (*of_top_k)(int32_t k);
@@ -56,7 +56,7 @@ static int descending(const void * a, const void * b) {
     return (x < y) - (x > y);
 }
 
-/* For each key the number of different keys that are larger. Returns the most. */
+/* Writes for each key the number of distinct larger keys. Returns the largest such number. */
 static uint32_t rank(const float * keys, uint32_t n, uint32_t * ranks) {
     float *  sorted = room(n, sizeof *sorted);
     uint32_t different = 0;
@@ -94,7 +94,7 @@ static void apply(struct llama_sampler * sampler, llama_token_data * data, uint3
     free_sampler(sampler);
 }
 
-/* All keys in one bucket, which is as wide as 20,480 different ones. */
+/* Sorts candidates with top-k. All keys fall into one bucket, which fits 20,480 distinct ones. */
 static void sort_candidates(int what, const uint32_t * ranks, uint32_t n, uint32_t k,
                             uint32_t * out) {
     const bool         in_front = what == SORT;
@@ -111,8 +111,8 @@ static void sort_candidates(int what, const uint32_t * ranks, uint32_t n, uint32
     free(data);
 }
 
-/* By distances: the largest keys have nearly all of the probability, and the others come after
- * them as their logits descend. */
+/* Sorts numbers with typical, which sorts distances. The largest keys have nearly all of the
+ * probability; the others follow by descending logit. */
 static void sort_numbers(const uint32_t * ranks, uint32_t n, uint32_t most, uint32_t * out) {
     llama_token_data * data = room(n, sizeof *data);
     for (uint32_t i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
-/* Every sampler on the stack of a coroutine, as hosts with fibres have them: 32 KiB for the
- * drop-ins, which stand where a built-in stood, 64 KiB for all else. Below it is a page that ends
- * the process. */
+/* Runs every sampler on a small stack, as in hosts with coroutines: 32 KiB for the drop-ins, which
+ * replace built-ins, and 64 KiB for everything else. An overflow hits a guard page and ends the
+ * process. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, beside -std=c11 */
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -55,7 +55,7 @@ static int                kind;
 static llama_token_data * data;
 static float *            logits;
 
-/* From the first call on, message and all. */
+/* Calls a drop-in for the first time, including its messages. */
 static void drop_in(void) {
     struct llama_sampler * smpl = made(kind);
     CHECK(smpl != NULL);
@@ -69,7 +69,7 @@ static void drop_in(void) {
     llama_sampler_free(smpl);
 }
 
-/* As deeply nested as a payload may be, and more. */
+/* Reads payloads that are nested up to the limit, and beyond it. */
 static void trie(void) {
     char json[400] = "{\"x\":";
     for (int i = 0; i < 200; i++) {
@@ -105,7 +105,7 @@ static void sieve(void) {
     llama_sieve_free(one);
 }
 
-/* Random logits; the same rounded, so that there are ties; and equal ones. */
+/* Fills in random logits, rounded ones with ties, or equal ones. */
 static void fill(int shape) {
     numbers from = { 7 };
     for (int i = 0; i < N; i++) {

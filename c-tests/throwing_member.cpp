@@ -1,4 +1,4 @@
-// What a batch has written where a member of one of its chains throws that is not the library's.
+// Tests which tokens a batch has written when a foreign member of one of its chains throws.
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>

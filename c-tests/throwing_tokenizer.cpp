@@ -1,7 +1,7 @@
-// What the host's tokenizer throws passes through the constructor of DRY, as through the built-in's
-// own, and through llama_sieve_set_dry_breakers; and only where the built-in asks it at all. The
-// vocabulary is one of sentencepiece's kind without tokens for bytes: what none of its texts begins
-// cannot be tokenized.
+// Tests that an exception of the host's tokenizer passes through the constructor of DRY, as through
+// the built-in's, and through llama_sieve_set_dry_breakers. It must be thrown exactly where the
+// built-in calls the tokenizer. The vocabulary is a SentencePiece one without byte tokens, so a text
+// cannot be tokenized at a character with which none of its tokens begins.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -33,12 +33,12 @@ void write_vocabulary(const char * path) {
     file.begin_array("tokenizer.ggml.scores", FLOAT32, texts.size());
     for (size_t i = 0; i < texts.size(); i++) file.put<float>(-float(i));
     file.begin_array("tokenizer.ggml.token_type", INT32, texts.size());
-    // Unknown, two control tokens, and normal ones.
+    // The unknown token, two control tokens, and normal ones.
     for (size_t i = 0; i < texts.size(); i++) file.put<int32_t>(i == 0 ? 2 : i < 3 ? 3 : 1);
     CHECK(file.write(path));
 }
 
-// Whether `call` throws what the tokenizer does.
+// Returns whether `call` throws the tokenizer's exception.
 template <typename F> bool throws(F call) {
     try {
         call();

@@ -1,4 +1,4 @@
-/* What the tests of the sieve share that do without llama.h. */
+/* Shared by the tests of the sieve that do not use llama.h. */
 #ifndef LLAMA_SIEVE_C_TESTS_SIEVE_ALONE_H
 #define LLAMA_SIEVE_C_TESTS_SIEVE_ALONE_H
 
@@ -8,7 +8,7 @@
 
 #include "llama_sieve.h"
 
-/* llama.h's own, which the header only declares. */
+/* llama.h's struct, which our header only declares. */
 typedef struct llama_token_data {
     int32_t id;
     float   logit;

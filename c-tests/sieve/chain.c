@@ -1,5 +1,5 @@
-/* The sieve as one sampler of a llama.cpp chain: it chooses what the sieve chooses of the same
- * logits, also after clone and reset, and after built-ins. */
+/* Tests the sieve as a sampler in a llama.cpp chain: it chooses the same tokens as the sieve alone,
+ * also after clone and reset, and after built-ins. */
 #include <math.h>
 
 #include "../check.h"
@@ -25,7 +25,7 @@ static void count_messages(int level, const char * text, void * user) {
     ++*(int *) user;
 }
 
-/* The sieve in a sampler, by the functions for sieves. */
+/* Uses a sampler's sieve through the functions for sieves. */
 static void from_outside(const llama_token_data * data, llama_token_data * scratch) {
     llama_sieve_params params    = llama_sieve_default_params();
     params.seed                  = 7;
@@ -37,7 +37,7 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     CHECK(strcmp(llama_sieve_last_error(), "") == 0);
     CHECK(llama_sieve_current_seed(sieve) == 7 && llama_sieve_n_accepted(sieve) == 0);
 
-    /* Statistics and candidates of what the chain chose. */
+    /* Statistics and candidates of the chain's choice. */
     llama_sieve_stats stats = { .struct_size = sizeof(stats) };
     CHECK(llama_sieve_measure(sieve, true) == LLAMA_SIEVE_OK);
     const llama_token token = step(chain, data, scratch);
@@ -53,7 +53,7 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     }
     CHECK(found);
 
-    /* Other parameters count from the next token on. */
+    /* New parameters take effect with the next token. */
     llama_sieve_params seen = { .struct_size = sizeof(seen) };
     CHECK(llama_sieve_get_params(sieve, &seen) == LLAMA_SIEVE_OK && seen.seed == 7 &&
           seen.top_k == 40);
@@ -71,7 +71,7 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     }
     CHECK(step(chain, data, scratch) == best);
 
-    /* A state of the one in the chain goes on in one that is not. */
+    /* A state saved in the chain continues in a sieve outside it. */
     CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_OK);
     const size_t size  = llama_sieve_state_size(sieve);
     uint8_t *    bytes = check_malloc(size);
@@ -90,12 +90,12 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
         CHECK(llama_sieve_sample(alone, logits, N) == next);
         llama_sieve_accept(alone, next);
     }
-    /* And back: the chain repeats itself. */
+    /* Loaded into the chain again, the state gives the same token. */
     CHECK(llama_sieve_state_load(sieve, bytes, size) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_state_load(alone, bytes, size) == LLAMA_SIEVE_OK);
     CHECK(step(chain, data, scratch) == llama_sieve_sample(alone, logits, N));
 
-    /* What went wrong in the chain. */
+    /* The sieve has the error of the chain's call. */
     CHECK(strcmp(llama_sieve_error(sieve), "") == 0);
     for (int i = 0; i < N; i++) {
         scratch[i] = (llama_token_data) { .id = i, .logit = -INFINITY, .p = 0.0f };
@@ -104,7 +104,7 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
     llama_sampler_apply(chain, &array);
     CHECK(array.selected >= 0 && strstr(llama_sieve_error(sieve), "minus infinity") != NULL);
 
-    /* A clone has its own; a copy of the state goes into the same. */
+    /* A clone has a sieve of its own, into which copy_state copies the state. */
     struct llama_sampler * clone = llama_sampler_clone(smpl);
     llama_sieve *          twin  = llama_sieve_of_sampler(clone);
     CHECK(twin != NULL && twin != sieve &&
@@ -116,17 +116,17 @@ static void from_outside(const llama_token_data * data, llama_token_data * scrat
           llama_sieve_n_accepted(twin) == llama_sieve_n_accepted(sieve));
     llama_sampler_free(clone);
 
-    /* Not the caller's to free. */
+    /* The caller must not free the sieve of a sampler. */
     static int told;
     llama_sieve_log_set(count_messages, &told);
     llama_sieve_free(sieve);
     llama_sieve_log_set(NULL, NULL);
     CHECK(told == 1 && llama_sieve_n_accepted(sieve) > 0);
-    /* A clone of the handle is. */
+    /* The caller frees a clone of it. */
     llama_sieve * copy = llama_sieve_clone(sieve);
     CHECK(copy != NULL && llama_sieve_n_accepted(copy) == llama_sieve_n_accepted(sieve));
 
-    /* Only samplers that are sieves have one. */
+    /* Other samplers have no sieve. */
     CHECK(llama_sieve_of_sampler(chain) == NULL &&
           strstr(llama_sieve_last_error(), "no sieve") != NULL);
     struct llama_sampler * greedy = llama_sieve_init_greedy();
@@ -153,7 +153,7 @@ int main(void) {
     struct llama_sampler * smpl  = llama_sieve_init_sampler(&params);
     CHECK(sieve != NULL && smpl != NULL && strcmp(llama_sampler_name(smpl), "sieve") == 0);
     llama_sampler_chain_add(chain, smpl);
-    /* llama.cpp's default chain with that seed; what it has besides is switched off. */
+    /* llama.cpp's default chain with that seed, without the samplers that are off by default. */
     struct llama_sampler * built_ins =
         llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(built_ins, llama_sampler_init_top_k(40));
@@ -184,7 +184,7 @@ int main(void) {
     llama_sampler_free(chain);
     llama_sampler_free(built_ins);
 
-    /* After a built-in that has cut and sorted. */
+    /* After a built-in that cuts and sorts. */
     chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(chain, llama_sampler_init_top_k(100));
     llama_sampler_chain_add(chain, llama_sieve_init_sampler(&params));

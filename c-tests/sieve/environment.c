@@ -1,5 +1,5 @@
-/* Which instructions the library uses, and whether the process has more rights than who started it.
- * Uses no llama.cpp. */
+/* Prints the instruction set that the library uses, and whether the process runs with elevated
+ * privileges (AT_SECURE). Uses no llama.cpp. */
 #include <stdio.h>
 #include <sys/auxv.h>
 

@@ -1,4 +1,4 @@
-/* What a process can do to a batch: forbid threads, ask for many through the environment, fork.
+/* Tests batches in a process that forbids threads, sets their number in the environment, or forks.
  * Uses no llama.cpp. */
 #define _GNU_SOURCE /* setresuid, beside -std=c11 */
 #include <dirent.h>
@@ -46,7 +46,7 @@ static void make_sieves(void) {
     }
 }
 
-/* The same tokens, however often and with however many threads. */
+/* Samples batches: the tokens do not depend on the round or the number of threads. */
 static void sample_batches(int n_threads) {
     for (int round = 0; round < 3; round++) {
         int32_t tokens[N] = { 0 };
@@ -73,7 +73,7 @@ static void * do_nothing(void * argument) {
     return argument;
 }
 
-/* Root is not limited, so root becomes nobody. */
+/* Forbids new threads. The limit does not apply to root, which therefore becomes nobody. */
 static void forbid_threads(void) {
     if (geteuid() == 0) {
         CHECK(setresuid(65534, 65534, 65534) == 0);
@@ -105,7 +105,7 @@ static void in_children(void) {
     }
 }
 
-/* Each makes its own pool where the parent has none. */
+/* Samples in forked children, each of which makes its own pool if the parent has none. */
 static void in_prefork_children(void) {
     pid_t children[3];
     for (int i = 0; i < 3; i++) {

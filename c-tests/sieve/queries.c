@@ -1,5 +1,5 @@
-/* What can be asked of a sieve from C: parameters, seed, position, history, and the error of one
- * sequence of a batch. Uses no llama.cpp: the header alone must do. */
+/* Tests the queries of a sieve from C: parameters, seed, position, history, and the error of one
+ * sequence of a batch. Uses no llama.cpp, so that our header must suffice. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const float LOGITS[N] = { 0.1f, 2.0f, 1.5f, 0.3f, 1.9f, 0.0f, 1.2f, 0.7f 
 
 static const struct llama_logit_bias BIASES[] = { { 1, 0.5f }, { 3, -INFINITY } };
 
-/* Every parameter another than the default. */
+/* Returns parameters that all differ from the defaults. */
 static llama_sieve_params unusual(void) {
     llama_sieve_params p = llama_sieve_default_params();
     p.temperature     = 0.6f;
@@ -62,7 +62,7 @@ static void parameters(void) {
     llama_sieve_params       seen  = { .struct_size = sizeof(seen) };
     CHECK(sieve != NULL && llama_sieve_get_params(sieve, &seen) == LLAMA_SIEVE_OK);
     CHECK(same_params(&seen, &given) && seen.bias != BIASES);
-    /* What was seen can be changed and set. */
+    /* The parameters can be changed and set again. */
     seen.temperature = 1.25f;
     seen.n_bias      = 1;
     CHECK(llama_sieve_set_params(sieve, &seen) == LLAMA_SIEVE_OK);
@@ -70,7 +70,7 @@ static void parameters(void) {
     CHECK(llama_sieve_get_params(sieve, &again) == LLAMA_SIEVE_OK);
     CHECK(again.temperature == 1.25f && again.n_bias == 1 && again.bias[0].token == 1 &&
           again.bias[0].bias == 0.5f);
-    /* Without biases there is nothing to point to. */
+    /* Without biases the pointer is NULL. */
     again.n_bias = 0;
     CHECK(llama_sieve_set_params(sieve, &again) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_get_params(sieve, &again) == LLAMA_SIEVE_OK && again.bias == NULL &&
@@ -97,7 +97,7 @@ static void seeds_and_positions(void) {
     llama_sieve *      random = llama_sieve_new(&params);
     const uint64_t     seed   = llama_sieve_current_seed(random);
     CHECK(seed != 0xFFFFFFFF);
-    /* With the seed that was drawn the run is repeated. */
+    /* The drawn seed reproduces the run. */
     params.seed            = seed;
     llama_sieve * repeated = llama_sieve_new(&params);
     CHECK(llama_sieve_current_seed(repeated) == seed);
@@ -111,7 +111,7 @@ static void seeds_and_positions(void) {
         llama_sieve_accept(random, token);
         llama_sieve_accept(repeated, token);
     }
-    /* A seed that is set takes effect at reset. */
+    /* A new seed takes effect at reset. */
     params.seed = 5;
     CHECK(llama_sieve_set_params(random, &params) == LLAMA_SIEVE_OK &&
           llama_sieve_current_seed(random) == seed);
@@ -155,7 +155,7 @@ static void history(void) {
     CHECK(llama_sieve_history_unique(sieve, two, 2) == 4 && two[0] == out[0] && two[1] == out[1] &&
           two[2] == -9);
     CHECK(llama_sieve_history_unique(sieve, NULL, 3) == 4);
-    /* By hand: bias, division or multiplication, three and one times the penalties. */
+    /* Computed by hand: the bias, then division or multiplication, then the penalties. */
     CHECK(llama_sieve_adjusted_logit(sieve, 1, 1.5f) == (1.5f + 0.5f) / 2.0f - (3 * 0.25f + 0.5f));
     CHECK(llama_sieve_adjusted_logit(sieve, 7, -1.0f) == -1.0f * 2.0f - (1 * 0.25f + 0.5f));
     CHECK(llama_sieve_adjusted_logit(sieve, 0, 1.25f) == 1.25f);
@@ -194,12 +194,12 @@ static void errors_of_a_batch(void) {
         CHECK((strstr(llama_sieve_error(sieves[i]), "minus infinity") != NULL) == (i % 2 == 1));
         CHECK((strlen(llama_sieve_error(sieves[i])) > 0) == (i % 2 == 1));
     }
-    /* What is asked after, and one alone. */
+    /* The errors of single calls after the batch. */
     CHECK(llama_sieve_sample(sieves[1], LOGITS, N) >= 0 &&
           strcmp(llama_sieve_error(sieves[1]), "") == 0);
     CHECK(llama_sieve_sample(sieves[0], masked, N) == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
     CHECK(strstr(llama_sieve_error(sieves[0]), "minus infinity") != NULL);
-    /* An error of the call is not the sieve's. */
+    /* A wrong argument sets no error of the sieve. */
     CHECK(llama_sieve_sample(sieves[2], NULL, N) == LLAMA_SIEVE_ERROR_NULL &&
           strcmp(llama_sieve_error(sieves[2]), "") == 0);
     CHECK(llama_sieve_error(NULL) == NULL && says("sieve is NULL"));

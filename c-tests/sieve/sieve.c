@@ -1,5 +1,5 @@
-/* The sieve from C: what it chooses, what it answers to bad input, and what it leaves alone. Uses
- * no llama.cpp: the header alone must do. */
+/* Tests the sieve from C: its choices, its answers to bad input, and that it changes nothing else.
+ * Uses no llama.cpp, so that our header must suffice. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static void a_generation(const float * logits) {
         llama_sieve_accept(a, first[i]);
         llama_sieve_accept(b, first[i]);
     }
-    /* A clone and a saved state go on alike. */
+    /* A clone and a saved state continue with the same tokens. */
     llama_sieve * c    = llama_sieve_clone(a);
     const size_t  size = llama_sieve_state_size(a);
     uint8_t *     bytes = malloc(size);
@@ -144,7 +144,7 @@ static void steering(const float * logits) {
     CHECK(llama_sieve_sample(sieve, logits, N) == 17);
     params.bias = NULL;
     CHECK(llama_sieve_set_params(sieve, &params) == LLAMA_SIEVE_ERROR_NULL && says("bias"));
-    CHECK(llama_sieve_sample(sieve, logits, N) == 17); /* The old ones stay. */
+    CHECK(llama_sieve_sample(sieve, logits, N) == 17); /* The old parameters stay. */
     CHECK(llama_sieve_set_params(sieve, NULL) == LLAMA_SIEVE_ERROR_NULL);
     llama_sieve_free(sieve);
 }
@@ -152,7 +152,7 @@ static void steering(const float * logits) {
 static void half_precision(void) {
     const llama_sieve_params params = seeded();
     llama_sieve *            sieve  = llama_sieve_new(&params);
-    /* 1, 2, 30 and -1. */
+    /* The numbers 1, 2, 30 and -1. */
     const uint16_t f16[]  = { 0x3C00, 0x4000, 0x4F80, 0xBC00 };
     const uint16_t bf16[] = { 0x3F80, 0x4000, 0x41F0, 0xBF80 };
     CHECK(llama_sieve_sample_f16(sieve, f16, 4) == 2);
@@ -184,7 +184,7 @@ static void bad_parameters(void) {
     REFUSED(p.n_bias = 1, "bias");
     CHECK(llama_sieve_new(NULL) == NULL && says("NULL"));
     CHECK(llama_sieve_init_sampler(NULL) == NULL && says("NULL"));
-    /* Without a llama.cpp there is no sampler to be had, and no context. */
+    /* Without llama.cpp no sampler can be made, and there is no context. */
     llama_sieve_log_set(ignore_message, NULL);
     CHECK(llama_sieve_init_sampler(&good) == NULL && says("no llama.cpp"));
     llama_sieve_log_set(NULL, NULL);
@@ -212,7 +212,7 @@ static void bad_logits(const float * logits) {
           says("minus infinity"));
     CHECK(llama_sieve_greedy(masked, 3) == LLAMA_SIEVE_ERROR_NO_CANDIDATE);
     CHECK(llama_sieve_sample(sieve, infinite, 4) >= 0 && llama_sieve_greedy(infinite, 4) == 1);
-    /* NULL is answered everywhere. */
+    /* Every function accepts NULL. */
     llama_sieve_free(NULL);
     llama_sieve_reset(NULL);
     llama_sieve_accept(NULL, 1);
@@ -250,7 +250,7 @@ static void batch(const float * logits) {
             CHECK(llama_sieve_sample_batch(sieves, NULL, N, 2, out, 2) == LLAMA_SIEVE_ERROR_NULL);
             CHECK(llama_sieve_sample_batch(sieves, rows, N, 2, NULL, 2) == LLAMA_SIEVE_ERROR_NULL);
             CHECK(llama_sieve_sample_batch(NULL, NULL, N, 0, NULL, 2) == LLAMA_SIEVE_OK);
-            /* One sequence without a choice does not hold up the others. */
+            /* A sequence without candidates does not affect the others. */
             float masked[3] = { -INFINITY, -INFINITY, -INFINITY };
             const float   few[3]  = { 1.0f, 9.0f, -30.0f };
             const float * mixed[] = { few, masked };
@@ -265,8 +265,8 @@ static void batch(const float * logits) {
     }
 }
 
-/* Every pointer to more than bytes, one byte off its place: an error, with nothing read or written
- * after it. */
+/* Passes every pointer misaligned by one byte, except those to bytes: each is an error, and nothing
+ * is read or written. */
 static void misaligned(const float * logits) {
     static uint64_t memory[64];
     void * off = (char *) memory + 1;

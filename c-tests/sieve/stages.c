@@ -1,5 +1,5 @@
-/* The stages of a sieve in an order of the caller's: what can be set, what is answered to what
- * cannot. Uses no llama.cpp: the header alone must do. */
+/* Tests the stages of a sieve in the caller's order, and the errors for invalid ones. Uses no
+ * llama.cpp, so that our header must suffice. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@ enum { N = 64, STEPS = 60 };
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Of every position others, of which some dozens are probable. */
+/* Fills in different logits for each position; some dozens of tokens are probable. */
 static void logits_at(int position, float out[N]) {
     for (int i = 0; i < N; i++) {
         out[i] = 3.0f * sinf(0.7f * (float) i + 1.3f * (float) position);
@@ -70,7 +70,7 @@ static bool has_stages(const llama_sieve * sieve, const int32_t * stages, size_t
     return n == 0 || memcmp(out, stages, n * sizeof(*out)) == 0;
 }
 
-/* llama.cpp's programs: common/sampling.cpp's default order. */
+/* The default order of llama.cpp's programs, in common/sampling.cpp. */
 static const int32_t PROGRAMS[] = {
     LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_DRY,     LLAMA_SIEVE_STAGE_TOP_N_SIGMA,
     LLAMA_SIEVE_STAGE_TOP_K,     LLAMA_SIEVE_STAGE_TYPICAL, LLAMA_SIEVE_STAGE_TOP_P,
@@ -90,7 +90,7 @@ static void defaults(void) {
     llama_sieve * sieve = new_sieve(LLAMA_SIEVE_RNG_MT19937);
     CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK);
     CHECK(has_stages(sieve, PROGRAMS, COUNT(PROGRAMS)));
-    /* What is off changes nothing: without it the tokens are the same. */
+    /* Stages that are off change nothing: without them the tokens are the same. */
     static const int32_t own[] = { LLAMA_SIEVE_STAGE_PENALTIES, LLAMA_SIEVE_STAGE_TOP_K,
                                    LLAMA_SIEVE_STAGE_TOP_P, LLAMA_SIEVE_STAGE_MIN_P,
                                    LLAMA_SIEVE_STAGE_TEMPERATURE };
@@ -109,7 +109,7 @@ static void set_and_get(void) {
     llama_sieve * plain = new_sieve(LLAMA_SIEVE_RNG_XOROSHIRO128PLUS);
     int32_t       out[4] = { -99, -99, -99, -99 };
     CHECK(has_stages(sieve, NULL, 0) && llama_sieve_get_stages(sieve, NULL, 0) == 0);
-    /* An array of the caller's is copied. */
+    /* The caller's array is copied. */
     int32_t order[3] = { LLAMA_SIEVE_STAGE_TOP_P, LLAMA_SIEVE_STAGE_XTC,
                          LLAMA_SIEVE_STAGE_TEMPERATURE };
     const int32_t      kept[3] = { order[0], order[1], order[2] };
@@ -130,7 +130,7 @@ static void set_and_get(void) {
     CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK && has_stages(sieve, NULL, 0));
     step(sieve, 0);
     CHECK(llama_sieve_candidates(sieve, NULL, 0) == N);
-    /* Back to the order of the parameters, and at the beginning as if nothing had been. */
+    /* NULL restores the default order. After a reset the sieve starts afresh. */
     CHECK(llama_sieve_set_stages(sieve, NULL) == LLAMA_SIEVE_OK && has_stages(sieve, NULL, 0));
     step(sieve, 0);
     CHECK(llama_sieve_candidates(sieve, NULL, 0) < N);
@@ -140,7 +140,7 @@ static void set_and_get(void) {
     llama_sieve_free(plain);
 }
 
-/* What cannot be set changes nothing, neither stages nor tokens. */
+/* Invalid stages are refused, and change neither stages nor tokens. */
 static void wrong_stages(void) {
     static const int32_t good[]    = { LLAMA_SIEVE_STAGE_DRY, LLAMA_SIEVE_STAGE_XTC,
                                        LLAMA_SIEVE_STAGE_MIROSTAT_V2 };
@@ -179,7 +179,7 @@ static void wrong_stages(void) {
               says(wrong[i].text));
         CHECK(has_stages(sieve, good, COUNT(good)));
     }
-    /* Pointers. */
+    /* Wrong pointers. */
     static uint64_t memory[64];
     void *          off = (char *) memory + 1;
     CHECK(llama_sieve_set_stages(sieve, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
@@ -193,7 +193,7 @@ static void wrong_stages(void) {
     for (size_t i = 0; i < COUNT(memory); i++) {
         CHECK(memory[i] == 0);
     }
-    /* Sizes. */
+    /* Wrong sizes. */
     const size_t sizes[] = { 0, 8, sizeof(bad) - 8, sizeof(bad) + 8, SIZE_MAX };
     for (size_t i = 0; i < COUNT(sizes); i++) {
         bad             = stages;
@@ -201,7 +201,7 @@ static void wrong_stages(void) {
         CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
               says("struct_size of llama_sieve_stages"));
     }
-    /* Numbers of stages that are there; of others they do not matter. */
+    /* Parameters of stages in the order are checked; those of others are not. */
     bad                 = stages;
     bad.xtc_probability = NAN;
     CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_ERROR_PARAMS &&
@@ -220,14 +220,14 @@ static void wrong_stages(void) {
     bad.adaptive_target = NAN;
     CHECK(llama_sieve_set_stages(sieve, &bad) == LLAMA_SIEVE_OK);
     check_same_text(sieve, twin, 0, STEPS);
-    /* Slots. */
+    /* Slots of samplers. */
     CHECK(llama_sieve_set_sampler(sieve, 0, NULL) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_set_sampler(sieve, LLAMA_SIEVE_MAX_SAMPLERS, NULL) ==
               LLAMA_SIEVE_ERROR_PARAMS &&
           says("the slot of a sampler is 16; they go from 0 to 15"));
     CHECK(llama_sieve_set_sampler(sieve, -1, NULL) == LLAMA_SIEVE_ERROR_PARAMS && says("slot"));
     CHECK(llama_sieve_set_sampler(sieve, 0, off) == LLAMA_SIEVE_ERROR_NULL && says("aligned"));
-    /* No sieve. */
+    /* A NULL sieve. */
     CHECK(llama_sieve_set_sampler(NULL, 0, NULL) == LLAMA_SIEVE_ERROR_NULL &&
           says("sieve is NULL"));
     CHECK(llama_sieve_set_stages(NULL, &stages) == LLAMA_SIEVE_ERROR_NULL &&
@@ -240,7 +240,7 @@ static void wrong_stages(void) {
     llama_sieve_free(twin);
 }
 
-/* Without llama.cpp there is no vocabulary; no breakers need none. */
+/* Without llama.cpp there is no vocabulary; an empty list of breakers does not need one. */
 static void breakers_of_dry(void) {
     static uint64_t  memory[64];
     const char *     texts[3] = { NULL, "", "\n" };
@@ -248,7 +248,7 @@ static void breakers_of_dry(void) {
     llama_sieve *    plain    = new_sieve(LLAMA_SIEVE_RNG_MT19937);
     const int32_t    order[]  = { LLAMA_SIEVE_STAGE_DRY };
     const llama_sieve_stages stages = with_order(order, 1);
-    /* Before the stage and with it. */
+    /* Before the stage is set, and after. */
     CHECK(llama_sieve_set_dry_breakers(sieve, NULL, NULL, 0) == LLAMA_SIEVE_OK);
     CHECK(llama_sieve_set_stages(sieve, &stages) == LLAMA_SIEVE_OK &&
           llama_sieve_set_stages(plain, &stages) == LLAMA_SIEVE_OK);

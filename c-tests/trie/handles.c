@@ -1,4 +1,4 @@
-/* Token tries by opaque handle: what a host does that holds only a stream handle where it sets a
+/* Tests token tries by opaque handle, for a host that has only a stream's handle where it sets a
  * constraint. */
 #define _POSIX_C_SOURCE 200809L /* pthread barriers, beside -std=c11 */
 
@@ -20,7 +20,7 @@ static const char HIGH[] =
 static const char LONG[] = "{\"descriptors\": [{\"path\": \"a\", \"leaves\": [{\"name\": \"long\", "
                            "\"tokens\": [20, 21, 22]}]}]}";
 
-/* Handles are only compared: these are no addresses of anything. */
+/* Returns a handle that points to nothing: handles are only compared. */
 static void * handle(uintptr_t number) {
     return (void *) number;
 }
@@ -45,7 +45,7 @@ static void set(void * to, const char * json, int mode) {
     eliza_inference_set_token_trie(to, json, strlen(json), mode);
 }
 
-/* What is left of tokens 0 to 99 after the sampler, as a chain of the host applies it. */
+/* Applies the sampler to tokens 0 to 99, as a chain of the host does. Returns how many are left. */
 static size_t left_by(struct llama_sampler * smpl, llama_token * tokens) {
     guarded g = guarded_new(100);
     for (size_t i = 0; i < g.n; i++) {
@@ -95,7 +95,7 @@ static void wrong_handles_are_answered(void) {
     CHECK(says("eliza_inference_set_token_trie"));
     eliza_inference_clear_token_trie(handle(1));
     CHECK(says("eliza_inference_clear_token_trie"));
-    /* Functions without a result say aloud what went wrong. */
+    /* Functions without a result log their errors. */
     CHECK(atomic_load(&n_errors_logged) == before + 4);
 
     llama_token tokens[100];
@@ -131,7 +131,7 @@ static void a_bound_slot_is_set_and_cleared(void) {
     CHECK(llama_sieve_trie_is_active(slot));
     CHECK(is_low(tokens, left_by(slot, tokens)));
 
-    /* On an error the constraint stays, and where it is. */
+    /* After an error the constraint and its position are unchanged. */
     llama_sampler_accept(slot, 11);
     const struct {
         const char * json;
@@ -152,7 +152,7 @@ static void a_bound_slot_is_set_and_cleared(void) {
         CHECK(says(wrong[i].words));
         CHECK(left_by(slot, tokens) == 1 && tokens[0] == 13);
     }
-    /* The length counts, not a NUL. */
+    /* The length decides, not a NUL. */
     eliza_inference_set_token_trie(handle(3), HIGH, sizeof(HIGH), LLAMA_SIEVE_TRIE_SAMPLED);
     CHECK(says("line 1"));
     eliza_inference_set_token_trie(handle(3), HIGH, strlen(HIGH) - 1, LLAMA_SIEVE_TRIE_SAMPLED);
@@ -207,7 +207,7 @@ static void a_freed_slot_leaves_an_error(void) {
     CHECK(eliza_inference_bind_token_trie(handle(6), slot) == LLAMA_SIEVE_OK);
     set(handle(6), LOW, LLAMA_SIEVE_TRIE_GREEDY);
     CHECK(llama_sieve_trie_is_active(slot));
-    /* A clone is another sampler: the handle stays with the first. */
+    /* A clone is another sampler: the handle stays bound to the original. */
     struct llama_sampler * clone = llama_sampler_clone(chain);
     CHECK(clone != NULL);
     llama_sampler_free(chain);
@@ -226,7 +226,7 @@ static void a_freed_slot_leaves_an_error(void) {
     llama_sampler_free(slot);
 }
 
-/* Another thread's streams begin and end, while this one sets them by their handle. */
+/* One thread starts and ends streams while another sets constraints by their handles. */
 
 typedef struct {
     pthread_barrier_t begin;

@@ -1,7 +1,6 @@
 // The three tests with which the design of the token trie was published, on a real vocabulary.
-// Their steps, values and expectations are as published, with calls through llama.h's functions;
-// what is checked beyond that stands after "Also". The macros below stand for the test
-// framework's.
+// Their steps, values and expectations are as published, with calls through llama.h's functions.
+// Further checks follow a comment "Also". The macros below replace the test framework's.
 //
 // Argument: a model with a vocabulary of at least 1000 tokens.
 #include <cmath>
@@ -21,7 +20,7 @@ static void expect(bool holds, const char * what, int line) {
     }
 }
 
-// Four units in the last place are what the frameworks call equal; here nothing is rounded.
+// Test frameworks allow four units in the last place; nothing is rounded here, so this is exact.
 #define EXPECT_FLOAT_EQ(a, b) expect((a) == (b), #a " == " #b, __LINE__)
 #define EXPECT_EQ(a, b)       expect((a) == (b), #a " == " #b, __LINE__)
 #define EXPECT_TRUE(a)        expect((a), #a, __LINE__)

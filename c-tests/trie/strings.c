@@ -1,5 +1,5 @@
-/* A trie of plain strings: the tokens of each as they stand after other text, and what is answered
- * to anything else. The first argument is a model. */
+/* Tests a trie of plain strings: each has the tokens that it has after other text, and wrong
+ * arguments are errors. The first argument is a model. */
 #include "../check.h"
 #include "../messages.h"
 
@@ -26,7 +26,7 @@ static int32_t tokens_of(const char * text, llama_token * out) {
     return n;
 }
 
-/* The tokens of a value after a text: of both together, without those of the text. */
+/* Writes the tokens of a value after a text: those of both together, without the text's. */
 static size_t behind(const char * before, const char * value, llama_token * out) {
     char together[256];
     CHECK(snprintf(together, sizeof(together), "%s%s", before, value) < (int) sizeof(together));
@@ -44,7 +44,7 @@ static size_t allowed(const struct llama_sampler * trie, llama_token * out) {
     return n;
 }
 
-/* Each value can be walked, token by token, as it would stand in the text. */
+/* Accepts each value token by token, as it is tokenized in the text. */
 static void every_value_can_be_written(void) {
     for (int mode = LLAMA_SIEVE_TRIE_GREEDY; mode <= LLAMA_SIEVE_TRIE_SAMPLED; mode++) {
         struct llama_sampler * trie = llama_sieve_init_trie_strings(vocab, VALUES, N_VALUES, mode);
@@ -123,7 +123,7 @@ static void the_same_set_is_known(void) {
     CHECK(llama_sieve_trie_get_stats(&before) == LLAMA_SIEVE_OK);
     CHECK(before.reordered == after.reordered && before.hits == after.hits + 1 &&
           before.entries == after.entries);
-    /* The frozen struct tells the same. */
+    /* The frozen struct has the same numbers. */
     llama_sieve_cache_stats frozen;
     llama_sieve_trie_cache_stats(&frozen);
     CHECK(frozen.hits == before.hits && frozen.misses == before.misses &&

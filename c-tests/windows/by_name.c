@@ -1,5 +1,5 @@
-/* What the packages for Python and Node do: `by_name DLL` loads the one library that they have, and
- * calls a function that it gives by name. */
+/* Does what the packages for Python and Node do: `by_name DLL` loads the one library that they
+ * have, and calls a function whose address it returns by name. */
 #include <stdio.h>
 #include <windows.h>
 

@@ -1,4 +1,4 @@
-/* dlfcn.h for the test programs that use it, by the functions of Windows. */
+/* A dlfcn.h for the test programs that use it, implemented with Windows functions. */
 #ifndef WINDOWS_DLFCN_H
 #define WINDOWS_DLFCN_H
 
@@ -11,7 +11,7 @@
 #define RTLD_NOW 2
 #define RTLD_LOCAL 0
 
-/* The libraries that it depends on are searched for in its own folder. */
+/* Loads a library. Its dependencies are searched for in its own folder. */
 static inline void * dlopen(const char * path, int mode) {
     (void) mode;
     char full[MAX_PATH];

@@ -1,4 +1,4 @@
-/* The host of fake_host.c, with what a grammar asks of one as well. Its letters are 'a' to 'p'. */
+/* The host of fake_host.c, with the functions that grammars call. Its tokens are 'a' to 'p'. */
 #include "../fake_host.c"
 
 int32_t llama_vocab_bos(const void * vocab);

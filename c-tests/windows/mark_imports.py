@@ -1,7 +1,7 @@
-"""Copies a DLL of MinGW's, and tells in the copy what Microsoft's linker tells of imports:
+"""Copies a DLL that MinGW linked, and marks its imports in the copy as Microsoft's linker does:
 
-mark_imports.py sealed FROM TO            they are not to be written
-mark_imports.py delayed FROM TO ADDRESS   the table of those that are filled in at the first call
+mark_imports.py sealed FROM TO            makes the imports read-only
+mark_imports.py delayed FROM TO ADDRESS   sets the table of imports resolved at the first call
 """
 
 import struct

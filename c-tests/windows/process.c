@@ -1,5 +1,5 @@
-/* The library in a Windows process: without a host, with one that is loaded later, in threads that
- * end, and when it is freed.
+/* Tests the library in a Windows process: without a host, with one that is loaded later, in threads
+ * that end, and when the library is freed.
  *
  * process <llama_sieve.dll> <the host of host.c> */
 #include <windows.h>
@@ -9,7 +9,7 @@
 
 enum { N_VOCAB = 16, N_THREADS = 16, N_ROUNDS = 4 };
 
-/* What was said of a trace. */
+/* The last message about a trace. */
 static char told[1024];
 
 static void keep_message(int level, const char * text, void * user) {
@@ -20,7 +20,7 @@ static void keep_message(int level, const char * text, void * user) {
     }
 }
 
-/* A trace is not written to a file that somebody else writes. */
+/* Opens the trace's file for writing if it is held.jsonl: the library must not write to it then. */
 static HANDLE held_by_another(void) {
     const char * name = getenv("LLAMA_SIEVE_TRACE");
     if (name == NULL || strcmp(name, "held.jsonl") != 0) {
@@ -32,7 +32,7 @@ static HANDLE held_by_another(void) {
     return held;
 }
 
-/* Which of the tokens 'a' to 'p' are left, as a text. */
+/* Returns which of the tokens 'a' to 'p' the sampler leaves, as a string. */
 static const char * left(struct llama_sampler * smpl) {
     static char text[N_VOCAB + 1];
     llama_token_data data[N_VOCAB];
@@ -74,7 +74,7 @@ static void alone(void) {
     CHECK(llama_sieve_json_schema_to_gbnf("{", 0, text, sizeof(text)) == 0 && says("JSON"));
 }
 
-/* Draws from logits of which one is far above the others, and from others. */
+/* Draws from logits with one clear maximum, and from equal ones. */
 static DWORD WINAPI draw(void * seed) {
     static float logits[5000];
     struct llama_sieve_params params = llama_sieve_default_params();
@@ -116,7 +116,7 @@ static void threads(void) {
 static void with_host(const char * path) {
     const HMODULE host = LoadLibraryA(path);
     CHECK(host != NULL);
-    /* Found among the modules of the process. */
+    /* The host is found among the modules of the process. */
     struct llama_sampler * smpl = llama_sieve_init_top_k(3);
     CHECK(smpl != NULL && strcmp(smpl->iface->name(smpl), "top-k") == 0);
     CHECK(strcmp(left(smpl), "pon") == 0);
@@ -142,7 +142,7 @@ static void with_host(const char * path) {
     smpl->iface->accept(smpl, 5);
     CHECK(strcmp(left(smpl), "h") == 0);
 
-    /* It was found, and stays: the program's own handle is not what keeps it. */
+    /* The host stays loaded, because the library holds a reference of its own. */
     CHECK(FreeLibrary(host));
     struct llama_sampler * other = llama_sieve_init_top_k(1);
     CHECK(other != NULL && strcmp(left(other), "p") == 0);
@@ -164,7 +164,7 @@ int main(int argc, char ** argv) {
     }
     with_host(argv[2]);
 
-    /* As often as it was loaded, and more. */
+    /* Frees the library more often than it was loaded. */
     const HMODULE own = GetModuleHandleA(argv[1]);
     CHECK(own != NULL);
     for (int i = 0; i < 8; i++) {

@@ -1,8 +1,8 @@
-/* The one function of bcryptprimitives.dll that the library needs, for a Wine that has no such
- * library. */
+/* The one function of bcryptprimitives.dll that our library needs, for versions of Wine without
+ * that DLL. */
 #include <windows.h>
 
-/* The old function of the system's generator, which Wine has. */
+/* The older function for random bytes, which Wine has. */
 BOOLEAN NTAPI SystemFunction036(void * buffer, ULONG n);
 
 BOOL WINAPI ProcessPrng(unsigned char * buffer, size_t n);
