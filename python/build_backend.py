@@ -176,7 +176,7 @@ def _dist_info(
 
 
 OWN = {".py", ".html"}
-"""What files of the package are called, beside the mark of its types."""
+"""The extensions of the package's own files, besides py.typed."""
 
 
 def _write_wheel(folder: str, tag: str, files: List[Tuple[str, bytes]]) -> str:
@@ -209,7 +209,7 @@ def _python_files() -> Iterator[Tuple[str, bytes]]:
 def prepare_metadata_for_build_wheel(
     metadata_directory: str, config_settings: Settings = None
 ) -> str:
-    """PEP 517. The tag is not known before the library is built, and nobody reads it here."""
+    """PEP 517. The tag is not known before the library is built, and is not used here."""
     folder = Path(metadata_directory)
     for name, content in _dist_info("py3-none-any"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

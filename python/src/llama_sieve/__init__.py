@@ -238,7 +238,7 @@ _MODULES = {
 }
 
 
-# Held while a module is loaded. Otherwise a child that is forked meanwhile would wait for ever for
+# Held while a module is loaded. Otherwise a child that is forked meanwhile would wait forever for
 # the loading thread.
 _loading = threading.RLock()
 if hasattr(os, "register_at_fork"):

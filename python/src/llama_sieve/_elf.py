@@ -39,11 +39,11 @@ class Elf:
     """The dynamic linker; None for a library, and for a program that is linked statically."""
     soname: Optional[str] = None
     needed: List[str] = field(default_factory=list)
-    """Names of the libraries that it asks for."""
+    """Names of the libraries that it needs."""
     exports: Set[str] = field(default_factory=set)
     imports: Set[str] = field(default_factory=set)
     versions: Dict[str, Set[str]] = field(default_factory=dict)
-    """Symbol versions that are asked for, by library: {"libc.so.6": {"GLIBC_2.34", ...}}."""
+    """Symbol versions that it needs, by library: {"libc.so.6": {"GLIBC_2.34", ...}}."""
     build_id: Optional[str] = None
 
 

@@ -24,9 +24,9 @@ class Held:
     is an error."""
 
     _kind = "object"
-    """What it is called in messages."""
+    """Its name in messages."""
     _instead = "make it anew"
-    """What to do where it cannot be pickled."""
+    """The advice in the error message for pickling."""
 
     _address: int
     _lock: threading.Lock
@@ -81,7 +81,7 @@ class Held:
         raise TypeError(f"a {type(self).__name__} cannot be pickled: {self._instead}")
 
     def close(self) -> None:
-        """Frees the object now, not only when nothing refers to it any more."""
+        """Frees the object now, instead of when nothing refers to it any more."""
         if self._free.alive:
             self._take()
             try:

@@ -26,7 +26,7 @@ class Error(RuntimeError):
     """The base of all errors of the library, with the library's message."""
 
     code: int = 0
-    """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 where there is none."""
+    """LLAMA_SIEVE_ERROR_* of llama_sieve.h; 0 if there is none."""
 
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
@@ -78,7 +78,7 @@ class BatchError(Error):
     def __init__(self, first: Error, tokens: Any) -> None:
         super().__init__(str(first), first.code)
         self.tokens = tokens
-        """What each got, in an array: its token, or its negative LLAMA_SIEVE_ERROR_*."""
+        """An array with each sequence's token, or its negative LLAMA_SIEVE_ERROR_*."""
 
 
 _ERRORS: Dict[int, Type[Error]] = {
@@ -199,7 +199,7 @@ LOG_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 
 _PARAMS = ctypes.POINTER(SieveParams)
 
-# What each function returns and takes. Arrays and samplers are passed as addresses.
+# The result and argument types of each function. Arrays and samplers are passed as addresses.
 _SIGNATURES: Dict[str, Tuple[Any, List[Any]]] = {
     "version": (c_char_p, []),
     "simd": (c_char_p, []),
@@ -310,7 +310,7 @@ def _load() -> _Functions:
     except OSError as error:
         text = f"llama_sieve: the library could not be loaded: {error}"
         if "libgcc_s" in text:
-            # A wheel cannot include it, since it must be the one that llama.cpp uses, too.
+            # A wheel cannot include it, since it must be the same one that llama.cpp uses.
             text += ". It needs gcc's libgcc_s.so.1: install it (Alpine: apk add libgcc)"
         raise ImportError(text) from error
     for name, (restype, argtypes) in _SIGNATURES.items():

@@ -48,7 +48,7 @@ class Chain(Held):
         for i, member in enumerate(members):
             require(member, Sampler, f"members[{i}]")
             if member in members[:i]:
-                raise InvalidError("the same sampler is there twice")
+                raise InvalidError("the same sampler is given twice")
             member._check_free()
         self._library = host.bound_host()
         self._last: Optional[Tuple[int, NDArray[Any]]] = None

@@ -42,10 +42,10 @@ KINDS = (
     "logit-bias",
     "infill",
 )
-"""The kinds of samplers that there are, by the names that llama_sampler_name reports."""
+"""All kinds of samplers, by the names that llama_sampler_name reports."""
 
 CERTIFY_ARGUMENTS = 8
-"""Verdict's code where the host's build, and so the arguments, are not known."""
+"""The code of a Verdict if the host's build, and so its constructors' arguments, are unknown."""
 
 Host = Union[ctypes.CDLL, ModuleType, str, "os.PathLike[str]"]
 
@@ -66,10 +66,10 @@ def _library_of(host: Host) -> ctypes.CDLL:
 
 
 def bind_host(host: Host) -> ctypes.CDLL:
-    """Tells the library which llama.cpp to use.
+    """Selects the llama.cpp that the library uses.
 
-    `host` is the module llama_cpp, a library that ctypes has loaded, or the path of one. Samplers
-    that exist already keep the host they were made with. NoHostError if it is no llama.cpp.
+    `host` is the module llama_cpp, a library that ctypes has loaded, or the path of one. Existing
+    samplers keep the host that they were made with. NoHostError if it is not a llama.cpp.
     """
     global _bound
     found = _library_of(host)
@@ -93,7 +93,7 @@ def bound_host() -> ctypes.CDLL:
 
 
 def attach() -> int:
-    """Gives this process the preload library, as if it had come by LD_PRELOAD.
+    """Loads the preload library into this process, as LD_PRELOAD would.
 
     The process's imports of llama.cpp's sampler functions are redirected to this library. Call it
     when llama.cpp is loaded, and again when another library that uses it has been loaded.
@@ -121,7 +121,7 @@ class Verdict:
     kind: str
     equal: bool
     reason: str
-    """"" where they are equal; else what differs, or why they could not be compared."""
+    """Empty if they are equal; otherwise the difference, or why they could not be compared."""
     code: int
     """0, LLAMA_SIEVE_CERTIFY_* of llama_sieve.h, or a negative LLAMA_SIEVE_ERROR_*."""
 

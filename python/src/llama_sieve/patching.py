@@ -1,8 +1,8 @@
 """Makes llama-cpp-python use this library's samplers, and undoes that.
 
-llama-cpp-python looks up llama.cpp's functions by the library's own handle, where LD_PRELOAD has no
-effect. So its Python names are rebound to functions of this package: constructors that make this
-library's sampler if it was found to equal the host's, and the host's own otherwise.
+llama-cpp-python looks up llama.cpp's functions through the library's own handle, where LD_PRELOAD
+has no effect. So its Python names are rebound to functions of this package: constructors that make
+this library's sampler if it was found to equal the host's, and the host's own otherwise.
 
 Equality is tested: before the first sampler of a kind is made, both run on small arrays, and their
 results must be equal, bit for bit. If argument lists differ between builds (penalties, DRY), the
@@ -81,7 +81,7 @@ class Layout:
     ours: Types
     adapt: Adapt = _same
     build: Optional[int] = None
-    """A build that has this list, where lists have changed; else None."""
+    """A build with this list, if the lists differ between builds; otherwise None."""
 
 
 def _plain(*types: Any) -> List[Layout]:
@@ -152,7 +152,7 @@ class Status:
     kind: str
     ours: bool
     reason: str
-    """"" where it is ours; else why the host's own is made."""
+    """Empty if it is ours; otherwise the reason why the host's own sampler is made."""
 
 
 class _Constructor:

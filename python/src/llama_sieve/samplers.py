@@ -99,7 +99,7 @@ class Sampler(Held):
     def _check_free(self) -> None:
         """Raises InvalidError if the sampler cannot be given to a chain."""
         if self._given is not None:
-            raise InvalidError("the sampler is a chain's already")
+            raise InvalidError("the sampler already belongs to a chain")
         if not self._free.alive:
             raise InvalidError("the sampler is closed")
 
@@ -254,7 +254,7 @@ def mirostat(n_vocab: int, seed: int, tau: float, eta: float, m: int = 100) -> S
 
 
 def mirostat_v2(seed: int, tau: float, eta: float) -> Sampler:
-    """Mirostat 2: selects as mirostat does, by a cut at a surprisal that follows the error."""
+    """Mirostat 2: selects with the same aim, by cutting at a surprisal that follows the error."""
     return _new("mirostat_v2", [c_uint32, c_float, c_float], seed, tau, eta)
 
 
@@ -328,7 +328,7 @@ def eta_cutoff(eta: float) -> Sampler:
 
 
 def p_less(normalised: bool = False) -> Sampler:
-    """Keeps candidates with p >= the sum of all p^2; normalised, a lower threshold."""
+    """Keeps candidates with p >= the sum of all p^2; `normalised` lowers that threshold."""
     return _new("p_less", [c_bool], normalised)
 
 

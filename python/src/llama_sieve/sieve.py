@@ -33,7 +33,7 @@ from ._library import (
 )
 
 RANDOM_SEED = 0xFFFFFFFF
-"""The seed that stands for a random one, another at each reset."""
+"""The seed that means a random one, which changes at each reset."""
 
 
 class Mode(IntEnum):
@@ -42,18 +42,18 @@ class Mode(IntEnum):
     FAST = 0
     """tsampler's default."""
     PARITY = 1
-    """llama.cpp's chain, which every sieve is."""
+    """llama.cpp's chain, which every sieve follows."""
 
 
 class Rng(IntEnum):
     """The random generator."""
 
     XOROSHIRO128PLUS = 0
-    """tsampler's."""
+    """tsampler's generator."""
     MT19937 = 1
     """llama.cpp's stream; takes the lower 32 bits of the seed."""
     POSITION = 2
-    """None, but a hash of the seed and the number of accepted tokens."""
+    """A hash of the seed and the number of accepted tokens, instead of a generator."""
 
 
 class Method(IntEnum):
@@ -82,21 +82,21 @@ class Params:
     """
 
     temperature: float = 0.8
-    """Divides the logits; 1 changes nothing; below 0.001: the most probable token."""
+    """Divides the logits; 1 has no effect; below 0.001 the most probable token is chosen."""
     top_k: int = 40
-    """Keeps that many of the largest logits; disabled by <= 0."""
+    """Keeps this many of the largest logits; disabled by <= 0."""
     top_p: float = 0.95
-    """Keeps the fewest most probable tokens that reach it; disabled by >= 1."""
+    """Keeps the fewest most probable tokens that reach this; disabled by >= 1."""
     min_p: float = 0.05
-    """Keeps what is at least this times as probable as the first; disabled by <= 0."""
+    """Keeps tokens with at least this share of the first one's probability; disabled by <= 0."""
     typical_p: float = 1.0
     """Keeps the tokens whose surprisal is nearest to the entropy; disabled by >= 1."""
     top_n_sigma: float = -1.0
-    """Keeps the logits that near to the largest, in standard deviations; disabled by <= 0."""
+    """Keeps logits within this many standard deviations of the largest; disabled by <= 0."""
     min_keep: int = 1
-    """Typical, top-p and min-p leave at least that many."""
+    """The number of tokens that typical, top-p and min-p keep at least."""
     penalty_last_n: int = 64
-    """How many of the last tokens are penalised; disabled by <= 0."""
+    """The number of most recent tokens that are penalised; disabled by <= 0."""
     penalty_repeat: float = 1.0
     """Divides logits above 0, multiplies the others; 1 disables."""
     penalty_freq: float = 0.0
@@ -105,7 +105,7 @@ class Params:
     """Subtracted once; 0 disables."""
     seed: int = RANDOM_SEED
     mode: Mode = Mode.PARITY
-    """Changes nothing."""
+    """Has no effect."""
     rng: Rng = Rng.MT19937
     method: Method = Method.CDF
     order: Order = Order.TEMP_LAST
@@ -120,7 +120,7 @@ class Params:
         )
 
     def _native(self) -> SieveParams:
-        """The C structure. It keeps the biases alive."""
+        """Returns the C structure, which keeps the biases alive."""
         native = SieveParams(struct_size=ctypes.sizeof(SieveParams))
         for field in dataclasses.fields(self):
             if field.name != "bias":
@@ -168,11 +168,11 @@ class Stage(IntEnum):
     MIROSTAT = 11
     """Draws the token so that the surprisal of the text stays near a target."""
     MIROSTAT_V2 = 12
-    """The second version of it."""
+    """The second version of mirostat."""
     ADAPTIVE_P = 13
     """Draws the token near a probability."""
     SAMPLER = 64
-    """The sampler in the first slot; `Stage.SAMPLER + 1` is that in the second."""
+    """The sampler in the first slot; `Stage.SAMPLER + 1` is the one in the second."""
 
 
 @dataclass(frozen=True)
@@ -202,28 +202,28 @@ class Stages:
     dry_allowed_length: int = 2
     """Repetitions up to this length cost nothing."""
     dry_penalty_last_n: int = 64
-    """How many of the last accepted tokens DRY looks back on; disabled by <= 0."""
+    """The number of most recent tokens in which DRY looks for repetitions; disabled by <= 0."""
     xtc_probability: float = 0.0
     """The chance that XTC acts; disabled by <= 0."""
     xtc_threshold: float = 0.1
-    """From which probability on XTC removes tokens; disabled by > 0.5."""
+    """The probability from which XTC removes tokens; disabled by > 0.5."""
     dynatemp_range: float = 0.0
-    """How far the temperature moves to both sides; 0: not at all."""
+    """How far the temperature moves up and down; 0 keeps it constant."""
     dynatemp_exponent: float = 1.0
-    """The power of the entropy's share."""
+    """The exponent of the normalised entropy."""
     mirostat_tau: float = 5.0
     """The surprisal that both mirostats aim at, in bits."""
     mirostat_eta: float = 0.1
-    """How much of an error they correct at each token."""
+    """The share of the error that they correct at each token."""
     mirostat_m: int = 100
-    """How many candidates serve the first mirostat's estimate."""
+    """The number of candidates that the first mirostat's estimate uses."""
     adaptive_target: float = -1.0
     """The probability that adaptive-p aims at, 0 to 1; below 0 it only draws."""
     adaptive_decay: float = 0.9
     """0 to 0.99: its average reaches back 1 / (1 - decay) tokens."""
 
     def _native(self) -> SieveStages:
-        """The C structure. It keeps the order alive."""
+        """Returns the C structure, which keeps the order alive."""
         native = SieveStages(struct_size=ctypes.sizeof(SieveStages))
         for field in dataclasses.fields(self):
             if field.name != "order":
