@@ -53,7 +53,8 @@ export interface SieveParams {
     /** Keeps the fewest most probable tokens that reach this. Default 0.95; disabled by >= 1. */
     topP?: number;
     /**
-     * Keeps tokens at least this times as probable as the first. Default 0.05; disabled by <= 0.
+     * Keeps tokens with at least this share of the first one's probability. Default 0.05; disabled
+     * by <= 0.
      */
     minP?: number;
     /** Keeps the tokens whose surprisal is nearest to the entropy. Default 1; disabled by >= 1. */
@@ -271,7 +272,7 @@ export const samplers: {
     topNSigma(n: number): Sampler;
     /** Selects so that the surprisal of the text stays near tau bits per token. */
     mirostat(nVocab: number, seed: number, tau: number, eta: number, m?: number): Sampler;
-    /** Mirostat 2: selects with the same aim, by a cut at a surprisal that follows the error. */
+    /** Mirostat 2: selects with the same aim, by cutting at a surprisal that follows the error. */
     mirostatV2(seed: number, tau: number, eta: number): Sampler;
     /** Penalises the tokens among the last lastN accepted ones. */
     penalties(lastN: number, repeat?: number, freq?: number, present?: number): Sampler;
@@ -303,7 +304,7 @@ export const samplers: {
     epsilonCutoff(epsilon: number): Sampler;
     /** Keeps candidates with p >= min(eta, sqrt(eta) exp(-entropy)); disabled by eta <= 0. */
     etaCutoff(eta: number): Sampler;
-    /** Keeps candidates with p >= the sum of all p^2; normalised, a lower threshold. */
+    /** Keeps candidates with p >= the sum of all p^2; `normalised` lowers that threshold. */
     pLess(normalised?: boolean): Sampler;
     /** Keeps the most probable up to alpha times the entropy of all; disabled by alpha >= 1. */
     topH(alpha: number): Sampler;

@@ -11,7 +11,7 @@ const path = require("node:path");
 
 const isWindows = process.platform === "win32";
 
-/** The folder of the library: the one where it was built, or a package's for this machine. */
+/** Returns the folder of the library: where it was built, or in the package for this machine. */
 function folder() {
     const built = path.join(__dirname, "..", "lib");
     const machine = `@llama-sieve/${process.platform}-${process.arch}`;

@@ -58,7 +58,7 @@ function usesMusl() {
 
 const loaded = koffi.load(file());
 
-/** Gives the address of a function by its name; undefined where the library exports all itself. */
+/** Returns a function's address by its name; undefined if the library exports all functions. */
 const addressOf = givenByName();
 
 function givenByName() {
@@ -87,7 +87,7 @@ function declare(name, result, ...types) {
 const lastError = declare("last_error", "str");
 const lastErrorCode = declare("last_error_code", "int");
 
-/** Returns the number, or throws the exception that a negative one means. */
+/** Returns the number, or throws its exception if it is negative. */
 function check(code) {
     if (code < 0) {
         throw errorOf(code, lastError());

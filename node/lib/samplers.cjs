@@ -1,6 +1,6 @@
 "use strict";
 
-// Samplers for a chain of llama.cpp's, and the chain.
+// Samplers for llama.cpp's chains, and the chain itself.
 
 const koffi = require("koffi");
 
@@ -40,7 +40,7 @@ class Sampler extends Held {
     /** Throws InvalidError if it cannot be given to a chain. */
     checkFree() {
         if (this.#chain !== null) {
-            throw invalid("the sampler is a chain's already");
+            throw invalid("the sampler already belongs to a chain");
         }
         void super.handle;
     }
@@ -238,7 +238,7 @@ class Chain extends Sampler {
 
     constructor(...members) {
         if (new Set(members).size < members.length) {
-            throw invalid("the same sampler is there twice");
+            throw invalid("the same sampler is given twice");
         }
         members.forEach((member) => {
             if (!(member instanceof Sampler)) {

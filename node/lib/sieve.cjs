@@ -49,7 +49,7 @@ const NATIVE_PARAMS = koffi.struct({
     n_bias: "size_t",
 });
 
-// Name in JavaScript: name in C, and what it takes.
+// Name in JavaScript: name in C, and the check of its value.
 const PARAMS = {
     temperature: ["temperature", number],
     topK: ["top_k", int32],
@@ -118,7 +118,7 @@ const NATIVE_STAGES = koffi.struct({
     adaptive_decay: "float",
 });
 
-// In the order of the numbers that C has for them, from 1 on.
+// In the order of their numbers in C, which start at 1.
 const STAGES = [
     "penalties",
     "dry",
@@ -137,7 +137,7 @@ const STAGES = [
 const STAGE_SAMPLER = 64;
 const MAX_SAMPLERS = 16;
 
-// Name in JavaScript: name in C, and what it takes.
+// Name in JavaScript: name in C, and the check of its value.
 const NUMBERS_OF_STAGES = {
     dryMultiplier: ["dry_multiplier", number],
     dryBase: ["dry_base", number],
@@ -266,7 +266,7 @@ class Sieve extends Held {
     update(changes) {
         const params = copied({ ...this.#params, ...changes });
         const found = native(params);
-        // After all that may run code of the caller's, which may close this.
+        // Read the handle only after code of the caller's may have run, which may close this.
         check(setParams(this.handle, found));
         this.#params = params;
     }
