@@ -1,5 +1,5 @@
-/* Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain:
- * what examples/constrained does, in C.
+/* Lets the model choose one of several values, with llama-sieve's token trie in a llama.cpp chain.
+ * This is examples/constrained in C.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *
@@ -30,7 +30,7 @@
 #include "llama_sieve.h"
 
 static const char HELP[] =
-    "Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp "
+    "Lets the model choose one of several values, with llama-sieve's token trie in a llama.cpp "
     "chain.\n"
     "\n"
     "  -c, --choices A,B,C  values to choose from (default \"Moses,Aaron,the LORD\")\n"

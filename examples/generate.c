@@ -1,5 +1,5 @@
-/* Generates text with llama-sieve's samplers in a llama.cpp chain: what examples/generate.rs does,
- * in C.
+/* Generates text with llama-sieve's samplers in a llama.cpp chain. This is examples/generate.rs in
+ * C.
  *
  * With an installed llama-sieve and an installed llama.cpp:
  *

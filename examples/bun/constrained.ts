@@ -1,4 +1,4 @@
-// Lets the model choose one of some values, from Bun with bun:ffi.
+// Lets the model choose one of several values, from Bun with bun:ffi.
 //
 //     cargo build --release
 //     cd examples/bun && npm install

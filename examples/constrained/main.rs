@@ -1,4 +1,4 @@
-//! Lets the model choose one of some values: a token trie in a llama.cpp chain, with skip-ahead.
+//! Lets the model choose one of several values: a token trie in a llama.cpp chain, with skip-ahead.
 //!
 //! ```text
 //! cargo run --release --example constrained -- --choices "Moses,Aaron,the LORD" --prompt "And the LORD said unto"
@@ -16,8 +16,8 @@
 //! The grammar's side ends as soon as its text is a value that no other begins with, so it is not
 //! charged for a token that ends the text.
 //!
-//! With `--schema` the value is JSON that follows a schema. What must follow, as keys do, is
-//! appended likewise, and `--record` compares with the same chain that samples each token.
+//! With `--schema` the value is JSON that follows a schema. Forced text, such as keys, is appended
+//! in one batch, too, and `--record` compares with a chain that samples each token.
 
 mod options;
 mod record;
@@ -315,8 +315,8 @@ impl TrieChain {
     }
 }
 
-/// Returns all that a function has to write: it writes as much as there is room for, and returns
-/// how much there is.
+/// Returns everything that a function has to write. The function fills the buffer as far as it
+/// goes, and returns the whole length.
 fn whole<T: Clone + Default>(write: impl Fn(*mut T, usize) -> usize) -> Vec<T> {
     let mut all = vec![T::default(); 64];
     loop {
@@ -461,7 +461,7 @@ fn prompts(options: &Options) -> Result<Vec<String>, String> {
     }
 }
 
-/// The tokens of a prompt.
+/// Returns the tokens of a prompt.
 fn prompt_of(model: &Model, prompt: &str) -> Result<Vec<i32>, String> {
     let prompt = model.tokenize(prompt, true);
     // A prompt without tokens (no text, and no token that begins one) leaves nothing to continue.
@@ -538,7 +538,7 @@ fn by_schema(
     Ok(())
 }
 
-/// Writes a record to where the options have it.
+/// Writes a record to the output that the options name.
 fn write(options: &Options, record: &impl Serialize) -> Result<(), String> {
     let line = serde_json::to_string(record).map_err(|e| e.to_string())? + "\n";
     let Some(path) = &options.output else {

@@ -9,7 +9,7 @@ use serde::Serialize;
 use vendor_llama_cpp::sys;
 
 pub const HELP: &str = "\
-Lets the model choose one of some values, with llama-sieve's token trie in a llama.cpp chain.
+Lets the model choose one of several values, with llama-sieve's token trie in a llama.cpp chain.
 
   -c, --choices A,B,C        values to choose from (default \"Moses,Aaron,the LORD\")
   -p, --prompt TEXT          what the value continues (default \"And the LORD said unto\")
@@ -21,7 +21,7 @@ Lets the model choose one of some values, with llama-sieve's token trie in a lla
   -t, --threads N            threads for the model (default 1)
       --payload FILE         read the values from a TokenTreePayload in JSON, made with this model's tokenizer
       --write-payload FILE   write the payload of --choices
-      --schema FILE          instead of one of some values: JSON that follows this JSON Schema
+      --schema FILE          instead of one of several values: JSON that follows this JSON Schema
       --prompts FILE         instead of --prompt: one prompt in each line, and --runs values behind each
       --record               print only one JSON record of what the runs took, beside llama.cpp's grammar sampler:
                                mode                          strict-trie-ffi, or strict-guided: see --mode

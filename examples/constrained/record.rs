@@ -44,7 +44,7 @@ pub struct SchemaRecord {
     forward_passes_total: usize,
 }
 
-/// Numbers of which mean and deviation are asked.
+/// Numbers whose mean and deviation are computed.
 #[derive(Default)]
 struct Numbers(Vec<f64>);
 
@@ -87,7 +87,7 @@ impl Side {
     }
 }
 
-/// Tokens that both sides could have chosen, and of how many.
+/// How many tokens are the most probable ones on both sides, and of how many.
 #[derive(Default)]
 struct Agreement {
     equal: usize,
@@ -118,7 +118,7 @@ pub fn measure(options: &Options, model: &Model, prompts: &[String]) -> Result<R
     }
     let token_accuracy = match options.mode {
         Mode::Trie => agreement.equal as f64 / agreement.of.max(1) as f64,
-        // With itself.
+        // The grammar agrees with itself.
         Mode::Grammar => 1.0,
     };
     let side = match options.mode {
@@ -150,8 +150,8 @@ fn name_of(options: &Options) -> String {
     file.to_string_lossy().into_owned()
 }
 
-/// Compares spans that are appended with a chain that samples each token. A seed may give both
-/// sides other values, since each token that is sampled takes a random number.
+/// Compares appending forced spans with sampling every token. With the same seed the two sides may
+/// give different values, since each sampled token uses a random number.
 pub fn measure_schema(
     options: &Options,
     model: &Model,
@@ -161,7 +161,7 @@ pub fn measure_schema(
     let (mut appended, mut sampled) = (Side::default(), Side::default());
     for prompt in prompts {
         let mut generator = schema::Generator::new(options, model, prompt, text)?;
-        // Neither side pays for what happens once in a process.
+        // A first run, so that no measured time includes work that happens once per process.
         generator.value(options.seed, true)?;
         for run in 0..options.runs() {
             let seed = options.seed.wrapping_add(run);
@@ -192,7 +192,7 @@ pub fn measure_schema(
 struct Alone(*mut sys::llama_sampler);
 
 impl Alone {
-    /// Returns the candidates that are left of those with these logits.
+    /// Applies the sampler to candidates with these logits. Returns those that are left.
     fn apply(&self, logits: &[f32]) -> Vec<sys::llama_token_data> {
         let candidates = (0..).zip(logits);
         let candidates = candidates.map(|(id, &logit)| sys::llama_token_data { id, logit, p: 0.0 });

@@ -1,4 +1,4 @@
-//! A value by a JSON Schema, with the spans that leave no choice appended unsampled.
+//! Generates a value that follows a JSON Schema. Spans without a choice are appended, not sampled.
 //!
 //! ```text
 //! until the value ends:
@@ -58,14 +58,14 @@ impl<'a> Generator<'a> {
         })
     }
 
-    /// Generates a value; with `skip`, what must follow is appended in one batch.
+    /// Generates a value; with `skip`, forced tokens are appended in one batch.
     pub fn value(&mut self, seed: u32, skip: bool) -> Result<Generated, String> {
         let constrained = self.chain(seed)?;
         self.context.clear();
         self.context.decode(&self.prompt)?;
         let start = Instant::now();
         let (mut tokens, mut forced, mut forward_passes) = (Vec::new(), 0, 0);
-        // What the model has not read yet.
+        // The tokens that the model has not evaluated yet.
         let mut batch = Vec::new();
         loop {
             if skip {
@@ -101,7 +101,7 @@ impl<'a> Generator<'a> {
     }
 
     fn chain(&self, seed: u32) -> Result<SchemaChain, String> {
-        // Compact: one way of white space, so that more of the text must follow.
+        // Compact: no choice of white space, so that more of the text is forced.
         // SAFETY: the vocabulary is the model's, and the schema is a C string.
         let grammar = unsafe {
             llama_sieve_init_json_schema(
@@ -117,8 +117,8 @@ impl<'a> Generator<'a> {
         Ok(SchemaChain { chain, grammar })
     }
 
-    /// The tokens that must follow, but the last one; none where their texts, as this model spells
-    /// them, are not what must follow.
+    /// Returns the tokens that must follow, except the last one; none if their texts, joined, are
+    /// not the forced bytes.
     fn forced(&self, constrained: &SchemaChain) -> Vec<i32> {
         let bytes = constrained.forced();
         let Ok(text) = std::str::from_utf8(&bytes) else {
@@ -136,7 +136,7 @@ impl<'a> Generator<'a> {
 }
 
 impl SchemaChain {
-    /// The bytes that must follow.
+    /// Returns the bytes that must follow.
     fn forced(&self) -> Vec<u8> {
         // SAFETY: the sampler lives in the chain, and the length is the buffer's.
         whole(|bytes: *mut u8, n| unsafe {
@@ -144,7 +144,7 @@ impl SchemaChain {
         })
     }
 
-    /// The number of these tokens that are allowed, one after the other.
+    /// Returns how many of these tokens are allowed, one after the other.
     fn accepts(&self, tokens: &[i32]) -> usize {
         // SAFETY: the sampler lives in the chain, and the length is the tokens'.
         unsafe { llama_sieve_grammar_accepts(self.grammar, tokens.as_ptr(), tokens.len()) }

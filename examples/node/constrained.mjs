@@ -1,4 +1,4 @@
-// Lets the model choose one of some values, from Node with koffi.
+// Lets the model choose one of several values, from Node with koffi.
 //
 //     cargo build --release
 //     cd examples/node && npm install

@@ -1,4 +1,4 @@
-"""Lets the model choose one of some values, from Python, with nothing but ctypes.
+"""Lets the model choose one of several values, from Python, with nothing but ctypes.
 
     eval "$(examples/ffi_paths.sh)"
     python3 examples/python/constrained.py --choices "Moses,Aaron,the LORD"
@@ -36,7 +36,7 @@ class Failure(Exception):
 
 
 def read_options():
-    parser = argparse.ArgumentParser(description="Lets the model choose one of some values.")
+    parser = argparse.ArgumentParser(description="Lets the model choose one of several values.")
     for option, variable, what in LIBRARIES:
         parser.add_argument(option, default=os.environ.get(variable), help=f"path of {what} (default: ${variable})")
     parser.add_argument("--model", default=str(REPOSITORY / "models" / "kjv-tiny.gguf"), help="GGUF file")

@@ -8,8 +8,8 @@
 //! The server is a child. It gets the environment that the supervisor has, and `LD_PRELOAD` with
 //! the library before any that it lists already. Its standard error is passed on line by line.
 //! Signals are passed on as well. A server that fails is started again; the last attempt goes
-//! without the library, since a slower server is better than none. `docs/supervisors.md` has the
-//! same for systemd, containers and Ollama, which need no such program.
+//! without the library, since a slower server is better than none. `docs/supervisors.md` shows the
+//! same setup for systemd, containers and Ollama, which need no such program.
 
 mod child;
 mod watch;
