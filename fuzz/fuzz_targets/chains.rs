@@ -161,8 +161,8 @@ enum Between {
     Clone,
     /// Makes a copy, lets the original accept this token, and copies the copy's state back to it.
     Copy(u8),
-    /// The state of another comes, in which penalties have this window, after the first tokens;
-    /// then the rest of them.
+    /// Copies the state of another chain, whose penalties have this window and which has accepted
+    /// the first tokens, and then accepts the others.
     Other(Whole, Vec<u8>, Vec<u8>),
 }
 
@@ -742,7 +742,7 @@ fn between(members: &mut [Member], chain: &mut HostSampler, what: &Between) {
 }
 
 impl Member {
-    /// Returns new penalties with this window if they are switched on, or off, as these are;
+    /// Returns new penalties with this window, if they are enabled or disabled like these;
     /// otherwise a clone.
     fn with_window(&self, window: Whole) -> Self {
         let other = match self.spec {
