@@ -1,7 +1,7 @@
 // Tests that an exception of the host's tokenizer passes through the constructor of DRY, as through
 // the built-in's, and through llama_sieve_set_dry_breakers. It must be thrown exactly where the
-// built-in calls the tokenizer. The vocabulary is a SentencePiece one without byte tokens, so a text
-// cannot be tokenized at a character with which none of its tokens begins.
+// built-in calls the tokenizer. The vocabulary is SentencePiece's kind without byte tokens, which
+// cannot tokenize a character with which none of its tokens begins.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
