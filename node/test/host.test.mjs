@@ -1,5 +1,5 @@
-// With a llama.cpp: LLAMA_SO names libllama, LLAMA_SHIM_SO what loads a model
-// (examples/ffi_shim.c), and LLAMA_MODEL the model.
+// Tests that need a llama.cpp: LLAMA_SO names libllama, LLAMA_SHIM_SO the library of
+// examples/ffi_shim.c, which loads a model, and LLAMA_MODEL the model.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
@@ -48,12 +48,12 @@ after(() => {
     llama.modelFree(model);
 });
 
-/** Made-up logits. */
+/** Returns made-up logits. */
 function logitsOf(n, seed) {
     return Float32Array.from({ length: n }, (_, i) => Math.sin((i + 1) * (seed + 1)) * 5);
 }
 
-/** The tokens that a bitmap allows. */
+/** Returns the tokens that a bitmap allows. */
 function tokensOf(mask, n) {
     return Array.from({ length: n }, (_, t) => t).filter((t) => (mask[t >>> 5] >>> (t & 31)) & 1);
 }

@@ -24,7 +24,7 @@ import {
     version,
 } from "llama-sieve";
 
-/** The softmax of logits in double precision. */
+/** Returns the softmax of logits in double precision. */
 function softmax(logits) {
     const largest = Math.max(...logits);
     const weights = Array.from(logits, (logit) => Math.exp(logit - largest));
@@ -36,7 +36,7 @@ function near(a, b) {
     assert.ok(Math.abs(a - b) <= 1e-5 * Math.max(1, Math.abs(b)), `${a} is not ${b}`);
 }
 
-/** The model of examples/minimal. */
+/** Returns the logits of the made-up model of examples/minimal. */
 function model(token) {
     return Float32Array.from({ length: 1000 }, (_, i) => (((i + token) * 7919) % 1024) / 16);
 }
@@ -58,7 +58,7 @@ test("a sieve gives the tokens of llama.cpp's default chain with its seed", () =
         sieve.accept(token);
         tokens.push(token);
     }
-    // Those of examples/minimal.c, which a test holds against llama.cpp.
+    // The tokens of examples/minimal.c, which another test compares with llama.cpp's.
     assert.deepEqual(tokens, [739, 240, 529, 330, 589, 405, 499, 450]);
     sieve.close();
 });

@@ -21,5 +21,5 @@ new Sieve({ top_k: 40 });
 sieve.sample([1, 2, 3]);
 // @ts-expect-error No such generator.
 sieve.update({ rng: "pcg" });
-// @ts-expect-error A number is no pointer.
+// @ts-expect-error A number is not a pointer.
 new JsonSchema(5, {});

@@ -28,7 +28,7 @@ def rng() -> np.random.Generator:
 
 @pytest.fixture(scope="session")
 def llama_cpp() -> ModuleType:
-    """llama-cpp-python."""
+    """Returns the module of llama-cpp-python."""
     try:
         return importlib.import_module("llama_cpp")
     except ImportError as error:
@@ -46,7 +46,7 @@ def model_path() -> Path:
 
 @pytest.fixture(scope="session")
 def llm(llama_cpp: ModuleType, model_path: Path) -> Iterator[Any]:
-    """The small model, loaded."""
+    """Loads the small model."""
     # One thread, since two that wait for each other take minutes on a busy machine.
     threads = {"n_threads": 1, "n_threads_batch": 1}
     model = llama_cpp.Llama(model_path=str(model_path), n_ctx=256, verbose=False, **threads)

@@ -48,7 +48,7 @@ def ask(server, path, headers=None, method="GET"):
 
 
 def raw(server, request):
-    """Sends bytes, and gives the first line of the answer."""
+    """Sends bytes, and returns the first line of the answer."""
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=300) as connection:
         # The server may answer, and close, before it has read all of a long one.
         with contextlib.suppress(ConnectionError):

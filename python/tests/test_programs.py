@@ -445,7 +445,7 @@ VERSIONS = struct.pack("<HHIII", 1, 10_000, 0, 0, 16) * 30_000
 def test_what_pretends_to_be_a_library_is_answered_soon(tmp_path, content):
     path = tmp_path / "lib.so"
     path.write_bytes(content)
-    # Of this process: others may have the processor meanwhile.
+    # Processor time, because other processes may be running.
     begun = time.process_time()
     with contextlib.suppress(_elf.NotElf):
         _elf.read(path)

@@ -272,7 +272,7 @@ def test_what_a_grammar_forces_is_told(functions):
         False,
         [here.replace("5 bytes", "64 bytes or more") + "in whatever tokens"],
     ]
-    # Of a record that does not tell what must follow, as of a set of values, or without texts.
+    # A record that does not say what must follow, as for a set of values, or that has no texts.
     for name in ("grammar", "token-trie"):
         one = token("x")
         one["stages"][1]["name"] = name
@@ -302,7 +302,7 @@ def test_places_to_go_to_are_listed(functions):
     undefined = "given.waits = given.waits.map((w) => (w === null ? undefined : w))"
     listed = functions(f"({undefined}, p.listMarks(given), given.marks)", held)
     assert listed == [[1, "1: a grammar is in force from here"]]
-    # As far as a record has come, and on from there.
+    # The same, while the record grows.
     in_parts = (
         "(() => { const all = given.texts; const waits = given.waits;"
         " for (let n = 1; n <= all.length; n += 1) {"
