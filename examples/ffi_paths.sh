@@ -5,7 +5,7 @@
 #     eval "$(examples/ffi_paths.sh)"
 #     python3 examples/python/constrained.py
 #
-# That is the llama.cpp of this repository's tests, llama-sieve, and examples/ffi_shim.c between them.
+# They are the llama.cpp of this repository's tests, llama-sieve, and examples/ffi_shim.c.
 set -eu
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-target}

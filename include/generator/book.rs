@@ -1,5 +1,5 @@
-//! Puts what cbindgen prints in the order in which it is read: by [section](crate::sections), and
-//! there each constant and each type in front of what first speaks of it.
+//! Arranges cbindgen's output in reading order: by [section](crate::sections), with each constant
+//! and type in front of the item that first mentions it.
 
 use crate::sections::{SECTIONS, Section};
 
@@ -9,7 +9,7 @@ const OPENED: &str = "#ifdef __cplusplus\nextern \"C\" {\n#endif // __cplusplus\
 const CLOSED: &str = "#ifdef __cplusplus\n}  // extern \"C\"\n#endif  // __cplusplus\n";
 const COLUMNS: usize = 100;
 
-/// Returns the header: what stands in front of the first item, the sections, and the end.
+/// Returns the header: the text in front of the first item, the sections, and the end.
 pub fn bind(text: &str) -> Result<String, String> {
     let (front, rest) = text
         .split_once(BEGIN)
@@ -77,8 +77,8 @@ impl Item {
         Ok(Self { name, text, kind })
     }
 
-    /// Returns how closely this item speaks of that one: by its whole name, or by the longest
-    /// beginning of it in front of an asterisk; `None` if it does not.
+    /// Returns how closely this item mentions the other: most closely by its whole name, otherwise
+    /// by the longest beginning of it in front of an asterisk; `None` if it does not.
     fn mentions(&self, other: &Item) -> Option<usize> {
         let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
         let mut closest = None;
@@ -99,7 +99,7 @@ impl Item {
     }
 }
 
-/// Takes apart what has blank lines only between items and within comments.
+/// Splits a text into items, which are separated by blank lines outside comments.
 fn items(text: &str) -> Result<Vec<Item>, String> {
     let (mut items, mut item) = (Vec::new(), String::new());
     let mut is_comment = false;
@@ -135,8 +135,8 @@ fn section_of(name: &str) -> Result<usize, String> {
     Ok(section)
 }
 
-/// Returns a section's items in the order in which they are read: functions as in the sources, and
-/// each constant and type in front of its [owner].
+/// Returns a section's items in reading order: functions as in the sources, and each constant and
+/// type in front of its [owner].
 fn arranged<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     let owned: Vec<_> = items
         .iter()
@@ -149,8 +149,9 @@ fn arranged<'a>(items: &[&'a Item]) -> Vec<&'a Item> {
     arranged
 }
 
-/// Returns the name of what an item stands in front of: of a type, the first function that speaks
-/// of it; of a constant, the first function or type among those that do so most closely.
+/// Returns the name of the item in front of which this one is put. For a type, that is the first
+/// function that mentions it; for a constant, the first function or type that mentions it most
+/// closely.
 fn owner<'a>(item: &Item, items: &[&'a Item]) -> Option<&'a str> {
     let may_own = |other: &Item| match item.kind {
         Kind::Constant => other.kind != Kind::Constant,

@@ -1,7 +1,7 @@
 //! Writes `include/llama_sieve.h`, which is committed and compared by CI, from `src/ffi`.
 //!
-//! cbindgen prints all constants, then all types, then all functions. [`sections`] has the sections
-//! that a reader finds them in; [`book`] puts them there.
+//! cbindgen prints all constants, then all types, then all functions. [`sections`] defines the
+//! sections of the header; [`book`] sorts the items into them.
 
 mod book;
 mod sections;
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-/// These files and the modules that they declare, not the crate: only what stands in them is for C.
+/// The files, with the modules that they declare, whose public items belong in the header.
 const SOURCES: [&str; 15] = [
     "../errors.rs",
     "given.rs",
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Rust's documentation marks become words that a C reader knows.
+/// Replaces Rust's documentation markup by words that a C reader knows.
 fn as_c_prose(text: &str) -> String {
     text.replace(" # Safety\n", " The caller guarantees:\n")
         .replace('`', "")

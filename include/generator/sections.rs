@@ -5,8 +5,8 @@ pub struct Section {
     pub title: &'static str,
     /// The words below the title.
     pub words: &'static str,
-    /// Beginnings of the names that stand in it, in lower case and without `llama_sieve_`, with
-    /// spaces between. The longest one of all sections decides.
+    /// Beginnings of the names in it, in lower case and without `llama_sieve_`, separated by
+    /// spaces. A name belongs to the section with its longest beginning.
     pub names: &'static str,
 }
 
