@@ -30,8 +30,8 @@ logit. NULL: there is no llama.cpp in the process, or no memory.",
     Section {
         title: "Chains, straight from the logits",
         words: "\
-A token of a host's chain without the array of all candidates, which llama_sampler_sample fills
-first. The chain is the host's own, of any members in any order.",
+These sample with a host's chain without the array of all candidates, which llama_sampler_sample
+fills first. The chain is the host's own, with any members in any order.",
         names: "chain_ max_batch trace",
     },
     Section {
@@ -58,8 +58,8 @@ a span. A sampler is made with a set, or as a slot whose set comes later and may
         title: "Grammars",
         words: "\
 A constraint for the host's chain: the text follows a grammar in llama.cpp's notation, a JSON
-Schema or a regular expression, or is one of a list. The limits bound what a stranger's text may
-take; one that exceeds them is refused, or ends the generation.",
+Schema or a regular expression, or is one of a list. The limits bound the memory and work for an
+untrusted text; one that exceeds them is refused, or ends the generation.",
         names: "\
 choice_ grammar_ init_choice init_grammar init_json_schema init_regex init_tags json_
 max_vocabularies pattern_ tags_ vocab_forget",
@@ -67,16 +67,15 @@ max_vocabularies pattern_ tags_ vocab_forget",
     Section {
         title: "Metrics",
         words: "\
-How certain a model is, from its raw logits or from what the filters left of them. They need no
-llama.cpp and no other object.",
+They measure how certain a model is, from its raw logits or from the candidates that filters
+left. They need no llama.cpp and no other object.",
         names: "candidates_entropy candidates_surprisal entropy ppl surprisal",
     },
     Section {
         title: "The host",
         words: "\
-The llama.cpp of the process, which the library finds by itself. These are for programs that
-hold several, and for those that would know whether its samplers are those that ours are equal
-to.",
+The llama.cpp of the process, which the library finds by itself. These functions are for programs
+that have several, or that want to know whether its samplers equal those of this library.",
         names: "attach bind_host certify detach host_profile",
     },
 ];
