@@ -116,7 +116,7 @@ llama_sampler * llama_sampler_init_greedy() {
     return nullptr;
 }
 #elif defined(BARE_GREEDY)
-// As in builds that gave it neither a clone function nor a state.
+// As in builds whose greedy sampler had neither a clone function nor a state.
 llama_sampler * llama_sampler_init_greedy() {
     iface.name  = [](const llama_sampler *) { return "greedy"; };
     iface.apply = [](llama_sampler *, llama_token_data_array * array) {

@@ -1,6 +1,6 @@
-// Gives what is compiled with `-include as_msvc.h` the order in which Microsoft's std::sort leaves
-// equal elements, and the draws of its std::discrete_distribution: for a llama.cpp that computes as
-// one for Windows does, and runs anywhere. std::partial_sort is the same.
+// Code that is compiled with `-include as_msvc.h` leaves equal elements in the order of Microsoft's
+// std::sort and draws as its std::discrete_distribution does. This makes a llama.cpp that runs
+// anywhere and computes as it does on Windows. std::partial_sort needs no change.
 //
 // sorts_of_windows.c calls Microsoft's own library; a test checks that this header agrees with it.
 #pragma once
@@ -49,7 +49,8 @@ template <typename It, typename Less> struct sorting {
         return middle;
     }
 
-    // Less, equal and greater elements, from the pivot to both ends. Returns the equal ones.
+    // Splits the range into lesser, equal and greater elements, working from the pivot towards both
+    // ends. Returns the range of the equal ones.
     std::pair<std::ptrdiff_t, std::ptrdiff_t> parts(std::ptrdiff_t begin, std::ptrdiff_t end) {
         std::ptrdiff_t from = pivot(begin, end), to = from + 1;
         for (std::ptrdiff_t low = from, high = to;;) {

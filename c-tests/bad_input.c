@@ -279,7 +279,7 @@ static const struct {
     struct llama_sampler * (*make)(float);
 } OF_A_FLOAT[] = { OF_A_FLOAT_OF(ROW_OF_A_FLOAT) };
 
-/* Two arrays of the same, byte for byte. */
+/* Checks that applying the sampler leaves an array unchanged, byte for byte. */
 static void check_passes_through(struct llama_sampler * smpl) {
     guarded g = guarded_new(100);
     llama_token_data before[100];

@@ -1,6 +1,6 @@
-// A tokenizer that splits texts with std::regex, which recurses for each character: on a thread
-// with the stack that the header names, every text that the library accepts can be tokenized, and
-// longer ones, which would overflow the stack, are rejected.
+// Tests a tokenizer that splits texts with std::regex, which recurses for each character: on a
+// thread whose stack has the size that the header names, every text that the library accepts can be
+// tokenized. Longer texts, which would overflow the stack, are rejected.
 #include <pthread.h>
 
 #include <cstdio>

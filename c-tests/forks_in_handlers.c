@@ -1,5 +1,6 @@
-/* Handlers of forks that call the library themselves, registered before or after it was loaded:
- * MODEL LIBRARY prepare|parent|child before|after. */
+/* Fork handlers that call the library, registered before or after it was loaded.
+ *
+ * forks_in_handlers MODEL LIBRARY prepare|parent|child before|after */
 #define _GNU_SOURCE /* fork and alarm, beside -std=c11 */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -52,7 +53,8 @@ static void make_a_child(void) {
     const pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        /* One that its handler left waiting has no alarm: its parent ends first. */
+        /* If the handler makes the child wait, this line is not reached: the parent's alarm ends
+         * the test. */
         alarm(300);
         make_a_grammar();
         _exit(0);
@@ -88,7 +90,8 @@ int main(int argc, char ** argv) {
         const double took = seconds() - started;
         quickest = took < quickest ? took : quickest;
     }
-    /* A second for each, if a thread waited for its own fork. One has the processor soon. */
+    /* A thread that waits for its own fork waits a second, in every round. On a busy machine at
+     * least one round is quick. */
     CHECK(quickest < 1);
     make_a_grammar();
     llama_model_free(model);

@@ -1,4 +1,4 @@
-/* The order of equal candidates, with a host that loads libc++ and with one that does not.
+/* Tests the order of equal candidates with a host that loads libc++ and with one that does not.
  *
  * host_sorts <path of a host with libc++> <path of a host without> */
 #include "fake_host.h"
@@ -75,7 +75,7 @@ int main(int argc, char ** argv) {
         for (int i = 0; i < N_SIZES; i++) {
             CHECK(is_stable(SIZES[i][0], SIZES[i][1]));
         }
-        /* When its samplers have been tried, and when it is bound again. */
+        /* Binding the host with libc++ warns once in each round. */
         CHECK(n_warnings == round);
         /* With libstdc++'s order none of these sizes keeps the order of the input. */
         CHECK(llama_sieve_bind_host(without) == LLAMA_SIEVE_OK);

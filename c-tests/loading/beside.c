@@ -1,7 +1,7 @@
-// What is linked into a program that is to run while another of its threads is inside dlopen, from
-// before its main function until it ends.
+// Linked into a program, this keeps another of its threads inside dlopen from before the main
+// function starts until the program ends.
 //
-// With -DAS_LIBRARY, the library that takes so long to load.
+// With -DAS_LIBRARY it is the library that takes that long to load.
 #include <stddef.h>
 
 // Called by the library's constructor: returns when the program ends.
@@ -41,14 +41,14 @@ static void * load(void * path) {
     return NULL;
 }
 
-// Before the dynamic linker ends what it has loaded.
+// Runs at exit, before the dynamic linker calls the destructors of the loaded libraries.
 static void end(void) {
     sem_post(&ends);
     pthread_join(thread, NULL);
 }
 
 __attribute__((constructor)) static void begin(void) {
-    // Many times what any of these programs takes.
+    // Many times longer than any of these programs takes.
     alarm(600);
     char * path = getenv("LOADING_LIBRARY");
     if (sem_init(&inside, 0, 0) != 0 || sem_init(&ends, 0, 0) != 0 || path == NULL ||

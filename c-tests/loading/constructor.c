@@ -1,6 +1,6 @@
-// What makes a library of a program: a constructor that runs its main function on another thread,
-// and waits for that. The dynamic linker holds its lock meanwhile: who asks it for anything from
-// that other thread waits for ever.
+// Turns a program into a library: a constructor runs the main function on another thread and waits
+// for it. Meanwhile the dynamic linker holds its lock, so that any call into the dynamic linker on
+// the other thread would wait forever.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

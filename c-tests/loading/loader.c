@@ -1,8 +1,8 @@
-// Loads a library, in whose constructor everything happens, as host programs load their plugins.
+// Loads a library, as host programs load their plugins. The whole test runs in its constructor.
 //
 //   loader LIBRARY ARGUMENTS...
 //
-// A constructor that does not end ends the program: alarm(2).
+// If the constructor does not return, alarm(2) ends the program.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
-// Attaches llama-sieve to itself while it runs, with libraries that use llama.cpp and that it has
-// loaded for nobody else to see: it knows nothing of llama.cpp but how a sampler looks.
+// Attaches llama-sieve to its own process. The libraries that use llama.cpp are loaded with
+// RTLD_LOCAL. Without -DLINKED the program itself is not linked with llama.cpp and knows only how a
+// sampler is laid out.
 //
 //   attach MODE LIBLLAMA_SIEVE MODEL MODULE MODULE
 #include <dlfcn.h>
@@ -246,7 +247,8 @@ void turns(const sieve & ours, const char * model, const char * first, const cha
     CHECK(waitpid(child, &status, 0) == child && status == 0);
 #endif
 
-    // All but those that must know samplers of ours: of llama.cpp itself, and of both libraries.
+    // All imports except those that must still recognize samplers of ours, in llama.cpp itself and
+    // in both libraries.
     const int gone = ours.detach();
     CHECK(gone < n + m && gone >= n + m - 2 * 3);
     CHECK(access_of(a.slot()) == access);
@@ -296,7 +298,7 @@ void point(void ** slot, void * to) {
 #endif
 }
 
-// Another library changes an import after attaching, and before it.
+// Another library changes an import, after llama-sieve is attached and before it is.
 void others(const sieve & ours, const char * model, const char * path) {
     const module a(path);
     a.open(model);
@@ -367,7 +369,7 @@ void threads(const sieve & ours, const char * model, const char * path) {
 }
 
 #ifndef _WIN32
-// Another thread is inside the dynamic linker, which is filling in a library's imports.
+// Attaches while another thread loads a library whose imports the dynamic linker is filling in.
 void loading(const sieve & ours, const char * path, const char * slow) {
     const module a(path);
     CHECK(ours.attach(0) > 0);

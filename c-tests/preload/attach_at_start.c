@@ -1,5 +1,5 @@
-// Loaded before a program, or linked into it, attaches llama-sieve to it before it begins, and with
-// FLIPS set lets a thread detach and attach all the time. LLAMA_SIEVE names the library.
+// Preloaded or linked into a program, this attaches llama-sieve before the program starts. If FLIPS
+// is set, a thread detaches and attaches it all the time. LLAMA_SIEVE is the path of the library.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 // A library that is linked with libllama, as an addon or a plugin is: it makes chains, samples with
-// them, and tells through which word it calls llama_sampler_init_top_k.
+// them, and returns the address of the import through which it calls llama_sampler_init_top_k.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,11 +17,13 @@ extern "C" {
 
 llama_sampler * module_chain(uint32_t seed);
 
-// Reads the model once for all, so that its end is not seen.
+// Loads the model once and keeps it until the process ends, so that llama-sieve does not see it
+// freed.
 void module_open(const char * path) {
     model = std::make_unique<opened>(path, 512);
 #ifdef _WIN32
-    // Where MinGW has functions looked up at the first call, that loses floating-point arguments.
+    // Under MinGW the first call of a function that is looked up lazily loses floating-point
+    // arguments.
     llama_sampler_free(module_chain(0));
 #endif
 }

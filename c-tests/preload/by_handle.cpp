@@ -1,5 +1,6 @@
-// Takes constructors from libllama's own handle, as Python's ctypes does: that passes any preloaded
-// library by. Then clones the samplers, for which llama.cpp calls its constructors by their names.
+// Looks up constructors in libllama's own handle, as Python's ctypes does, which bypasses preloaded
+// libraries. Then clones the samplers: llama.cpp calls its constructors for that, and these calls
+// reach a preloaded library.
 //
 //   by_handle LIBLLAMA
 #include <dlfcn.h>

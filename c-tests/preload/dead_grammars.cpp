@@ -1,10 +1,11 @@
-// Samples with grammars that are dead, by llama.cpp's own common_sampler_sample, which shows a
-// grammar the token that it has drawn alone, looks at the logit, and goes on with that token. No
-// token that a dead grammar forbids may come out and be accepted as if nothing were wrong.
+// Samples with dead grammars through llama.cpp's own common_sampler_sample, which applies the
+// grammar to just the token that it has drawn, and keeps the token if its logit is still finite. No
+// token that a dead grammar forbids may be returned and accepted as if nothing were wrong.
 //
 //   dead_grammars MODEL
 //
-// Compiled as it is, for the preload library, or with llama_sieve_dropin.h: then nothing throws.
+// It is compiled unchanged for the preload library, or with llama_sieve_dropin.h; in that case
+// nothing throws.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

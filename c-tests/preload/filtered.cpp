@@ -17,7 +17,7 @@ namespace {
     std::exit(1);
 }
 
-// The token that a sampler and a draw after it give, for some texts so far.
+// Prints the tokens that a chain of this sampler and dist selects, one after another.
 void show(const char * name, llama_sampler * smpl, int n) {
     llama_sampler * chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
     llama_sampler_chain_add(chain, smpl);

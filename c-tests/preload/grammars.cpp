@@ -90,8 +90,8 @@ std::vector<llama_token> whole(const llama_vocab * vocab) {
     return tokens;
 }
 
-// Of an array after the grammar: ids, bits of the logits, what is selected and whether it is
-// sorted.
+// Returns a hash of an array that the grammar has filtered: of its ids, the bits of its logits, the
+// selected index and whether it is sorted.
 uint64_t digest(const llama_token_data_array & left) {
     uint64_t sum = 14695981039346656037u;
     auto     mix = [&](uint64_t value) { sum = (sum ^ value) * 1099511628211u; };
@@ -107,8 +107,8 @@ uint64_t digest(const llama_token_data_array & left) {
     return sum;
 }
 
-// Applies the grammar to all tokens, in order and shuffled, to a few, and to one; prints what is
-// left. Gives the tokens that are allowed.
+// Applies the grammar to all tokens, in order and shuffled, to a few, and to one, and prints what
+// is left. Returns the tokens that are allowed.
 std::vector<llama_token> look(llama_sampler * grammar, const llama_vocab * vocab,
                               generator & random) {
     std::vector<llama_token> tokens = whole(vocab);
@@ -152,7 +152,7 @@ struct grammar_text {
     const char *              text;
     std::vector<const char *> patterns;
     std::vector<const char *> token_texts;
-    // Until one of these stands in the text, a walk takes the tokens of this text.
+    // The tokens with which a walk of a lazy grammar starts. NULL if the grammar is not lazy.
     const char *              begin;
 };
 
@@ -276,7 +276,7 @@ void walk(const llama_vocab * vocab, const grammar_text & text, uint64_t seed, b
         try {
             llama_sampler_accept(grammar.get(), token);
         } catch (const std::exception & thrown) {
-            // Where the trigger stands, the grammar may not begin.
+            // A trigger was found where the grammar cannot start.
             std::printf(" %d, caught: %s", token, thrown.what());
             llama_sampler_reset(grammar.get());
         }
@@ -407,8 +407,8 @@ int n_allowed(const llama_vocab * vocab, llama_sampler * grammar) {
     return n;
 }
 
-// A grammar of which ours does not find within its limits what may come first. Prints how many
-// tokens the built-in allows.
+// A grammar that is too large for ours to find within its limits which tokens may come first, so
+// that the built-in takes over. Prints how many tokens are allowed.
 void large(const llama_vocab * vocab) {
     std::string text = "root ::= \"z\"";
     for (int i = 0; i < 1000; i++) {

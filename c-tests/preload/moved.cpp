@@ -1,5 +1,5 @@
-// A member of one chain that is moved to the chain of another `common_sampler`, where another
-// reasoning budget comes first, or none. Prints the tokens that are sampled after the move.
+// Moves a member of one chain into the chain of another `common_sampler`, which has a different
+// reasoning budget or none. Prints the tokens that are sampled after the move.
 //
 //   moved MODEL
 #include <cstdio>
@@ -15,7 +15,8 @@ namespace {
 constexpr llama_token begin = 5;
 constexpr llama_token end   = 7;
 
-// With a budget of no tokens, that has this token said four times, or without one.
+// Makes a sampler without a reasoning budget, or with one of zero tokens, which forces `forced`
+// four times and then the end.
 sampler_ptr sampler_of(const llama_model * model, bool has_budget, llama_token forced) {
     common_params_sampling params;
     params.seed     = 1;
@@ -63,7 +64,7 @@ int main(int argc, char ** argv) {
             common_sampler_sample(second.get(), context, -1, false);
         }
         move_first(common_sampler_get(first.get()), common_sampler_get(second.get()));
-        // Thoughts begin where there is a budget, and end at once.
+        // Starts reasoning in a sampler that has a budget, which ends it at once.
         common_sampler_accept((second_has ? second : first).get(), begin, true);
         for (int i = 0; i < 6; i++) {
             const llama_token token = common_sampler_sample(second.get(), context, -1, false);

@@ -1,12 +1,12 @@
-// Generates with one chain after another, through every constructor of a sampler, and prints the
-// tokens, with all candidates that the chain leaves, bit for bit. The host that it is linked with
-// may sample differently from llama.cpp: tests/preload/mutants.rs.
+// Generates with chains that together use every constructor of a sampler, and prints the tokens and
+// a hash of the candidates that each chain leaves. tests/preload/mutants.rs links it with builds of
+// llama.cpp that sample differently.
 //
 //   mutants MODEL N_TOKENS [KIND]
 //
-// With a kind of samplers, only what has one of these, and what most programs make. With ALIKE in
-// the environment two arguments of penalties and of DRY are equal, so that no call shows which is
-// which.
+// With KIND, the name of a sampler, it tries only the chains that contain such a sampler and those
+// that most programs make. If ALIKE is set in the environment, two arguments of penalties and two
+// of DRY have equal values, so that the calls do not show which argument is which.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -50,7 +50,7 @@ llama_sampler * logit_bias(of_vocab vocab) {
     return llama_sampler_init_logit_bias(llama_vocab_n_tokens(vocab), 4, bias);
 }
 
-// What llama-server makes, with what differs from its defaults.
+// The samplers that llama-server makes by default, with these settings of penalties and DRY.
 members served(of_vocab vocab, float repeat, float multiplier) {
     return { penalties(vocab, 64, repeat),
              dry(vocab, multiplier),
@@ -149,7 +149,8 @@ llama_sampler * chain_of(const setting & one, of_vocab vocab) {
     return chain;
 }
 
-// What it leaves of these, and accepts of that, or another token in its place.
+// Applies the chain to these candidates and prints what it leaves. Then the chain accepts the
+// selected token, or with `other` a different one.
 void apply(llama_sampler * chain, std::vector<llama_token_data> data, bool sorted, bool other) {
     llama_token_data_array left = {};
     left.data                   = data.data();
@@ -173,7 +174,8 @@ void apply(llama_sampler * chain, std::vector<llama_token_data> data, bool sorte
     llama_sampler_accept(chain, other ? 9 : left.data[selected].id);
 }
 
-// Equal ones, halves, and ties among many.
+// Applies the chain to equal logits, to probabilities that halve from one candidate to the next,
+// and to many candidates with ties.
 void apply_to_equals(llama_sampler * chain) {
     for (const int n : { 1, 2, 4, 8, 9, 2000 }) {
         std::vector<llama_token_data> equal, halves;

@@ -94,7 +94,7 @@ static void copied(struct llama_sampler * smpl, int depth) {
     llama_sampler_free(smpl);
 }
 
-// Of two numbers one may be none that a sampler of ours takes.
+// Copies between two samplers, one of which may have a parameter that no sampler of ours accepts.
 static void copied_between(float from, float to) {
     struct llama_sampler * src = llama_sampler_init_top_n_sigma(from);
     struct llama_sampler * dst = llama_sampler_init_top_n_sigma(to);

@@ -103,7 +103,8 @@ std::vector<position> prompt_of(llama_seq_id seq) {
     return positions;
 }
 
-// Whether the graph chose a token, left probabilities, or left logits.
+// Returns what the graph left for this output: "T" for a chosen token, "P" for probabilities, "L"
+// for logits, or "" for nothing.
 const char * where(llama_context * context, int32_t index) {
     if (llama_get_sampled_token_ith(context, index) != LLAMA_TOKEN_NULL) {
         return "T";
@@ -114,8 +115,8 @@ const char * where(llama_context * context, int32_t index) {
     return llama_get_sampled_logits_ith(context, index) != nullptr ? "L" : "";
 }
 
-// Goes on with sequence 0; the last decoded position has the output. `then` runs before what was
-// sampled last is decoded: that is when a host exchanges the sampler of a sequence.
+// Samples `n` more tokens of sequence 0, from the output of the last decoded position. `then` runs
+// before the last of them is decoded: that is when a host exchanges the sampler of a sequence.
 llama_pos sample(llama_sampler * chain, llama_context * context, llama_pos pos, int n,
                  const std::function<void()> & then = nullptr) {
     for (int i = 0; i < n; i++) {
@@ -214,8 +215,8 @@ std::vector<option_set> option_sets() {
     };
 }
 
-// From the beginning; after the chain has worked on the CPU; off its context again; and a clone on
-// the CPU after that.
+// Offloads a chain from the beginning, and another one after it has sampled on the CPU; then
+// detaches that from its context, and at last samples with a clone of it on the CPU.
 void one_sequence(const option_set & options) {
     context_ptr context = context_for(1, 1);
     sampler_ptr chain   = chain_of(options.samplers());
@@ -276,7 +277,7 @@ void copies() {
         std::printf("copies, %s:", options.name);
         llama_pos pos = sample(chain.get(), context.get(), prompt_end(), 3);
         llama_sampler_accept(spare.get(), 7);
-        // Back to what the spare has kept, then on, and into the spare.
+        // Restores the state that the spare has kept, samples on, and saves the state there again.
         llama_sampler_copy(spare.get(), chain.get());
         pos = sample(chain.get(), context.get(), pos, 4, [&] {
             llama_sampler_copy(chain.get(), spare.get());
@@ -327,7 +328,7 @@ void several_sequences() {
     std::printf("\n");
 }
 
-// As speculative decoding does: several outputs of one sequence, of which only some are accepted.
+// Several outputs of one sequence, of which only some are accepted, as in speculative decoding.
 void transactions() {
     const option_set sets[] = {
         { "dist", [] { return members{ llama_sampler_init_dist(31) }; } },
@@ -373,8 +374,8 @@ void transactions() {
 } // namespace
 
 int main(int argc, char ** argv) {
-    // With a second argument without what copies the state of chains: where samplers of the library
-    // have given way to built-ins, the host's own copying asks for equal ones on both sides.
+    // A second argument leaves out the tests that copy the state of chains: where built-ins have
+    // replaced samplers of the library, the host's own copying needs the same ones on both sides.
     if (argc != 2 && argc != 3) {
         return 1;
     }

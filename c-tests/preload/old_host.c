@@ -1,7 +1,7 @@
-// Plays an older libllama: takes the arguments of its time, prints those of the program's calls,
-// and has the samplers made by the libllama of today, LIBLLAMA, which it keeps to itself, and which
-// calls its own constructors when it copies samplers. The library tries the same constructors with
-// other arguments, which are not printed.
+// Stands for an older libllama: its constructors have the parameters of that version, print the
+// arguments of the program's calls, and make the samplers with today's libllama, LIBLLAMA. That is
+// loaded so that only this file sees it, and calls its own constructors when it copies samplers.
+// llama-sieve tries the same constructors with other arguments, which are not printed.
 #include "old_llama.h"
 
 #include <dlfcn.h>
@@ -174,7 +174,7 @@ struct llama_sampler * llama_sampler_init_dry(const struct llama_vocab * vocab, 
 }
 #endif
 
-// The functions by which the library tells the age of a build.
+// The functions that tell llama-sieve how old a build is.
 
 #ifdef WITH_SET_SAMPLER
 void llama_set_sampler(void);
@@ -195,7 +195,7 @@ const char * llama_version(void) {
 }
 #endif
 
-// In a real one it stands in libllama-common, as a function of C++.
+// In a real build this is a C++ function of libllama-common.
 #ifdef WITH_BUILD_NUMBER
 int build_number(void) __asm__("_Z18llama_build_numberv");
 int build_number(void) {

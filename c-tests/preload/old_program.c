@@ -1,5 +1,5 @@
-// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints what its samplers do; the
-// library prints which of them it was asked for.
+// A program, or with AS_ADDON an addon, for an older llama.cpp. Prints what its samplers do;
+// old_host.c prints the calls of their constructors.
 #include "old_llama.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ int main(void) {
     setvbuf(stdout, NULL, _IONBF, 0);
     const llama_token history[] = { 1, 2, 3, 1, 2 };
     const char *      breakers[] = { "." };
-    // Only passed on: nobody looks at a vocabulary without breakers.
+    // Not a real vocabulary: without breakers nothing reads it.
     const struct llama_vocab * vocab      = (const struct llama_vocab *) breakers;
     const size_t               n_breakers = 0;
 
@@ -60,7 +60,7 @@ int main(void) {
 #else
     show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 2, 64, breakers, n_breakers),
          history, 5);
-    // All of the context.
+    // With -1, DRY searches the whole context.
     show("dry", llama_sampler_init_dry(vocab, 512, 2.0f, 3.0f, 1, -1, breakers, n_breakers),
          history, 5);
     show("dry", llama_sampler_init_dry(vocab, 3, 2.0f, 3.0f, 1, -1, breakers, n_breakers), history,

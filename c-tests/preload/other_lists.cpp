@@ -1,6 +1,6 @@
-// Samples with penalties, DRY and logit bias, through whatever argument lists lists.h gives their
-// constructors, and prints what comes out: tests/preload/other_lists.rs. With IN_THREADS in the
-// environment each setting has a thread of its own, and all begin at once.
+// Samples with penalties, DRY and logit bias, whose constructors have the parameters that lists.h
+// declares, and prints the results: tests/preload/other_lists.rs. If IN_THREADS is set in the
+// environment, each setting has a thread of its own, and all start at once.
 //
 //   other_lists MODEL SETTING...
 #include <cstdint>
@@ -25,7 +25,7 @@ struct setting {
     int32_t n_biases;
 };
 
-// What exchanged arguments have in common is that two of them may have one value.
+// In some settings two arguments have the same value, so that exchanging them changes nothing.
 const setting settings[] = {
     { 64, 1.1f, 0.0f, 0.0f, 0.0f, 1.75f, 2, 64, 4, 1 },
     { 64, 1.0f, 0.5f, 0.0f, 0.8f, 1.75f, 2, 64, 4, 3 },

@@ -1,5 +1,5 @@
-// Follows grammars of every construct, plain and lazy, and prints what they allow. The host that it
-// is linked with may read them otherwise than llama.cpp does: tests/preload/readings.rs.
+// Follows grammars of every construct, plain and lazy, and prints what they allow.
+// tests/preload/readings.rs links it with builds of llama.cpp that read grammars differently.
 //
 //   readings MODEL [N_THREADS]
 #include <cmath>
@@ -65,7 +65,7 @@ std::string piece_of(const llama_vocab * vocab, llama_token token) {
     return std::string(text, static_cast<size_t>(n < 0 ? 0 : n));
 }
 
-// One token for each character.
+// Returns the tokens that spell the text, one for each character.
 std::vector<llama_token> spelt(const llama_vocab * vocab, const std::string & text) {
     std::vector<llama_token> tokens;
     for (const char character : text) {
@@ -97,7 +97,7 @@ sampler_ptr make(const llama_vocab * vocab, const reading & one) {
         vocab, one.text, "root", triggers.data(), triggers.size(), tokens.data(), tokens.size()));
 }
 
-// Which tokens are allowed, and a number that tells them from others.
+// Returns the tokens that are allowed, and adds their number and a hash of them to `out`.
 std::vector<llama_token> allowed(llama_sampler * grammar, const llama_vocab * vocab,
                                  std::string & out) {
     std::vector<llama_token_data> data;
@@ -134,7 +134,7 @@ void follow(const llama_vocab * vocab, const reading & one, std::string & out) {
             llama_sampler_accept(grammar.get(), token);
             left = allowed(grammar.get(), vocab, out);
         }
-        // Rather the longest walk than all constructs: a walk of one letter shows counts.
+        // Grammars with counts are followed past the largest count.
         const bool counts = std::string(one.text).find("{0,") != std::string::npos;
         for (int i = 0; i < (counts ? 3100 : 12); i++) {
             std::vector<llama_token> next;

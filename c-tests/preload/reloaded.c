@@ -1,10 +1,10 @@
-// A llama.cpp that goes and comes back, as a plugin's does: two builds of a small one, loaded in
-// turn at the place of the other. Each call must reach the one that is loaded, from every thread,
-// and from a child.
+// Unloads llama.cpp and loads it again, as happens with the llama.cpp of a plugin: two small
+// stand-ins for it are loaded in turn, often at the same address. Each call must reach the one that
+// is loaded, from every thread and from a child process.
 //
 //   reloaded FIRST SECOND
 //
-// With -DAS_HOST=N it is such a build instead: a library that samples the token N.
+// With -DAS_HOST=N it is such a stand-in instead: a library that samples the token N.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -20,7 +20,8 @@ struct llama_model;
 
 #ifdef AS_HOST
 
-// What is nowhere a function: half the library is in the way of whoever has the other's addresses.
+// Padding without functions, which lies where the other library has its functions: a call to one of
+// the other's addresses crashes.
 #define IN_THE_WAY __asm__(".text\n.fill 16384, 1, 0\n");
 
 #    if AS_HOST == 2
@@ -68,7 +69,8 @@ static sample_function function(void * found) {
 
 static int to_other[2], from_other[2];
 
-// Lives through all of it: samples by the function that it reads, and writes the token.
+// Runs while libraries come and go: reads the address of a function, samples with it, and writes
+// the token.
 static void * other_thread(void * unused) {
     (void) unused;
     sample_function sample;
@@ -102,7 +104,8 @@ static int in_child(sample_function sample) {
     return WEXITSTATUS(status);
 }
 
-// Where it lay. Calls go to what stands in front of all libraries, if anything does.
+// Loads the library, samples with it and unloads it; returns its address. If `in_front` is not
+// NULL, it is the preloaded function to call in place of the library's own.
 static void * use(const char * path, int flags, void * in_front) {
     void * library = dlopen(path, RTLD_NOW | flags);
     if (library == NULL) {
@@ -129,7 +132,7 @@ int main(int argc, char ** argv) {
         pthread_create(&other, NULL, other_thread, NULL) != 0) {
         fail("usage: reloaded FIRST SECOND");
     }
-    // Not later: whoever finds a library in this way keeps it loaded.
+    // Looked up before any library is loaded: a library that is found in this way stays loaded.
     void * in_front = dlsym(RTLD_DEFAULT, NAME);
     int    same     = 0;
     for (int round = 0; round < 4; round++) {

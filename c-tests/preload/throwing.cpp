@@ -1,4 +1,5 @@
-// With AS_HOST a libllama whose constructors throw; otherwise a program that catches it.
+// With AS_HOST, a libllama whose constructors throw; otherwise, a program that catches what they
+// throw.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -61,7 +62,7 @@ int main() {
     attempt([] { llama_sampler_init_top_k(5); });
     attempt([] { llama_sampler_init_penalties(100, 5, 2.0f, 0.0f, 0.0f); });
     attempt([] { llama_sampler_init_dry(nullptr, 1.0f, 2.0f, 1, 64, nullptr, 0); });
-    // The built-in's does not; what stands before it must not change that either.
+    // llama.cpp's own function does not throw: an exception and this result count as the same.
     attempt([] {
         if (llama_sampler_get_seed(nullptr) == UINT32_MAX) {
             throw std::runtime_error("seed");

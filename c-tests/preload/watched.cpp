@@ -1,10 +1,10 @@
-// Samples often from one output, with one chain after another, and prints what comes out. The host
-// that it is linked with may sample otherwise than llama.cpp does: tests/preload/watched.rs.
+// Samples many times from one output, with one chain after another, and prints the tokens.
+// tests/preload/watched.rs links it with builds of llama.cpp that sample differently.
 //
 //   watched MODEL N_CHAINS N_TOKENS [BUDGET]
 //
-// With a budget, thoughts begin at the likeliest token, and after that many tokens their end is
-// forced.
+// With BUDGET, reasoning starts at the likeliest token, and its end is forced after that many
+// tokens.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
