@@ -1,5 +1,5 @@
 /* Replaces one function of the C library, through the linker's option --wrap, by one whose result
- * has another last bit for one of 1,000 arguments. FUNCTION is its name. */
+ * differs in the last bit for one of 1,000 arguments. FUNCTION is its name. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

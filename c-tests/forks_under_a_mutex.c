@@ -1,5 +1,5 @@
-/* A program whose mutex guards all its calls of the library. Its handlers of forks take the mutex
- * before a fork and release it after, so that a child can use the library, too. With
+/* A program whose mutex guards all its calls of the library. Its fork handlers lock the mutex
+ * before a fork and unlock it afterwards, so that a child can use the library, too. With
  * BEFORE_LIBRARIES they are registered before any library is initialised, and run last before a
  * fork. With BUILT_IN the program calls llama.cpp, as under the preload library. */
 #define _GNU_SOURCE /* fork, alarm and usleep, beside -std=c11 */

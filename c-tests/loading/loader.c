@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 int main(int argc, char ** argv) {
-    // Many times what any of these libraries takes.
+    // Many times longer than any of these libraries takes.
     alarm(600);
     if (argc < 2 || dlopen(argv[1], RTLD_NOW | RTLD_LOCAL) == NULL) {
         const char * error = dlerror();

@@ -164,7 +164,7 @@ void check(const module & of, llama_context * context, int ours, const char * wh
 std::string access_of(const void * address) {
     MEMORY_BASIC_INFORMATION region;
     CHECK(VirtualQuery(address, &region, sizeof(region)) != 0);
-    // PAGE_READWRITE, and what becomes it when it is written first, PAGE_WRITECOPY.
+    // PAGE_READWRITE, or PAGE_WRITECOPY, which becomes PAGE_READWRITE at the first write.
     return region.Protect == PAGE_READONLY     ? "r--p"
         : (region.Protect & (4 | 8)) != 0 ? "rw-p"
                                           : std::to_string(region.Protect);
@@ -431,7 +431,7 @@ int main(int argc, char ** argv) {
     std::string       path  = argv[2];
     const char *      model = argv[3];
     if (mode == "left") {
-        // Loads the library by a relative path, which is wrong once the folder is left below.
+        // Loads the library by a relative path, which is wrong after the chdir("/") below.
         const size_t slash = path.rfind('/');
         CHECK(chdir(path.substr(0, slash).c_str()) == 0);
         path = "." + path.substr(slash);

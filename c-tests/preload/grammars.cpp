@@ -322,7 +322,7 @@ void all_throws(const llama_vocab * vocab) {
     const std::vector<grammar_text> all = grammars();
     throws(vocab, all[0], { "{" }, " the");
     throws(vocab, all[1], { " the", "in" }, ",");
-    // It begins with that token, after a part of it, and several tokens before.
+    // Grammars that start at the token, within it, and several tokens before it.
     throws(vocab, { "wrong token", "root ::= \"x\"", {}, { " of" }, "" }, { "in" }, " of");
     throws(vocab, { "wrong rest", "root ::= \"x\"", { "sh(all)" }, {}, "" }, { "in" }, " shall");
     throws(vocab, { "wrong tail", "root ::= \"o\" \"x\"", { "(o)[\\s\\S]*nd" }, {}, "" },
@@ -373,7 +373,7 @@ void hostile(const llama_vocab * vocab) {
            "root ::= a root \"z\" | \"x\"\na ::= b\nb ::= \"\" | \"y\"\n", deep.c_str() }) {
         std::printf("%d\n", make(vocab, { "hostile", text, {}, {}, nullptr }) == nullptr);
     }
-    // The end comes too early: from then on it is all that is allowed.
+    // The end comes too early: after that, only the end is allowed.
     sampler_ptr grammar = make(vocab, { "end", "root ::= \"and\" \"x\"", {}, {}, nullptr });
     llama_sampler_accept(grammar.get(), llama_vocab_eos(vocab));
     llama_sampler_accept(grammar.get(), llama_vocab_eos(vocab));

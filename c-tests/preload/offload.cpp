@@ -251,8 +251,8 @@ void one_sequence(const option_set & options) {
     pos = sample(chain.get(), context.get(), prompt_end(), 7, offload);
     const auto back = [&] { llama_set_sampler(context.get(), 0, nullptr); };
     pos = sample(chain.get(), context.get(), pos, 8, back);
-    // Off its context again, the chain still passes over what the graph has done, and chooses
-    // nothing unless the draw is left to it.
+    // Once detached, the chain still skips the members that ran in the graph, and selects nothing
+    // unless its last member ran on the CPU.
     if (std::string(options.name).find("on the CPU") != std::string::npos) {
         std::printf(" | detached:");
         pos = sample(chain.get(), context.get(), pos, 16);

@@ -3,7 +3,7 @@
 //
 //   PENALTIES_WITH_N_VOCAB    n_vocab is the first argument of penalties (since b10258)
 //   DRY_WITHOUT_N_CTX_TRAIN   n_ctx_train is no longer the second argument of dry (since b10273)
-//   PENALTIES_WITH_ANOTHER    a further integer stands in front, as may be one day
+//   PENALTIES_WITH_ANOTHER    an additional integer comes first, as a future build may have it
 //   PENALTIES_WITH_NEWLINES   the nine arguments of the first builds with samplers (before b4335)
 #ifndef OLD_LLAMA_H
 #define OLD_LLAMA_H
