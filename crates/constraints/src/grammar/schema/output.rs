@@ -37,7 +37,7 @@ pub struct Output {
     hexadecimal: Map<(u32, Vec<Span>), Sequence>,
     /// The element after `\u` for characters from [`HIGH`] on, by these characters.
     high: Map<Vec<Span>, Element>,
-    /// The same for all of them.
+    /// The element after `\u` for all characters from [`HIGH`] on.
     all_high: Option<Element>,
     spellings: Map<Vec<Span>, Spellings>,
     characters: Map<Vec<Span>, Element>,
