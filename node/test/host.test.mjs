@@ -339,7 +339,7 @@ test("what cannot be is refused, and nothing is lost", () => {
     assert.throws(() => new Chain(member, member), /twice/);
     assert.throws(() => new Chain(member, {}), /Sampler/);
     const chain = new Chain(member);
-    assert.throws(() => new Chain(member), /a chain's already/);
+    assert.throws(() => new Chain(member), /already belongs to a chain/);
     member.close();
     assert.equal(member.name, "top-k");
     assert.throws(() => chain.candidates(), InvalidError);
