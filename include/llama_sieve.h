@@ -2335,8 +2335,9 @@ struct llama_sampler *llama_sieve_init_json_schema(const struct llama_vocab *voc
  NULL to query the size.
 
  The language is that of llama_sieve_init_json_schema with the same flags. llama.cpp's own
- grammars refuse counts above 2000, and are slow where many derivations are possible. Returns 0,
- and llama_sieve_last_error says why, where that function returns NULL. Needs no host.
+ grammars refuse a minimum above 2000, treat a maximum above 2000 as no bound, and are slow where
+ many derivations are possible. Returns 0, and llama_sieve_last_error says why, where that
+ function returns NULL. Needs no host.
 
  The caller guarantees:
  schema is NULL or a C string; out is NULL or has room for cap bytes.

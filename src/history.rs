@@ -28,7 +28,7 @@ pub struct History {
     counts: Vec<(Token, u32)>,
     /// The index of each token in `counts`.
     index: TokenMap<usize>,
-    /// The token that was discounted more often than it was accepted.
+    /// The token that was discounted at least as often as it was accepted.
     owing: Option<Owing>,
 }
 
@@ -218,8 +218,8 @@ impl History {
         &self.counts
     }
 
-    /// Returns the token that was discounted more often than it was accepted, if there is one. Only
-    /// a window that [went on from another](Self::go_on_from) can have one.
+    /// Returns the token that was discounted at least as often as it was accepted, with its count,
+    /// if there is one. Only a window that [went on from another](Self::go_on_from) can have one.
     pub fn owing(&self) -> Option<Owing> {
         self.owing
     }

@@ -12,7 +12,6 @@ use crate::errors::{
     LLAMA_SIEVE_ERROR_GRAMMAR_TOKEN, LLAMA_SIEVE_ERROR_INTERNAL,
 };
 use crate::fault;
-use crate::grammar::bench::Text;
 use crate::grammar::cache::{self, Key};
 use crate::grammar::choice;
 use crate::grammar::compiled::Compiled;
@@ -25,6 +24,7 @@ use crate::grammar::parser::{ParseError, Repetitions};
 use crate::grammar::pattern;
 use crate::grammar::schema;
 use crate::grammar::states::TooMuch;
+use crate::grammar::tables::Text;
 use crate::grammar::tags::Tags;
 use crate::grammar::tracker::Tracker;
 use crate::grammar::triggers::{Budget, Endless, Triggers, Waiting};

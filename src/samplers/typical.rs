@@ -113,7 +113,8 @@ impl Typical {
         true
     }
 
-    /// Returns the share of the probability whose candidates are only added up, and not selected.
+    /// Returns the share of the probability mass whose candidates are at first only summed, not
+    /// selected.
     fn beside(&self) -> f32 {
         (BESIDE * (1.0 - self.cut.p)).clamp(0.001, 0.2)
     }

@@ -100,7 +100,7 @@ fn literal(text: &[u8]) -> String {
     )
 }
 
-/// Returns the texts of some tokens, one after the other.
+/// Returns a GBNF literal of the concatenated texts of one to three random tokens.
 fn words(vocabulary: &Vocabulary, rng: &mut Rng) -> String {
     let picked = (0..1 + rng.below(3)).map(|_| &vocabulary.pieces[rng.below(vocabulary.n_tokens)]);
     literal(&picked.flatten().copied().collect::<Vec<u8>>())

@@ -251,7 +251,8 @@ fn what_the_host_judges_otherwise_follows_its_judgement() {
     }
 }
 
-/// That does not change how anything else is read.
+/// With `large-grammars`, texts with more repetitions than the host accepts are read; every other
+/// text is read as before.
 #[test]
 fn with_a_word_more_repetitions_are_read_than_the_host_takes() {
     let alone = said(Run::of(program()), "");

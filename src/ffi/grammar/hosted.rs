@@ -128,7 +128,8 @@ pub unsafe fn hosted(
 
 const CALL: &str = "grammar";
 
-/// Returns this library's sampler, or the reason why the host's is used.
+/// Returns this library's sampler, the reason why the host's is used, or [`Hosted::Nothing`] if the
+/// host's constructor returns NULL.
 ///
 /// # Safety
 /// As for [`hosted`]; nothing else refers to the sampler `made`, and the functions are those of its

@@ -130,8 +130,9 @@ const OUT: Argument = argument!("out", "cap");
 /// NULL to query the size.
 ///
 /// The language is that of llama_sieve_init_json_schema with the same `flags`. llama.cpp's own
-/// grammars refuse counts above 2000, and are slow where many derivations are possible. Returns 0,
-/// and llama_sieve_last_error says why, where that function returns NULL. Needs no host.
+/// grammars refuse a minimum above 2000, treat a maximum above 2000 as no bound, and are slow where
+/// many derivations are possible. Returns 0, and llama_sieve_last_error says why, where that
+/// function returns NULL. Needs no host.
 ///
 /// # Safety
 /// `schema` is NULL or a C string; `out` is NULL or has room for `cap` bytes.

@@ -1,40 +1,40 @@
-//! The beginnings of some texts, and a search for those that another text contains or ends with.
+//! The prefixes of some texts, and a search for those that another text contains or ends with.
 //!
-//! This is a trie with a link from each beginning to the longest other one with which it ends (Aho
+//! This is a trie with a link from each prefix to the longest other one that is its suffix (Aho
 //! and Corasick 1975). The search takes one step per byte, for any number of texts.
 
 use crate::memory::push;
 
-/// The empty beginning.
+/// The empty prefix.
 pub(super) const ROOT: u32 = 0;
 
-/// All beginnings of some texts, numbered from the shortest to the longest.
+/// All prefixes of some texts, numbered from the shortest to the longest.
 ///
-/// Numbers have 32 bits. More beginnings would not fit in memory.
+/// Numbers have 32 bits. More prefixes would not fit in memory.
 #[derive(Debug)]
 pub(super) struct Prefixes<'a> {
     texts: Vec<&'a [u8]>,
     nodes: Vec<Node>,
 }
 
-/// A beginning of one or several texts.
+/// A prefix of one or several texts.
 #[derive(Debug)]
 struct Node {
-    /// The last byte of the beginning.
+    /// The last byte of the prefix.
     byte: u8,
     length: u32,
     /// The range of the texts that begin with it, including itself if it is a whole text.
     texts: (u32, u32),
-    /// The range of the beginnings that are longer by one byte, in the order of that byte.
+    /// The range of the prefixes that are longer by one byte, in the order of that byte.
     children: (u32, u32),
-    /// The longest other beginning with which this one ends.
+    /// The longest other prefix that is a suffix of this one.
     shorter: u32,
-    /// The longest whole text with which this beginning ends; `ROOT` if there is none.
+    /// The longest whole text that is a suffix of this prefix; `ROOT` if there is none.
     whole: u32,
 }
 
 impl<'a> Prefixes<'a> {
-    /// Returns the beginnings of `texts`, which are sorted, distinct and not empty.
+    /// Returns the prefixes of `texts`, which are sorted, distinct and not empty.
     // In bounds: `parent` counts nodes; the texts of a node have at least its length, and those
     // after `from` are longer.
     pub(super) fn new(texts: Vec<&'a [u8]>) -> Self {
@@ -70,7 +70,7 @@ impl<'a> Prefixes<'a> {
         all
     }
 
-    /// Adds the beginning that is `parent` followed by `byte`. All shorter beginnings must have
+    /// Adds the prefix that is `parent` followed by `byte`. All shorter prefixes must have
     /// their children already.
     fn add(&mut self, parent: u32, byte: u8, texts: (u32, u32)) {
         let length = self.node(parent).length + 1;
@@ -95,7 +95,7 @@ impl<'a> Prefixes<'a> {
         push(&mut self.nodes, node);
     }
 
-    // In bounds: numbers of beginnings were assigned here.
+    // In bounds: numbers of prefixes were assigned here.
     fn node(&self, number: u32) -> &Node {
         &self.nodes[number as usize]
     }
@@ -105,17 +105,17 @@ impl<'a> Prefixes<'a> {
         self.texts[number as usize]
     }
 
-    /// Returns the number of beginnings, the empty one included.
+    /// Returns the number of prefixes, the empty one included.
     pub(super) fn len(&self) -> u32 {
         self.nodes.len() as u32
     }
 
-    /// Returns the length of a beginning in bytes.
+    /// Returns the length of a prefix in bytes.
     pub(super) fn length(&self, prefix: u32) -> usize {
         self.node(prefix).length as usize
     }
 
-    /// Returns the longest other beginning with which `prefix` ends. That may be the empty one.
+    /// Returns the longest other prefix that is a suffix of `prefix`. It may be the empty one.
     pub(super) fn shorter(&self, prefix: u32) -> u32 {
         self.node(prefix).shorter
     }
@@ -127,7 +127,7 @@ impl<'a> Prefixes<'a> {
         (node.texts.0 + u32::from(is_whole), node.texts.1)
     }
 
-    /// Returns the longest beginning with which a text ends after `byte` was appended; `prefix` is
+    /// Returns the longest prefix with which a text ends after `byte` was appended; `prefix` is
     /// the longest one before that.
     pub(super) fn step(&self, mut prefix: u32, byte: u8) -> u32 {
         loop {
@@ -155,8 +155,7 @@ impl<'a> Prefixes<'a> {
         })
     }
 
-    /// True if `prefix` ends with a beginning of that text, other than the empty one and the whole
-    /// text.
+    /// True if some suffix of `prefix` is a nonempty proper prefix of `text`.
     pub(super) fn ends_with_part_of(&self, mut prefix: u32, text: u32) -> bool {
         while prefix != ROOT {
             let (from, to) = self.longer_texts(prefix);

@@ -105,8 +105,8 @@ impl Repetitions {
         }
     }
 
-    /// Restores a saved state of the same longest period. `None` if the bytes have another longest
-    /// period or are invalid.
+    /// Restores a state that was saved with the same longest period, and returns the bytes after
+    /// it. `None` if the longest period differs, there are too many tokens, or the bytes end early.
     // In bounds: no more tokens are known than the longest period, which is the number of runs.
     pub(super) fn load<'b>(&mut self, bytes: &'b [u8]) -> Option<&'b [u8]> {
         let (longest, rest) = bytes.split_first_chunk()?;

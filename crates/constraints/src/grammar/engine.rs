@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use llama_sieve_kernels::sync::Mutex;
 
-use crate::grammar::bench::Bench;
 use crate::grammar::compiled::Compiled;
 use crate::grammar::limits::MAX_IDLE_BYTES;
 use crate::grammar::masks::{Masks, note_growth};
 use crate::grammar::states::budget::Budget;
+use crate::grammar::tables::Tables;
 
-/// A compiled grammar, its masks, and the benches that no sampler uses.
+/// A compiled grammar, its masks, and the tables that no sampler uses.
 #[derive(Debug)]
 pub struct Engine {
     compiled: Arc<Compiled>,
     masks: Masks,
-    idle: Mutex<Vec<Bench>>,
+    idle: Mutex<Vec<Tables>>,
     budget: Budget,
     /// The bytes that `compiled` occupies.
     fixed_bytes: usize,
@@ -56,41 +56,41 @@ impl Engine {
         &self.masks
     }
 
-    /// Returns the bytes that the engine occupies, without the vocabulary and the benches in use.
+    /// Returns the bytes that the engine occupies, without the vocabulary and the tables in use.
     pub fn bytes(&self) -> usize {
         self.fixed_bytes + self.masks.bytes() + self.bytes_of_idle.load(Ordering::Relaxed)
     }
 
-    /// Returns a bench that an earlier sampler has left behind, or a new one.
-    pub fn bench(&self) -> Bench {
+    /// Returns the tables that an earlier sampler has left behind, or new ones.
+    pub fn tables(&self) -> Tables {
         let mut idle = self.idle.lock();
-        let bench = idle.pop();
-        if let Some(bench) = &bench {
+        let tables = idle.pop();
+        if let Some(tables) = &tables {
             self.bytes_of_idle
-                .fetch_sub(bench.bytes(), Ordering::Relaxed);
+                .fetch_sub(tables.bytes(), Ordering::Relaxed);
         }
         drop(idle);
-        bench.unwrap_or_else(|| Bench::new(&self.compiled))
+        tables.unwrap_or_else(|| Tables::new(&self.compiled))
     }
 
-    /// Keeps a bench for the next sampler, within the limits.
-    pub fn leave(&self, bench: Bench) {
-        let bytes = bench.bytes();
+    /// Keeps tables for the next sampler, within the limits.
+    pub fn leave(&self, tables: Tables) {
+        let bytes = tables.bytes();
         let mut idle = self.idle.lock();
         if self.bytes_of_idle.load(Ordering::Relaxed) + bytes <= MAX_IDLE_BYTES {
             self.bytes_of_idle.fetch_add(bytes, Ordering::Relaxed);
             note_growth(bytes);
-            idle.push(bench);
+            idle.push(tables);
         }
     }
 
-    /// Drops all masks and benches.
+    /// Drops all masks and tables.
     pub fn forget(&self) {
         self.masks.forget();
         let mut idle = self.idle.lock();
-        let benches = std::mem::take(&mut *idle);
+        let dropped = std::mem::take(&mut *idle);
         self.bytes_of_idle.store(0, Ordering::Relaxed);
         drop(idle);
-        drop(benches);
+        drop(dropped);
     }
 }

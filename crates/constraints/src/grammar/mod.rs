@@ -9,7 +9,7 @@
 //!   their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: the tokens that a state allows.
-//! - [`tracker`][]: follows a text through a grammar; [`bench`](mod@bench): the tables for that.
+//! - [`tracker`][]: follows a text through a grammar; [`tables`]: what it looks up, which grows.
 //! - [`engine`][]: the data that all texts of a grammar share, mainly its [`masks`].
 //! - [`triggers`][]: the triggers of a lazy grammar.
 //! - [`limits`][]: limits on the size of a grammar; [`host_work`][]: its cost in llama.cpp;
@@ -17,7 +17,6 @@
 //!
 //! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
 
-pub mod bench;
 pub mod builder;
 pub mod choice;
 pub mod compiled;
@@ -35,6 +34,7 @@ pub mod parser;
 pub mod pattern;
 pub mod schema;
 pub mod states;
+pub mod tables;
 pub mod tags;
 #[cfg(all(test, not(miri)))]
 mod tests;

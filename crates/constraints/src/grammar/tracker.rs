@@ -8,7 +8,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::grammar::bench::{Bench, Place, Text};
 use crate::grammar::compiled::Compiled;
 use crate::grammar::elements::{Class, Element};
 use crate::grammar::engine::Engine;
@@ -16,6 +15,7 @@ use crate::grammar::limits::{MAX_KEPT_BYTES, MAX_ROLLBACK};
 use crate::grammar::mask::Mask;
 use crate::grammar::masks::{MaskKey, Masks};
 use crate::grammar::states::{NONE, States, TooMuch};
+use crate::grammar::tables::{Place, Tables, Text};
 use crate::grammar::utf8::Partial;
 use crate::grammar::vocabulary_tree::Kind;
 use crate::token::Token;
@@ -25,7 +25,7 @@ use crate::token::Token;
 pub struct Tracker {
     engine: Arc<Engine>,
     /// `None` only while the tracker is dropped.
-    bench: Option<Bench>,
+    tables: Option<Tables>,
     place: Place,
     /// Places for rollback, the oldest first.
     kept: VecDeque<Place>,
@@ -33,10 +33,10 @@ pub struct Tracker {
 
 impl Drop for Tracker {
     fn drop(&mut self) {
-        if let Some(bench) = self.bench.take()
-            && !bench.is_changing
+        if let Some(tables) = self.tables.take()
+            && !tables.is_changing
         {
-            self.engine.leave(bench);
+            self.engine.leave(tables);
         }
     }
 }
@@ -45,22 +45,22 @@ impl Clone for Tracker {
     /// Returns a tracker at the same place of the same text, without places for rollback.
     fn clone(&self) -> Self {
         let grammar = self.engine.compiled();
-        let mut bench = self.engine.bench();
+        let mut tables = self.engine.tables();
         let mut place = self.place;
-        match &self.bench {
+        match &self.tables {
             Some(own) if !own.is_changing => {
-                bench.states.forget_imports();
-                bench.states.begin_with(self.engine.budget().fresh());
-                match bench.states.import(grammar, &own.states, place.state) {
+                tables.states.forget_imports();
+                tables.states.begin_with(self.engine.budget().fresh());
+                match tables.states.import(grammar, &own.states, place.state) {
                     Ok(state) => place.state = state,
-                    Err(TooMuch) => bench.is_changing = true,
+                    Err(TooMuch) => tables.is_changing = true,
                 }
             }
-            _ => bench.is_changing = true,
+            _ => tables.is_changing = true,
         }
         Self {
             engine: Arc::clone(&self.engine),
-            bench: Some(bench),
+            tables: Some(tables),
             place,
             kept: VecDeque::new(),
         }
@@ -70,14 +70,14 @@ impl Clone for Tracker {
 impl Tracker {
     /// Returns a tracker at the beginning of a text; `None` if the grammar matches no text.
     pub fn new(engine: Arc<Engine>) -> Result<Option<Self>, TooMuch> {
-        let bench = Some(engine.bench());
+        let tables = Some(engine.tables());
         let place = Place {
             state: NONE,
             partial: Partial::default(),
         };
         let mut tracker = Self {
             engine,
-            bench,
+            tables,
             place,
             kept: VecDeque::new(),
         };
@@ -93,30 +93,30 @@ impl Tracker {
     /// Returns the bytes that the tracker's tables occupy.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
-        self.bench.as_ref().map_or(0, Bench::bytes)
+        self.tables.as_ref().map_or(0, Tables::bytes)
     }
 
     /// Runs a call on the tables, within a limit that does not depend on what they contain.
     pub(super) fn call<T>(
         &mut self,
-        body: impl Fn(&mut Bench, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
+        body: impl Fn(&mut Tables, &Compiled, Place, Option<&Masks>) -> Result<T, TooMuch>,
     ) -> Result<T, TooMuch> {
-        let bench = self.bench.as_mut().filter(|bench| !bench.is_changing);
-        let bench = bench.ok_or(TooMuch)?;
+        let tables = self.tables.as_mut().filter(|tables| !tables.is_changing);
+        let tables = tables.ok_or(TooMuch)?;
         let grammar = self.engine.compiled();
-        bench.is_changing = true;
-        bench.states.begin_with(self.engine.budget());
-        let mut result = body(bench, grammar, self.place, Some(self.engine.masks()));
-        let is_undecided = result.is_err() && bench.states.budget.may_be_enough();
-        bench.is_changing = false;
+        tables.is_changing = true;
+        tables.states.begin_with(self.engine.budget());
+        let mut result = body(tables, grammar, self.place, Some(self.engine.masks()));
+        let is_undecided = result.is_err() && tables.states.budget.may_be_enough();
+        tables.is_changing = false;
         let mut moved = None;
         if is_undecided {
             // With empty tables the budget may suffice, and then that result counts.
-            let mut fresh = Bench::new(grammar);
+            let mut fresh = Tables::new(grammar);
             fresh.states.begin_with(self.engine.budget().fresh());
             let state = fresh
                 .states
-                .import(grammar, &bench.states, self.place.state);
+                .import(grammar, &tables.states, self.place.state);
             result = state.and_then(|state| {
                 let place = Place {
                     state,
@@ -129,8 +129,8 @@ impl Tracker {
         }
         if let Some((fresh, place)) = moved {
             let mut fresh = fresh;
-            take_over(&mut self.kept, &mut fresh, bench, &self.engine);
-            (*bench, self.place) = (fresh, place);
+            take_over(&mut self.kept, &mut fresh, tables, &self.engine);
+            (*tables, self.place) = (fresh, place);
         } else if result.is_err() {
             // Frees the memory that the failed call has added.
             self.begin_anew();
@@ -140,37 +140,37 @@ impl Tracker {
 
     /// Switches to new tables that contain only the current place and the places for rollback.
     fn begin_anew(&mut self) {
-        let Some(bench) = &mut self.bench else {
+        let Some(tables) = &mut self.tables else {
             return;
         };
         let grammar = self.engine.compiled();
-        let mut fresh = Bench::new(grammar);
+        let mut fresh = Tables::new(grammar);
         fresh.states.begin_with(self.engine.budget().fresh());
         if let Ok(state) = fresh
             .states
-            .import(grammar, &bench.states, self.place.state)
+            .import(grammar, &tables.states, self.place.state)
         {
-            take_over(&mut self.kept, &mut fresh, bench, &self.engine);
+            take_over(&mut self.kept, &mut fresh, tables, &self.engine);
             fresh.has_place_alone();
-            *bench = fresh;
+            *tables = fresh;
             self.place.state = state;
         }
     }
 
     fn stay_small(&mut self) {
-        if self.bench.as_ref().is_some_and(Bench::is_large) {
+        if self.tables.as_ref().is_some_and(Tables::is_large) {
             self.begin_anew();
         }
     }
 
     /// Returns to the beginning of a text.
     pub fn reset(&mut self) -> Result<(), TooMuch> {
-        if self.bench.as_ref().is_none_or(|bench| bench.is_changing) {
-            self.bench = Some(Bench::new(self.engine.compiled()));
+        if self.tables.as_ref().is_none_or(|tables| tables.is_changing) {
+            self.tables = Some(Tables::new(self.engine.compiled()));
             self.place.state = NONE;
         }
         self.kept.clear();
-        self.place = self.call(|bench, grammar, _, _| bench.initial(grammar))?;
+        self.place = self.call(|tables, grammar, _, _| tables.initial(grammar))?;
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Tracker {
         tokens: impl Iterator<Item = Text<'t>> + Clone,
     ) -> Result<Option<Text<'t>>, TooMuch> {
         let (place, refused) =
-            self.call(|bench, grammar, place, _| bench.accept(grammar, place, tokens.clone()))?;
+            self.call(|tables, grammar, place, _| tables.accept(grammar, place, tokens.clone()))?;
         self.place = place;
         self.stay_small();
         Ok(refused)
@@ -218,7 +218,7 @@ impl Tracker {
 
     /// True if a token may follow the text.
     pub fn allows(&mut self, token: Token) -> Result<bool, TooMuch> {
-        self.call(|bench, grammar, place, _| bench.allows(grammar, place, token))
+        self.call(|tables, grammar, place, _| tables.allows(grammar, place, token))
     }
 
     /// Returns the result of `look`, and restores the place.
@@ -235,16 +235,16 @@ impl Tracker {
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);
         // A token that needs too much work ends the draft.
-        let _ = self.call(|bench, grammar, mut place, _| {
+        let _ = self.call(|tables, grammar, mut place, _| {
             n.set(0);
             for &token in tokens {
                 match grammar.tree.kind(token) {
-                    Some(Kind::EndOfGeneration) if bench.states.may_end(place.state) => {}
+                    Some(Kind::EndOfGeneration) if tables.states.may_end(place.state) => {}
                     None | Some(Kind::EndOfGeneration) => break,
-                    Some(_) if !bench.allows(grammar, place, token)? => break,
+                    Some(_) if !tables.allows(grammar, place, token)? => break,
                     Some(_) => {
                         let text = std::iter::once((token, grammar.tree.text(token)));
-                        let (next, refused) = bench.accept(grammar, place, text)?;
+                        let (next, refused) = tables.accept(grammar, place, text)?;
                         if refused.is_some() {
                             break;
                         }
@@ -263,11 +263,11 @@ impl Tracker {
     /// next choice, within the limit of one call, and none after the first `most` bytes.
     pub fn forced(&mut self, most: usize) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
-        let _ = self.call(|bench, grammar, mut place, _| {
+        let _ = self.call(|tables, grammar, mut place, _| {
             let mut found = all.borrow_mut();
             found.clear();
             while found.len() < most
-                && let Some(character) = only_character(&bench.states, grammar, place)
+                && let Some(character) = only_character(&tables.states, grammar, place)
             {
                 let mut room = [0; 4];
                 let written = character.encode_utf8(&mut room).as_bytes();
@@ -279,7 +279,7 @@ impl Tracker {
                 found.extend(written.iter().skip(begun));
                 let group = grammar.group(character.into());
                 place = Place {
-                    state: bench.states.step(grammar, place.state, group)?,
+                    state: tables.states.step(grammar, place.state, group)?,
                     partial: Partial::default(),
                 };
             }
@@ -290,8 +290,8 @@ impl Tracker {
 
     /// True if the text may end here.
     pub fn may_end(&self) -> bool {
-        let bench = self.bench.as_ref().filter(|bench| !bench.is_changing);
-        bench.is_some_and(|bench| bench.states.may_end(self.place.state))
+        let tables = self.tables.as_ref().filter(|tables| !tables.is_changing);
+        tables.is_some_and(|tables| tables.states.may_end(self.place.state))
     }
 
     /// Returns, for each of some tokens, true if it is allowed here.
@@ -299,10 +299,10 @@ impl Tracker {
         &mut self,
         tokens: impl Iterator<Item = Token> + Clone,
     ) -> Result<Vec<bool>, TooMuch> {
-        self.call(|bench, grammar, place, _| {
+        self.call(|tables, grammar, place, _| {
             let tokens = tokens.clone();
             tokens
-                .map(|token| bench.allows(grammar, place, token))
+                .map(|token| tables.allows(grammar, place, token))
                 .collect()
         })
     }
@@ -314,7 +314,7 @@ impl Tracker {
     }
 
     fn key(&mut self) -> Result<MaskKey, TooMuch> {
-        self.call(|bench, grammar, place, _| bench.key(grammar, place))
+        self.call(|tables, grammar, place, _| tables.key(grammar, place))
     }
 
     /// Returns the tokens that are allowed here.
@@ -323,7 +323,7 @@ impl Tracker {
         if let Some(known) = self.engine.masks().whole(key) {
             return known;
         }
-        let made = self.call(|bench, grammar, place, known| bench.mask(grammar, place, known));
+        let made = self.call(|tables, grammar, place, known| tables.mask(grammar, place, known));
         let mask = made.map(Arc::new);
         self.engine.masks().keep(key, &mask);
         self.stay_small();
@@ -332,13 +332,13 @@ impl Tracker {
 
     /// Describes what may come next.
     pub fn expected(&self) -> String {
-        let Some(bench) = self.bench.as_ref().filter(|bench| !bench.is_changing) else {
+        let Some(tables) = self.tables.as_ref().filter(|tables| !tables.is_changing) else {
             return String::new();
         };
         let grammar = self.engine.compiled();
         let state = self.place.state;
         let mut words: Vec<String> = Vec::new();
-        for edge in bench.states.edges(state) {
+        for edge in tables.states.edges(state) {
             let Some(first) = grammar.first(edge.sequence) else {
                 continue;
             };
@@ -354,7 +354,7 @@ impl Tracker {
             words.truncate(MOST_WORDS);
             words.push("more".into());
         }
-        if bench.states.may_end(state) {
+        if tables.states.may_end(state) {
             words.push("the end".into());
         }
         words.join(", ")
@@ -363,7 +363,7 @@ impl Tracker {
 
 /// Moves kept places to other tables, the newest first, as long as their states fit. The older ones
 /// are dropped.
-fn take_over(kept: &mut VecDeque<Place>, to: &mut Bench, from: &Bench, engine: &Engine) {
+fn take_over(kept: &mut VecDeque<Place>, to: &mut Tables, from: &Tables, engine: &Engine) {
     let before = to.states.bytes();
     let mut n_moved = 0;
     for place in kept.iter_mut().rev() {

@@ -26,7 +26,8 @@ pub struct Trie {
     tokens: Vec<Token>,
     /// The first child of each node, and one more entry for the end of the last node's children.
     first_child: Vec<NodeId>,
-    /// The name of the value that ends at each node.
+    /// The index in `names` of the name of the value that ends at each node; [`NO_NAME`] if none
+    /// does.
     names_of: Vec<u32>,
     names: Vec<Box<str>>,
     /// The path of the descriptor of each root.
