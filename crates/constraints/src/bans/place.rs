@@ -25,12 +25,20 @@ impl Default for Place {
 impl Place {
     /// Accepts a token, and returns the number of units that begin in it. One outside the
     /// vocabulary has no text.
+    #[inline]
     pub fn accept(&mut self, bans: &Bans, token: Token) -> usize {
         if bans.order().rank(token).is_none() {
             return 0;
         }
+        let automaton = bans.automaton();
+        if !bans.order().folds() {
+            // Every byte is a unit.
+            let text = bans.order().text(token);
+            self.state = automaton.run(self.state, text);
+            return text.len();
+        }
         let began_before = usize::from(!self.pending.is_empty());
-        let (automaton, mut units) = (bans.automaton(), 0);
+        let mut units = 0;
         let state = &mut self.state;
         bans.order().feed(token, &mut self.pending, |unit| {
             *state = automaton.run(*state, unit);
