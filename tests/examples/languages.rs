@@ -304,7 +304,7 @@ fn the_package_for_node() {
     };
     // With the library of a build, and with the single library of the packages.
     for library in [our_library(Link::Shared).as_path(), preload_library()] {
-        for (file, n) in [("sieve", 13), ("host", 11)] {
+        for (file, n) in [("sieve", 13), ("host", 12)] {
             let mut tests = package.command();
             tests.env("LLAMA_SIEVE_LIBRARY", library);
             tests.arg(folder.join(format!("test/{file}.test.mjs")));
