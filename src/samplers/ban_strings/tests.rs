@@ -57,8 +57,42 @@ fn bans(texts: &[&str], words: &Words) -> BanStrings {
     made.expect("they can be banned").expect("there are some")
 }
 
-/// Few and many tokens are banned, by edits and by masks. The results on logits are those on an
-/// array, in any order.
+/// Applies a sampler to as many random logits, and to arrays of them: in the order of their tokens,
+/// reversed, and of a few. All results are equal. Returns the logits that changed.
+pub(in crate::samplers) fn changed_on_logits(
+    sampler: &mut impl Sampler,
+    n_logits: usize,
+    lcg: &mut Lcg,
+) -> Vec<f32> {
+    let logits: Vec<f32> = (0..n_logits).map(|_| lcg.unit()).collect();
+    let mut array = array_of(&logits);
+    let mut whole = Candidates::new(&mut array, true);
+    sampler.apply(&mut whole);
+    let both = whole.as_slice().iter().map(|candidate| candidate.logit);
+    let both = both.zip(&logits).filter(|&(new, &old)| new != old);
+    let changed: Vec<f32> = both.map(|(new, _)| new).collect();
+    assert_eq!(whole.is_sorted(), changed.is_empty());
+    let mut buffers = Buffers::default();
+    let mut pool = Pool::new(&logits[..], &mut buffers);
+    sampler.narrow(&mut pool);
+    assert_eq!(pool.array().0, array);
+    // In reverse order no token is at its index.
+    let mut reversed = array_of(&logits);
+    reversed.reverse();
+    sampler.apply(&mut Candidates::new(&mut reversed, false));
+    reversed.reverse();
+    assert_eq!(reversed, array);
+    let mut some = array_of(&logits);
+    some.rotate_left(n_logits / 2);
+    some.truncate(5);
+    sampler.apply(&mut Candidates::new(&mut some, false));
+    for candidate in &some {
+        assert_eq!(candidate.logit, array[candidate.id as usize].logit);
+    }
+    changed
+}
+
+/// Few and many tokens are banned, by edits and by masks.
 #[test]
 fn logits_are_masked_as_arrays_are() {
     let words = Words::new(3000);
@@ -69,36 +103,10 @@ fn logits_are_masked_as_arrays_are() {
         let mut sampler = bans(texts, &words);
         for round in 0..40 {
             // There are as many logits as the vocabulary has tokens, or more.
-            let n_logits = n + [0, 70][round % 2];
-            let logits: Vec<f32> = (0..n_logits).map(|_| lcg.unit()).collect();
-            let mut array = array_of(&logits);
-            let mut whole = Candidates::new(&mut array, true);
-            sampler.apply(&mut whole);
-            let banned = whole
-                .as_slice()
-                .iter()
-                .filter(|c| c.logit == f32::NEG_INFINITY);
-            let banned = banned.count();
-            assert_eq!(whole.is_sorted(), banned == 0);
-            few += usize::from((1..FEW).contains(&banned));
-            many += usize::from(banned > FEW);
-            let mut buffers = Buffers::default();
-            let mut pool = Pool::new(&logits[..], &mut buffers);
-            sampler.narrow(&mut pool);
-            assert_eq!(pool.array().0, array);
-            // In reverse order no token is at its index.
-            let mut reversed = array_of(&logits);
-            reversed.reverse();
-            sampler.apply(&mut Candidates::new(&mut reversed, false));
-            reversed.reverse();
-            assert_eq!(reversed, array);
-            let mut some = array_of(&logits);
-            some.rotate_left(n / 2);
-            some.truncate(5);
-            sampler.apply(&mut Candidates::new(&mut some, false));
-            for candidate in &some {
-                assert_eq!(candidate.logit, array[candidate.id as usize].logit);
-            }
+            let banned = changed_on_logits(&mut sampler, n + [0, 70][round % 2], &mut lcg);
+            assert!(banned.iter().all(|&logit| logit == f32::NEG_INFINITY));
+            few += usize::from((1..FEW).contains(&banned.len()));
+            many += usize::from(banned.len() > FEW);
             sampler.accept((lcg.bits() >> 8) as Token % n as Token);
         }
     }
