@@ -1,6 +1,6 @@
-//! Finds the tokens that may follow a text by a grammar, a set of sequences, or banned texts. The
-//! input is the texts of a vocabulary as bytes, and the output is masks. No model, host or sampler
-//! is needed.
+//! Finds the tokens that may follow a text, given a grammar, a set of sequences of tokens, or
+//! banned texts. The input is the texts of a vocabulary as bytes. The output is masks or lists of
+//! tokens. No model, host or sampler is needed.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,11 +47,11 @@
 //! - [`quoted`]: escapes a caller's texts in messages;
 //! - [`token`]: the candidates that a mask is applied to.
 //!
-//! Failures are returned as errors. The one exception is memory that has run out, which unwinds
+//! Failures are returned as errors. The one exception is running out of memory, which unwinds
 //! ([`exhausted`](llama_sieve_kernels::memory::exhausted)).
 
-// The library runs in other people's processes, so it must not panic. Tests may. Everything `pub`
-// is part of the interface. Tests see more.
+// The library runs in other people's processes, so it must not panic. Tests may. Every `pub` item
+// must be reachable from outside the crate, except in tests.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(

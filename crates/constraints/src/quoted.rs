@@ -2,10 +2,10 @@
 
 use std::fmt::{self, Write};
 
-/// The most characters of a text in a message.
+/// The maximum number of characters of a text in a message.
 const MOST: usize = 60;
 
-/// The most names in a message.
+/// The maximum number of names in a message.
 const MOST_NAMES: usize = 8;
 
 /// A caller's text. When displayed, characters that are not printable and bytes that are not UTF-8
@@ -16,8 +16,7 @@ pub struct Escaped<'a> {
     most: usize,
 }
 
-/// Returns a text to be displayed in a message, without quotation marks; only the beginning of a
-/// long one.
+/// Returns a text for display in a message, without quotation marks. Long texts are truncated.
 pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         most: MOST,
@@ -25,7 +24,7 @@ pub fn quoted<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     }
 }
 
-/// Returns a text to be displayed in a message as a whole.
+/// Returns a text for display in a message, without quotation marks and in full.
 pub fn escaped<T: AsRef<[u8]> + ?Sized>(text: &T) -> Escaped<'_> {
     Escaped {
         text: text.as_ref(),
@@ -60,12 +59,12 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A list of names in a message.
+/// A list of names for display in a message.
 #[derive(Clone, Debug)]
 pub struct Listed<I>(I);
 
-/// Returns a list of names to be displayed in a message, each [quoted] and in quotation marks. Of
-/// many, the first ones are displayed, and the number of the others.
+/// Returns a list of names for display in a message, each [quoted] and in quotation marks. If there
+/// are many, only the first ones are displayed, followed by the number of the others.
 pub fn listed<I>(names: I) -> Listed<I>
 where
     I: Iterator<Item: AsRef<[u8]>> + Clone,

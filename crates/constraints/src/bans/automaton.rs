@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::order::Order;
 use crate::memory::{exhausted, push, with_room};
 
-/// A state: the longest beginning of a banned text that the text ends with.
+/// A state: the longest prefix of a banned text that is a suffix of the text so far.
 pub type State = u32;
 /// The state in which no banned text has begun.
 pub const ROOT: State = 0;
@@ -24,13 +24,13 @@ struct Node {
     length: (u32, u32),
     /// The node whose text is the longest proper suffix of this node's text.
     fail: State,
-    /// True if a banned text ends here.
+    /// True if a banned text ends at this node.
     is_end: bool,
-    /// True if a banned text ends here, or at a node on the fallback path.
+    /// True if a banned text ends at this node or at a node on its failure path.
     is_match: bool,
-    /// The ranges of the tokens that complete a banned text of which this node is a beginning.
+    /// The ranges of the tokens that complete a banned text of which this node's text is a prefix.
     ranges: Range<u32>,
-    /// The next node on the fallback path that has ranges; the root if there is none.
+    /// The next node on the failure path that has ranges; the root if there is none.
     next: State,
 }
 
@@ -60,7 +60,7 @@ pub struct Automaton {
     /// The length of the longest text, in units.
     longest: usize,
     counts_characters: bool,
-    /// The beginning of a digest of the texts.
+    /// The first 8 bytes of a SHA-256 digest of the texts.
     digest: [u8; 8],
 }
 
@@ -73,7 +73,7 @@ pub(super) enum Reading {
     Pattern { ignores_case: bool },
 }
 
-/// Returns the beginning of a digest of texts and of how they are read.
+/// Returns the first 8 bytes of the SHA-256 digest of `reading` and `keys`.
 pub(super) fn digest_of(keys: &[Vec<u8>], reading: Reading) -> [u8; 8] {
     let mut digest = Sha256::new();
     digest.update([match reading {
@@ -116,7 +116,7 @@ impl Automaton {
         automaton
     }
 
-    /// Makes the nodes, level by level, so that the children of each are neighbours.
+    /// Makes the nodes breadth first, so the children of each node are contiguous.
     fn grow(&mut self, keys: &[Vec<u8>], order: &Order) {
         push(&mut self.nodes, Node::new(0, (0, 0)));
         // For each node, the keys that begin with its text.
@@ -171,7 +171,8 @@ impl Automaton {
         first as u32..self.ranges.len() as u32
     }
 
-    /// Links each node to its fallback, which is nearer to the root and therefore precedes it.
+    /// Sets each node's failure link. Its target is nearer to the root and is therefore linked
+    /// first.
     fn link(&mut self) {
         for child in self.nodes[ROOT as usize].children.clone() {
             self.first[usize::from(self.nodes[child as usize].byte)] = child;
@@ -268,25 +269,26 @@ impl Automaton {
         shortest
     }
 
-    /// True if texts are folded, and this state has matched a part of a character at its end.
+    /// True if texts are folded and this state ends within a character.
     pub fn is_within_character(&self, state: State) -> bool {
         let children = self.children(state);
         self.counts_characters && children.clone().any(|(byte, _)| matches!(byte, 0x80..0xC0))
     }
 
-    /// Returns the states that continue the banned texts which this one begins, each with the byte
-    /// that leads to it.
+    /// Returns the children of a state in the trie of banned texts, each with the byte that leads
+    /// to it.
     pub fn children(&self, state: State) -> impl Iterator<Item = (u8, State)> + Clone {
         let children = self.nodes[state as usize].children.clone();
         children.map(|child| (self.nodes[child as usize].byte, child))
     }
 
-    /// True if a banned text is what this state has matched.
+    /// True if the bytes that this state has matched are a whole banned text.
     pub fn is_end(&self, state: State) -> bool {
         self.nodes[state as usize].is_end
     }
 
-    /// Returns all beginnings of banned texts that a text in this state ends with, longest first.
+    /// Returns the states of all prefixes of banned texts that a text in this state ends with,
+    /// longest first.
     pub fn suffixes(&self, state: State) -> impl Iterator<Item = State> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);
         std::iter::successors(of(state), move |&state| of(self.nodes[state as usize].fail))
@@ -325,7 +327,7 @@ impl Automaton {
         }
     }
 
-    /// Returns the beginning of a digest that identifies the texts.
+    /// Returns the first 8 bytes of a digest that identifies the texts.
     pub fn digest(&self) -> &[u8] {
         &self.digest
     }
@@ -335,8 +337,9 @@ impl Automaton {
         self.longest
     }
 
-    /// Returns the beginnings of banned texts that end in this state, longest first: the length of
-    /// each in units, and the ranks of the tokens that would complete the text.
+    /// Returns the prefixes of banned texts that a text in this state ends with and one token can
+    /// complete, longest first: the length of each in units, and the ranks of the tokens that
+    /// complete the text.
     #[inline]
     pub fn begun(&self, state: State) -> impl Iterator<Item = (usize, &[Range<u32>])> + Clone {
         let of = |state: State| (state != ROOT).then_some(state);

@@ -1,14 +1,14 @@
 //! A bias for tokens that continue banned texts, in place of a ban: the longer the matched part of
 //! a text, the larger the bias.
 //!
-//! A token continues a text that began before the token and goes on to its end. If m of the L
-//! units of the text match then, the logit of the token changes by `bias * m / L`. The text with
-//! the largest share m / L counts. A token that completes a text, or contains a whole one, gets the
-//! whole bias.
+//! A token continues a text whose match began before the token and lasts to the token's end. If m
+//! of the L units of the text then match, the logit of the token changes by `bias * m / L`. A unit
+//! is a byte or, if texts are folded, a character. If a token continues several texts, the largest
+//! share m / L counts. A token that completes a text, or contains a whole one, gets the whole bias.
 //!
-//! The tokens that contain a whole text are found once. Those that continue a text are found when
-//! a text first reaches a state, by a walk along the texts and through the order of the tokens'
-//! bytes together, and kept.
+//! The tokens that contain a whole text are found once. The tokens that continue a text are found
+//! when a growing text first reaches a state, by a simultaneous walk through the trie of banned
+//! texts and the sorted tokens. They are then kept.
 
 // In bounds: states are positions in arrays that never change.
 
@@ -64,19 +64,19 @@ impl Biases {
         &self.bans
     }
 
-    /// Returns the whole bias.
+    /// Returns the bias of a token that completes a text.
     pub fn bias(&self) -> f32 {
         self.bias
     }
 
-    /// Returns the tokens that contain a whole text, ascending: they always have the whole bias.
+    /// Returns the tokens that contain a whole text, ascending. They always get the whole bias.
     pub fn whole(&self) -> &[Token] {
         self.bans.whole()
     }
 
-    /// Returns the tokens that continue a text after `place`, except those that contain a whole
-    /// one, in ascending order, and what is added to the logit of each. `buffer` holds them if they
-    /// are not kept.
+    /// Returns the tokens that continue a text after `place`, ascending, each with the number that
+    /// is added to its logit. Tokens that contain a whole text are left out. `buffer` holds the
+    /// result if it is not kept.
     pub fn after<'a>(&'a self, place: Place, buffer: &'a mut Vec<Addend>) -> &'a [Addend] {
         if !place.pending.is_empty() {
             buffer.clear();
@@ -109,7 +109,7 @@ impl Biases {
         found
     }
 
-    /// Appends the tokens that continue the texts which `begun` begins.
+    /// Appends the tokens that continue the banned texts of which `begun` is a prefix.
     fn walk(&self, begun: State, found: &mut Vec<Addend>) {
         let (automaton, order) = (self.bans.automaton(), self.bans.order());
         let mut open: Vec<(State, Range<u32>, usize)> = Vec::new();
@@ -125,7 +125,7 @@ impl Biases {
                         .for_each(|&token| push(found, (token, self.bias)));
                     continue;
                 }
-                // The tokens that end here come first.
+                // The tokens whose keys end after this byte come first.
                 let ends = |&&token: &&Token| order.key(token).len() == n + 1;
                 let addend = self.addends[child as usize];
                 let ending = tokens.iter().take_while(ends).filter(|_| addend != 0.0);
@@ -137,7 +137,7 @@ impl Biases {
         }
     }
 
-    /// Appends the tokens that continue a text after an unfinished character. They finish it.
+    /// Appends the tokens that complete an unfinished character and continue a text.
     fn find_within_character(&self, place: Place, found: &mut Vec<Addend>) {
         for &token in self.bans.order().continues() {
             let addend = self.addend_within_character(place, token);
@@ -147,7 +147,7 @@ impl Biases {
         }
     }
 
-    /// Returns what is added to the logit of a token that may finish a character.
+    /// Returns the number that is added to the logit of a token that may complete a character.
     fn addend_within_character(&self, place: Place, token: Token) -> f32 {
         let automaton = self.bans.automaton();
         let (mut state, mut pending) = (place.state, place.pending);

@@ -8,15 +8,15 @@ use crate::kernels::bitmap::has;
 use crate::memory::exhausted;
 use crate::token::Token;
 
-/// A token, together with the tokens after it in which no unit begins: the number of units that
-/// begin in them, and the number of tokens.
+/// A token in which units begin, and the tokens after it in which none begins: the number of these
+/// units, and of these tokens.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
     units: usize,
     tokens: u32,
 }
 
-/// The parts of banned texts that the text ends with.
+/// The prefixes of banned texts that the text so far ends with.
 #[derive(Debug)]
 pub struct Cursor {
     place: Place,
@@ -58,14 +58,14 @@ impl Cursor {
         self.taken.clear();
     }
 
-    /// Accepts a token. One outside the vocabulary has no text.
+    /// Accepts a token. A token outside the vocabulary has no text.
     pub fn accept(&mut self, bans: &Bans, token: Token) {
         let begun = self.place.accept(bans, token);
         self.take(begun, bans.automaton().longest());
     }
 
-    /// Passes the state to `put`, in parts: a digest of the banned texts, the matched beginning,
-    /// the bytes of an unfinished character, and the newest tokens.
+    /// Passes the state to `put`, in parts: a digest of the banned texts, the matched prefix, the
+    /// bytes of an unfinished character, and the newest tokens.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
         self.place.save(bans, put);
         for taken in &self.taken {
@@ -75,7 +75,7 @@ impl Cursor {
     }
 
     /// Restores a state that was saved with the same texts. Returns `None` if it was saved with
-    /// others or is invalid; the cursor's state is then unspecified.
+    /// other texts or is invalid; the cursor's state is then unspecified.
     pub fn load(&mut self, bans: &Bans, bytes: &[u8]) -> Option<()> {
         let (place, rest) = Place::load(bans, bytes)?;
         let (taken, []) = rest.as_chunks::<8>() else {
@@ -118,8 +118,8 @@ impl Cursor {
         tokens
     }
 
-    /// Returns how many tokens ago the longest banned text began that one more token would
-    /// complete; 0 if none has begun.
+    /// Returns the number of tokens since the beginning of the earliest banned text that one more
+    /// token could complete; 0 if there is none.
     pub fn rewind(&self, bans: &Bans) -> usize {
         let units = match self.place.pending.is_empty() {
             true => bans
@@ -137,8 +137,8 @@ impl Cursor {
         self.tokens_of(units.unwrap_or(0))
     }
 
-    /// Returns how many units before `token` the longest banned text begins that it completes;
-    /// `None` if it completes none. Used for tokens that complete a character.
+    /// Returns how many units of a banned text that `token` completes precede the token, at most;
+    /// `None` if the token completes none. Used for tokens that complete a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
         let (mut state, mut pending) = (self.place.state, self.place.pending);
         let (automaton, mut units) = (bans.automaton(), 0);
@@ -182,8 +182,8 @@ impl Cursor {
         ranges.map(|range| range.len()).sum()
     }
 
-    /// Calls `ban` with each token that would complete a banned text that has begun, perhaps twice
-    /// with the same one.
+    /// Calls `ban` with each token that would complete a banned text that has begun. A token may be
+    /// passed more than once.
     pub fn each(&self, bans: &Bans, mut ban: impl FnMut(Token)) {
         let order = bans.order();
         if !self.place.pending.is_empty() {

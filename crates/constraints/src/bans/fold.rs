@@ -1,8 +1,8 @@
 //! Unicode's simple case folding: maps characters that differ only in case to one of them.
 //!
 //! The classes are those of CaseFolding.txt, status C and S, as `regex-syntax` has them. Each
-//! character folds to one character, so that "ß" is not "ss", and no rules of single languages
-//! apply. A character folds to the first of its class, which only represents the class and is never
+//! character folds to one character, so "ß" does not become "ss". No language-specific rules apply.
+//! A character folds to the first of its class, which only represents the class and is never
 //! displayed.
 
 use llama_sieve_kernels::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::memory::{exhausted, push, room};
 /// The code point after the last character that has a case.
 const CASES_END: u32 = 0x2_0000;
 
-/// The most bytes that finding the classes allocates: the table, and one class at a time.
+/// The maximum number of bytes allocated to find the classes: the table, and one class at a time.
 const FINDING: usize = 64 * 1024;
 
 /// Finds the classes, once per process. Constructors call this, so that no token has to wait for
@@ -46,7 +46,7 @@ fn find_others() -> Vec<(char, char)> {
     others
 }
 
-/// Returns the first character of those that differ from this one only in case.
+/// Returns the first of the characters that are equal to this one except for case.
 pub fn folded(character: char) -> char {
     if character.is_ascii() {
         return character.to_ascii_uppercase();
@@ -100,8 +100,8 @@ impl Pending {
         }
     }
 
-    // In bounds: four bytes are a character or begin with invalid ones, so that there are never
-    // more than three.
+    // In bounds: four bytes are a character or begin with invalid ones, so at most three are
+    // pending before a push.
     fn push(&mut self, byte: u8, each: &mut impl FnMut(&[u8])) {
         self.bytes[usize::from(self.length)] = byte;
         self.length += 1;

@@ -1,4 +1,4 @@
-//! Lists of tokens that are found when a text first reaches a state, and kept.
+//! Memoizes a list for each state, which is found when a text first reaches the state.
 
 // In bounds: states are positions in an array that never changes.
 
@@ -8,8 +8,7 @@ use llama_sieve_kernels::sync::OnceLock;
 
 use crate::memory::{exhausted, with_room};
 
-/// The most bytes of the lists that are kept for all states. Beyond this limit they are found again
-/// each time.
+/// The maximum size of all kept lists, in bytes. A list beyond this limit is found again each time.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// A list for each state, once it is known.
@@ -21,12 +20,12 @@ pub(super) struct Kept<T> {
 }
 
 impl<T> Kept<T> {
-    /// Returns a table for states below `n_states`, of which no list is known.
+    /// Returns an empty table for states below `n_states`.
     pub(super) fn new(n_states: usize) -> Self {
         Self::with_limit(n_states, MAX_KEPT_BYTES)
     }
 
-    /// Returns such a table that keeps at most `most_bytes`.
+    /// Returns an empty table that keeps at most `most_bytes` of lists.
     pub(super) fn with_limit(n_states: usize, most_bytes: usize) -> Self {
         let mut lists = with_room(n_states).unwrap_or_else(exhausted);
         lists.resize_with(n_states, OnceLock::default);

@@ -1,23 +1,23 @@
-//! Finds the tokens that would complete a banned text: one that must not appear, whichever tokens
-//! spell it.
+//! Finds the tokens that would complete a banned text. A banned text must not appear, whichever
+//! tokens spell it.
 //!
 //! - [`fold`]: case folding;
 //! - [`order`]: the texts of a vocabulary in the order of their bytes, once per vocabulary;
-//! - [`automaton`]: the banned texts;
-//! - [`place`]: the position of a text in that automaton;
-//! - [`cursor`]: the parts of banned texts that the text ends with;
-//! - [`bias`]: biases in place of bans, which grow with the matched part;
-//! - [`patterns`]: regular expressions in place of texts;
-//! - [`search`]: texts or patterns, with the position in a text;
-//! - `kept`: lists of tokens that are found once for each state.
+//! - [`automaton`]: the Aho-Corasick automaton of the banned texts;
+//! - [`place`]: the position of a growing text in that automaton;
+//! - [`cursor`]: the prefixes of banned texts that a growing text ends with;
+//! - [`bias`]: biases instead of bans, which grow with the matched part;
+//! - [`patterns`]: banned regular expressions;
+//! - [`search`]: banned texts or patterns, with the state of a growing text;
+//! - `kept`: lists of tokens, each computed once for its state.
 //!
-//! A token completes a banned text in one of two ways. Either the banned text lies within the
-//! token: such tokens are found once. Or the text so far ends with the beginning of the banned
-//! text, and the token begins with the rest. Tokens with a common beginning are neighbours in the
-//! order of their bytes; so for each rest of each banned text they are a range of ranks, which is
-//! found once, too. The end of the text so far is a state of an Aho-Corasick automaton (Aho and
-//! Corasick 1975). The tokens to ban are in the ranges of that state and of its fallbacks. Most
-//! states have none.
+//! A token completes a banned text in one of two ways. Either the token contains the banned text.
+//! Such tokens are found when the bans are made. Or the text so far ends with a prefix of the
+//! banned text, and the token begins with the remaining suffix. Tokens with a common prefix are
+//! contiguous in byte order, so the tokens that begin with such a suffix are a range of ranks. The
+//! ranges of all suffixes are found when the bans are made, too. A state of an Aho-Corasick
+//! automaton (Aho and Corasick 1975) represents the end of the text so far. The tokens to ban are
+//! in the ranges of that state and of the states on its failure path. Most states have no ranges.
 
 pub mod automaton;
 pub mod bias;
@@ -37,14 +37,14 @@ use order::Order;
 use crate::memory::{exhausted, with_room};
 use crate::token::Token;
 
-/// The most banned texts.
+/// The maximum number of banned texts.
 pub const MAX_TEXTS: usize = 16_384;
-/// The most bytes of one banned text.
+/// The maximum length of a banned text, in bytes.
 pub const MAX_TEXT_BYTES: usize = 1024;
-/// The most bytes of all banned texts together.
+/// The maximum length of all banned texts together, in bytes.
 pub const MAX_BYTES: usize = 262_144;
 
-/// The most states of the automaton of banned patterns.
+/// The maximum number of states of the automaton of banned patterns.
 pub const MAX_STATES: usize = 16_384;
 
 /// Banned texts for a vocabulary.
@@ -59,8 +59,8 @@ pub struct Bans {
 }
 
 impl Bans {
-    /// Returns the bans of `texts`, none of which is empty, for the vocabulary of `order`. If that
-    /// is folded, the texts must be UTF-8, and are folded, too.
+    /// Returns the bans of `texts`, none of which is empty, for the vocabulary of `order`. If
+    /// `order` is folded, the texts must be UTF-8, and are folded, too.
     pub fn new(texts: &[&[u8]], order: &Arc<Order>) -> Self {
         let automaton = Automaton::new(texts, order);
         let n = order.n_tokens();
@@ -108,7 +108,7 @@ fn every(n: usize) -> Vec<u64> {
     words
 }
 
-/// Reads a length and as many bytes. Returns them and the rest.
+/// Splits off a little-endian `u32` length and that many bytes. Returns these bytes and the rest.
 fn counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (n, rest) = bytes.split_first_chunk()?;
     rest.split_at_checked(u32::from_le_bytes(*n) as usize)

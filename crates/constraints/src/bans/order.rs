@@ -73,7 +73,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns the order of a vocabulary's texts; of the folded texts if `folds`.
+    /// Returns the order of a vocabulary's texts, or of the folded texts if `folds` is set.
     pub fn new(vocabulary: &dyn ShownTexts, folds: bool) -> Self {
         if folds {
             fold::make_ready();
@@ -146,7 +146,7 @@ impl Order {
         keys.get(token as usize)
     }
 
-    /// Returns the key of a banned text: folded if the keys are.
+    /// Returns the key of a banned text, which is folded if the keys of the tokens are.
     pub fn key_of(&self, text: &[u8]) -> Vec<u8> {
         if !self.folds() {
             return crate::memory::copied(text);
@@ -170,8 +170,8 @@ impl Order {
         first as u32..(first + n) as u32
     }
 
-    /// Returns those of `ranks` whose keys have `byte` at `at`. The keys of `ranks` are equal up to
-    /// there.
+    /// Returns the part of `ranks` whose keys have `byte` at the offset `at`. The keys of all
+    /// `ranks` must be equal before that offset.
     pub fn narrowed(&self, ranks: Range<u32>, at: usize, byte: u8) -> Range<u32> {
         let tokens = &self.by_key[ranks.start as usize..ranks.end as usize];
         let byte_of = |token: Token| self.key(token).get(at).copied();
@@ -219,7 +219,7 @@ impl Order {
         }
     }
 
-    /// Returns the bytes that the order occupies.
+    /// Returns the size of the order in bytes.
     pub fn bytes(&self) -> usize {
         let of = |texts: &Texts| texts.bytes.capacity() + 4 * texts.offsets.capacity();
         let tokens = self.by_key.capacity() + self.ranks.capacity() + self.continues.capacity();

@@ -5,8 +5,8 @@ use super::fold::Pending;
 use super::{Bans, counted};
 use crate::token::Token;
 
-/// The longest beginning of a banned text that the text ends with, and the bytes of an unfinished
-/// character after it.
+/// The longest prefix of a banned text that is a suffix of the text so far, and the bytes of an
+/// unfinished character after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub(super) state: State,
@@ -23,7 +23,7 @@ impl Default for Place {
 }
 
 impl Place {
-    /// Accepts a token, and returns the number of units that begin in it. One outside the
+    /// Accepts a token, and returns the number of units that begin in it. A token outside the
     /// vocabulary has no text.
     #[inline]
     pub fn accept(&mut self, bans: &Bans, token: Token) -> usize {
@@ -48,7 +48,7 @@ impl Place {
         units - began_before.min(units)
     }
 
-    /// Passes the position to `put`, in parts: a digest of the banned texts, the matched beginning,
+    /// Passes the position to `put`, in parts: a digest of the banned texts, the matched prefix,
     /// and the bytes of an unfinished character.
     pub fn save(&self, bans: &Bans, put: &mut dyn FnMut(&[u8])) {
         put(bans.automaton().digest());
@@ -59,8 +59,8 @@ impl Place {
         }
     }
 
-    /// Returns a position that was saved with the same texts, and the bytes after it; `None` if it
-    /// was saved with others or is invalid.
+    /// Returns a position that was saved with the same texts, and the bytes after it. Returns
+    /// `None` if the position was saved with other texts or is invalid.
     pub fn load<'a>(bans: &Bans, bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let rest = bytes.strip_prefix(bans.automaton().digest())?;
         let (begun, rest) = counted(rest)?;

@@ -1,4 +1,4 @@
-//! Banned texts or banned patterns, and the position of a text in them.
+//! Banned texts or patterns, and the position of a growing text in their automaton.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use super::cursor::Cursor;
 use super::{Bans, patterns};
 use crate::token::Token;
 
-/// Banned texts or patterns, and those that have begun in the text so far.
+/// Banned texts or patterns, and the matches that have begun in the text so far.
 #[derive(Debug)]
 pub enum Search {
     /// Texts.
@@ -15,7 +15,7 @@ pub enum Search {
     Patterns(Arc<patterns::Patterns>, patterns::Cursor),
 }
 
-/// Calls a method of the cursor, whichever it is.
+/// Evaluates an expression with the bans and the cursor of either variant.
 macro_rules! each {
     ($search:expr, $bans:ident, $cursor:ident => $call:expr) => {
         match $search {
@@ -49,8 +49,8 @@ impl Clone for Search {
 }
 
 impl Search {
-    /// Returns the tokens that contain a whole banned text or match, ascending: they are always
-    /// banned.
+    /// Returns the tokens that contain a whole match of a banned text or pattern, ascending. They
+    /// are always banned.
     pub fn whole(&self) -> &[Token] {
         each!(self, bans, _cursor => bans.whole())
     }
@@ -60,29 +60,29 @@ impl Search {
         each!(self, bans, _cursor => bans.others())
     }
 
-    /// Returns an upper bound for the number of calls by [`each`](Self::each).
+    /// Returns an upper bound on the number of calls by [`each`](Self::each).
     pub fn count(&self) -> usize {
         each!(self, bans, cursor => cursor.count(bans))
     }
 
-    /// Calls `ban` with each token that would complete a banned text or match that has begun,
-    /// perhaps twice with the same one.
+    /// Calls `ban` with each token that would complete a begun match of a banned text or pattern. A
+    /// token may be passed more than once.
     pub fn each(&self, ban: impl FnMut(Token)) {
         each!(self, bans, cursor => cursor.each(bans, ban));
     }
 
-    /// True if `token` would complete a banned text or match.
+    /// True if `token` would complete a match of a banned text or pattern.
     pub fn bans(&self, token: Token) -> bool {
         each!(self, bans, cursor => cursor.bans(bans, token))
     }
 
-    /// Returns how many tokens ago the earliest banned text or match began that one more token
-    /// would complete; 0 if there is none.
+    /// Returns the number of tokens since the beginning of the earliest match that one more token
+    /// could complete; 0 if there is none.
     pub fn rewind(&self) -> usize {
         each!(self, bans, cursor => cursor.rewind(bans))
     }
 
-    /// Accepts a token. One outside the vocabulary has no text.
+    /// Accepts a token. A token outside the vocabulary has no text.
     pub fn accept(&mut self, token: Token) {
         each!(self, bans, cursor => cursor.accept(bans, token));
     }
@@ -98,7 +98,7 @@ impl Search {
     }
 
     /// Restores a state that was saved with the same bans. Returns `None` if it was saved with
-    /// others or is invalid; the state is then unspecified.
+    /// other bans or is invalid; the state is then unspecified.
     pub fn load(&mut self, bytes: &[u8]) -> Option<()> {
         each!(self, bans, cursor => cursor.load(bans, bytes))
     }

@@ -31,7 +31,7 @@ pub(super) const CHARACTERS: [&str; 12] = [
     "a", "A", "b", "k", "K", "\u{212A}", "é", "É", "s", "ſ", "😀", "ß",
 ];
 
-/// Returns a random text of the first `few` characters, at most `most` of them.
+/// Returns a random text of 1 to `most` characters, out of the first `few` of [`CHARACTERS`].
 pub(super) fn text(random: &mut Random, few: usize, most: usize) -> Vec<u8> {
     let n = 1 + random.below(most);
     let characters = (0..n).flat_map(|_| CHARACTERS[random.below(few)].bytes());

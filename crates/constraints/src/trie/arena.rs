@@ -1,9 +1,9 @@
 //! The immutable trie, in three flat arrays without pointers.
 //!
 //! Nodes are numbered breadth first, beginning with the roots of the descriptors. The children of a
-//! node are then neighbours, sorted by token, and end where those of the next node begin. A node
-//! takes 12 bytes: its token, the number of its first child, and, if a value ends there, the number
-//! of the value's name. One step is a binary search among neighbours.
+//! node are therefore contiguous, sorted by token, and end where the children of the next node
+//! begin. A node takes 12 bytes: its token, the number of its first child, and, if a value ends
+//! there, the number of the value's name. One step is a binary search among the children.
 //!
 //! A hash table per node would not be faster: among 200 children, a search takes 8 probes in 800
 //! contiguous bytes.
@@ -37,15 +37,15 @@ pub struct Trie {
     max_token: Token,
 }
 
-/// A node to be built. The leaves below it agree in their first `depth` tokens.
+/// A node to be built. The leaves below it share their first `depth` tokens.
 struct Pending {
     leaves: Range<usize>,
     depth: usize,
 }
 
 impl Trie {
-    /// Returns the trie of a payload. Descriptors without tokens get no root. Equal sequences
-    /// become one, with the smallest of their names.
+    /// Returns the trie of a payload. Descriptors without tokens get no root. Equal sequences of a
+    /// descriptor are merged under the smallest of their names.
     pub fn new(payload: &Payload) -> Self {
         let mut sorted: Vec<&Leaf> = Vec::new();
         let mut pending: Vec<Pending> = Vec::new();
@@ -77,7 +77,7 @@ impl Trie {
         trie
     }
 
-    /// Builds the nodes in order; each appends its children after all nodes so far.
+    /// Builds the nodes breadth first: each appends its children after all existing nodes.
     // In bounds: `next` is compared with the length; the ranges of leaves lie in `sorted`, and each
     // leaf of one has more than `depth` tokens, except the first, which is checked.
     fn grow(&mut self, sorted: &[&Leaf], mut pending: Vec<Pending>) {
@@ -182,7 +182,7 @@ impl Trie {
         self.tokens.len()
     }
 
-    /// Returns the bytes that the trie occupies, including the names.
+    /// Returns the size of the trie in bytes, including the names.
     pub fn bytes(&self) -> usize {
         let arrays =
             4 * (self.tokens.capacity() + self.first_child.capacity() + self.names_of.capacity());
@@ -196,7 +196,7 @@ impl Trie {
     }
 }
 
-/// Returns the tokens in order, each once.
+/// Returns the distinct tokens in ascending order.
 pub fn ascending(tokens: &[Token]) -> Vec<Token> {
     let mut tokens = copied(tokens);
     tokens.sort_unstable();
@@ -209,7 +209,8 @@ fn boxed(text: &str) -> Box<str> {
     memory::text(text).into_boxed_str()
 }
 
-/// Returns the leaves that have tokens, sorted, with each sequence once, under its smallest name.
+/// Returns the leaves that have tokens, sorted by tokens. Of leaves with equal tokens, only the one
+/// with the smallest name is returned.
 pub fn sorted_leaves(descriptor: &Descriptor) -> Vec<&Leaf> {
     let mut leaves: Vec<&Leaf> =
         memory::with_room(descriptor.leaves.len()).unwrap_or_else(exhausted);

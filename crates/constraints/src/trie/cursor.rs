@@ -5,8 +5,8 @@
 //! the current node. Where one value ends and others continue, the token that the host accepts next
 //! decides.
 //!
-//! A span ends at the latest after as many tokens as a value may have. Only a trie that was built
-//! without the checks of a payload can have longer values.
+//! A span ends after [`SPAN_LIMIT`] tokens at the latest. Only a trie that was built from an
+//! unchecked payload can have longer values.
 
 use std::sync::Arc;
 
@@ -91,15 +91,16 @@ impl Cursor {
         self.completed.is_some()
     }
 
-    /// True if a value ends here, others continue, and the value has no terminators, so that any
-    /// token may follow.
+    /// True if a value ends at the current node, longer values continue from it, and the descriptor
+    /// has no terminators. Any token may then follow.
     pub fn is_open(&self) -> bool {
         let is_terminal = |node| self.trie.is_terminal(node);
         self.node.is_some_and(is_terminal) && self.trie.terminators(self.root).is_empty()
     }
 
-    /// Returns the tokens that may follow, ascending: the children, and, where a value ends, the
-    /// terminators. Both are then merged in `merged`. Empty while the cursor is idle.
+    /// Returns the tokens that may follow, ascending: the children of the current node and, if a
+    /// value ends there, the terminators. `merged` is a buffer for both together. Returns no tokens
+    /// while the cursor is idle.
     pub fn allowed<'a>(&'a self, merged: &'a mut Vec<Token>) -> &'a [Token] {
         let Some(node) = self.node else {
             return &[];
@@ -122,7 +123,7 @@ impl Cursor {
         self.completed = self.node.take();
     }
 
-    /// Accepts a token.
+    /// Accepts a token. Returns a reason to warn if the span ends without a value.
     pub fn accept(&mut self, token: Token) -> Option<Notice> {
         let node = self.node?;
         self.accepted += 1;
@@ -146,8 +147,8 @@ impl Cursor {
         None
     }
 
-    /// Returns the tokens that must follow, one after the other, up to the next choice, the end of
-    /// a value, or the limit of the span.
+    /// Returns the sequence of tokens that must follow, up to the next choice, the end of a value,
+    /// or the limit of the span.
     pub fn forced(&self) -> Forced<'_> {
         Forced {
             trie: &self.trie,
@@ -157,7 +158,7 @@ impl Cursor {
     }
 }
 
-/// See [`Cursor::forced`].
+/// The iterator of [`Cursor::forced`].
 #[derive(Clone, Debug)]
 pub struct Forced<'a> {
     trie: &'a Trie,
@@ -172,7 +173,7 @@ impl Iterator for Forced<'_> {
     fn next(&mut self) -> Option<Token> {
         let node = self.node.take()?;
         self.left = self.left.checked_sub(1)?;
-        // Where a value ends, to end the span is a choice.
+        // Where a value ends, ending the span is a choice, too.
         if self.trie.is_terminal(node) {
             return None;
         }

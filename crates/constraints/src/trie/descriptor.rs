@@ -19,10 +19,10 @@ use crate::memory;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// The most tokens that a value, and a span, can have.
+/// The maximum number of tokens of a value, and of a span.
 pub const SPAN_LIMIT: usize = 500;
 
-/// The example that messages show when the input is something else, such as a list of strings.
+/// A small valid payload, which messages about an invalid one show.
 const SMALL: &str = r#"{"descriptors":[{"path":"p","leaves":[{"name":"yes","tokens":[1,2]}]}]}"#;
 
 /// A parsed payload.
@@ -105,17 +105,17 @@ macro_rules! from_object {
 
 from_object!(Payload Descriptor Leaf);
 
-/// Reads an array of any length. Fails if there is not enough memory.
+/// Reads an array of any length. Running out of memory unwinds.
 fn elements<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     from.deserialize_any(Elements(|element: T| element))
 }
 
-/// Reads an array of tokens. Fails if there is not enough memory.
+/// Reads an array of tokens. Running out of memory unwinds.
 fn tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Token>, D::Error> {
     from.deserialize_any(Elements(|Number(token)| token))
 }
 
-/// Reads an array whose elements are an `R` each, and stores each as a `T`.
+/// Reads an array of `R` and converts each element to a `T`.
 struct Elements<R, T>(fn(R) -> T);
 
 impl<'de, R: Deserialize<'de>, T> Visitor<'de> for Elements<R, T> {
@@ -171,7 +171,7 @@ impl Visitor<'_> for ANumber {
     }
 }
 
-/// Reads a text of any length. Fails if there is not enough memory.
+/// Reads a text of any length. Running out of memory unwinds.
 fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     struct Text;
 
@@ -201,7 +201,7 @@ impl Payload {
         Ok(payload)
     }
 
-    /// Checks a payload that was not parsed from text, as [`parse`](Self::parse) does.
+    /// Checks a payload that was not parsed from JSON, by the rules of [`parse`](Self::parse).
     pub fn check(&self, n_vocab: Option<usize>) -> Result<(), String> {
         let mut empty = true;
         for (i, descriptor) in self.descriptors.iter().enumerate() {

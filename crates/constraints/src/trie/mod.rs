@@ -1,9 +1,9 @@
 //! Constrains a model to produce exactly one of a set of values, each of which is a sequence of
 //! tokens.
 //!
-//! - [`descriptor`]: the JSON payload that lists the values; its errors name the position.
+//! - [`descriptor`]: the JSON payload that lists the values. Its errors name the invalid element.
 //! - [`arena`]: the immutable trie, in three flat arrays.
-//! - [`cursor`]: the state machine of a constrained span: a position in the trie.
+//! - [`cursor`]: the position of a constrained span in the trie.
 
 pub mod arena;
 pub mod cursor;

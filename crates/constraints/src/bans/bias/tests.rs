@@ -18,7 +18,7 @@ struct Unit {
 /// Splits texts into units.
 struct Units {
     folds: bool,
-    /// Each character with the first of those that the crate `regex` takes for equal.
+    /// Each character with the first of those that the crate `regex` considers equal.
     classes: Vec<(char, char)>,
 }
 

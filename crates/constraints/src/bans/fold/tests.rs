@@ -20,7 +20,7 @@ fn characters_of_one_case_folding_are_equal() {
     }
     assert_ne!(folded('ß'), folded('s'));
     assert_eq!(folded('ß'), folded('ẞ'));
-    // Not as Turkish does.
+    // The rules of Turkish do not apply.
     assert_eq!(folded('İ'), 'İ');
     assert_eq!(folded('ı'), 'ı');
 }

@@ -15,10 +15,10 @@ pub(super) type State = u32;
 /// The state of an empty text.
 pub(super) const START: State = 0;
 
-/// The most steps that making the states may take.
+/// The maximum number of steps to make the states.
 const MAX_STEPS: usize = 1 << 26;
 
-/// The kind of what precedes a position.
+/// The context before a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Before {
     Nothing,
@@ -53,7 +53,8 @@ impl Automaton {
     /// Returns the automaton of a program.
     ///
     /// # Errors
-    /// If there are too many states, or making them takes too many steps: a message for the caller.
+    /// Returns a message for the caller if there are too many states, or if making them takes too
+    /// many steps.
     pub(super) fn new(program: &Program) -> Result<Self, String> {
         let (class_of, n_classes) = classes(program);
         let mut making = Making::new(program, class_of, n_classes)?;
@@ -149,7 +150,7 @@ fn classes(program: &Program) -> ([u8; 256], usize) {
     (class_of, usize::from(class) + 1)
 }
 
-/// The states while they are made, and the input for them.
+/// The states under construction, and their input.
 struct Making<'a> {
     program: &'a Program,
     class_of: [u8; 256],
@@ -216,7 +217,7 @@ impl<'a> Making<'a> {
         Ok(making)
     }
 
-    /// Returns the kind of what precedes a position after a byte of this class.
+    /// Returns the context after a byte of this class.
     fn before(&self, class: u8) -> Before {
         match self.line == Some(class) {
             true => Before::EndOfLine,
@@ -232,7 +233,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Returns, for each class, the instructions that follow the `items` which take a byte of it.
+    /// Returns, for each class, the successors of the `items` that match its bytes.
     fn targets(&mut self, items: &[Address]) -> Result<Vec<Vec<Address>>, String> {
         let mut by_class = with_room(self.n_classes).unwrap_or_else(exhausted);
         by_class.resize_with(self.n_classes, Vec::new);
@@ -252,8 +253,8 @@ impl<'a> Making<'a> {
         Ok(by_class)
     }
 
-    /// Adds the instructions that are reachable from this one without a byte, except those that the
-    /// current closure has already reached.
+    /// Adds the epsilon closure of an instruction, except the instructions that the current closure
+    /// has already reached.
     fn close(
         &mut self,
         from: Address,
@@ -289,7 +290,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Adds the edges that leave a place, one for each class.
+    /// Adds the transitions of a place, one for each class.
     fn leave(&mut self, place: &Place, edges: &mut Vec<State>) -> Result<(), String> {
         let by_class = self.targets(&place.items)?;
         let n = BEFORES.iter().position(|&before| before == place.before);
@@ -314,7 +315,7 @@ impl<'a> Making<'a> {
         Ok(())
     }
 
-    /// Returns the number of a place; assigns one if it has none.
+    /// Interns a place and returns its state.
     fn number(&mut self, place: Place) -> Result<State, String> {
         if let Some(&known) = self.numbers.get(&place) {
             return Ok(known);
@@ -331,7 +332,7 @@ impl<'a> Making<'a> {
     }
 }
 
-/// The refusal of patterns with too many states.
+/// The error for patterns with too many states.
 const TOO_LARGE: &str = "the patterns together need more than 16384 states \
     (LLAMA_SIEVE_BAN_MAX_STATES), or too many steps to find them: a count such as .{20} in front of \
     other text doubles them with each repetition";

@@ -1,15 +1,16 @@
-//! Finds the tokens that would complete a match of a banned regular expression: one that must not
-//! match anywhere in a text.
+//! Finds the tokens that would complete a match of a banned regular expression. Such an expression
+//! must not match anywhere in a text.
 //!
-//! - `program`: the patterns as instructions over bytes;
-//! - `automaton`: their deterministic automaton, of a bounded number of states, made once;
-//! - `tree`: the texts of a vocabulary as a tree.
+//! - `program`: the patterns as instructions of an NFA over bytes;
+//! - `automaton`: their DFA, with a bounded number of states, made once;
+//! - `tree`: the sorted texts of a vocabulary as a tree of common prefixes.
 //!
-//! The tokens that complete a match in a state are found by a walk through that tree, once for all
-//! tokens with a common beginning. After most bytes no begun match goes on: the state is then the
-//! one that would also be reached if none had begun. From there on only whole matches follow, and
-//! tokens with such a match are known; so the walk leaves out everything below. The result is kept
-//! for each state that a text has reached, up to a limit in bytes.
+//! A walk through that tree finds the tokens that complete a match from a state. It reads a common
+//! prefix of several tokens once. After most bytes, no match that began before the token is still
+//! possible: the state is then the one that would be reached if none had begun. A match can then
+//! only lie within the token, and tokens that contain a match are already known. So the walk skips
+//! all tokens with that prefix. The result is kept for each state that a text has reached, up to a
+//! limit in bytes.
 
 // In bounds: tokens, ranks and states are positions in arrays that never change.
 
@@ -57,8 +58,8 @@ impl Patterns {
     /// of `order`, which is not folded. `ignores_case` treats each as if it began with `(?i)`.
     ///
     /// # Errors
-    /// If a pattern is malformed or has something that cannot be banned, or the patterns are too
-    /// large: a message for the caller.
+    /// Returns a message for the caller if a pattern is malformed or contains something that cannot
+    /// be banned, or if the patterns are too large.
     pub fn new(texts: &[&[u8]], ignores_case: bool, order: &Arc<Order>) -> Result<Self, String> {
         let automaton = Automaton::new(&Program::new(texts, ignores_case)?)?;
         let mut keys = with_room(texts.len()).unwrap_or_else(exhausted);
@@ -92,10 +93,11 @@ impl Patterns {
         &self.others
     }
 
-    /// Calls `each` with ranges of ranks, ascending. These are the tokens in `others` that complete
-    /// a match from a state, and some of those that contain a whole one.
+    /// Calls `each` with ranges of ranks, ascending. The ranges hold all tokens in `others` that
+    /// complete a match from `state`, and some tokens that contain a whole match.
     fn walk(&self, state: State, mut each: impl FnMut(Range<u32>)) {
-        // After each byte of the current text: the state, and the one if no match had begun.
+        // After each byte of the current text: the state, and the state if no match had begun
+        // before the text.
         let mut states = with_room(self.order.longest() + 1).unwrap_or_else(exhausted);
         states.push((state, self.automaton.idle()));
         let (mut rank, n_ranks) = (0, self.order.n_ranks());
@@ -194,7 +196,7 @@ impl Cursor {
         self.newest.clear();
     }
 
-    /// Accepts a token. One outside the vocabulary has no text.
+    /// Accepts a token. A token outside the vocabulary has no text.
     pub fn accept(&mut self, patterns: &Patterns, token: Token) {
         if patterns.order.rank(token).is_some() {
             let text = patterns.order.key(token);
@@ -220,7 +222,7 @@ impl Cursor {
     }
 
     /// Restores a state that was saved with the same patterns. Returns `None` if it was saved with
-    /// others or is invalid; the cursor's state is then unspecified.
+    /// other patterns or is invalid; the cursor's state is then unspecified.
     pub fn load(&mut self, patterns: &Patterns, bytes: &[u8]) -> Option<()> {
         let rest = bytes.strip_prefix(&patterns.digest)?;
         let (state, rest) = rest.split_first_chunk()?;
@@ -280,7 +282,7 @@ impl Cursor {
     }
 
     /// Calls `ban` with the tokens that would complete a match, except those that contain a whole
-    /// one.
+    /// match.
     pub fn each(&self, patterns: &Patterns, mut ban: impl FnMut(Token)) {
         for range in patterns.ranges(self.state).iter() {
             let tokens = patterns.order.tokens(range.clone());

@@ -1,7 +1,7 @@
-//! Regular expressions as the instructions of an automaton over bytes.
+//! Compiles regular expressions to the instructions of an NFA over bytes.
 //!
-//! Each part is written from its end, since an instruction contains the addresses of those that
-//! follow it.
+//! Each expression is compiled from its end, since an instruction contains the addresses of its
+//! successors.
 
 // In bounds: addresses are positions in a list that only grows.
 
@@ -22,7 +22,7 @@ pub(super) type Address = u32;
 pub(super) enum Inst {
     /// Matches a byte of this range.
     Byte { range: (u8, u8), next: Address },
-    /// Continues at both.
+    /// Continues at both addresses.
     Split { first: Address, second: Address },
     /// Matches at the beginning of the text, or, with `of_line`, of a line.
     Begin { of_line: bool, next: Address },
@@ -32,8 +32,8 @@ pub(super) enum Inst {
     Fail,
 }
 
-/// The most instructions of all patterns, with repetitions written out. Making them may take four
-/// times as many steps.
+/// The maximum number of instructions of all patterns, with repetitions expanded. Compiling them
+/// may take four times as many steps.
 const MAX_INSTRUCTIONS: usize = 1 << 18;
 
 /// Patterns that are searched for together.
@@ -44,8 +44,8 @@ pub(super) struct Program {
     /// The first instruction of each pattern.
     pub(super) entries: Vec<Address>,
     steps: usize,
-    /// Instructions that match a byte, by its range and the next instruction: classes whose
-    /// characters end alike share them.
+    /// The [`Byte`](Inst::Byte) instructions by range and next address. Classes whose characters
+    /// end in equal bytes share them.
     shared: Map<((u8, u8), Address), Address>,
 }
 
@@ -57,7 +57,7 @@ impl Program {
     /// treats each as if it began with `(?i)`.
     ///
     /// # Errors
-    /// If a pattern cannot be banned: a message for the caller, which names the pattern.
+    /// Returns a message for the caller, which names the pattern, if a pattern cannot be banned.
     pub(super) fn new(texts: &[&[u8]], ignores_case: bool) -> Result<Self, String> {
         let mut program = Self {
             code: vec![Inst::Match, Inst::Fail],
@@ -99,7 +99,7 @@ impl Program {
         Ok(self.code.len() as Address - 1)
     }
 
-    /// Writes a part that continues at `next`. Returns its address.
+    /// Compiles an expression that continues at `next`. Returns its address.
     fn part(&mut self, hir: &Hir, next: Address) -> Result<Address, String> {
         self.steps += 1;
         if self.steps > 4 * MAX_INSTRUCTIONS {
@@ -216,7 +216,7 @@ impl Program {
     }
 
     /// Returns the instruction that matches a byte of this range and continues at `next`. Equal
-    /// ones are made once.
+    /// instructions are shared.
     fn byte(&mut self, range: (u8, u8), next: Address) -> Result<Address, String> {
         if let Some(&known) = self.shared.get(&(range, next)) {
             return Ok(known);
@@ -229,7 +229,7 @@ impl Program {
 }
 
 /// True if the expression matches the empty text wherever its anchors hold. The parser does not
-/// know the least length of an expression with a part that cannot match, such as `[a&&b]`.
+/// know the minimum length of an expression with a part that cannot match, such as `[a&&b]`.
 fn matches_empty(hir: &Hir) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => true,

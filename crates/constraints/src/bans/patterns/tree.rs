@@ -1,17 +1,17 @@
-//! The order of a vocabulary's texts as a tree, in which a walk can leave out all texts that have a
-//! common beginning.
+//! The sorted texts of a vocabulary as a tree, represented by the lengths of longest common
+//! prefixes (an LCP array). A walk can skip all texts that share a prefix.
 
 // In bounds: ranks are positions in arrays that never change.
 
 use crate::bans::order::Order;
 use crate::memory::{exhausted, with_room};
 
-/// The tree. The texts with a common beginning have consecutive ranks.
+/// The tree. Texts that share a prefix have consecutive ranks.
 #[derive(Debug)]
 pub(super) struct Tree {
-    /// For each rank, the length of the beginning that its text shares with the text before it.
+    /// For each rank, the length of the prefix that its text shares with the previous text.
     common: Vec<u16>,
-    /// For each rank, the next one whose text shares at most as much with the text before it.
+    /// For each rank, the next rank whose entry in `common` is at most as large.
     next: Vec<u32>,
 }
 
@@ -23,14 +23,15 @@ impl Tree {
         Self { common, next }
     }
 
-    /// Returns the length of the beginning that the text of a rank shares with the text before it.
+    /// Returns the length of the prefix that the text of a rank shares with the previous text, at
+    /// most `u16::MAX`.
     #[inline]
     pub(super) fn common(&self, rank: u32) -> usize {
         self.common[rank as usize].into()
     }
 
-    /// Returns the first of the later ranks that may not have the first `n` bytes of the text of
-    /// `rank`. These are more than it shares with the text before it.
+    /// Returns the first later rank whose text may not begin with the first `n` bytes of the text
+    /// of `rank`. `n` must be larger than `common(rank)`.
     pub(super) fn after(&self, rank: u32, n: usize) -> u32 {
         let mut after = match n - self.common(rank) {
             1 => self.next[rank as usize],
@@ -43,8 +44,8 @@ impl Tree {
     }
 }
 
-/// Returns [`Tree::common`] of each rank. If a text shares more than fits into the number, a walk
-/// reads the rest of it again.
+/// Returns [`Tree::common`] of each rank. If a shared prefix is too long for `u16`, a walk reads
+/// the rest of it again.
 fn common(order: &Order) -> Vec<u16> {
     let tokens = order.tokens(0..order.n_ranks());
     let mut common = with_room(tokens.len()).unwrap_or_else(exhausted);
@@ -58,7 +59,8 @@ fn common(order: &Order) -> Vec<u16> {
     common
 }
 
-/// Returns, for each position, the next one whose value is at most as large.
+/// Returns, for each position, the next position whose value is at most as large, or the number of
+/// values if there is none.
 fn next(values: &[u16]) -> Vec<u32> {
     let mut next = with_room(values.len()).unwrap_or_else(exhausted);
     next.resize(values.len(), values.len() as u32);
