@@ -1,7 +1,8 @@
 //! Builds rules directly, not from GBNF, for patterns, choices and tags.
 //!
 //! A part of a rule is a list of elements. Alternatives and repetitions become a rule or a counted
-//! repetition, which is one element of that list. Every size is bounded as for a grammar's text.
+//! repetition, which is one element of that list. Sizes have the same limits as in a grammar's
+//! text.
 
 use std::fmt;
 
@@ -82,24 +83,22 @@ impl Builder {
         Ok(self.rules.declare())
     }
 
-    /// Writes a rule that was declared.
+    /// Defines a rule that was declared.
     pub fn define(&mut self, rule: u32, elements: Vec<Element>) -> Result<(), TooLarge> {
         self.grow(elements.len())?;
         self.rules.define(rule, &elements);
         Ok(())
     }
 
-    /// Returns the elements that match one of several lists of elements, of which there is at least
-    /// one, in any order. Common beginnings are written once, so that thousands of lists form a
-    /// tree.
+    /// Returns the elements that match any one of `alternatives`, of which there must be at least
+    /// one. Common prefixes are factored out, so thousands of alternatives form a trie.
     pub fn alternatives(
         &mut self,
         mut alternatives: Vec<Vec<Element>>,
     ) -> Result<Vec<Element>, TooLarge> {
         alternatives.sort_unstable();
         alternatives.dedup();
-        // Declared rules, each with its alternatives and the number of elements that they begin
-        // with in common.
+        // Declared rules, each with its alternatives and the length of their common prefix.
         let mut pending = Vec::new();
         let whole = self.factored(&alternatives, 0, &mut pending)?;
         while let Some((rule, alternatives, depth)) = pending.pop() {
@@ -116,8 +115,9 @@ impl Builder {
         Ok(whole)
     }
 
-    /// Returns the elements that sorted alternatives have in common after the first `depth`,
-    /// followed by a rule for the rest, which is to be defined later.
+    /// Returns the longest common prefix of sorted alternatives after their first `depth` elements.
+    /// If there are several alternatives, a rule for their suffixes follows it, which is defined
+    /// later.
     fn factored<'a>(
         &mut self,
         alternatives: &'a [Vec<Element>],
@@ -151,7 +151,7 @@ impl Builder {
     }
 
     /// Returns elements that match `item` repeated `min` to `max` times, or any larger number of
-    /// times if `max` is `None`. `may_be_empty` is true if the empty text matches `item`.
+    /// times if `max` is `None`. `may_be_empty` is true if `item` matches the empty text.
     pub fn repeat(
         &mut self,
         item: Vec<Element>,
@@ -194,7 +194,7 @@ impl Builder {
         }
     }
 
-    /// Adds the rules of another grammar to these. Returns the elements that match its root.
+    /// Adds the rules of another grammar. Returns the elements that match its root.
     pub fn embed(&mut self, written: Written) -> Result<Vec<Element>, TooLarge> {
         let mut classes = Vec::new();
         for class in written.classes {

@@ -1,4 +1,4 @@
-//! One of several texts, as the elements of rules.
+//! Turns a choice of texts into rules.
 
 use crate::grammar::builder::Builder;
 use crate::grammar::elements::Rules;

@@ -1,4 +1,4 @@
-//! A grammar prepared for a vocabulary: the part that never changes.
+//! The immutable part of a grammar that is prepared for a vocabulary.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use crate::grammar::nodes::{CharSet, Kinds};
 use crate::grammar::utf8::{Partial, decode, decode_strictly};
 use crate::grammar::vocabulary_tree::VocabularyTree;
 
-/// The most groups beyond ASCII that are tested one by one, to find out if all of them are
-/// accepted.
+/// The maximum number of groups beyond ASCII that are tested one by one, to find out if all of them
+/// are accepted.
 pub const MOST_BEYOND: usize = 64;
 
 /// The number of ASCII characters.
 const N_ASCII: u32 = 0x80;
 
-/// Rules, a vocabulary, and the characters in groups that no class of the rules distinguishes.
+/// Rules, a vocabulary, and a partition of the characters into groups. No class of the rules
+/// distinguishes the characters of a group.
 #[derive(Debug)]
 pub struct Compiled {
     /// The rules.
@@ -27,11 +28,11 @@ pub struct Compiled {
     /// For each class, the ASCII characters in it. Bit 0 is set if it may also have other
     /// characters, or parts of one.
     covers: Vec<CharSet>,
-    /// For each class, the kinds that lie wholly in it.
+    /// For each class, the kinds of characters that it contains entirely.
     kinds: Vec<Kinds>,
 }
 
-/// Code points in groups, such that every class contains all of a group or none.
+/// A partition of the code points into groups: every class contains all of a group or none of it.
 #[derive(Debug)]
 struct Groups {
     /// The first code points of ranges beyond ASCII, ascending. Each range lies within one group.
@@ -43,7 +44,7 @@ struct Groups {
     ascii: [u32; N_ASCII as usize],
     /// The groups with ASCII characters, each with those characters.
     sets: Vec<(u32, CharSet)>,
-    /// The groups with other characters.
+    /// The groups with characters beyond ASCII.
     beyond: Vec<u32>,
 }
 
@@ -88,9 +89,9 @@ impl Compiled {
         self.rules.alternatives.get(rule)
     }
 
-    /// Decodes `piece`, which continues at `start`, and writes its code points to `chars`. Returns
-    /// the unfinished character at its end. Bytes that are not UTF-8 are rejected by strict rules,
-    /// and otherwise read as in llama.cpp.
+    /// Decodes `piece` from the decoder's state `start`, and writes its code points to `chars`.
+    /// Returns the unfinished character at its end. Bytes that are not UTF-8 are rejected by strict
+    /// rules, and otherwise read as in llama.cpp.
     pub fn decode(&self, piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
         match self.rules.is_strict {
             true => decode_strictly(piece, start, chars),
@@ -103,7 +104,7 @@ impl Compiled {
         !self.rules.repeats.is_empty()
     }
 
-    /// Returns the characters that an item matches; none unless it is a class.
+    /// Returns the characters that an item matches; none unless the item is a class.
     pub fn cover(&self, item: Element) -> CharSet {
         match item {
             Element::Class(number) => self.covers.get(number as usize).copied().unwrap_or(0),
@@ -111,7 +112,8 @@ impl Compiled {
         }
     }
 
-    /// Returns the kinds that lie wholly in the class of an item; none unless it is a class.
+    /// Returns the kinds of characters that the class of an item contains entirely; none unless the
+    /// item is a class.
     pub fn kinds(&self, item: Element) -> Kinds {
         match item {
             Element::Class(number) => self.kinds.get(number as usize).copied().unwrap_or_default(),
@@ -159,7 +161,7 @@ impl Compiled {
         &self.groups.beyond
     }
 
-    /// Returns the bytes that the grammar occupies, without the vocabulary.
+    /// Returns the size of the grammar in bytes, without the vocabulary.
     pub fn bytes(&self) -> usize {
         self.rules.bytes()
             + self.covers.len() * (size_of::<CharSet>() + size_of::<Kinds>())
@@ -170,8 +172,8 @@ impl Compiled {
     }
 }
 
-/// The sum of the random keys of a set of classes. Two sets have the same sum with a chance of
-/// 2^-128.
+/// The exclusive or of the random keys of a set of classes. Two different sets have the same sum
+/// with a probability of 2^-128.
 type Sum = (u64, u64);
 
 fn added(sum: Sum, other: Sum) -> Sum {
@@ -244,7 +246,7 @@ impl Groups {
         };
         let ends = groups.starts.iter().skip(1).chain([&u32::MAX]);
         let ranges = groups.starts.iter().zip(ends).zip(&groups.group_of);
-        // UTF-8 has no surrogates, and no code points after the last character.
+        // UTF-8 has no surrogates, and no code points after U+10FFFF.
         let is_beyond = |&((&start, &end), _): &((&u32, &u32), _)| {
             start < end.min(0xD800) || start.max(0xE000) < end.min(0x11_0000)
         };
@@ -273,7 +275,7 @@ fn apart(ranges: &[(u32, u32)]) -> impl Iterator<Item = (u32, u32)> {
     })
 }
 
-/// Returns the sum of the set that has only this class, from keys that nobody can predict.
+/// Returns the sum of the set that has only this class, from the random keys of the process.
 fn sum_of(class: u32) -> Sum {
     let keys = Keys::default();
     let hash = |half| keys.hash_one((class, half));

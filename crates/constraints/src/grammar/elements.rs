@@ -1,9 +1,9 @@
 //! The parts of a grammar: character classes, tokens, and references to rules.
 //!
 //! The parser gives each rule as a list of [`Element`]s. [`Rules::link`] turns these lists into
-//! *sequences*. A sequence is an item and the number of the sequence that follows it, and equal
-//! pairs have one number. Alternatives with equal ends thus share them, however often a repetition
-//! has produced them.
+//! *sequences*. A sequence is an item and the number of the sequence that follows it. Equal pairs
+//! are interned under one number, so alternatives with a common suffix share it, however often a
+//! repetition has produced it.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::token::Token;
 ///
 /// A range that ends before it begins matches no character, but can match an incomplete one. Both
 /// queries search for a range that begins at or before one code point and ends at or after another.
-/// So for each beginning only the largest end of all ranges up to it matters.
+/// So a range matters only if it ends after all ranges that begin before it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Class {
     /// True if the class has the characters outside the ranges.
@@ -110,7 +110,8 @@ impl Class {
     /// True if an unfinished character could still be in the class. `value` has the bits of its
     /// first bytes, and `missing` is the number of bytes to come.
     ///
-    /// For a negated class, false if the character could still become a listed one.
+    /// For a negated class, false if the character could still become one of the listed code
+    /// points.
     pub fn may_have(&self, value: u32, missing: u8) -> bool {
         // An overlong form: two bytes for a character that fits in one.
         if missing == 1 && value < 2 {
@@ -219,9 +220,9 @@ impl Written {
 pub struct Repeat<Item> {
     /// The item that is repeated.
     pub item: Item,
-    /// The least number of rounds.
+    /// The minimum number of rounds.
     pub min: u32,
-    /// The largest number of rounds; [`ENDLESS`] if unbounded.
+    /// The maximum number of rounds; [`ENDLESS`] if unbounded.
     pub max: u32,
 }
 
@@ -237,7 +238,7 @@ pub struct WrittenRules {
 }
 
 impl WrittenRules {
-    /// Reserves memory for rules, and for the elements of all of them.
+    /// Reserves memory for `n_rules` rules with `n_elements` elements in total.
     pub fn reserve(&mut self, n_rules: usize, n_elements: usize) {
         self.places.reserve(n_rules);
         self.elements.reserve(n_elements);
@@ -293,7 +294,7 @@ impl<E: AsRef<[Element]>> FromIterator<E> for WrittenRules {
     }
 }
 
-/// Rules as they were written. Each group is a rule of its own.
+/// Rules as they were written, not yet linked. Each group is a separate rule.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
     /// The character classes, by number.
@@ -311,7 +312,7 @@ pub struct Written {
 pub struct Rules {
     /// The character classes, by number.
     pub classes: Vec<Class>,
-    /// The sequences, by number; the first is the empty one, whose content is unused.
+    /// The sequences, by number; the first is the empty sequence, whose content is unused.
     pub sequences: Vec<Sequence>,
     /// The alternatives of each rule, as numbers of sequences.
     pub alternatives: Lists,
@@ -331,7 +332,7 @@ pub struct Rules {
     pub about: About,
 }
 
-/// Properties of a grammar's source that matter because builds of llama.cpp differ in them.
+/// Properties of a grammar's source that builds of llama.cpp treat differently.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct About {
     /// True if llama.cpp's own constructor is certain to return, in any build.
@@ -346,13 +347,13 @@ pub struct About {
     pub root_is_made: bool,
 }
 
-/// Assigns numbers to classes.
+/// Interns character classes: assigns one number to equal classes.
 #[derive(Debug, Default)]
 pub struct Classes {
     /// The classes, by number.
     pub all: Vec<Class>,
-    /// The number of each class, by its hash. Of two classes with the same hash, only the first is
-    /// here.
+    /// The number of each class, by its hash. Of two classes with the same hash, only the first has
+    /// an entry.
     numbers: Map<u64, u32>,
     hash: Keys,
     /// For each ASCII character, the number of the class that has only this character.
@@ -436,17 +437,17 @@ impl Classes {
     }
 }
 
-/// The most sequences for which memory is reserved before their number is known.
+/// The maximum number of sequences for which memory is reserved before their number is known.
 const MOST_RESERVED: usize = 1 << 12;
-/// The most elements of a rule whose alternatives are searched one by one.
+/// The maximum number of elements of a rule whose alternatives are searched one by one.
 const FEW_ELEMENTS: usize = 64;
 
 /// The error of a grammar with more sequences than [`MAX_SEQUENCES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManySequences;
 
-/// A hash table of the numbers of sequences with linear probing. The sequences themselves are
-/// stored elsewhere.
+/// A hash table with linear probing that holds the numbers of sequences. The sequences themselves
+/// are stored elsewhere.
 struct Numbers {
     keys: Keys,
     /// [`EMPTY`] marks a free slot; at least half are free.
@@ -530,8 +531,8 @@ impl Rules {
         Ok(linked)
     }
 
-    /// True if a sequence is nothing but an unbounded repetition. Two of the same in a row match
-    /// the same texts as one.
+    /// True if a sequence is nothing but an unbounded repetition. Such a sequence, twice in a row,
+    /// matches the same texts as once.
     pub fn is_loop(&self, sequence: u32) -> bool {
         match self.first(sequence) {
             Some(Sequence {
@@ -542,8 +543,8 @@ impl Rules {
         }
     }
 
-    /// Finds the sequences that match the empty text: first the empty sequence, then those that
-    /// match because of sequences and rules already found.
+    /// Finds the nullable sequences, which match the empty text: first the empty sequence, then
+    /// those that are nullable because of sequences and rules already found.
     fn find_empty(&mut self) {
         let n = self.sequences.len();
         let n_rules = self.alternatives.len();
@@ -563,8 +564,8 @@ impl Rules {
                 references.push((number as u32, *sequence));
             }
         }
-        // The nodes are the sequences, followed by the rules. Each pair is a node, and one that
-        // waits for it.
+        // The nodes are the sequences, followed by the rules. Each pair is a node and another node
+        // that depends on it.
         let mut pairs = Vec::with_capacity(2 * references.len() + n_rules);
         for &(number, sequence) in &references {
             let item = match sequence.item {
@@ -662,7 +663,7 @@ impl Rules {
         self.by_number.binary_search(&token).is_ok()
     }
 
-    /// Returns the approximate bytes that the rules occupy.
+    /// Returns the approximate size of the rules in bytes.
     pub fn bytes(&self) -> usize {
         let ranges: usize = self.classes.iter().map(|class| class.ranges.len()).sum();
         self.sequences.len() * size_of::<Sequence>()
@@ -676,9 +677,9 @@ impl Rules {
     }
 }
 
-/// Returns a rule that may begin with itself, as the host checks it; `None` if there is none. The
-/// host looks past a rule only if one of its alternatives is *written* as empty, not if it can
-/// become empty through references.
+/// Returns a rule that may begin with itself by the host's check; `None` if there is none. The host
+/// looks past a rule only if one of its alternatives is *written* as empty, not if it can become
+/// empty through references.
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
@@ -690,8 +691,9 @@ pub fn left_recursive(written: &Written) -> Option<u32> {
     }
 }
 
-/// True if the host's check for left recursion ends after at most `most` visits of rules. It visits
-/// a rule again on each path to it, so each rule that begins with two others doubles the work.
+/// True if the host's check for left recursion ends after at most `most` visits of rules. The check
+/// visits a rule again on each path to it, so each rule that begins with two others doubles the
+/// work.
 pub fn host_check_ends(written: &Written, most: usize) -> bool {
     let beginnings = Beginnings::of(written);
     let n = beginnings.len();
@@ -819,8 +821,8 @@ impl<'a> Beginnings<'a> {
                     let Some(repeat) = self.written.repeats.get(number as usize) else {
                         return false;
                     };
-                    // Also if required rounds come first, since the optional ones begin with the
-                    // same item.
+                    // This is also true if required rounds come first, since the optional rounds
+                    // begin with the same item.
                     if repeat.max > repeat.min {
                         found.push(node as u32);
                     }

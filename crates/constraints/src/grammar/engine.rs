@@ -11,14 +11,14 @@ use crate::grammar::masks::{Masks, note_growth};
 use crate::grammar::states::budget::Budget;
 use crate::grammar::tables::Tables;
 
-/// A compiled grammar, its masks, and the tables that no sampler uses.
+/// A compiled grammar, its masks, and the tables that no sampler currently uses.
 #[derive(Debug)]
 pub struct Engine {
     compiled: Arc<Compiled>,
     masks: Masks,
     idle: Mutex<Vec<Tables>>,
     budget: Budget,
-    /// The bytes that `compiled` occupies.
+    /// The size of `compiled` in bytes.
     fixed_bytes: usize,
     bytes_of_idle: AtomicUsize,
 }
@@ -56,7 +56,7 @@ impl Engine {
         &self.masks
     }
 
-    /// Returns the bytes that the engine occupies, without the vocabulary and the tables in use.
+    /// Returns the size of the engine in bytes, without the vocabulary and the tables in use.
     pub fn bytes(&self) -> usize {
         self.fixed_bytes + self.masks.bytes() + self.bytes_of_idle.load(Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ impl Engine {
         tables.unwrap_or_else(|| Tables::new(&self.compiled))
     }
 
-    /// Keeps tables for the next sampler, within the limits.
+    /// Keeps tables for the next sampler, unless the kept tables would exceed [`MAX_IDLE_BYTES`].
     pub fn leave(&self, tables: Tables) {
         let bytes = tables.bytes();
         let mut idle = self.idle.lock();

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use crate::grammar::elements::{Class, ENDLESS, Element, Repeat, Written};
 use crate::grammar::limits::MAX_TEXT;
 
-/// Returns a grammar in GBNF, a line for each rule, with the root named `root`; `None` if that
-/// exceeds the limit of a grammar's text.
+/// Returns a grammar in GBNF, one line per rule, with the root named `root`; `None` if the text
+/// would exceed [`MAX_TEXT`].
 pub fn gbnf(written: &Written) -> Option<String> {
     let mut text = Bounded(String::new());
     Gbnf(written).write(&mut text).ok()?;

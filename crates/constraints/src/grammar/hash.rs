@@ -9,12 +9,12 @@ use std::hash::{BuildHasher, Hasher};
 
 use llama_sieve_kernels::random::{mix, process_key};
 
-/// A map whose keys are such numbers.
+/// A hash map whose keys are numbers that this crate assigns.
 pub type Map<K, V> = HashMap<K, V, Keys>;
-/// A set of such numbers.
+/// A hash set of numbers that this crate assigns.
 pub type Set<K> = HashSet<K, Keys>;
 
-/// The keys of the hash.
+/// The random keys of the hash function.
 #[derive(Clone, Copy)]
 pub struct Keys([u64; 2]);
 
@@ -73,7 +73,7 @@ impl Hasher for Folded {
 
     #[inline]
     fn write_u64(&mut self, number: u64) {
-        // The factor is odd, so that it is not zero.
+        // The factor is odd, so it is not zero.
         self.state = folded(self.state ^ number, self.key | 1);
     }
 

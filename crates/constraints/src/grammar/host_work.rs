@@ -1,4 +1,5 @@
-//! Predicts, before llama.cpp's own grammar constructor is called, if it will return in good time.
+//! Predicts whether llama.cpp's own grammar constructor would return in good time, before it is
+//! called.
 //!
 //! The constructor expands counted repetitions, checks for left recursion by recursion and again on
 //! every path, and stores each initial stack separately. On some texts that this library reads at
@@ -9,14 +10,14 @@ use crate::grammar::elements::{ENDLESS, Element, Repeat, Written, host_check_end
 
 /// A depth of recursion that leaves llama.cpp far from the end of a thread's stack.
 pub const DEEP: usize = 1000;
-/// The most rules that llama.cpp's check for left recursion may visit. That many take no noticeable
-/// time.
+/// The maximum number of rules that llama.cpp's check for left recursion may visit. That many take
+/// no noticeable time.
 pub const MOST_CHECKED: usize = 1 << 20;
-/// The most elements that llama.cpp may store. Each takes 8 bytes, in three copies.
+/// The maximum number of elements that llama.cpp may store. Each takes 8 bytes, in three copies.
 const MOST_ELEMENTS: usize = 1 << 20;
-/// The most initial stacks. Each is compared with all others.
+/// The maximum number of initial stacks. Each is compared with all others.
 const MOST_STACKS: u32 = 1 << 12;
-/// The most passes over the rules that determine which may be empty.
+/// The maximum number of passes over the rules that determine which may be empty.
 const PASSES: usize = 32;
 
 /// True if the constructor of any build of llama.cpp is certain to return from these rules in no
@@ -129,7 +130,8 @@ struct Behind {
 
 /// The rules and repetitions that a rule or a counted repetition can begin with.
 struct Beginning {
-    /// The numbers of rules and, counted on from these, of counted repetitions, with duplicates.
+    /// The numbers of the nodes, with duplicates. Rules are numbered first, then counted
+    /// repetitions.
     nodes: Vec<usize>,
     /// The number of paths that reach a character, or the end, without another rule or repetition.
     n_ends: u32,

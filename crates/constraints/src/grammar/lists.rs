@@ -18,8 +18,8 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Returns an empty value, with memory reserved for `n_lists` lists and `n` numbers in all of
-    /// them.
+    /// Returns an empty collection of lists, with memory reserved for `n_lists` lists and `n`
+    /// numbers in total.
     pub fn with_room(n_lists: usize, n: usize) -> Self {
         let mut ends = Vec::with_capacity(n_lists + 1);
         ends.push(0);
@@ -29,10 +29,10 @@ impl Lists {
         }
     }
 
-    /// Returns `n` lists, made from pairs of a list and a number in it. The pairs are read twice,
-    /// and those of other lists are ignored.
+    /// Returns `n` lists, made from pairs of a list and a number in it. `pairs` is called twice.
+    /// Pairs of lists from `n` on are ignored.
     pub fn of<I: Iterator<Item = (u32, u32)>>(n: usize, pairs: impl Fn() -> I) -> Self {
-        // The numbers of list `i` are counted at `i + 2`. After the running sum, list `i` begins at
+        // The numbers of list `i` are counted at `i + 2`. After the prefix sum, list `i` begins at
         // `ends[i + 1]`.
         let mut ends = vec![0_u32; n + 2];
         let mut n_all = 0;
@@ -102,7 +102,7 @@ impl Lists {
         self.ends.push(self.all.len() as u32);
     }
 
-    /// Returns the bytes that the lists occupy.
+    /// Returns the size of the lists in bytes.
     pub fn bytes(&self) -> usize {
         (self.ends.len() + self.all.len()) * size_of::<u32>()
     }

@@ -1,5 +1,5 @@
-//! Masks: a bit per token, set if a state allows it. They are found by a walk through the trees of
-//! the vocabulary.
+//! Computes masks, which have a bit per token, set if a state allows the token. A walk through the
+//! trees of the vocabulary finds the allowed tokens.
 
 // In bounds: ranks and tokens are numbers of the tree that the words were made for.
 
@@ -53,7 +53,7 @@ impl Mask {
         }
     }
 
-    /// Returns the bytes that the mask occupies.
+    /// Returns the size of the mask in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words) + size_of::<Self>()
     }
@@ -98,7 +98,7 @@ fn set(words: &mut [u64], token: Token) {
 pub struct Ranks(Vec<u64>);
 
 impl Ranks {
-    /// Returns the bytes that the bits occupy.
+    /// Returns the size of the bits in bytes.
     pub fn bytes(&self) -> usize {
         8 * self.0.capacity()
     }
@@ -240,8 +240,8 @@ pub struct MaskWriter<'a> {
 }
 
 impl<'a> MaskWriter<'a> {
-    /// Returns a writer of a mask that so far allows no tokens, except, if `may_end`, those that
-    /// end the generation.
+    /// Returns a writer whose mask does not allow any tokens yet, except those that end the
+    /// generation if `may_end` is set.
     pub fn new(tree: &'a VocabularyTree, may_end: bool) -> Self {
         let ending: &[Token] = match may_end {
             true => tree.end_of_generation(),
@@ -257,7 +257,7 @@ impl<'a> MaskWriter<'a> {
     }
 
     /// Adds the allowed tokens that are in no band. If the text so far ends within a character,
-    /// these are the tokens that begin within one.
+    /// these are the tokens that begin within a character.
     pub fn add_others(
         &mut self,
         states: &mut States,
@@ -312,7 +312,7 @@ fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
         let flipped = if most { u64::MAX } else { 0 };
         let mut first_rank = 64 * held_by.start;
         for some in of_tree.chunks(8) {
-            // Most are alike.
+            // In most chunks all bits are equal.
             if some.iter().fold(0, |any, set| any | (set ^ flipped)) == 0 {
                 first_rank += 64 * some.len();
                 continue;
@@ -333,7 +333,7 @@ fn add_ranked(words: &mut [u64], band: &Band, ranks: &Ranks) {
     }
 }
 
-/// The nodes on a path for which memory is reserved.
+/// The number of nodes on a path for which memory is reserved.
 const USUAL_DEPTH: usize = 16;
 
 struct TreeWalk<'a> {
@@ -344,7 +344,7 @@ struct TreeWalk<'a> {
     ranks: Ranks,
 }
 
-/// A node on the path to the current one.
+/// A node on the path to the current node.
 #[derive(Clone)]
 struct Above {
     /// The children of the node that are still to be visited.
@@ -403,8 +403,9 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens that are short enough, if nothing but the length matters. Returns false
-    /// otherwise. In a string with a limit, every number of remaining characters is another state.
+    /// Allows the tokens that are short enough, if only their length decides. Returns false
+    /// otherwise. A string with a maximum length has a state for every number of remaining
+    /// characters.
     fn by_length(&mut self, state: StateId) -> Result<bool, TooMuch> {
         let (nodes, ranks) = (self.nodes, self.nodes.ranks());
         let texts = nodes.summary(ROOT);
@@ -425,8 +426,8 @@ impl TreeWalk<'_> {
         Ok(true)
     }
 
-    /// Allows the tokens that end at a node, whose character leads to a state. Adds the node to the
-    /// path if those below must be visited.
+    /// Allows the tokens that end at `node`, whose character leads to `state`. Adds the node to the
+    /// path if the nodes below it must be visited.
     #[inline]
     fn character(
         &mut self,
@@ -454,7 +455,8 @@ impl TreeWalk<'_> {
     }
 
     /// Allows the tokens along a chain of nodes with one repeated character, as far as the states
-    /// permit. Vocabularies have runs of a hundred spaces or dashes.
+    /// permit. Returns the last allowed node, its state and its depth. Vocabularies have runs of a
+    /// hundred spaces or dashes.
     #[inline]
     fn down_a_chain(
         &mut self,
@@ -462,7 +464,7 @@ impl TreeWalk<'_> {
         state: StateId,
         depth: usize,
     ) -> Result<(usize, StateId, usize), TooMuch> {
-        /// The fewest steps for which one look-up is faster than single steps.
+        /// The minimum number of steps for which one look-up is faster than single steps.
         const LONG: usize = 8;
         let (kind, most) = self.nodes.chain(node);
         if most < LONG {
@@ -494,11 +496,11 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows all tokens at `node` and below, up to the rank `end`, or none of them. Returns false,
-    /// and allows none, if that is not known without visiting them.
+    /// Allows all tokens at `node` and below it, up to the rank `end`, or none of them. Returns
+    /// false, and allows none, if only a visit of the nodes can decide.
     #[inline]
     fn whole(&mut self, node: usize, end: usize, state: StateId) -> Result<bool, TooMuch> {
-        /// The fewest tokens for which new facts are computed.
+        /// The minimum number of tokens for which new facts are computed.
         const MANY: usize = 16;
         let first_rank = self.nodes.at(node).first_rank();
         let texts = self.nodes.summary(node);
@@ -571,7 +573,7 @@ impl TreeWalk<'_> {
         Ok(())
     }
 
-    /// Allows the tokens strictly below `node`, except the one of this rank.
+    /// Allows the tokens strictly below `node`, except the token of this rank.
     fn all_below_but(
         &mut self,
         node: &Node,

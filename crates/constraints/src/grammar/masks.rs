@@ -40,7 +40,7 @@ pub struct Masks {
     bytes: AtomicUsize,
 }
 
-/// The bytes by which all grammars together have grown since they were last counted.
+/// The number of bytes by which all grammars together have grown since they were last counted.
 static GROWN: AtomicUsize = AtomicUsize::new(0);
 
 /// True if all grammars together have grown enough to be counted again. The growth is then reset.
@@ -49,13 +49,13 @@ pub fn have_grown() -> bool {
     GROWN.load(Ordering::Relaxed) >= MUCH && GROWN.swap(0, Ordering::Relaxed) >= MUCH
 }
 
-/// Adds bytes to the growth.
+/// Counts bytes by which a grammar has grown.
 pub fn note_growth(bytes: usize) {
     GROWN.fetch_add(bytes, Ordering::Relaxed);
 }
 
 impl Masks {
-    /// Returns the bytes that the masks occupy.
+    /// Returns the size of the masks in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -1,21 +1,23 @@
-//! Finds the tokens that may follow a text by a grammar, given in GBNF, llama.cpp's notation, as a
-//! regular expression, or as a JSON Schema.
+//! Finds the tokens that may follow a text, given a grammar: in GBNF, which is llama.cpp's
+//! notation, as a regular expression, a list of texts, tags, or a JSON Schema.
 //!
 //! - [`parser`][]: turns GBNF into rules made of [`elements`]. [`pattern`][] does so for a regular
-//!   expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text, all by
+//!   expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text, all with
 //!   the [`builder`].
 //! - [`schema`][]: turns a JSON Schema into rules.
 //! - [`vocabulary_tree`][]: the texts of a vocabulary, as trees of [`nodes`]; [`utf8`][]: decodes
 //!   their characters.
 //! - [`compiled`][]: rules and vocabulary together; [`states`][]: sets of stacks, numbered;
 //!   [`mask`][]: the tokens that a state allows.
-//! - [`tracker`][]: follows a text through a grammar; [`tables`]: what it looks up, which grows.
+//! - [`tracker`][]: follows a text through a grammar; [`tables`]: the growing tables in which it
+//!   looks up states.
 //! - [`engine`][]: the data that all texts of a grammar share, mainly its [`masks`].
 //! - [`triggers`][]: the triggers of a lazy grammar.
 //! - [`limits`][]: limits on the size of a grammar; [`host_work`][]: its cost in llama.cpp;
 //!   [`hash`][]: hashes of numbers; [`lists`][]: many lists of numbers.
 //!
-//! The allowed tokens are exactly llama.cpp's; the algorithm is not. See `docs/grammar.md`.
+//! The allowed tokens are exactly those that llama.cpp allows. The algorithm is different. See
+//! `docs/grammar.md`.
 
 pub mod builder;
 pub mod choice;

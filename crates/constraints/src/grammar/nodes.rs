@@ -1,4 +1,4 @@
-//! The texts of a vocabulary as a tree of bytes.
+//! The texts of a vocabulary as a trie over bytes.
 //!
 //! The tokens below a node have consecutive *ranks*, their numbers in the order of their texts. A
 //! node whose byte completes a character stores that character; a node within a character stores
@@ -208,7 +208,7 @@ pub struct Nodes {
     all: Vec<Node>,
     /// For each node, the number of its [`char_bit`]; 0 also for parts of characters.
     labels: Vec<u8>,
-    /// For each node, the most characters that follow it, or [`HIGH`].
+    /// For each node, the maximum number of characters that follow it in a text, or [`HIGH`].
     heights: Vec<u8>,
     /// For each node, the length of the chain below it: nodes that are only children, all with the
     /// same ASCII character, and with consecutive numbers.
@@ -312,7 +312,7 @@ impl Nodes {
                 let height = self.heights[child];
                 let reach = match self.all[child].step() {
                     Step::Complete(_) => height.saturating_add(1),
-                    // A token may end here, within a character.
+                    // A token may end at this child, within a character.
                     Step::Within(_) => height.max(1),
                 };
                 kinds |= self.all[child].kinds.0 | 1 << KIND_OF[self.labels[child] as usize];
@@ -381,7 +381,7 @@ impl Nodes {
     }
 
     /// Returns a summary of the texts below a node, each up to its first control character; `None`
-    /// unless each text of the tree has one.
+    /// unless each text of the tree has a control character.
     #[inline]
     pub fn before_controls(&self, node: usize) -> Option<Summary> {
         let kinds = *self.before_controls.get(node)?;
@@ -437,7 +437,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the bytes that the tree occupies.
+    /// Returns the size of the tree in bytes.
     pub fn bytes(&self) -> usize {
         self.all.capacity() * size_of::<Node>()
             + self.labels.capacity()

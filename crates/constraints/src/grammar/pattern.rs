@@ -1,8 +1,8 @@
 //! Turns regular expressions into the elements of rules.
 //!
-//! The crate `regex-syntax` parses a pattern. Its classes of characters become classes, and its
-//! counts become counts. Only the language matters, so greedy and lazy repetitions are the same,
-//! and groups are ignored.
+//! The crate `regex-syntax` parses a pattern. Its character classes and counted repetitions become
+//! those of the rules. Only the set of matched texts matters, so lazy repetitions are treated like
+//! greedy ones, and groups are ignored.
 //!
 //! ```text
 //! elements(hir, before, after):       before, after: what stands at the ends of the text
@@ -95,7 +95,8 @@ pub fn parse(pattern: &str) -> Result<Hir, Refused> {
     parse_within(pattern, &mut { MAX_PATTERN_CLASSES })
 }
 
-/// Reads one of several patterns that together may name `classes_left` classes.
+/// Reads one of several patterns that together may name `classes_left` classes. Subtracts the
+/// number that this pattern names.
 pub fn parse_within(pattern: &str, classes_left: &mut usize) -> Result<Hir, Refused> {
     parse_with(pattern, classes_left, false)
 }
@@ -134,7 +135,7 @@ pub fn parse_with(
     translated.map_err(|error| at(pattern, error.span(), error.kind()))
 }
 
-/// Returns the refusal of a pattern because of a fault at a position.
+/// Returns the error for a fault at a position of a pattern.
 fn at(pattern: &str, span: &ast::Span, what: &dyn fmt::Display) -> Refused {
     let (start, end) = (span.start.offset, span.end.offset);
     let part = pattern.get(start..end).unwrap_or_default();
@@ -150,7 +151,7 @@ fn too_deep() -> Refused {
     ))
 }
 
-/// Counts classes, since a short name may stand for many ranges.
+/// Counts classes, since a short class such as `\w` may have many ranges.
 #[derive(Default)]
 struct Classes(usize);
 
@@ -333,7 +334,7 @@ impl Lowering<'_> {
             alternatives.extend(once);
             return Ok(Some(self.builder.alternatives(alternatives)?));
         }
-        // A repeated part is next to itself.
+        // A round of a repetition is next to other rounds.
         let item = self.elements(sub, (End::Inside, End::Inside), depth)?;
         let Some(item) = item else {
             return if min == 0 {
@@ -385,8 +386,8 @@ impl Lowering<'_> {
     }
 }
 
-/// Returns, for one side, the end of each part, given the parts from that side on. Also returns
-/// true if no part adds the text for an open end. `anchor` is the anchor of that side.
+/// Returns the [`End`] of each part on one side, given the parts in order from that side. Also
+/// returns true if no part adds the text for an open end. `anchor` is the anchor of that side.
 fn ends_of<'a>(
     parts: impl Iterator<Item = &'a Hir>,
     mut end: End,
@@ -435,7 +436,8 @@ fn ranges(class: &Class) -> Result<Vec<(u32, u32)>, Refused> {
     }
 }
 
-/// Returns no elements for an anchor that is at the end of the whole text; refuses any other.
+/// Returns no elements for an anchor at the beginning or end of the whole text; refuses any other
+/// anchor.
 fn anchor(look: Look, (before, after): (End, End)) -> Lowered {
     let name = match look {
         Look::Start if before != End::Inside => return Ok(Some(Vec::new())),

@@ -1,10 +1,9 @@
-//! The states of a grammar. A state is a set of stacks, and equal sets are one state.
+//! The states of a grammar. A state is a set of stacks. Equal sets are interned as one state.
 //!
 //! A stack holds the elements still to come, its top first. All stacks of a state are stored
-//! together, as a tree that begins at the tops: an *edge* is a sequence, and the number of the
-//! state with the stacks below it. Equal sets of stacks thus have one number, whatever text led to
-//! them. If a grammar derives a text in a thousand ways, it has one state for it, not a thousand
-//! stacks.
+//! together, as a graph-structured stack: an *edge* is a sequence, and the number of the state with
+//! the stacks below it. Equal sets of stacks thus have one number, whatever text led to them. If a
+//! grammar derives a text in a thousand ways, it has one state for it, not a thousand stacks.
 //!
 //! A state is *open* if a top is a reference to a rule or a counted repetition, and *closed* if all
 //! tops are characters or tokens. Texts are matched in closed states. The states below a top are
@@ -43,10 +42,10 @@ pub use budget::TooMuch;
 /// The number of a state.
 pub type StateId = u32;
 
-/// The state without stacks: nothing more is allowed.
+/// The dead state, which has no stacks: nothing more is allowed.
 pub const NONE: StateId = 0;
 
-/// The state with only the empty stack: the text can only end here.
+/// The state with only the empty stack: the text can only end.
 const DONE: StateId = 1;
 
 /// A sequence on top, and the stacks below it.
@@ -62,7 +61,7 @@ pub struct Edge {
 /// A set of stacks.
 #[derive(Clone, Debug)]
 struct State {
-    /// True if the empty stack is among them.
+    /// True if the empty stack is in the set.
     may_end: bool,
     /// The other stacks, by their tops, ascending.
     edges: Arc<[Edge]>,
@@ -77,9 +76,11 @@ struct Found {
 }
 
 const UNKNOWN: u32 = u32::MAX;
-/// The most groups of characters for which rows are used: most of a longer row would stay unknown.
+/// The maximum number of groups of characters for which rows are used: most of a longer row would
+/// stay unknown.
 const MOST_IN_ROW: usize = 1 << 10;
-/// The most edges that are searched one by one. More are sorted by the groups that they begin with.
+/// The maximum number of edges that are searched one by one. More are sorted by the groups that
+/// they begin with.
 const FEW_EDGES: usize = 32;
 /// The number of states for which new tables have memory. Most first masks need no more.
 const FEW_STATES: usize = 14;
@@ -97,8 +98,8 @@ pub struct States {
     facts: Vec<Facts>,
     numbers: Map<Identity, StateId>,
     counted: Counted,
-    /// The most rounds that are counted. For the texts of these tables, more rounds are as good as
-    /// unbounded.
+    /// The maximum number of rounds that are counted. For the texts of these tables, more rounds
+    /// are as good as unbounded.
     most_rounds: u32,
     unions: Map<(StateId, StateId), Found>,
     /// The closed state of each open state.
@@ -112,7 +113,7 @@ pub struct States {
     single: Map<(StateId, u32), StateId>,
     /// The edges of states that have many, sorted by their groups.
     sorted: Map<StateId, Vec<(u32, Edge)>>,
-    /// The approximate bytes that the tables occupy.
+    /// The approximate size of the tables in bytes.
     bytes: usize,
     /// The work of the current call.
     pub budget: Budget,
@@ -160,7 +161,7 @@ impl States {
         states
     }
 
-    /// Returns the approximate bytes that the tables occupy.
+    /// Returns the approximate size of the tables in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -194,7 +195,7 @@ impl States {
         self.budget.keep(bytes);
     }
 
-    /// Returns the number of a set of stacks. The edges must ascend.
+    /// Interns a set of stacks and returns its number. The edges must ascend.
     fn numbered(&mut self, grammar: &Compiled, may_end: bool, edges: &[Edge]) -> StateId {
         let members = edges.iter().map(|edge| {
             let (sequence, min, max) = self.told_of(grammar, edge.sequence);

@@ -1,4 +1,4 @@
-//! The tables with which one text is followed through a grammar, and its masks are made.
+//! The tables for following one text through a grammar and for making its masks.
 
 // In bounds: either every band has tables, or none has.
 
@@ -12,7 +12,7 @@ use crate::grammar::states::{NONE, StateId, States, TooMuch};
 use crate::grammar::utf8::Partial;
 use crate::token::Token;
 
-/// A token, and its bytes or the last part of them.
+/// A token, and its bytes or a suffix of them.
 pub type Text<'t> = (Token, &'t [u8]);
 
 /// The position of a text in a grammar.
@@ -36,10 +36,10 @@ pub struct Tables {
     pub chars: Vec<u32>,
     /// The state at the beginning of a text.
     initial: Option<StateId>,
-    /// The bytes that the tables occupied when they held only a place.
+    /// The size of `states` in bytes when it held only the place of a text.
     bytes_of_place: usize,
-    /// Set while the tables change. If it is found set, a change was interrupted, and the tables
-    /// are invalid.
+    /// True while the tables change. If it is true when a call begins, a change was interrupted,
+    /// and the tables are invalid.
     pub is_changing: bool,
 }
 
@@ -65,7 +65,7 @@ impl Tables {
         }
     }
 
-    /// Returns the approximate bytes that the tables occupy.
+    /// Returns the approximate size of the tables in bytes.
     pub fn bytes(&self) -> usize {
         let by_band = self.by_band.iter().map(States::bytes);
         self.states.bytes() + by_band.sum::<usize>()
@@ -96,8 +96,8 @@ impl Tables {
         })
     }
 
-    /// Returns the place after some tokens. If one is not allowed, returns it, and the place before
-    /// it.
+    /// Returns the place after `tokens`. If one of them is not allowed, returns that token and the
+    /// place before it.
     pub fn accept<'t>(
         &mut self,
         grammar: &Compiled,
@@ -166,7 +166,7 @@ impl Tables {
     }
 
     /// Returns the mask of a place. If `known` is given, the allowed tokens of bands are looked up
-    /// there.
+    /// in it and added to it.
     pub fn mask(
         &mut self,
         grammar: &Compiled,
@@ -182,7 +182,7 @@ impl Tables {
         Ok(writer.done())
     }
 
-    /// Returns the mask of a place, without tokens that are matched by number alone.
+    /// Returns the mask of a place, without tokens that are matched only by number.
     fn gathered<'g>(
         &mut self,
         grammar: &'g Compiled,
@@ -229,7 +229,7 @@ impl Tables {
     }
 }
 
-/// Returns the allowed tokens of a band, unless the text ends within a character, and the state of
+/// Returns the allowed tokens of a band, unless the text ends within a character, and the state in
 /// the band's tables. New results are added to `made`.
 fn part(
     tables: &mut States,
@@ -257,8 +257,7 @@ fn part(
     Ok((Some(part), state))
 }
 
-/// Returns the place without the decoder's note of invalid UTF-8, which does not affect what
-/// follows.
+/// Returns the place without the decoder's mark for invalid UTF-8, which does not affect masks.
 fn canonical(place: Place) -> Place {
     match place.partial.is_pending() {
         true => place,

@@ -159,7 +159,7 @@ impl Tags {
     }
 
     /// Returns the rules for texts with these tags. `token` returns the token, special or not, that
-    /// has a text.
+    /// has the given text.
     pub fn rules(
         &self,
         tree: &VocabularyTree,
@@ -357,7 +357,7 @@ impl Making<'_> {
     }
 }
 
-/// Fails for a text that no tokens can spell.
+/// Fails for a text that is too long or contains NUL.
 fn check(text: &str) -> Result<(), String> {
     if text.len() > MAX_TAG_TEXT {
         return Err(format!(
@@ -387,7 +387,7 @@ fn take_out(ranges: &mut Vec<(u32, u32)>, code_point: u32) {
     ranges.splice(at..at, parts);
 }
 
-/// The begin tags, as a tree of characters.
+/// The begin tags, as a trie of characters.
 #[derive(Default)]
 struct Trie {
     nodes: Vec<Node>,
@@ -396,7 +396,7 @@ struct Trie {
 #[derive(Default)]
 struct Node {
     next: BTreeMap<char, usize>,
-    /// The first tag that ends here, and the spans of all tags that do.
+    /// The first tag that ends at this node. `spans` has the spans of all tags that end there.
     tag: Option<usize>,
     spans: Vec<Vec<Element>>,
 }
@@ -406,8 +406,8 @@ struct Automaton {
     states: Vec<State>,
 }
 
-/// A state: the states after characters that continue or begin a tag. Other characters lead to the
-/// first state.
+/// The transitions of a state by the characters that continue or begin a tag. All other characters
+/// lead to the first state.
 struct State {
     next: BTreeMap<char, Next>,
 }
@@ -448,13 +448,13 @@ impl Trie {
         Ok(())
     }
 
-    /// Returns the automaton. Fails if one tag contains another, which would be ambiguous.
+    /// Returns the automaton. Fails if one begin tag contains another, which would be ambiguous.
     fn automaton(mut self, tags: &[Tag]) -> Result<Automaton, String> {
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
         let n = self.nodes.len();
-        // For each node its fallback: the node of the longest proper suffix of its text.
+        // The failure link of each node: the node of the longest proper suffix of its text.
         let mut shorter = vec![0; n];
         let mut states: Vec<Option<State>> = (0..n).map(|_| None).collect();
         let mut number_of = vec![0; n];

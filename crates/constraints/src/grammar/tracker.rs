@@ -90,7 +90,7 @@ impl Tracker {
         &self.engine
     }
 
-    /// Returns the bytes that the tracker's tables occupy.
+    /// Returns the size of the tracker's tables in bytes.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.tables.as_ref().map_or(0, Tables::bytes)
@@ -174,8 +174,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// Accepts tokens in one call, within the limit for one token. If one is not allowed, returns
-    /// it, and stays at the place before it.
+    /// Accepts tokens in one call, within the limit for one token. If a token is not allowed,
+    /// returns it and stays at the place before it.
     pub fn accept<'t>(
         &mut self,
         tokens: impl Iterator<Item = Text<'t>> + Clone,
@@ -230,7 +230,7 @@ impl Tracker {
         found
     }
 
-    /// Returns how many tokens of a draft are allowed, one after the other, within the limit of one
+    /// Returns the length of the longest prefix of a draft that is allowed, within the limit of one
     /// call. The current place does not change.
     pub fn accepted(&mut self, tokens: &[Token]) -> usize {
         let n = Cell::new(0);
@@ -260,7 +260,7 @@ impl Tracker {
     }
 
     /// Returns the bytes that must follow, whichever tokens spell them: whole characters up to the
-    /// next choice, within the limit of one call, and none after the first `most` bytes.
+    /// next choice, within the limit of one call. No character begins after the first `most` bytes.
     pub fn forced(&mut self, most: usize) -> Vec<u8> {
         let all = RefCell::new(Vec::new());
         let _ = self.call(|tables, grammar, mut place, _| {
@@ -288,13 +288,13 @@ impl Tracker {
         all.into_inner()
     }
 
-    /// True if the text may end here.
+    /// True if the text may end at the current place.
     pub fn may_end(&self) -> bool {
         let tables = self.tables.as_ref().filter(|tables| !tables.is_changing);
         tables.is_some_and(|tables| tables.states.may_end(self.place.state))
     }
 
-    /// Returns, for each of some tokens, true if it is allowed here.
+    /// Returns, for each token, true if it is allowed at the current place.
     pub fn test(
         &mut self,
         tokens: impl Iterator<Item = Token> + Clone,
@@ -307,7 +307,7 @@ impl Tracker {
         })
     }
 
-    /// Returns the tokens that are allowed here, if they are known already.
+    /// Returns the mask of the current place, if it is already known.
     pub fn known_mask(&mut self) -> Option<Arc<Mask>> {
         let key = self.key().ok()?;
         self.engine.masks().whole(key)?.ok()
@@ -317,7 +317,7 @@ impl Tracker {
         self.call(|tables, grammar, place, _| tables.key(grammar, place))
     }
 
-    /// Returns the tokens that are allowed here.
+    /// Returns the mask of the tokens that are allowed at the current place.
     pub fn mask(&mut self) -> Result<Arc<Mask>, TooMuch> {
         let key = self.key()?;
         if let Some(known) = self.engine.masks().whole(key) {
@@ -420,7 +420,7 @@ fn only_character(states: &States, grammar: &Compiled, place: Place) -> Option<c
 /// The largest number that four bytes can be decoded to.
 const LAST: u32 = 0x1F_FFFF;
 
-/// The most alternatives that a message lists.
+/// The maximum number of alternatives that a message lists.
 const MOST_WORDS: usize = 6;
 
 fn describe(grammar: &Compiled, item: Element) -> String {

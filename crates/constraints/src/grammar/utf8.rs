@@ -40,8 +40,8 @@ pub fn counted(piece: &[u8]) -> &[u8] {
     piece.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// Decodes `piece`, which continues at `start`, and writes its code points to `chars`; none if it
-/// is invalid. Returns the unfinished character at its end.
+/// Decodes `piece` from the decoder's state `start`, and writes its code points to `chars`; none if
+/// it is invalid. Returns the decoder's state at its end.
 pub fn decode(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Partial {
     chars.clear();
     let mut bytes = counted(piece);
@@ -95,7 +95,7 @@ pub fn decode_strictly(piece: &[u8], start: Partial, chars: &mut Vec<u32>) -> Pa
     decode(piece, start, chars)
 }
 
-/// True if bytes are valid UTF-8, or the beginning of valid UTF-8.
+/// True if bytes are valid UTF-8, or a prefix of valid UTF-8.
 pub fn begins_a_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }

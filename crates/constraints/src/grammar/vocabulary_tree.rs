@@ -38,7 +38,7 @@ pub enum Kind {
     Continues,
     /// The text can be decoded, but is not well-formed.
     Odd,
-    /// The text is not UTF-8 after any other text.
+    /// The text cannot be decoded, whatever text precedes it.
     Invalid,
 }
 
@@ -63,13 +63,13 @@ pub struct VocabularyTree {
     most_chars: usize,
 }
 
-/// The most characters of a token in each band. One more band has all longer tokens.
+/// The maximum number of characters of a token in each band. One more band has all longer tokens.
 const ENDS: [usize; 3] = [8, 16, 48];
 
 /// A band: the tokens with lengths in some range.
 #[derive(Debug, Default)]
 pub struct Band {
-    /// The most characters of a token, including an unfinished one.
+    /// The maximum number of characters of a token, including an unfinished character.
     pub most_chars: usize,
     /// The tokens by rank: in the order of `Marks`, and then of their texts.
     pub ranked: Vec<u32>,
@@ -288,7 +288,7 @@ impl VocabularyTree {
         is_in.then_some(rank as usize)
     }
 
-    /// Returns the most characters of a token, including an unfinished one.
+    /// Returns the maximum number of characters of a token, including an unfinished character.
     pub fn most_chars(&self) -> usize {
         self.most_chars
     }
@@ -300,7 +300,7 @@ impl VocabularyTree {
         chars.len()
     }
 
-    /// Returns the bytes that the tree occupies.
+    /// Returns the size of the tree in bytes.
     pub fn bytes(&self) -> usize {
         self.texts.capacity()
             + self.kinds.capacity()

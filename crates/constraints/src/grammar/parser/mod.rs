@@ -2,7 +2,7 @@
 //!
 //! It accepts and refuses the same texts as llama.cpp, and numbers the rules of repetitions as
 //! llama.cpp does (see the table in `docs/grammar.md`). Open groups are on an explicit stack, so
-//! that only memory limits the nesting.
+//! only memory limits the nesting.
 
 mod found;
 mod items;
@@ -26,7 +26,7 @@ use crate::grammar::utf8::counted;
 use crate::quoted::quoted;
 use crate::token::Token;
 
-/// An error: why a text is not a grammar, and where.
+/// The reason why a text is not a grammar, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The line, counted from 1; 0 if the error has no position.
@@ -46,8 +46,8 @@ pub struct ParseError {
 pub enum Repetitions {
     /// llama.cpp's own limit.
     AsLlamaCpp,
-    /// A text that llama.cpp accepts is read as there. In any other text each repetition may have
-    /// up to [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) rounds, whatever their
+    /// llama.cpp's own limit, unless a text exceeds it. In such a text each repetition may have up
+    /// to [`MAX_REPETITIONS`](crate::grammar::limits::MAX_REPETITIONS) rounds, whatever their
     /// product.
     Many,
 }
@@ -130,8 +130,8 @@ pub fn unlinked(
     })
 }
 
-/// Reads a text with `what`: first with llama.cpp's limit on repetitions, then, if that limit is
-/// the reason for a refusal and more are allowed, without it.
+/// Reads a text with `what`, first with llama.cpp's limit on repetitions. If that limit refuses the
+/// text and `repetitions` allows more, reads the text again with the larger limit.
 fn read<T>(
     text: &[u8],
     repetitions: Repetitions,
@@ -287,7 +287,7 @@ struct Parser<'a> {
     rules: Vec<Option<Vec<Element>>>,
     repeats: Vec<Repeat<Vec<Element>>>,
     n_elements: usize,
-    /// The deepest nesting of parentheses so far.
+    /// The maximum nesting depth of parentheses so far.
     nested: usize,
     about: About,
     /// The offset of the first byte in a string or class that is not UTF-8.
@@ -504,7 +504,7 @@ impl<'a> Parser<'a> {
         Ok(number)
     }
 
-    /// Returns a new rule: one with a name, or one that is generated within another rule.
+    /// Returns a new rule, which either has a name or is generated within another rule.
     fn new_symbol(&mut self, within: Option<u32>, at: usize) -> Parsed<u32> {
         if self.symbols.len() >= MAX_RULES {
             return fault(at, format!("the grammar has more than {MAX_RULES} rules"));
@@ -519,7 +519,7 @@ impl<'a> Parser<'a> {
         Ok(rule)
     }
 
-    /// Returns the named rule that contains a rule: itself, unless it was generated.
+    /// Returns the named rule that contains a rule: the rule itself, unless it was generated.
     fn named(&self, rule: u32) -> u32 {
         let symbol = self.symbols.get(rule as usize);
         symbol.map_or(rule, |symbol| symbol.named)

@@ -1,13 +1,14 @@
 //! Reads the repetitions `*`, `+`, `?` and `{m,n}` after an item.
 //!
 //! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
-//! optional round. `*`, `+` and `?` become such rules here, too. All others are stored as numbers,
-//! [`Element::Repeat`]. The numbers of llama.cpp's rules are skipped, since the names of later
-//! rules contain them.
+//! optional round. This parser also turns `*`, `+` and `?` into such rules. It stores all other
+//! repetitions as counts, in an [`Element::Repeat`]. The numbers that llama.cpp would give to its
+//! rules for these are skipped, since the names of later generated rules contain numbers in the
+//! same sequence.
 //!
-//! llama.cpp limits the expansion. Stored as numbers, larger counts cost nothing, so a text that
-//! exceeds llama.cpp's limit may be read again with a larger one. The names of the rules that
-//! llama.cpp would have generated are then unknown.
+//! llama.cpp limits the expansion. A stored count has the same cost whatever its size, so a text
+//! that exceeds llama.cpp's limit may be read again with a larger limit. The names of the rules
+//! that llama.cpp would have generated are then unknown.
 
 use super::{Fault, Frame, Parsed, Parser, Repetitions, fault};
 use crate::grammar::elements::{ENDLESS, Element, Repeat};

@@ -185,7 +185,7 @@ pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     Ok(reader.document)
 }
 
-/// The most members of an object that are compared one by one to find a repeated name.
+/// The maximum number of members of an object that are compared one by one to find a repeated name.
 const FEW_MEMBERS: usize = 16;
 
 struct Reader<'a> {

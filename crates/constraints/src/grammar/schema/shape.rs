@@ -19,7 +19,8 @@ use crate::grammar::schema::references::References;
 use crate::grammar::schema::refusal::{Answer, Options, Refusal};
 use crate::grammar::schema::work::{TooLarge, Work};
 
-/// The most alternatives that a new one is compared with. It is dropped if one of them contains it.
+/// The maximum number of alternatives that a new one is compared with. It is dropped if one of them
+/// contains it.
 const MOST_COMPARED: usize = 48;
 
 /// The number of an expression.
@@ -129,9 +130,9 @@ impl Numbers {
 /// A set of strings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Strings {
-    /// The least number of characters.
+    /// The minimum number of characters.
     pub min: u64,
-    /// The largest number of characters.
+    /// The maximum number of characters.
     pub max: Option<u64>,
     /// Languages, each with true if it must contain the strings, and false if it must not: its
     /// [outer language](Compiler::outer_lang_of), then.
@@ -157,9 +158,9 @@ impl Strings {
 pub struct Contains {
     /// The schema of such elements.
     pub what: ExprId,
-    /// The least number of such elements.
+    /// The minimum number of such elements.
     pub min: u64,
-    /// The largest number of such elements.
+    /// The maximum number of such elements.
     pub max: Option<u64>,
 }
 
@@ -170,9 +171,9 @@ pub struct Arrays {
     pub prefix: Vec<ExprId>,
     /// The schema of all elements after `prefix`.
     pub rest: ExprId,
-    /// The least number of elements.
+    /// The minimum number of elements.
     pub min: u64,
-    /// The largest number of elements.
+    /// The maximum number of elements.
     pub max: Option<u64>,
     /// The elements that must be contained.
     pub contains: Vec<Contains>,
@@ -231,9 +232,9 @@ pub struct Objects {
     pub names: Vec<ExprId>,
     /// Required members with one of several names.
     pub witnesses: Vec<Witness>,
-    /// The least number of members.
+    /// The minimum number of members.
     pub min: u64,
-    /// The largest number of members.
+    /// The maximum number of members.
     pub max: Option<u64>,
     /// The position of a schema that constrains the object.
     pub at: Option<JsonId>,
@@ -884,7 +885,7 @@ impl Compiler {
 
     /// Returns the arrays of `x` that are not in `y`, as a union.
     fn minus_arrays(&mut self, x: &Arrays, y: &Arrays) -> Answer<Vec<Arrays>> {
-        /// The most indices of an array that are handled one by one.
+        /// The maximum number of indices of an array that are handled one by one.
         const MOST: u64 = 32;
         let mut pieces = Vec::new();
         if y.unique.is_some() && x.max.is_none_or(|max| max > 1) {

@@ -3,8 +3,8 @@
 //! Cached results make work cheaper, but whether a call exceeds the limit must not depend on
 //! earlier queries. So two sums are kept: the steps that the call has taken, and an upper bound on
 //! those it would take with empty tables. While the bound is within the limit, a call with empty
-//! tables would be, too. Otherwise the call is repeated with empty tables, and the steps that it
-//! takes there decide.
+//! tables would be, too. Otherwise the call is repeated with empty tables, and the number of steps
+//! that the second call takes decides.
 //!
 //! Memory counts, too: [`BYTES_OF_A_STEP`] bytes are one step.
 
@@ -55,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Takes steps.
+    /// Counts steps that the call takes. Fails like [`check`](Self::check).
     #[inline]
     pub fn spend(&mut self, steps: u64) -> Result<(), TooMuch> {
         self.taken += steps;

@@ -1,5 +1,5 @@
-//! Turns an open state into a closed one: follows references until all tops are characters or
-//! tokens.
+//! Turns an open state into a closed one by an epsilon closure: follows references until all tops
+//! are characters or tokens.
 //!
 //! ```text
 //! close(edges):                       found = {}
@@ -11,10 +11,10 @@
 //! ```
 //!
 //! The result of a pop depends only on the state below, so it is computed once, by a separate
-//! closure. A character that closes a thousand levels thus takes one step, if the text before it
-//! has closed all except the last of them. The exception is a state below that the current closure
-//! itself has pushed: it was reached by an empty text, possibly in a cycle, so its edges are
-//! followed by the current closure.
+//! closure. A character that closes a thousand levels thus takes one step, if the closed form of
+//! the state below the last level is known. The exception is a state that the current closure
+//! itself has pushed. It was reached by an empty text, possibly in a cycle, so the current closure
+//! follows its edges.
 
 // In bounds: numbers of states are positions in tables that only grow.
 
@@ -26,17 +26,17 @@ use crate::grammar::limits::MAX_STEP;
 
 /// Marks, in the set of visited edges, a state that this closure has pushed.
 const PUSHED: u32 = u32::MAX;
-/// Marks, likewise, a state to which an empty round adds nothing.
+/// Marks, in the set of visited edges, a state to which an empty round adds nothing.
 const NEXT_ROUND: u32 = u32::MAX - 1;
-/// Marks, likewise, a state for whose closure the current one has waited.
+/// Marks, in the set of visited edges, a state whose closure the current closure has waited for.
 const WAITED_FOR: u32 = u32::MAX - 2;
 /// The steps of a pop, in addition to those of the closure that it waits for.
 const POP: u64 = 4;
-/// The most closures whose buffers are kept.
+/// The maximum number of closures whose buffers are kept.
 const MOST_KEPT: usize = 32;
 
-/// The closures that wait for each other, up to the innermost at `top`, and, after it, reusable
-/// buffers.
+/// A stack of closures, each of which waits for the next, up to the innermost at `top`. Reusable
+/// buffers follow.
 #[derive(Debug, Default)]
 pub(super) struct Closures {
     all: Vec<Closure>,

@@ -4,7 +4,7 @@
 //! still follow, and those that may. Each such combination gets a number, after the numbers of the
 //! grammar's sequences. For a text of n characters, more than n rounds are as good as unbounded,
 //! since a round that matches no character can be left out. So tables for texts of at most n
-//! characters store no larger count, and states that differ only in counts above n are one.
+//! characters store no larger count, and states that differ only in counts above n are merged.
 
 // In bounds: numbers of counted sequences are positions in a table that only grows.
 
@@ -48,8 +48,8 @@ impl States {
         (min.min(most), max)
     }
 
-    /// Returns the grammar's sequence for a number, and the least and most remaining rounds of the
-    /// repetition that it begins with; zeros if it does not begin with one.
+    /// Returns the grammar's sequence for a number, and the minimum and maximum number of remaining
+    /// rounds of the repetition that it begins with; zeros if it does not begin with a repetition.
     pub(super) fn told_of(&self, grammar: &Compiled, sequence: u32) -> Counts {
         let n = grammar.rules.sequences.len();
         if let Some(number) = (sequence as usize).checked_sub(n) {
@@ -93,7 +93,8 @@ impl States {
         (min == 0 || item) && grammar.rules.may_be_empty(first.rest)
     }
 
-    /// Merges edges that differ only in the remaining rounds, if the ranges of these leave no gap.
+    /// Merges edges that differ only in their remaining rounds, if the ranges of these overlap or
+    /// are adjacent.
     pub(super) fn merge_counts(&mut self, grammar: &Compiled, edges: &mut Vec<Edge>) {
         let n = grammar.rules.sequences.len() as u32;
         let is_counted = |edge: &Edge| edge.sequence >= n;

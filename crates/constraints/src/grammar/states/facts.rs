@@ -10,8 +10,8 @@ use crate::grammar::compiled::{Compiled, MOST_BEYOND};
 use crate::grammar::elements::{EMPTY, Element, Sequence};
 use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
-/// The fewest characters that lead to one state for which this fact is stored. Fewer are not worth
-/// the search.
+/// The minimum number of accepted characters for which the state that they lead to is searched for.
+/// Fewer are not worth the search.
 const FEWEST_UNIFORM: u32 = 8;
 /// Marks a state without a row.
 pub(super) const NO_ROW: u32 = u32::MAX;
@@ -41,19 +41,19 @@ pub(super) struct Facts {
     cost: u64,
 }
 
-/// The counted repetition that a state is in the midst of. Its item is a class, or has a class
-/// among its alternatives.
+/// A counted repetition that is in progress in a state. Its item is a class, or has a class among
+/// its alternatives.
 #[derive(Clone, Copy, Debug)]
 struct Rounds {
     /// The sequence that begins with the class.
     class: u32,
     /// The grammar's sequence that begins with the repetition, and the stacks below it.
     repetition: Edge,
-    /// The kinds that lie wholly in the class.
+    /// The kinds of characters that the class contains entirely.
     kinds: Kinds,
     /// The number of rounds left, including the current one; `u32::MAX` if unbounded.
     left: u32,
-    /// True if no round is required, and no other top accepts any of its characters.
+    /// True if no round is required, and no other top accepts any of the class's characters.
     is_alone: bool,
 }
 
@@ -142,7 +142,7 @@ impl States {
     /// Returns the repetition that a top is part of, if its item, or an alternative of its item, is
     /// the class on top.
     fn rounds_of(&self, grammar: &Compiled, edge: Edge) -> Option<Rounds> {
-        /// The most alternatives that are searched for the class.
+        /// The maximum number of alternatives that are searched for the class.
         const FEW: usize = 16;
         let first = grammar.first(edge.sequence)?;
         let kinds = grammar.kinds(first.item);
@@ -187,8 +187,8 @@ impl States {
         Ok(self.facts[state as usize].has_tokens)
     }
 
-    /// True only if every text with the summary `texts` is accepted. False may be wrong, more often
-    /// if not `finds_out`.
+    /// True only if every text with the summary `texts` is accepted. May return false even then,
+    /// more often if `finds_out` is not set.
     #[inline]
     pub fn takes_all(
         &mut self,
@@ -239,8 +239,8 @@ impl States {
         Ok(all)
     }
 
-    /// True only if no control character is accepted after any text with the summary `texts`. False
-    /// may be wrong, more often if not `finds_out`.
+    /// True only if no control character is accepted after any text with the summary `texts`. May
+    /// return false even then, more often if `finds_out` is not set.
     pub fn leads_to_no_control(
         &mut self,
         grammar: &Compiled,
@@ -274,7 +274,8 @@ impl States {
     }
 
     /// Returns the greatest length up to which all texts with the summary `texts` are accepted, if
-    /// no longer ones are. `None` if there is no such length, or finding it would take long.
+    /// no longer texts are accepted. Returns `None` if there is no such length, or if finding it
+    /// would take long.
     pub fn longest_taken(
         &mut self,
         grammar: &Compiled,
@@ -377,8 +378,8 @@ impl States {
         Ok((n as usize, self.close(grammar)?))
     }
 
-    /// Stores the run to `end`, which is `steps` steps away, for `state` and all states before
-    /// `end`.
+    /// Stores the run to `end` for `state`, from which it is `steps` steps away, and for all states
+    /// between them.
     fn remember_run(&mut self, mut state: StateId, end: StateId, mut steps: u32) {
         while steps > 1 {
             let facts = &mut self.facts[state as usize];

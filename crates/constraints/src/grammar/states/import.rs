@@ -10,9 +10,9 @@ use crate::grammar::compiled::Compiled;
 use crate::grammar::hash::Map;
 
 impl States {
-    /// Returns the state of these tables with the stacks that `state` has in `other`. For texts up
-    /// to the length that these tables are for, both are equal. `other` must be the same tables
-    /// until [`forget_imports`](Self::forget_imports) is called.
+    /// Returns the state of these tables that has the stacks of the state `state` of `other`. For
+    /// texts up to the maximum length of these tables, both states are equivalent. `other` must be
+    /// the same tables until [`forget_imports`](Self::forget_imports) is called.
     pub fn import(
         &mut self,
         grammar: &Compiled,

@@ -6,14 +6,14 @@ use super::budget::BYTES_OF_A_STEP;
 use super::{Edge, Found, NONE, StateId, States, TooMuch};
 use crate::grammar::compiled::Compiled;
 
-/// The most levels that are searched to find if one state can become another without accepting a
-/// character.
+/// The maximum number of levels that are searched to find out whether one state can become another
+/// without accepting a character.
 const MOST_LEVELS: usize = 16;
 
 impl States {
-    /// Returns the state with the stacks below all these edges. States are united in pairs, and the
-    /// pairs in pairs. If they were united one after the other, each stack would be copied for
-    /// every later edge.
+    /// Returns the state with the stacks below all these edges. States are united in pairs, then
+    /// the results in pairs. If they were united one after the other, each stack would be copied
+    /// for every later edge.
     pub(super) fn union_of(
         &mut self,
         grammar: &Compiled,
@@ -41,7 +41,7 @@ impl States {
         Ok(states.first().copied().unwrap_or(NONE))
     }
 
-    /// Returns the state with the stacks of both. Not recursive, since stacks may be deep.
+    /// Returns the state with the stacks of both states. Not recursive, since stacks may be deep.
     pub(super) fn union(
         &mut self,
         grammar: &Compiled,
@@ -139,9 +139,9 @@ impl States {
         self.unions.get(&(a.min(b), a.max(b))).copied()
     }
 
-    /// If one of two states can become the other without accepting a character, returns it, since
-    /// its stacks suffice. Without this, a text that opens a thousand optional ends would have a
-    /// thousand stacks, one for each number of omitted ends.
+    /// Returns the state that can become the other without accepting a character, if there is one.
+    /// Its stacks suffice for the union. Without this, a text that opens a thousand optional ends
+    /// would have a thousand stacks, one for each number of omitted ends.
     fn wider_of(
         &mut self,
         grammar: &Compiled,

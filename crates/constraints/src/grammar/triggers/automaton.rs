@@ -1,16 +1,17 @@
 //! Runs all patterns at the same time over a growing text, to find those that may have matched.
 //!
-//! The patterns form a deterministic automaton over bytes, which all samplers with the same
-//! patterns share. Its states are made when a text needs them. A sampler keeps its state between
-//! tokens, so that a token costs one step per byte. The tables are bounded: when they are full, all
-//! states are dropped, and each sampler adds its own again.
+//! The patterns form a lazy DFA over bytes, which all samplers with the same patterns share. Its
+//! states are made when a text needs them. A sampler keeps its state between tokens, so a token
+//! costs one step per byte. The tables are bounded: when they are full, all states are dropped, and
+//! each sampler adds its own again.
 //!
 //! A state is made without holding a lock, so that other threads can go on with known states. Each
 //! transition counts as many steps as making it took, even if it is known, so that earlier queries
 //! do not matter.
 //!
 //! The automaton treats look-aheads as fulfilled, and back references as any text. For patterns
-//! with these its result is *maybe*; for all others it is exact.
+//! with look-aheads or back references, it may report a match that does not exist. For all other
+//! patterns its result is exact.
 
 // In bounds: numbers of states and addresses are positions in the tables that gave them.
 
@@ -27,7 +28,8 @@ use crate::grammar::triggers::program::{Address, Inst, Program};
 
 /// Marks an unknown transition.
 const UNKNOWN: u32 = u32::MAX;
-/// The most bytes of a text that are read before the lock is released for other threads.
+/// The maximum number of bytes of a text that are read before the lock is released for other
+/// threads.
 const AT_ONCE: usize = 1 << 12;
 /// The number of instructions that count as one step.
 const PER_STEP: usize = 2;
@@ -58,7 +60,7 @@ enum Right {
     Other,
 }
 
-/// The content of a state. Equal contents are one state.
+/// The content of a state. Equal contents are interned as one state.
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
     /// The hash of the other fields.
@@ -68,7 +70,7 @@ struct Shape {
     waits: bool,
     /// The instructions that match a byte, and those that depend on the next byte, ascending.
     items: Box<[Address]>,
-    /// The patterns that match up to here, or matched up to the byte before, ascending.
+    /// The patterns that match up to this position, or matched up to the previous byte, ascending.
     hits: Box<[u32]>,
 }
 
@@ -139,7 +141,7 @@ struct Edge {
     steps: u32,
 }
 
-/// The patterns that match if the text ends here, and the number of steps to find them.
+/// The patterns that match if the text ends in a state, and the number of steps to find them.
 #[derive(Debug)]
 struct AtEnd {
     hits: Box<[u32]>,
@@ -186,17 +188,17 @@ impl Automaton {
         }
     }
 
-    /// Returns the bytes that the states occupy.
+    /// Returns the size of the states in bytes.
     pub fn bytes(&self) -> usize {
         self.tables.lock().bytes
     }
 
-    /// Returns the most bytes that the states can ever occupy.
+    /// Returns the maximum size of the states in bytes.
     pub fn most_bytes(&self) -> usize {
         self.most_bytes
     }
 
-    /// Reads on with `text`. Adds to `hits` the patterns that may have matched.
+    /// Continues with `text`. Adds to `hits` the patterns that may have matched.
     pub fn read(
         &self,
         program: &Program,
@@ -318,7 +320,7 @@ impl Automaton {
         (shape, steps)
     }
 
-    /// Moves the place to another state, and stores the transition by which it came there.
+    /// Moves the place to another state, and stores the transition to that state.
     fn link(&self, place: &mut Place, class: u8, shape: Shape, steps: usize) {
         let shape = Arc::new(shape);
         let mut dropped = Vec::new();
@@ -337,7 +339,7 @@ impl Automaton {
         drop(dropped);
     }
 
-    /// Returns the number of a state; assigns one if it has none.
+    /// Interns a state and returns its number.
     fn known(&self, tables: &mut Tables, shape: &Arc<Shape>, dropped: &mut Vec<Dropped>) -> u32 {
         if let Some(&state) = tables.numbers.get(shape) {
             return state;
@@ -369,7 +371,7 @@ impl Automaton {
         state
     }
 
-    /// Adds the patterns that match if the text ends here.
+    /// Adds the patterns that match if the text ends at `place`.
     fn end(
         &self,
         program: &Program,
@@ -403,7 +405,8 @@ impl Automaton {
         Ok(())
     }
 
-    /// Stores these patterns for other samplers, if the bound permits.
+    /// Stores the patterns that match at the end of the text for other samplers, if the bound on
+    /// the tables permits.
     fn keep_end(&self, place: &Place, at_end: &Arc<AtEnd>) {
         let bytes = size_of::<AtEnd>() + 4 * at_end.hits.len() + 2 * ALLOCATION;
         let mut tables = self.tables.lock();
@@ -491,7 +494,8 @@ impl Scratch {
         }
     }
 
-    /// Adds everything that is reachable from an instruction without reading a byte.
+    /// Adds the epsilon closure of an instruction: all that is reachable from it without reading a
+    /// byte.
     fn close(&mut self, program: &Program, from: Address, left: Left, right: Right) {
         self.open.push(from);
         while let Some(address) = self.open.pop() {

@@ -4,8 +4,8 @@
 //! - [`program`][]: compiles all patterns to instructions.
 //! - [`budget`][]: limits the work of one call.
 //! - [`automaton`][]: excludes patterns that cannot match yet, in one step per byte of a text.
-//! - [`search`][]: finds a match, and the beginning of the grammar, as `std::regex` does.
-//! - [`set`][]: the patterns of a grammar, cached for the next grammar with the same ones.
+//! - [`search`][]: finds a match as `std::regex` does, and the position where the grammar begins.
+//! - [`set`][]: the patterns of a grammar, cached for the next grammar with the same patterns.
 //! - [`waiting`][]: keeps the text before a trigger.
 //!
 //! Texts and patterns are bytes, as they are for `std::regex<char>` in the C locale.

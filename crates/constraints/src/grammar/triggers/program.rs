@@ -189,7 +189,8 @@ enum Task {
     },
 }
 
-/// The most instructions that are visited in all to find the bytes that parts can begin with.
+/// The maximum number of instructions that are visited in all to find the bytes that parts can
+/// begin with.
 const MOST_LOOKED_AT: usize = 1 << 19;
 
 impl Writer {

@@ -48,7 +48,7 @@ pub enum Sign {
     Question,
     /// `{m}`, `{m,}` and `{m,n}`.
     Interval {
-        /// The least number of repetitions.
+        /// The minimum number of repetitions.
         min: i32,
         /// The number of further repetitions; `None` for any number.
         more: Option<i64>,

@@ -21,7 +21,7 @@ use crate::grammar::limits::MAX_TRIGGER_WAYS;
 use crate::grammar::triggers::budget::{Budget, Endless};
 use crate::grammar::triggers::program::{Address, Inst, NO_SET, Pattern, Program};
 
-/// The most words that the record of visited positions may have.
+/// The maximum number of words that the record of visited positions may have.
 const MOST_WORDS: usize = 1 << 22;
 /// The number of bytes read, or of groups or words written, that count as one step.
 const AT_ONCE: usize = 8;

@@ -20,7 +20,7 @@ use crate::grammar::triggers::search::{self, Found};
 use crate::grammar::triggers::syntax;
 use crate::quoted::quoted;
 
-/// The most sets of patterns that are cached.
+/// The maximum number of sets of patterns that are cached.
 const MOST: NonZeroUsize = NonZeroUsize::new(MAX_TRIGGERS_CACHED).unwrap();
 
 type Digest32 = [u8; 32];

@@ -9,7 +9,7 @@ use crate::grammar::limits::MAX_TRIGGER_DEPTH;
 use crate::grammar::triggers::byte_set::ByteSet;
 use crate::grammar::triggers::scanner::{Refusal, Scanner, Sign};
 
-/// The most states that `std::regex` makes for one pattern.
+/// The maximum number of states that `std::regex` makes for one pattern.
 const MOST_STATES: u64 = 100_000;
 
 /// A quantifier.
@@ -23,7 +23,7 @@ pub enum Times {
     Once,
     /// `{min}`, `{min,}` and `{min,min + more}`.
     Between {
-        /// The least number of repetitions.
+        /// The minimum number of repetitions.
         min: u32,
         /// The number of further repetitions; `None` for any number.
         more: Option<u32>,

@@ -32,7 +32,7 @@ struct Checkpoint {
 
 /// The number of tokens between two checkpoints.
 const EVERY: usize = 64;
-/// The most checkpoints that are kept: enough for every rollback.
+/// The maximum number of checkpoints that are kept: enough for every rollback.
 const MOST: usize = MAX_ROLLBACK / EVERY + 2;
 
 impl Waiting {

@@ -13,7 +13,7 @@ use crate::grammar::schema::numbers::integers_between;
 use crate::grammar::schema::output::Sequence;
 use crate::grammar::schema::refusal::Answer;
 
-/// The most digits of a number without an upper bound.
+/// The maximum number of digits of a number without an upper bound.
 const MOST_DIGITS: u32 = 16;
 
 impl Writer<'_> {

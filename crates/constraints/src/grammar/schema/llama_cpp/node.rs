@@ -44,9 +44,9 @@ pub enum Node {
     Array {
         /// The node of the elements.
         items: NodeId,
-        /// The least number of elements.
+        /// The minimum number of elements.
         min: u32,
-        /// The largest number of elements.
+        /// The maximum number of elements.
         max: Option<u32>,
     },
     /// An array of these elements.
@@ -73,9 +73,9 @@ pub struct Text {
     pub pattern: Option<Rc<str>>,
     /// The rule of a format.
     pub format: Option<&'static str>,
-    /// The least number of characters.
+    /// The minimum number of characters.
     pub min: u32,
-    /// The largest number of characters.
+    /// The maximum number of characters.
     pub max: Option<u32>,
 }
 

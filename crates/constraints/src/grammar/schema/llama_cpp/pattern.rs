@@ -72,7 +72,7 @@ const SPECIAL: &str = "|.()[]{}*+?^$";
 /// The characters that a backslash makes literal.
 const ESCAPABLE: &str = "^$.[]()|{}*+?";
 
-/// The deepest nesting of groups that llama.cpp's converter follows.
+/// The maximum nesting depth of groups that llama.cpp's converter follows.
 const MOST_GROUPS: usize = 100;
 
 /// A pattern being read, without its `^` and `$`.
