@@ -1,7 +1,9 @@
-//! Deterministic automata over characters, for patterns, lengths, names, and the digits of numbers.
+//! Deterministic finite automata over characters, for patterns, lengths, names, and the digits of
+//! numbers.
 //!
-//! Each is built by [`explore`], from a first state and a function for the edges of a state.
-//! Intersections and differences are built likewise, over pairs of states.
+//! [`explore`] builds an automaton from its start state and a function that returns the edges of a
+//! state. It also builds intersections, unions and differences, as product automata over pairs of
+//! states.
 
 // In bounds: numbers of states are positions in a list that only grows.
 
@@ -19,20 +21,21 @@ pub type Span = (u32, u32);
 /// Every character that a string can contain.
 pub const ALL: [Span; 2] = [(0, 0xD7FF), (0xE000, 0x10_FFFF)];
 
-/// An edge: the first and last of its characters, and the state that they lead to.
+/// An edge, which is a transition: the first and last of its characters, and the state that they
+/// lead to.
 pub type Edge = (u32, u32, u32);
 
 /// A state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct State {
-    /// True if a text may end here.
+    /// True if a text may end in this state.
     pub accepts: bool,
     /// The edges, ascending and disjoint. No text continues with any other character.
     pub edges: Vec<Edge>,
 }
 
-/// Appends an edge. It is joined with the last one if their ranges touch and they lead to the same
-/// state.
+/// Appends an edge. It is joined with the last edge if their ranges are adjacent and they lead to
+/// the same state.
 fn push_joined(edges: &mut Vec<Edge>, (first, last, to): Edge) {
     match edges.last_mut() {
         Some(edge) if edge.2 == to && edge.1 + 1 == first => edge.1 = last,
@@ -111,15 +114,15 @@ pub fn explore<S: Clone + Eq + Hash>(
     Ok(Dfa { states })
 }
 
-/// In a pair of states, marks the one whose automaton accepts no more.
+/// Marks, in a pair of states, the dead state of an automaton.
 const NOWHERE: u32 = u32::MAX;
-/// The state of that automaton.
+/// The dead state, which accepts no text.
 static NO_STATE: State = State {
     accepts: false,
     edges: Vec::new(),
 };
 
-/// A node of a tree of texts.
+/// A node of a trie of texts.
 #[derive(Default)]
 struct Branch {
     is_text: bool,
@@ -127,8 +130,7 @@ struct Branch {
     edges: Vec<(u32, u32)>,
 }
 
-/// Returns the tree of these texts. All ends share one node, except those of texts that are the
-/// beginning of others.
+/// Returns the trie of these texts, in which all leaves are one node.
 fn branches<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Vec<Branch>, TooLarge> {
     // Sorted by characters, so that the last edge of a node is the current one.
     let mut texts: Vec<&str> = texts.into_iter().collect();
@@ -197,7 +199,7 @@ impl Dfa {
         })
     }
 
-    /// Returns the automaton of all texts but these.
+    /// Returns the automaton of all texts except these.
     pub fn all_but<'a>(
         texts: impl IntoIterator<Item = &'a str>,
         work: &Work,
@@ -253,7 +255,7 @@ impl Dfa {
     ) -> Result<Self, TooLarge> {
         let state = |dfa: &'a Self, at: u32| dfa.states.get(at as usize).unwrap_or(&NO_STATE);
         let accepts = |dfa: &Self, at: u32| dfa.states.get(at as usize).is_some_and(|s| s.accepts);
-        // An automaton that accepts no more never accepts again.
+        // An automaton in its dead state never accepts again.
         let (may_only_left, may_only_right) = (keep(true, false), keep(false, true));
         let mut starts: Vec<u32> = Vec::new();
         explore(
@@ -305,7 +307,8 @@ impl Dfa {
         self.pairs(other, work, |a, b| a || b)
     }
 
-    /// Returns the automaton of the texts of this one that have `min` to `max` characters.
+    /// Returns the automaton of the texts that this one accepts and that have `min` to `max`
+    /// characters.
     pub fn of_length(&self, min: u64, max: Option<u64>, work: &Work) -> Result<Self, TooLarge> {
         let most = max.unwrap_or(min);
         explore(
@@ -375,7 +378,7 @@ impl Dfa {
         0
     }
 
-    /// Returns the automaton without the states that reach no end.
+    /// Returns the automaton without its dead states, from which no text is accepted.
     pub fn trimmed(self) -> Self {
         let n = self.states.len();
         let before = Lists::of(n, || {
@@ -451,8 +454,8 @@ impl Dfa {
         dfa
     }
 
-    /// Returns the states in an order in which each comes after all that it leads to; `None` if
-    /// there is a cycle. Edges of a state to itself do not count.
+    /// Returns the states in reverse topological order, so each comes after all states that it
+    /// leads to; `None` if there is a cycle. Edges of a state to itself do not count.
     fn ends_first(&self) -> Option<Vec<u32>> {
         let (mut order, mut is_done) = (Vec::new(), vec![false; self.states.len()]);
         let mut is_open = is_done.clone();
@@ -476,7 +479,8 @@ impl Dfa {
         Some(order)
     }
 
-    /// Returns the smallest automaton. `order` has the states, each after all that it leads to.
+    /// Returns the smallest automaton that accepts the same texts. `order` has the states in
+    /// reverse topological order.
     fn minimized_in(&self, order: &[u32]) -> Self {
         const ITSELF: u32 = u32::MAX;
         let mut class = vec![0; self.states.len()];
@@ -492,8 +496,8 @@ impl Dfa {
             class[at as usize] = match numbers.get(&key) {
                 Some(&known) => known,
                 None => {
-                    // A state that leads to this one wherever this one leads to itself is equal to
-                    // it.
+                    // A state that leads to this state wherever this state leads to itself is
+                    // equivalent to it.
                     let itself = |(first, last, to)| match to {
                         ITSELF => (first, last, n_classes),
                         _ => (first, last, to),

@@ -1,8 +1,8 @@
 //! Compiles the patterns of JSON Schema, which are regular expressions of ECMA-262, to automata.
 //!
 //! The syntax is that of ECMA-262 with its Annex B. Only the characters of `\p{...}` come from
-//! `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries cannot be
-//! expressed by such an automaton, and are refused by name.
+//! `regex-syntax`, whose syntax differs. Look-around, back references and word boundaries are not
+//! supported. A pattern with one of them is refused, by a message that names it.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -77,7 +77,8 @@ const DIGITS: [Span; 1] = [(0x30, 0x39)];
 const WORDS: [Span; 4] = [(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 const LINE_ENDS: [Span; 3] = [(10, 10), (13, 13), (0x2028, 0x2029)];
 
-/// Returns the same characters as ascending spans that do not touch, without surrogates.
+/// Returns the characters of `spans`, except surrogates, as ascending spans that neither overlap
+/// nor are adjacent.
 pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut tidy: Vec<Span> = Vec::new();
@@ -90,14 +91,14 @@ pub fn tidied(mut spans: Vec<Span>) -> Vec<Span> {
     common(&tidy, &ALL)
 }
 
-/// Returns the characters that are in both.
+/// Returns the intersection of two sets of characters.
 pub fn common(a: &[Span], b: &[Span]) -> Vec<Span> {
     let mut both = Vec::with_capacity(a.len() + b.len());
     common_in(a, b, &mut both);
     both
 }
 
-/// Replaces the content of `both` by the characters that are in both of the others.
+/// Replaces the content of `both` with the intersection of `a` and `b`.
 pub fn common_in(a: &[Span], b: &[Span], both: &mut Vec<Span>) {
     both.clear();
     let (mut i, mut j) = (0, 0);
@@ -113,7 +114,7 @@ pub fn common_in(a: &[Span], b: &[Span], both: &mut Vec<Span>) {
     }
 }
 
-/// Returns the characters that are not in `spans`.
+/// Returns the complement of `spans`, without surrogates.
 pub fn others(spans: &[Span]) -> Vec<Span> {
     let mut others = Vec::new();
     let mut next = 0;
@@ -452,7 +453,7 @@ fn one(character: char) -> Part {
 /// A node of the nondeterministic automaton.
 #[derive(Debug, Default)]
 struct Node {
-    /// The nodes that follow without reading a character.
+    /// The nodes that epsilon transitions lead to.
     free: Vec<u32>,
     /// The nodes that follow at the beginning of the text.
     at_start: Vec<u32>,
@@ -539,7 +540,7 @@ impl Nodes {
         }
     }
 
-    /// Returns the nodes that are reachable without reading a character, ascending.
+    /// Returns the epsilon closure of the nodes `from`, ascending.
     fn reached(&self, from: &[u32], at_start: bool, at_end: bool) -> Vec<u32> {
         let mut seen = self.seen.take();
         seen.resize(self.all.len(), false);

@@ -1,6 +1,6 @@
-//! The formats that are enforced, as patterns. Every text of a pattern is valid in its format. Some
-//! valid texts that are hard to recognize are left out. So a schema that excludes a format needs a
-//! second pattern, one that every valid text has.
+//! The formats of strings that are enforced, as patterns. Every text that a pattern matches is
+//! valid in its format. Some valid texts that are hard to recognize do not match. So a schema that
+//! excludes a format needs a second pattern, which every valid text matches.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub const ENFORCED: [&str; 16] = [
 /// A format's automata.
 #[derive(Clone)]
 pub struct Format {
-    /// Accepts valid texts alone, but not all of them.
+    /// Accepts only valid texts, but perhaps not all of them.
     pub inner: Shared,
     /// Accepts all valid texts, and others; `None` if `inner` accepts all valid texts.
     pub outer: Option<Shared>,
@@ -66,7 +66,7 @@ pub fn automata_of(format: &str) -> Option<Result<Format, String>> {
     Some(KNOWN.get(at)?.get_or_init(make).clone())
 }
 
-/// Returns the pattern of a format, and the most characters that it may have.
+/// Returns the pattern of a format, and the maximum number of characters of its texts.
 fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
     let (pattern, most) = match format {
         "date" => (date(), None),
@@ -106,14 +106,14 @@ fn pattern_of(format: &str) -> Option<(String, Option<u64>)> {
 /// matches all valid texts.
 fn outer_pattern_of(format: &str) -> Option<&'static str> {
     Some(match format {
-        // Leap seconds, small letters, and any number of digits after the point.
+        // Leap seconds, lowercase letters, and any number of digits after the point.
         "time" => "^[0-9]{2}:[0-9]{2}:[0-9]{2}",
         "date-time" => "^[0-9]{4}-[0-9]{2}-[0-9]{2}[^0-9][0-9]{2}:[0-9]{2}:[0-9]{2}",
-        // Small letters.
+        // Lowercase letters.
         "duration" => "^[Pp]",
         // Quoted local parts, addresses in brackets, and any length.
         "email" => "@",
-        // Dashes in a row, and labels of any number.
+        // Consecutive dashes, and any length.
         "hostname" => "^[A-Za-z0-9._-]*$",
         "ipv6" => "^[0-9A-Fa-f:.]*$",
         // Ports, future kinds of addresses, and empty parts.
@@ -233,7 +233,7 @@ fn template() -> String {
     format!("(?:{literal}|\\{{[+#./;?&]?{name}(?:,{name})*\\}})*")
 }
 
-/// Returns a pattern of ECMA-262's regular expressions, with groups nested to this depth.
+/// Returns a pattern of ECMA-262's regular expressions, with groups nested up to this depth.
 fn regex(depth: usize) -> String {
     let ranges = "a-[b-z]|A-[B-Z]|0-[1-9]|1-[2-9]";
     let escape = "\\\\(?:[dDwWsStnrfv^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4})";

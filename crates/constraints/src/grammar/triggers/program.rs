@@ -24,7 +24,8 @@ pub enum Inst {
         /// The next instruction.
         next: Address,
     },
-    /// Matches any number of bytes of a set. The largest number is tried first.
+    /// Matches any number of bytes of a set. The largest number is tried first, unless `lazy` is
+    /// set.
     Run {
         /// The set.
         set: u32,
@@ -42,7 +43,7 @@ pub enum Inst {
         /// The instruction that is tried second.
         second: Address,
     },
-    /// Continues with `body`, which leads back here, or with `exit`.
+    /// Continues with `body`, which leads back to this instruction, or with `exit`.
     Repeat {
         /// The first instruction of one more round.
         body: Address,
@@ -123,7 +124,7 @@ pub struct Pattern {
     /// True if the pattern begins with `^` and ends with `$`, so that it is first matched against
     /// the whole text.
     pub is_whole: bool,
-    /// True if an instruction that failed at a position once always fails there.
+    /// True if an instruction that has failed at a position always fails there again.
     pub forgets: bool,
 }
 
@@ -171,16 +172,16 @@ enum Task {
     /// A repetition whose body, which may be missing, has just been written.
     Repeat { exit: Address, lazy: bool },
     /// The end of the repetition at `repeat`, whose body has just been written. `enters` is true if
-    /// it begins with the body.
+    /// the repetition begins with the body.
     Loop { repeat: Address, enters: bool },
-    /// This many more copies of a body. Each is optional, together with those after it.
+    /// `left` more copies of a body. Each is optional, together with the copies after it.
     Optional {
         body: u32,
         left: u32,
         lazy: bool,
         exit: Address,
     },
-    /// This many more copies of a body. `before` is the address that was first before the last copy
+    /// `left` more copies of a body. `before` is the address that was first before the last copy
     /// was written.
     Copies {
         body: u32,
@@ -249,8 +250,8 @@ impl Writer {
         set.map_or(NO_SET, |set| self.set(set))
     }
 
-    /// Writes a tree that continues at `next`. Returns its address. It is not recursive, since a
-    /// pattern may be nested deeper than a small stack allows.
+    /// Writes a tree that continues at `next`. Returns its address. The function is not recursive,
+    /// since a pattern may be nested deeper than a small stack allows.
     fn tree(&mut self, tree: &Tree, next: Address) -> Result<Address, TooLarge> {
         let mut tasks = vec![Task::Node(tree.root)];
         // The addresses of alternatives after the current one.
@@ -400,8 +401,8 @@ impl Writer {
         }
     }
 
-    /// Writes `body`, repeated any number of times. If it `enters`, it begins with one round;
-    /// otherwise with the choice to skip it.
+    /// Writes `body`, repeated any number of times. If `enters` is set, the repetition begins with
+    /// one round; otherwise with the choice to skip it.
     fn endless(
         &mut self,
         tree: &Tree,

@@ -6,14 +6,15 @@
 //! keeps all backtracking points in a list, not on the stack, and it fails when a [`Budget`] is
 //! spent.
 //!
-//! If a pattern has no look-aheads, back references or empty repetitions, an instruction is begun
-//! at most once at each position, so that the number of steps is at most that of positions times
-//! instructions. This is correct because only the position decides the result of an instruction:
-//! none depends on the groups, and no repetition makes two rounds at one position, since a path
-//! reads a byte between two visits of an instruction. For the latter reason, too, an earlier visit
-//! has ended, and failed, before a later one begins. That holds only if an instruction is recorded
-//! when it is begun, not when it is deferred, since instructions that lead to a deferred one may be
-//! begun before it.
+//! If a pattern has no look-aheads, back references or empty repetitions, a long search records the
+//! instructions that it begins at each position, and does not begin them there again. The number of
+//! its steps is then at most proportional to the number of positions times the number of
+//! instructions. This memoization is correct because the result of an instruction depends only on
+//! the position: no instruction depends on the groups, and no repetition makes two rounds at one
+//! position, since a path reads a byte between two visits of an instruction. For the same reason,
+//! an earlier visit has ended, and failed, before a later visit begins. An instruction must be
+//! recorded when it is begun, not when it is deferred, since instructions that lead to a deferred
+//! instruction may be begun before it.
 
 // In bounds: addresses and positions come from the program and the text that are searched.
 
@@ -54,7 +55,7 @@ enum Way {
     /// Restore the earlier value of a counter.
     Counter { counter: u32, was: (u32, u8) },
     /// The look-ahead at this address has not matched at this position. `begin` is the start of the
-    /// text for the search around it.
+    /// text for the enclosing search.
     Look {
         address: Address,
         at: u32,
@@ -66,7 +67,7 @@ enum Way {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The range of the whole match, then those of the groups; `None` for a group that takes no
-    /// part.
+    /// part in the match.
     pub groups: Vec<Option<(usize, usize)>>,
 }
 
@@ -372,7 +373,7 @@ impl Search<'_> {
         Ok(true)
     }
 
-    /// Begins a run that tries the most bytes first. Returns the first of its exits.
+    /// Begins a greedy run. Returns the first of its exits.
     fn begin_run(
         &mut self,
         address: Address,
@@ -467,7 +468,7 @@ impl Search<'_> {
         Ok(follows.then_some((next, at + said.len())))
     }
 
-    /// Undoes all changes since the last alternative that is still untried, and returns it.
+    /// Undoes all changes since the last untried alternative, and returns that alternative.
     fn give_up(&mut self) -> Result<Option<(Address, usize)>, Endless> {
         while let Some(way) = self.ways.pop() {
             self.tick(1)?;
@@ -528,8 +529,8 @@ impl Search<'_> {
         Ok(Some((exit, at as usize)))
     }
 
-    /// Returns the next exit of a run that tries the fewest bytes first. At each position the run
-    /// is begun only after the earlier exits, which may lead to the same position, have failed.
+    /// Returns the next exit of a lazy run. At each position the run is begun only after the
+    /// earlier exits, which may lead to the same position, have failed.
     fn up(&mut self, address: Address, from: u32) -> Result<Option<(Address, usize)>, Endless> {
         let Inst::Run {
             set, exit, first, ..

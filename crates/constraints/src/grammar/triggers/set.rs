@@ -95,7 +95,7 @@ impl Triggers {
         })
     }
 
-    /// Reads on with `text`. Adds to `hits` the patterns that may have matched.
+    /// Continues with `text`. Adds to `hits` the patterns that may have matched.
     pub fn stream(
         &self,
         cursor: &mut Cursor,
@@ -141,12 +141,12 @@ impl Triggers {
         self.program.patterns.len()
     }
 
-    /// Returns the bytes that the patterns occupy now.
+    /// Returns the current size of the patterns in bytes.
     pub fn bytes(&self) -> usize {
         self.own_bytes() + self.automaton.bytes()
     }
 
-    /// Returns the most bytes that the patterns can occupy, whatever texts are read.
+    /// Returns the maximum size of the patterns in bytes, whatever texts are read.
     pub fn most_bytes(&self) -> usize {
         self.own_bytes() + self.automaton.most_bytes()
     }

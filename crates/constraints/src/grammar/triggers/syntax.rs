@@ -1,7 +1,7 @@
-//! Parses a pattern to a tree.
+//! Parses a pattern into a tree.
 //!
-//! The parser accepts and refuses the same patterns as `std::regex` of libstdc++. For that it also
-//! counts the states that `std::regex` would make, whose number is limited.
+//! The parser accepts and refuses the same patterns as `std::regex` of libstdc++. To this end it
+//! also counts the states that `std::regex` would make, whose number is limited.
 
 // In bounds: numbers of nodes are positions in the tree that gave them.
 
@@ -37,7 +37,7 @@ pub enum Node {
     Set(ByteSet),
     /// A sequence of nodes, or, without nodes, the empty text.
     Sequence(Vec<u32>),
-    /// Alternatives, of which the first that leads to a match counts.
+    /// Alternatives. The first that leads to a match counts.
     Alternatives(Vec<u32>),
     /// A capturing group.
     Group {

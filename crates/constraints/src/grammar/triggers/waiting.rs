@@ -16,7 +16,7 @@ pub struct Waiting {
     /// The tokens, each with the offset at which its text begins.
     tokens: Vec<(Token, u32)>,
     cursor: Cursor,
-    /// The patterns for which the automaton said *maybe*, although they have not matched.
+    /// The patterns that may have matched by the automaton, but have not.
     maybe: Vec<u32>,
     /// Earlier positions of the patterns, the oldest first, [`EVERY`] tokens apart.
     checkpoints: VecDeque<Checkpoint>,
@@ -86,7 +86,8 @@ impl Waiting {
         Ok(None)
     }
 
-    /// Reads a piece of the text. Returns the patterns that may match in the text up to its end.
+    /// Reads a piece of the text. Returns the patterns that may match only if the text ends after
+    /// it. Adds the others that may have matched to `maybe`.
     fn stream(
         &mut self,
         triggers: &Triggers,
@@ -108,7 +109,8 @@ impl Waiting {
         self.tokens.len()
     }
 
-    /// Returns how many tokens can be taken back: [`MAX_ROLLBACK`] of the accepted ones, or more.
+    /// Returns how many tokens can be taken back: at least [`MAX_ROLLBACK`], if so many were
+    /// accepted.
     pub fn reach(&self) -> usize {
         let oldest = self.checkpoints.front().map_or(0, |first| first.n_tokens);
         self.tokens.len().saturating_sub(oldest)
@@ -147,7 +149,7 @@ impl Waiting {
             let end = end as usize;
             let piece = text.get(start..end).unwrap_or_default();
             if triggers.n_patterns() > 0 && !piece.is_empty() && result.is_ok() {
-                // It took no more steps than one token may when it was first read.
+                // When the piece was first read, it took no more steps than one token may take.
                 let read = self.stream(triggers, piece, &mut Budget::default());
                 result = read.map(|_| ());
             }
