@@ -44,7 +44,8 @@ impl Evaluated {
 }
 
 impl Compiler {
-    /// Records that the shape of an expression is being computed.
+    /// Records that the shape of an expression is being computed. Refuses a cycle, a chain that is
+    /// too long, and too many expressions.
     pub(super) fn enter(&mut self, id: ExprId) -> Answer<()> {
         let at = self.place_of(id);
         if self.open.contains(&id) {
@@ -145,7 +146,7 @@ impl Compiler {
         };
         match self.document.get(id) {
             Json::Number(number, _) if number.is_integer() && !number.is_negative() => {
-                // More than any text has.
+                // A count that no text reaches.
                 Ok(Some(number.to_u64().unwrap_or(u64::MAX / 4)))
             }
             _ => Err(self.expected(at, keyword, "a whole number of at least 0")),
@@ -201,8 +202,8 @@ impl Compiler {
         self.references.are_before(draft)
     }
 
-    /// Returns the value of "const", the only one that the schema can allow; `None` if it has no
-    /// "const", or has "$ref".
+    /// Returns the value of "const", which is the only value that the schema can allow; `None` if
+    /// the schema has no "const", or has "$ref".
     fn constant(&self, id: ExprId) -> Option<&Json> {
         let Expr::Schema(at) = *self.expr(id) else {
             return None;
@@ -689,8 +690,8 @@ impl Compiler {
         Some(all)
     }
 
-    /// Returns the values that are in both shapes. The members are in the order in which the
-    /// keyword and `properties` occur in the text.
+    /// Returns the intersection of two shapes. The members are in the order in which the keyword
+    /// and `properties` occur in the text.
     fn narrowed(&mut self, at: JsonId, keyword: &str, shape: &Shape, by: &Shape) -> Answer<Shape> {
         let members = self.document.members(at);
         let first = members

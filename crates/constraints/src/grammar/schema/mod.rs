@@ -4,10 +4,10 @@
 //!   resolves references.
 //! - `keywords`: the values that each keyword allows; [`shape`][]: sets of values by types, with
 //!   intersections and differences.
-//! - [`ecma`][], [`formats`][], `numbers`: build each an [`automaton`] of texts.
-//! - [`emit`][]: turns values into rules, by way of [`output`]; [`productive`][]: removes rules
-//!   that no text follows.
-//! - `llama_cpp`: compiles the same text as llama.cpp's own converter does.
+//! - [`ecma`][], [`formats`][], `numbers`: each build an [`automaton`] of texts.
+//! - [`emit`][]: turns values into rules, through [`output`]; [`productive`][]: removes rules that
+//!   match no text.
+//! - `llama_cpp`: compiles a schema as llama.cpp's own converter does.
 //!
 //! A keyword that cannot be enforced is refused, by name and location. See `docs/json-schema.md`.
 
@@ -70,8 +70,8 @@ pub fn written_within(
     Emitter::rules_of(Compiler::new(document, references, options, work))
 }
 
-/// Returns the rules of a schema, and the keywords that were left out. They accept only UTF-8,
-/// except in llama.cpp's language.
+/// Returns the rules of a schema, and the keywords that were left out. The rules accept only UTF-8,
+/// unless `options` asks for llama.cpp's own conversion.
 pub fn compile(schema: &[u8], options: Options) -> Answer<(Rules, Vec<Refusal>)> {
     let (written, left_out) = written(schema, options)?;
     let mut rules = Rules::link(written)

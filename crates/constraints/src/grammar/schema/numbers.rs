@@ -85,12 +85,13 @@ fn negative(min: &Bound, max: &Bound) -> Limits {
 }
 
 impl Limit {
-    /// Compares a whole number of `n` digits with the limit. `so_far` compares the digits.
+    /// Compares a whole number of `n` digits with the limit. `so_far` is the comparison of their
+    /// digits.
     fn of_whole(&self, n: usize, so_far: Ordering) -> Ordering {
         n.cmp(&self.whole.len()).then(so_far)
     }
 
-    /// Compares a number that ends here with the limit.
+    /// Compares a number that ends at `place` with the limit.
     fn at_end(&self, place: &Place, so_far: Ordering) -> Ordering {
         match place.phase {
             Phase::Fraction => {
@@ -357,7 +358,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// Returns the texts of the numbers that are listed one by one.
+    /// Returns the texts of the numbers that `numbers` lists one by one.
     pub fn texts_of_numbers(&mut self, numbers: &Numbers) -> Result<Vec<String>, TooLarge> {
         let all = Numbers {
             only: None,

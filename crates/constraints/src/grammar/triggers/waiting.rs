@@ -16,7 +16,7 @@ pub struct Waiting {
     /// The tokens, each with the offset at which its text begins.
     tokens: Vec<(Token, u32)>,
     cursor: Cursor,
-    /// The patterns that may have matched by the automaton, but have not.
+    /// The patterns that the automaton has reported as possible matches, but that have not matched.
     maybe: Vec<u32>,
     /// Earlier positions of the patterns, the oldest first, [`EVERY`] tokens apart.
     checkpoints: VecDeque<Checkpoint>,

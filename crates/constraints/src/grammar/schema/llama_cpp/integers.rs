@@ -1,9 +1,9 @@
 //! Integers between bounds, as llama.cpp's converter writes them.
 //!
-//! With two bounds the integers are the right ones, and, if they may be negative, also `-0`. If one
-//! bound is missing, they have at most sixteen digits. The digits of a lower bound are then
-//! compared one by one, without the zeros after the first, so that some smaller numbers are
-//! allowed, too.
+//! With two bounds, exactly the integers between them are allowed, and, if they may be negative,
+//! also `-0`. With only one bound, the integers have at most sixteen digits. The digits of a lower
+//! bound are then compared one by one, without the zeros after the first, so some smaller numbers
+//! are allowed, too.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::grammar::schema::numbers::integers_between;
 use crate::grammar::schema::output::Sequence;
 use crate::grammar::schema::refusal::Answer;
 
-/// The maximum number of digits of a number without an upper bound.
+/// The maximum number of digits of a number with only one bound.
 const MOST_DIGITS: u32 = 16;
 
 impl Writer<'_> {
@@ -73,8 +73,9 @@ impl Writer<'_> {
 
     /// Writes the digits that llama.cpp's converter accepts for a number of at least `least`, with
     /// at most `most` digits. `is_whole` is true if no digits precede them. After a first digit
-    /// smaller than that of `least`, more digits must follow than in `least`; after a greater one,
-    /// as many; after an equal one, digits that are at least the rest of `least`.
+    /// smaller than that of `least`, more digits must follow than in `least`. After a greater first
+    /// digit, at least as many must follow. After an equal first digit, the following digits must
+    /// be at least the rest of `least`.
     fn at_least(
         &mut self,
         keyword: &str,

@@ -5,9 +5,10 @@
 //! - `writer`: a rule for each node; `names`: their names; `primitives`: the fixed rules;
 //!   `literal`: constants; `integers`: bounds; `pattern`: regular expressions.
 //!
-//! llama.cpp makes the names of rules from those in the schema. If two names collide, a reference
-//! leads to another rule than the schema means, so the names are reproduced here, too. So are the
-//! defects of the language: dead ends are not removed, and bytes need not be UTF-8.
+//! llama.cpp derives the names of rules from names in the schema. If two names collide, a reference
+//! leads to a different rule than the schema means, so the names are reproduced, too. The defects
+//! of llama.cpp's grammars are also reproduced: dead ends are not removed, and bytes need not be
+//! UTF-8.
 
 mod integers;
 pub mod literal;

@@ -1,9 +1,9 @@
 //! Reads the keywords of a schema that llama.cpp's converter uses, by its precedence.
 //!
 //! Only the first of these that is present counts: `$ref`; `oneOf`; `anyOf`; a list of types, each
-//! an alternative; `const`; `enum`; the keywords of the type. Without a type it is the first of:
-//! `properties` and `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`, lengths
-//! and `format`. All other keywords are ignored.
+//! an alternative; `const`; `enum`; the keywords of the type. Without a type, the first of these
+//! counts: `properties` and `additionalProperties`; `allOf`; `items` and `prefixItems`; `pattern`,
+//! lengths and `format`. All other keywords are ignored.
 
 // In bounds: numbers of nodes are positions in a list that only grows.
 
@@ -260,7 +260,7 @@ impl Reading<'_> {
             .collect()
     }
 
-    /// Reads a schema with a list of types: an alternative for each of them, with all other
+    /// Reads a schema with a list of types as alternatives, one for each type, with all other
     /// keywords.
     fn types(&mut self, schema: Schema, types: &[JsonId]) -> Answer<Node> {
         if types.is_empty() {
@@ -271,7 +271,7 @@ impl Reading<'_> {
         Ok(Node::AnyOf(each.collect::<Answer<_>>()?))
     }
 
-    /// True if a schema without a type is read as that of an object.
+    /// True if a schema without a type is read as the schema of an object.
     fn has_members(&self, schema: Schema) -> bool {
         let others = self.document.member(schema.id, "additionalProperties");
         let are_any = |id| matches!(self.document.get(id), Json::Bool(true));
@@ -453,7 +453,7 @@ impl Reading<'_> {
         Ok(Node::Integer(min, max))
     }
 
-    /// Reads a bound, rounded to the nearest integer within it, and adds an offset.
+    /// Reads a bound, rounds it by `rounded`, and adds `by`.
     fn bound(
         &self,
         schema: Schema,
@@ -489,7 +489,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the names in `required` that are strings.
+/// Returns the names in `required`. Values that are not strings are ignored.
 fn required(document: &Document, schema: Schema) -> HashSet<&str> {
     let names = document.member(schema.id, "required");
     let Some(Json::Array(names)) = names.map(|names| document.get(names)) else {

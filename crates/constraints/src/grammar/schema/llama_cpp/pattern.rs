@@ -2,10 +2,10 @@
 //! groups, counts, classes and dots. They describe the content of a string without escapes.
 //!
 //! If a pattern contains an unknown construct, llama.cpp's converter accepts any string in its
-//! place. It copies all other constructs into its grammar piece by piece, so that a repetition may
-//! apply to something else than in the pattern: to all characters up to an escape, or, after `{0}`,
-//! to the item before that. The pieces are therefore read first, and then combined as a parser of
-//! the grammar would combine them.
+//! place. It copies all other constructs into its grammar piece by piece, so a repetition may apply
+//! to something other than in the pattern: to all characters up to an escape, or, after `{0}`, to
+//! the item before that. The pieces are therefore read first, and then combined as a parser of the
+//! grammar would combine them.
 
 // In bounds: offsets in the pattern are at most its length.
 
@@ -35,7 +35,7 @@ enum Piece {
     Unused(Vec<Piece>, usize),
     /// The end of an alternative.
     Bar,
-    /// The preceding piece, repeated from the first to the second number of times.
+    /// Repeats the preceding item at least and at most this many times.
     Times(u32, Option<u32>),
 }
 
@@ -186,8 +186,8 @@ impl Reader<'_> {
         Ok(Piece::Set(class.unwrap_or_default()))
     }
 
-    /// Reads adjacent characters as one piece. The last one before a special character, unless it
-    /// is also the first, and every escape become separate pieces.
+    /// Reads adjacent characters as one piece. The last character before a special character
+    /// becomes a separate piece, unless it is also the first, or an escape.
     fn literal(&mut self) -> Result<Piece, Unread> {
         let mut characters = Vec::new();
         let from = self.at;
@@ -200,7 +200,7 @@ impl Reader<'_> {
             let next = self.text.get(next..).and_then(|rest| rest.chars().next());
             let is_before_special = next.is_some_and(|next| SPECIAL.contains(next));
             // The last byte before a special character becomes a separate piece, unless it is also
-            // the first byte of this one.
+            // the first byte of this piece.
             let is_left = !characters.is_empty() || !character.is_ascii();
             let is_counted = next.is_some_and(|next| "*+?{".contains(next));
             if character == '"' {

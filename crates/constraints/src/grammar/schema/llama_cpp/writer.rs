@@ -381,8 +381,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Schedules the rule of an `allOf`: the common values of its lists if it has any, or else an
-    /// object with all members that its parts name. A member is required unless an `anyOf` names
-    /// it.
+    /// object with all members that its parts name. A member is required if a part that is not an
+    /// `anyOf` names it.
     fn all_of(
         &mut self,
         id: NodeId,
@@ -471,8 +471,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the names, in quotation marks, that no member has, with two peculiarities of
-    /// llama.cpp: proper beginnings of the members' names are left out, and the first character
-    /// that differs from them may be any, even one that must be escaped.
+    /// llama.cpp: nonempty proper prefixes of the members' names are left out, and the first
+    /// character that differs from them may be any character, even one that must be escaped.
     fn other_names(&mut self, members: &Members) -> Answer<Sequence> {
         let n_bytes: usize = members.named.iter().map(|(name, _)| name.len()).sum();
         self.output.room_for(n_bytes)?;
@@ -698,11 +698,11 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The characters that follow a common beginning of some names.
+/// The characters that follow a common prefix of some names.
 #[derive(Default)]
 struct Branches {
     next: BTreeMap<char, usize>,
-    /// True if a name ends here.
+    /// True if a name ends at this node.
     is_name: bool,
 }
 
