@@ -13,7 +13,7 @@ impl Random {
     }
 }
 
-/// The texts of tokens, by number.
+/// The texts of tokens, indexed by token.
 pub(super) struct Vocabulary(pub(super) Vec<Vec<u8>>);
 
 impl ShownTexts for Vocabulary {

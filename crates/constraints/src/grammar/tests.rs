@@ -1,4 +1,4 @@
-//! Tests with grammars that are made to do harm.
+//! Tests with malicious grammars.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

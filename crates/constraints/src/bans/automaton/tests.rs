@@ -32,7 +32,7 @@ impl Search {
         Self::Folded(texts.iter().map(of).collect())
     }
 
-    /// Returns the offsets in `text` at which banned texts begin that end after `end`.
+    /// Returns the offsets in `text` of the banned texts that end after `end`.
     fn begins(&self, text: &[u8], end: usize) -> Vec<usize> {
         let mut begins = Vec::new();
         match self {
@@ -62,7 +62,7 @@ impl Search {
 
 /// Compares one random run. Returns the number of positions at which a banned text had begun.
 fn compare(random: &mut Random, folds: bool) -> usize {
-    // With only two different characters, the end of a text is often the beginning of another.
+    // With only two different characters, a suffix of a text is often a prefix of another text.
     let few = [2, 3, 5, 12][random.below(4)];
     let vocabulary = vocabulary(random, few);
     let n = vocabulary.0.len() as Token;

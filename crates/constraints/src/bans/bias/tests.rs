@@ -8,7 +8,7 @@ use test_crates::regex::bytes::RegexBuilder;
 use super::*;
 use crate::bans::tests::{CHARACTERS, Random, text, vocabulary};
 
-/// A unit of a text: a byte, or a character without its case; and where it begins.
+/// A unit of a text, which is a byte or a folded character, and its offset.
 #[derive(Clone, Copy, Debug)]
 struct Unit {
     start: usize,
@@ -55,7 +55,7 @@ impl Units {
         let (mut units, mut at) = (Vec::new(), 0);
         for chunk in text.utf8_chunks() {
             for (offset, character) in chunk.valid().char_indices() {
-                // Others, which bytes of several tokens make, are equal to none of these.
+                // Other characters, which bytes of several tokens form, are equal to none of these.
                 let known = self.classes.iter().find(|(known, _)| *known == character);
                 units.push(Unit {
                     start: at + offset,
@@ -100,7 +100,7 @@ fn share(wanted: &[Unit], text: &[Unit], from: usize) -> f64 {
 
 /// Compares one random run. Returns the number of tokens with a part of the bias, and with all.
 fn compare(random: &mut Random, folds: bool) -> (usize, usize) {
-    // With only two different characters, the end of a text is often the beginning of another.
+    // With only two different characters, a suffix of a text is often a prefix of another text.
     let few = [2, 3, 5, 12][random.below(4)];
     let bias = [-8.0, 3.0, -0.7][random.below(3)];
     let vocabulary = vocabulary(random, few);

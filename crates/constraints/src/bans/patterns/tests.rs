@@ -177,8 +177,8 @@ fn tokens_with_which_a_pattern_matches_are_banned() {
     }
 }
 
-/// A walk that leaves out texts with a common beginning finds, in every state, the tokens that are
-/// found by testing each token by itself.
+/// A walk that skips texts with a common prefix finds, in every state, the tokens that are found by
+/// testing each token by itself.
 #[test]
 fn in_every_state_the_tokens_are_those_that_complete_a_match_by_themselves() {
     const PATTERNS: [&[&str]; 6] = [

@@ -1,6 +1,6 @@
-//! Removes rules that match no text, so that no mask leads to a dead end.
+//! Removes unproductive rules, which match no text, so that no mask leads to a dead state.
 
-// In bounds: numbers of rules and repetitions are positions in the lists of them.
+// In bounds: numbers of rules and repetitions are positions in their lists.
 
 use crate::grammar::elements::{Class, Element, Written, WrittenRules};
 use crate::grammar::lists::Lists;

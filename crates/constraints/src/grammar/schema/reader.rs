@@ -1,5 +1,5 @@
-//! Parses JSON. It keeps the order of members, detects repeated names, and reads numbers of any
-//! length.
+//! Parses JSON. The parser keeps the order of members, detects repeated names, and reads numbers of
+//! any length.
 //!
 //! `serde_json` does not report repeated names, and reads numbers as 64 bits, unless a feature
 //! changes that for the whole program.
@@ -42,7 +42,7 @@ pub enum Json {
 #[derive(Debug, Default)]
 pub struct Document {
     values: Vec<Json>,
-    /// The object or array that contains each value, and its name or index there.
+    /// The object or array that contains each value, and the value's name or index in it.
     parents: Vec<Option<(JsonId, Rc<str>)>>,
     /// The root value.
     pub root: JsonId,
@@ -65,7 +65,7 @@ impl Document {
         &self.values[id as usize]
     }
 
-    /// Returns the object or array that contains a value, and its name or index there.
+    /// Returns the object or array that contains a value, and the value's name or index in it.
     pub fn parent(&self, id: JsonId) -> Option<(JsonId, &str)> {
         let (parent, step) = self.parents[id as usize].as_ref()?;
         Some((*parent, step))
@@ -154,7 +154,7 @@ pub enum Repeated {
     LastCounts,
 }
 
-/// Reads a text.
+/// Parses a JSON text.
 pub fn read(text: &[u8], repeated: Repeated) -> Answer<Document> {
     if text.len() > MAX_SCHEMA_TEXT {
         return Err(Refusal::whole(format!(

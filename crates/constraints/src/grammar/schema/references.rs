@@ -101,9 +101,10 @@ impl References {
     }
 
     /// Returns the value of a keyword; `None` if the schema does not have it, or the draft ignores
-    /// it: either the draft does not have the keyword, or its "$ref" overrides all other keywords.
+    /// it. A draft ignores keywords that it does not have and, before 2019-09, all other keywords
+    /// of a schema with "$ref".
     pub fn keyword(&self, document: &Document, at: JsonId, keyword: &str) -> Option<JsonId> {
-        // First, since most schemas do not have most keywords.
+        // This is tested first, since most schemas do not have most keywords.
         let value = document.member(at, keyword)?;
         let is_replaced = self.are_before(Draft::Of2019)
             && keyword != "$ref"
@@ -313,7 +314,7 @@ fn draft_of(document: &Document) -> Answer<(Draft, bool)> {
     }
 }
 
-/// Splits a reference into the fragment and the part before it.
+/// Splits a reference into the part before the fragment, and the fragment.
 fn split(reference: &str) -> (&str, Option<&str>) {
     match reference.split_once('#') {
         Some((uri, fragment)) => (uri, Some(fragment)),

@@ -49,14 +49,14 @@ pub type Answer<T> = Result<T, Refusal>;
 pub struct Options {
     /// True to allow no white space.
     pub compact: bool,
-    /// True if objects that name properties may have no others, unless the schema mentions
-    /// additional ones.
+    /// True if objects that name properties may have no other properties, unless the schema
+    /// mentions additional properties.
     pub closed: bool,
     /// True if properties may come in any order.
     pub any_order: bool,
     /// True if keywords that cannot be enforced are ignored.
     pub lenient: bool,
-    /// True for the language of llama.cpp's own converter. It excludes all other options.
+    /// True to convert as llama.cpp's own converter does. This option excludes all others.
     pub llama_cpp: bool,
 }
 
@@ -74,7 +74,7 @@ impl Options {
         bits.sum()
     }
 
-    /// Returns a message if another option is set although the language is llama.cpp's.
+    /// Returns a message if `llama_cpp` is set together with another option.
     pub fn conflict(self) -> Option<String> {
         let mut all = [
             (self.compact, "COMPACT"),

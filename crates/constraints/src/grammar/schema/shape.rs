@@ -1,8 +1,9 @@
 //! The values that a schema allows, by their types.
 //!
 //! A [`Shape`] has a union for each type: of numbers between bounds, of strings in languages, and
-//! of arrays and objects, whose elements and members are in turn [`Expr`]s. `allOf` is then an
-//! intersection, `not` a difference, and a recursive reference the number of an expression.
+//! of arrays and objects, whose elements and members are in turn [`Expr`]s. `allOf` thus becomes an
+//! intersection, `not` becomes a difference, and a recursive reference becomes the number of an
+//! expression.
 
 use std::hash::Hash;
 use std::rc::Rc;
@@ -63,7 +64,7 @@ pub enum Scalar {
     String(Rc<str>),
 }
 
-/// The number of a language, a set of strings.
+/// The number of a language, which is a set of strings.
 pub type LangId = u32;
 
 /// A set of values, by their types.
@@ -134,8 +135,8 @@ pub struct Strings {
     pub min: u64,
     /// The maximum number of characters.
     pub max: Option<u64>,
-    /// Languages, each with true if it must contain the strings, and false if it must not: its
-    /// [outer language](Compiler::outer_lang_of), then.
+    /// Languages, each with true if it must contain the strings, and false if its [outer
+    /// language](Compiler::outer_lang_of) must not contain them.
     pub langs: Vec<(LangId, bool)>,
     /// The only strings allowed, if they are listed.
     pub only: Option<Vec<Rc<str>>>,
@@ -213,7 +214,7 @@ pub struct Rest {
 /// A required member with one of several names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Witness {
-    /// The names, of which the member has one.
+    /// The possible names of the member.
     pub names: Strings,
     /// The schema of its value.
     pub value: ExprId,
@@ -323,15 +324,15 @@ pub struct Compiler {
     pub open: Vec<ExprId>,
     langs: Vec<Shared>,
     lang_numbers: HashMap<String, LangId>,
-    /// Larger languages, for those that lack some of the texts that they stand for.
+    /// For each language that lacks some of its format's texts, a larger language that contains all
+    /// of them.
     pub outer_langs: HashMap<LangId, Shared>,
     /// For each expression that was examined, `None` if it has no value, or else the number of
-    /// levels with which that was not found.
+    /// levels that were searched without finding that it has none.
     empty: Map<ExprId, Option<usize>>,
     /// The automata of strings that were built so far.
     string_automata: HashMap<Strings, Shared>,
-    /// The automata of the sets of strings for which [`Compiler::outer_automaton_of_strings`]
-    /// returns another one.
+    /// The automata that [`Compiler::outer_automaton_of_strings`] has built with outer languages.
     outer_string_automata: HashMap<Strings, Shared>,
     /// The automata of numbers that were built so far.
     pub number_automata: HashMap<Numbers, Shared>,
@@ -400,7 +401,7 @@ impl Compiler {
         options: Options,
         work: Rc<Work>,
     ) -> Self {
-        /// The expressions of most schemas.
+        /// The number of expressions of most schemas.
         const USUAL: usize = 14;
         let mut compiler = Self {
             document,
@@ -522,20 +523,20 @@ impl Compiler {
         lang.unwrap_or_else(|| Arc::new(Dfa::all()))
     }
 
-    /// Returns a language with all texts that a language stands for: that one itself, unless it
-    /// lacks some of them, as those of formats do.
+    /// Returns a language with all texts that a language represents. This is the language itself,
+    /// unless it is the language of a format that lacks some valid texts.
     pub fn outer_lang_of(&self, id: LangId) -> Shared {
         let outer = self.outer_langs.get(&id).map(Arc::clone);
         outer.unwrap_or_else(|| self.lang_of(id))
     }
 
-    /// True if some of the languages of strings lack texts that they stand for.
+    /// True if some of the languages of `strings` lack texts of their formats.
     fn are_inexact(&self, strings: &Strings) -> bool {
         let mut langs = strings.langs.iter();
         langs.any(|(lang, _)| self.outer_langs.contains_key(lang))
     }
 
-    /// Returns the number of the language of some strings, which are names.
+    /// Returns the number of the language that consists of `names`.
     pub fn lang_of_names(&mut self, names: &Strings) -> Result<LangId, TooLarge> {
         let dfa = self.automaton_of_strings(names)?;
         // The automaton is kept, so its address identifies it.
@@ -821,7 +822,7 @@ impl Compiler {
                         && !one.lacks_required()
                         && !shape.objects.contains(&one)
                     {
-                        // Comparing with more would take too long.
+                        // Comparing with more objects would take too long.
                         let mut few = shape.objects.iter().take(MOST_COMPARED);
                         if few.any(|all| self.are_within(&one, all)) {
                             continue;
@@ -848,8 +849,8 @@ impl Compiler {
         }
     }
 
-    /// True only if all objects of `a` are in `b`. The fields are compared without looking into
-    /// expressions, so that false may be wrong.
+    /// True only if all objects of `a` are in `b`. May return false even then, since the fields are
+    /// compared without looking into expressions.
     fn are_within(&self, a: &Objects, b: &Objects) -> bool {
         let is_within = |a: &ExprId, b: &ExprId| {
             let a_parts = self.parts(a);
@@ -988,7 +989,7 @@ impl Compiler {
             |rest: &Rest| rest.others != ANY || rest.patterns.iter().any(|&(_, e)| e != ANY);
         if y.rests.iter().any(says_something) {
             // An unnamed member violates the constraint. The cases are enumerated by name if `x`
-            // has few names.
+            // allows only named members.
             let is_closed = x
                 .rests
                 .iter()
@@ -1065,7 +1066,7 @@ impl Compiler {
         Ok(pieces)
     }
 
-    /// True only if an expression has no value; false may be wrong.
+    /// True only if an expression has no value. May return false even then.
     pub fn is_empty(&mut self, id: ExprId) -> bool {
         self.is_empty_within(id, 6)
     }
@@ -1092,7 +1093,7 @@ impl Compiler {
         is_empty
     }
 
-    /// True only if a shape has no value; false may be wrong.
+    /// True only if a shape has no value. May return false even then.
     pub fn has_none(&mut self, shape: &Shape, levels: usize) -> bool {
         self.work.spend(1 + shape.n_ways()).is_ok()
             && !shape.null
@@ -1187,8 +1188,8 @@ impl Compiler {
             .all(|value| self.is_empty_within(value, levels))
     }
 
-    /// Returns the automaton of a set of strings. It accepts strings of the set alone, but lacks
-    /// those that only an outer language has.
+    /// Returns the automaton of a set of strings. It accepts only strings of the set, but not those
+    /// that only an outer language contains.
     pub fn automaton_of_strings(&mut self, strings: &Strings) -> Result<Shared, TooLarge> {
         self.known_automaton(strings, false)
     }
@@ -1230,7 +1231,7 @@ impl Compiler {
         Ok(dfa)
     }
 
-    /// Returns the outer language of a language, or that itself.
+    /// Returns the outer language of `lang` if `outer` is set, or else `lang` itself.
     fn estimate_of(&self, lang: LangId, outer: bool) -> Shared {
         match outer {
             true => self.outer_lang_of(lang),
@@ -1238,7 +1239,9 @@ impl Compiler {
         }
     }
 
-    /// Makes the automaton of a set of strings. What is excluded is estimated the other way round.
+    /// Makes the automaton of a set of strings. If `outer` is set, it requires outer languages and
+    /// excludes the languages themselves. Otherwise it requires the languages themselves and
+    /// excludes outer languages.
     fn made_automaton(&self, strings: &Strings, outer: bool) -> Result<Shared, TooLarge> {
         let mut dfa = match &strings.only {
             Some(texts) => Dfa::of_texts(texts.iter().map(|text| &**text))?,
@@ -1331,7 +1334,7 @@ pub fn shape_of_scalar(scalar: &Scalar) -> Shape {
     shape
 }
 
-/// True only if a set of numbers is empty.
+/// True only if a set of numbers is empty. May return false even then.
 fn are_none(numbers: &Numbers) -> bool {
     let is_in = |list: &[Decimal], all: &[Decimal]| all.iter().all(|one| list.contains(one));
     if matches!(&numbers.only, Some(only) if is_in(&numbers.except, only)) {
@@ -1352,7 +1355,7 @@ fn are_none(numbers: &Numbers) -> bool {
     }
 }
 
-/// True only if a set of strings is empty.
+/// True only if a set of strings is empty. May return false even then.
 fn are_no_strings(strings: &Strings) -> bool {
     let is_contrary = |&(lang, is_in): &(LangId, bool)| strings.langs.contains(&(lang, !is_in));
     strings

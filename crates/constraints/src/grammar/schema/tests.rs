@@ -102,7 +102,7 @@ fn members_and_elements() {
         r#"{"type":"object","minProperties":1,"maxProperties":2,"properties":{"a":{},"b":{},"c":{}},"additionalProperties":false}"#,
         "- {}\n+ {\"b\":1}\n+ {\"a\":1,\"c\":1}\n- {\"a\":1,\"b\":1,\"c\":1}",
     );
-    // One more than the required ones may be any other.
+    // The member that `minProperties` demands in addition may have any name.
     check(
         r#"{"type":"object","properties":{"a":{},"b":{}},"required":["b"],"minProperties":2}"#,
         "- {}\n- {\"b\":1}\n- {\"a\":1}\n+ {\"a\":1,\"b\":1}\n+ {\"b\":1,\"c\":1}\n- {\"c\":1,\"d\":1}",
@@ -286,7 +286,7 @@ fn a_format_that_is_excluded_takes_all_its_texts_along() {
     }
     let long = format!("- \"{}com\"", "a.".repeat(40));
     check(&not("hostname"), &long);
-    // No text is certainly none of these.
+    // No text is certain to be invalid in these formats.
     for format in ["uri-reference", "iri-reference", "uri-template", "regex"] {
         assert!(compiled(&not(format), Options::default()).is_err());
     }
@@ -299,7 +299,7 @@ fn a_format_that_is_excluded_takes_all_its_texts_along() {
             r#"{"type":"string","oneOf":[{"format":"email"},{"minLength":1}]}"#,
             "- \"\\\"a b\\\"@example.com\"\n- \"a@b\"\n+ \"a\"",
         ),
-        // The patterns have no text in common, the formats have.
+        // The two patterns have no text in common, but the format has one with the second pattern.
         (
             r#"{"type":"string","oneOf":[{"format":"time"},{"pattern":":60Z$"}]}"#,
             "- \"23:59:60Z\"\n+ \"23:59:59Z\"\n+ \"a:60Z\"",
@@ -316,7 +316,7 @@ fn a_format_that_is_excluded_takes_all_its_texts_along() {
             r#"{"type":"object","propertyNames":{"not":{"format":"email"}}}"#,
             "- {\"\\\"a b\\\"@example.com\":1}\n+ {\"a\":1}",
         ),
-        // Of two exclusions, the format itself is left, with the texts that it certainly has.
+        // A double negation leaves the format itself, with the texts that are certain to be valid.
         (
             r#"{"type":"string","not":{"not":{"format":"time"}}}"#,
             "- \"23:59:60Z\"\n- \"a\"\n+ \"23:59:59Z\"",

@@ -26,7 +26,7 @@ impl Work {
         left.map(|_| ()).ok_or(TooLarge)
     }
 
-    /// True if no steps are left, so that later results may be wrong.
+    /// True if no steps are left, so later results may be wrong.
     pub fn is_spent(&self) -> bool {
         self.0.get() == 0
     }

@@ -270,7 +270,7 @@ fn rounds_in_one_go_lead_where_rounds_one_by_one_lead() {
             assert_eq!(state, end, "{text}, {n} of {most}");
         }
     }
-    // The rounds do not make a state each.
+    // The rounds do not each make a state.
     let (grammar, mut states, first) = counted(COUNTED[0]);
     let n_before = states.all.len();
     let (n, _) = states.run(&grammar, first, space, 60).expect("few steps");
