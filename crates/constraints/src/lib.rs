@@ -41,7 +41,8 @@
 //! assert!(!text.mask().expect("little work").allows(2));
 //! ```
 //!
-//! - [`grammar`]: grammars, as GBNF, llama.cpp's notation, regular expressions or JSON Schemas;
+//! - [`grammar`]: grammars, given in GBNF, which is llama.cpp's notation, as regular expressions or
+//!   as JSON Schemas;
 //! - [`trie`]: sets of sequences of tokens;
 //! - [`bans`]: texts that must not appear;
 //! - [`quoted`]: escapes a caller's texts in messages;

@@ -137,8 +137,8 @@ impl Cursor {
         self.tokens_of(units.unwrap_or(0))
     }
 
-    /// Returns how many units of a banned text that `token` completes precede the token, at most;
-    /// `None` if the token completes none. Used for tokens that complete a character.
+    /// Returns the largest number of units that a banned text completed by `token` has before the
+    /// token; `None` if the token completes none. Used for tokens that complete a character.
     fn before(&self, bans: &Bans, token: Token) -> Option<usize> {
         let (mut state, mut pending) = (self.place.state, self.place.pending);
         let (automaton, mut units) = (bans.automaton(), 0);

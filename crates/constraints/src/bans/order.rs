@@ -14,7 +14,7 @@ pub trait ShownTexts {
     fn n_tokens(&self) -> usize;
 
     /// Appends to `text` the bytes that `token` adds to the shown text: nothing for a control token
-    /// or one that ends a generation.
+    /// or a token that ends a generation.
     fn shown(&self, token: Token, text: &mut Vec<u8>);
 }
 
@@ -65,7 +65,7 @@ pub struct Order {
     folded: Option<Texts>,
     /// The tokens that have a text, in the order of their keys.
     by_key: Vec<Token>,
-    /// The index of each token in `by_key`; `u32::MAX` for one without a text.
+    /// The index of each token in `by_key`; `u32::MAX` for a token without a text.
     ranks: Vec<u32>,
     /// The tokens whose texts may complete a character that an earlier token began.
     continues: Vec<Token>,

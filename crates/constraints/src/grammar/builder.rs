@@ -56,7 +56,7 @@ pub struct Builder {
 
 impl Builder {
     /// Returns an element that matches one character of these ranges of code points, each given by
-    /// its first and last.
+    /// its first and last code point.
     pub fn class(&mut self, ranges: Vec<(u32, u32)>) -> Result<Element, TooLarge> {
         let number = match *ranges {
             [(first, last)] if first == last => self.classes.number_of_one(first),

@@ -683,7 +683,7 @@ impl Rules {
 pub fn left_recursive(written: &Written) -> Option<u32> {
     let beginnings = Beginnings::of(written);
     let found = first_cycle(beginnings.len(), |node| beginnings.of_node(node))?;
-    // If it is a repetition, the first rule that its item may begin with.
+    // If the node is a repetition, the first rule that its item may begin with.
     let n_rules = written.rules.len();
     match (found as usize).checked_sub(n_rules) {
         None => Some(found),

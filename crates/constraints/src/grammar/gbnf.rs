@@ -55,7 +55,7 @@ impl Gbnf<'_> {
         self.0.classes.get(number as usize)
     }
 
-    /// Returns the character of an element that matches exactly one.
+    /// Returns the character of an element that matches exactly one character.
     fn character(&self, element: Element) -> Option<u32> {
         let Element::Class(number) = element else {
             return None;

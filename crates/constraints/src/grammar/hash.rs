@@ -1,8 +1,8 @@
-//! A fast hash for numbers that this crate assigns, such as those of states.
+//! A fast hash function for numbers that this crate assigns, such as those of states.
 //!
 //! A client's text determines the numbers, so the keys of the hash are drawn at random, once per
 //! process: a client cannot predict collisions. Bits are mixed by a folded multiplication, as in
-//! `wyhash`, in a tenth of the time of the standard library's hash.
+//! `wyhash`, in a tenth of the time of the standard library's hash function.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher};

@@ -100,7 +100,7 @@ pub const MAX_WAITING_TEXT: usize = 256 << 20;
 pub const MAX_SCHEMA_TEXT: usize = 8 << 20;
 /// The maximum nesting depth of a JSON Schema's text.
 pub const MAX_SCHEMA_DEPTH: usize = 128;
-/// The most JSON values in a JSON Schema.
+/// The maximum number of JSON values in a JSON Schema.
 pub const MAX_SCHEMA_VALUES: usize = 1 << 20;
 /// The maximum length of a chain of references in a JSON Schema, and the maximum number of nested
 /// schemas that apply to one value.

@@ -1,5 +1,6 @@
-//! Finds the tokens that may follow a text, given a grammar: in GBNF, which is llama.cpp's
-//! notation, as a regular expression, a list of texts, tags, or a JSON Schema.
+//! Finds the tokens that may follow a text, given a grammar. A grammar is given in GBNF, which is
+//! llama.cpp's notation, or as a regular expression, a list of texts, a description of tags, or a
+//! JSON Schema.
 //!
 //! - [`parser`][]: turns GBNF into rules made of [`elements`]. [`pattern`][] does so for a regular
 //!   expression, [`choice`][] for a list of texts, and [`tags`][] for spans in free text, all with

@@ -2,7 +2,7 @@
 //!
 //! The tokens below a node have consecutive *ranks*, their numbers in the order of their texts. A
 //! node whose byte completes a character stores that character; a node within a character stores
-//! the bits so far. The children of a node are neighbours, followed by their descendants, child by
+//! the bits so far. The children of a node are contiguous, followed by their descendants, child by
 //! child. A walk that skips most children therefore reads little memory, and in order. Each node
 //! records, roughly, which characters occur below it: if a state accepts them all, it accepts the
 //! whole range of tokens below.
@@ -37,7 +37,7 @@ fn label(code_point: u32) -> u8 {
 /// The number of the root node, which has no byte.
 pub const ROOT: usize = 0;
 
-/// The character, or part of one, that a node's byte completes.
+/// The character, or part of a character, that a node's byte completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A complete character.
@@ -175,7 +175,7 @@ const VALUE_BITS: u32 = 22;
 const MISSING_BITS: u32 = 2;
 
 impl Node {
-    /// Returns the character, or part of one, that the node's byte completes.
+    /// Returns the character, or part of a character, that the node's byte completes.
     #[inline]
     pub fn step(&self) -> Step {
         let value = self.packed & ((1 << VALUE_BITS) - 1);

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A part that matches no text, such as `[a&&b]`, is removed together with everything that requires
-//! it, so that no text leads to a dead end.
+//! it, so that no text leads to a dead state.
 
 use std::fmt;
 

@@ -104,14 +104,14 @@ pub struct States {
     unions: Map<(StateId, StateId), Found>,
     /// The closed state of each open state.
     closed: Map<StateId, Found>,
-    /// The states that were imported from other tables, by their numbers there.
+    /// The states that were imported from other tables, by their numbers in those tables.
     imported: Map<StateId, Found>,
     /// For each state a row of next states, by group of characters. Empty if there are too many
     /// groups.
     transitions: Vec<u32>,
     /// The next states by state and group, used if there are no rows.
     single: Map<(StateId, u32), StateId>,
-    /// The edges of states that have many, sorted by their groups.
+    /// The edges of states that have many edges, sorted by their groups.
     sorted: Map<StateId, Vec<(u32, Edge)>>,
     /// The approximate size of the tables in bytes.
     bytes: usize,
@@ -460,7 +460,7 @@ impl States {
     }
 }
 
-/// Returns the approximate bytes of a state with `n_edges` edges.
+/// Returns the approximate size in bytes of a state with `n_edges` edges.
 fn size_of_state(n_edges: usize) -> usize {
     2 * size_of::<State>()
         + size_of::<Facts>()

@@ -63,7 +63,7 @@ fn the_steps_of_one_mask_are_limited() {
     let letters: Vec<char> = ('A'..='Z').chain('a'..='z').collect();
     let tree = tree(letters.iter().map(|letter| format!("{letter}0")));
     let mut text = String::from("root ::= [A-Za-z] c0\n");
-    // Every letter is a separate class, and every one leads through the whole chain of rules.
+    // Every letter is a separate class, and each leads through all rules of the chain.
     for (i, letter) in letters.iter().enumerate() {
         text += &format!("x{i} ::= \"{letter}\"\n");
     }

@@ -3,7 +3,7 @@
 //! Tokens with a well-formed text, which may end within a character, are in [trees](Nodes) for each
 //! band of lengths. For a band, a repetition counts as unbounded if it has more rounds left than
 //! the longest token has characters. The few other tokens are in two lists, and are tested one by
-//! one: tokens that begin within a character, and odd ones (overlong forms, surrogates, and bytes
+//! one: tokens that begin within a character, and odd tokens (overlong forms, surrogates, and bytes
 //! that are read as the rest of a character but are not continuation bytes).
 
 // In bounds: tokens and ranks are positions in arrays that never change.
@@ -73,8 +73,8 @@ pub struct Band {
     pub most_chars: usize,
     /// The tokens by rank: in the order of `Marks`, and then of their texts.
     pub ranked: Vec<u32>,
-    /// The number of characters of each token, by rank, including an unfinished one; 255 if there
-    /// are more than 254.
+    /// The number of characters of each token, by rank, including an unfinished character; 255 if
+    /// there are more than 254.
     pub n_chars: Vec<u8>,
     /// The trees of the texts, one for each of the `Marks` that occur.
     pub trees: Vec<Nodes>,
@@ -192,7 +192,7 @@ impl VocabularyTree {
             band.ranked.push(token);
             band.n_chars.push(u8::try_from(n_chars).unwrap_or(u8::MAX));
         }
-        // For tokens in no tree, the number of bytes is an upper bound on that of characters.
+        // For tokens in no tree, the number of bytes is an upper bound on the number of characters.
         let others = self.continues.iter().chain(&self.odd);
         let in_others = others.map(|&token| self.text(token).len());
         let in_bands = self.bands.iter().map(|band| band.most_chars);

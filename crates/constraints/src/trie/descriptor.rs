@@ -44,7 +44,7 @@ pub struct Descriptor {
     /// The name by which a span is activated.
     #[serde(deserialize_with = "text")]
     pub path: String,
-    /// The values.
+    /// The allowed values.
     #[serde(deserialize_with = "elements")]
     pub leaves: Vec<Leaf>,
     /// The tokens that may follow where a value ends and another continues. If there are none, any
@@ -57,7 +57,7 @@ pub struct Descriptor {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(remote = "Self")]
 pub struct Leaf {
-    /// The name of the value. It has no NUL, since that would end it in C.
+    /// The name of the value. It contains no NUL, which would end it in C.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// The tokens of the value, in order, at most [`SPAN_LIMIT`]. A value without tokens is

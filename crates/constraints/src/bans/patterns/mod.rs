@@ -96,8 +96,8 @@ impl Patterns {
     /// Calls `each` with ranges of ranks, ascending. The ranges hold all tokens in `others` that
     /// complete a match from `state`, and some tokens that contain a whole match.
     fn walk(&self, state: State, mut each: impl FnMut(Range<u32>)) {
-        // After each byte of the current text: the state, and the state if no match had begun
-        // before the text.
+        // After each byte of the current text: the state, and the state without the matches that
+        // began before the text.
         let mut states = with_room(self.order.longest() + 1).unwrap_or_else(exhausted);
         states.push((state, self.automaton.idle()));
         let (mut rank, n_ranks) = (0, self.order.n_ranks());

@@ -1,7 +1,7 @@
 //! Parses GBNF, llama.cpp's notation for grammars, into rules.
 //!
-//! It accepts and refuses the same texts as llama.cpp, and numbers the rules of repetitions as
-//! llama.cpp does (see the table in `docs/grammar.md`). Open groups are on an explicit stack, so
+//! The parser accepts and refuses the same texts as llama.cpp, and numbers the rules of repetitions
+//! as llama.cpp does (see the table in `docs/grammar.md`). Open groups are on an explicit stack, so
 //! only memory limits the nesting.
 
 mod found;
@@ -161,8 +161,8 @@ pub fn character_of(text: &[u8]) -> Option<(u32, usize)> {
     Some((character, parser.at))
 }
 
-/// Returns the class that a text in brackets describes; `None` for an empty one, which matches the
-/// empty text.
+/// Returns the class that a text in brackets describes; `None` for an empty class, which matches
+/// the empty text.
 pub fn class_of(text: &[u8]) -> Result<Option<Class>, ParseError> {
     let mut parser = Parser::new(text, &|_| None);
     let mut frame = Frame::new(0, false, 0, 0);
@@ -259,7 +259,7 @@ struct Symbol {
 }
 
 /// The numbers of the rules that llama.cpp makes from a counted repetition: one for each optional
-/// round, each containing the one before, or a single rule if the rounds are unbounded.
+/// round, each containing the previous rule, or a single rule if the rounds are unbounded.
 struct Skipped {
     numbers: Range<u64>,
     repeat: u32,

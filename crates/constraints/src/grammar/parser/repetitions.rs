@@ -3,8 +3,8 @@
 //! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
 //! optional round. This parser also turns `*`, `+` and `?` into such rules. It stores all other
 //! repetitions as counts, in an [`Element::Repeat`]. The numbers that llama.cpp would give to its
-//! rules for these are skipped, since the names of later generated rules contain numbers in the
-//! same sequence.
+//! rules for these are skipped, since the names of later generated rules continue the same
+//! numbering.
 //!
 //! llama.cpp limits the expansion. A stored count has the same cost whatever its size, so a text
 //! that exceeds llama.cpp's limit may be read again with a larger limit. The names of the rules
@@ -90,7 +90,7 @@ impl Parser<'_> {
         }
         frame.item_rules = n_rules;
         if (min, max) == (1, Some(1)) {
-            // Repeated exactly once, the item stays as it is.
+            // An item repeated exactly once stays as it is.
             return Ok(());
         }
         let mut item = frame.elements.split_off(frame.item_start);

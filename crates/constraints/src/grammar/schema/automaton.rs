@@ -21,8 +21,8 @@ pub type Span = (u32, u32);
 /// Every character that a string can contain.
 pub const ALL: [Span; 2] = [(0, 0xD7FF), (0xE000, 0x10_FFFF)];
 
-/// An edge, which is a transition: the first and last of its characters, and the state that they
-/// lead to.
+/// A transition, called an edge: the first and last of its characters, and the state that they lead
+/// to.
 pub type Edge = (u32, u32, u32);
 
 /// A state.

@@ -203,7 +203,7 @@ impl States {
         let closure = self.closures.innermost();
         let was_seen = |sequence| closure.seen.contains(&Edge { sequence, below });
         if was_seen(NEXT_ROUND) {
-            // The previous round has all options of this one.
+            // The previous round has all options of this round.
             return Ok(());
         }
         if edges.is_empty() || was_seen(PUSHED) {
@@ -236,7 +236,7 @@ impl States {
         Ok(())
     }
 
-    /// Stores the result of the innermost closure, and continues the one that waits for it.
+    /// Stores the result of the innermost closure, and continues the closure that waits for it.
     fn keep_closed(&mut self, state: StateId) {
         let closure = self.closures.innermost();
         let (of, bound) = (closure.of, closure.bound);

@@ -10,7 +10,7 @@ use crate::grammar::compiled::{Compiled, MOST_BEYOND};
 use crate::grammar::elements::{EMPTY, Element, Sequence};
 use crate::grammar::nodes::{CONTROLS, CharSet, Kinds, Summary};
 
-/// The minimum number of accepted characters for which the state that they lead to is searched for.
+/// The minimum number of characters that a state must accept for `uniform` to be searched for.
 /// Fewer are not worth the search.
 const FEWEST_UNIFORM: u32 = 8;
 /// Marks a state without a row.

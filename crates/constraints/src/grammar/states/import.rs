@@ -69,7 +69,7 @@ impl States {
         Ok(state)
     }
 
-    /// Returns the edges in order, with those of equal sequences united.
+    /// Returns the edges in order, with edges of equal sequences united.
     fn united(&mut self, grammar: &Compiled, edges: Vec<Edge>) -> Result<Vec<Edge>, TooMuch> {
         let mut united = Vec::with_capacity(edges.len());
         for same in edges.chunk_by(|a, b| a.sequence == b.sequence) {

@@ -43,7 +43,7 @@ enum Left {
     Begin,
     /// A byte that is part of a word.
     Word,
-    /// Another byte, or any if words do not matter.
+    /// Another byte, or any byte if no pattern tests word boundaries.
     Other,
 }
 

@@ -167,7 +167,7 @@ enum Task {
     Look { negated: bool, next: Address },
     /// One more alternative, which continues at `next`.
     Alternative { next: Address },
-    /// A choice of two alternatives, of which the first has just been written.
+    /// A choice of two alternatives. The first has just been written.
     Split,
     /// A repetition whose body, which may be missing, has just been written.
     Repeat { exit: Address, lazy: bool },

@@ -7,7 +7,7 @@
 //!
 //! llama.cpp derives the names of rules from names in the schema. If two names collide, a reference
 //! leads to a different rule than the schema means, so the names are reproduced, too. The defects
-//! of llama.cpp's grammars are also reproduced: dead ends are not removed, and bytes need not be
+//! of llama.cpp's grammars are also reproduced: dead states are not removed, and bytes need not be
 //! UTF-8.
 
 mod integers;

@@ -1,5 +1,5 @@
 //! Writes a rule for each node of a schema, in the order of llama.cpp's converter. The order
-//! decides which rule gets a name that two compete for.
+//! decides which rule gets a name that two rules compete for.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ pub struct Writer<'a> {
     pub(super) left_out: Vec<Refusal>,
 }
 
-/// A step of the work. All steps but `Node` find the names of their parts in `Writer::made`.
+/// A step of the work. All steps except `Node` find the names of their parts in `Writer::made`.
 enum Step {
     /// Writes the rule of a node.
     Node(Name),
