@@ -1,10 +1,10 @@
 //! Reads the repetitions `*`, `+`, `?` and `{m,n}` after an item.
 //!
 //! llama.cpp expands a repetition to the item, as often as it is required, and a rule for each
-//! optional round. This parser also turns `*`, `+` and `?` into such rules. It stores all other
-//! repetitions as counts, in an [`Element::Repeat`]. The numbers that llama.cpp would give to its
-//! rules for these are skipped, since the names of later generated rules continue the same
-//! numbering.
+//! optional round. This parser also turns `*`, `+`, `?` and equal repetitions in braces into such
+//! rules. It stores all other repetitions as counts, in an [`Element::Repeat`]. The numbers that
+//! llama.cpp would give to its rules for these are skipped, since the names of later generated
+//! rules continue the same numbering.
 //!
 //! llama.cpp limits the expansion. A stored count has the same cost whatever its size, so a text
 //! that exceeds llama.cpp's limit may be read again with a larger limit. The names of the rules
