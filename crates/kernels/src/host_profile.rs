@@ -1,15 +1,16 @@
-//! The arithmetic of the llama.cpp in this process, in the points in which builds differ.
+//! The arithmetic of the llama.cpp in this process, where builds of llama.cpp differ.
 //!
-//! No function of the host returns this profile. The certificate determines it by trial, and sets
-//! it here. Until then, and without a host, it is the profile of a build with libstdc++ whose
-//! compiler fuses nothing. The profile is read at most once per array, not for each candidate.
+//! No function of the host returns this profile. The certificate, which compares the built-ins with
+//! this library at load, determines it by trial, and sets it here. Until then, and without a host,
+//! it is the profile of a build with libstdc++ whose compiler fuses nothing. The profile is read at
+//! most once per array, not for each candidate.
 
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The arithmetic of a host, by its independent properties.
+/// The properties of a host's arithmetic, each of which varies independently between builds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostProfile {
     /// The order in which the sorts of its C++ library leave equal elements.
@@ -63,10 +64,10 @@ impl Sort {
 /// The draws that use a random number when there is only one candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneCandidateDraw {
-    /// True if dist does, as in builds since b10355.
+    /// True if the sampler dist does, as in builds since b10355.
     pub dist: bool,
-    /// True if `std::discrete_distribution` does, and with it mirostat and adaptive-p: that of
-    /// libc++ and of Microsoft's library does, that of libstdc++ does not.
+    /// True if `std::discrete_distribution` does, which mirostat and adaptive-p call. It does in
+    /// libc++ and in Microsoft's library, but not in libstdc++.
     pub discrete: bool,
 }
 
@@ -78,23 +79,24 @@ pub struct OneCandidateDraw {
 pub enum Libm {
     /// The C library of this process.
     Process,
-    /// Another library, such as one that is linked into the host: results that depend on it differ
+    /// Another library, such as one that is linked into the host. Results that depend on it differ
     /// in the last bits.
     Other,
 }
 
-/// The set of expressions whose multiplication and addition are rounded once.
+/// The set of expressions whose multiplication and addition the host's compiler has fused, so they
+/// are rounded once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fusion(u16);
 
-/// An expression that a compiler may fuse, with an effect on the result.
+/// An expression whose result changes if the compiler fuses its multiplication and addition.
 ///
-/// Other expressions make no difference, since their product is exact: the squares of top-n-sigma,
-/// the adapted target of adaptive-p, the random numbers.
+/// Fusion does not change other expressions, since their product is exact: the squares of
+/// top-n-sigma, the adapted target of adaptive-p, the random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Fused {
-    /// The bucket of a logit, before a sort.
+    /// The bucket index of a logit, in a bucket sort.
     Bucket = 1,
     /// The terms of the entropy of locally typical sampling.
     TypicalEntropy = 1 << 1,
@@ -128,7 +130,7 @@ impl Fusion {
         ("clang", Self::CLANG),
     ];
 
-    /// Returns the set of only this expression.
+    /// Returns the set that contains only this expression.
     pub const fn only(expression: Fused) -> Self {
         Self(expression as u16)
     }
@@ -146,7 +148,8 @@ pub fn fuses(expression: Fused) -> bool {
     HostProfile::current().fusion.has(expression)
 }
 
-/// The profile in the lower half, and the number of threads that try others in the upper half.
+/// The profile in the lower 16 bits, and the number of running calls of [`HostProfile::trying`] in
+/// the upper 16.
 static CURRENT: AtomicU32 = AtomicU32::new(HostProfile::UNFUSED.to_bits());
 const ONE_TRIAL: u32 = 1 << 16;
 
@@ -187,7 +190,7 @@ impl HostProfile {
         let _ = CURRENT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, with);
     }
 
-    /// Returns the result of `work`, during which this is the profile of the host on this thread.
+    /// Runs `work` with this as the host's profile on the calling thread, and returns its result.
     pub fn trying<T>(self, work: impl FnOnce() -> T) -> T {
         struct Trial(Option<HostProfile>);
         impl Drop for Trial {
@@ -273,8 +276,8 @@ impl fmt::Display for HostProfile {
     }
 }
 
-/// Parses a list of properties, in any order. The others are those of [`HostProfile::UNFUSED`]. An
-/// error lists the known ones.
+/// Parses properties such as `fusion=gcc`, separated by spaces, in any order. Omitted ones are
+/// those of [`HostProfile::UNFUSED`]. An error lists the known properties, or the values of one.
 impl FromStr for HostProfile {
     type Err = String;
 

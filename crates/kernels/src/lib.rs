@@ -20,7 +20,7 @@
 //!   library in another program's process; `windows`: those of Windows only.
 
 // The library runs in other people's processes, so it must not panic. Tests may. Everything `pub`
-// is part of the interface. Tests see more.
+// is part of the interface, except in builds for tests.
 #![cfg_attr(not(test), warn(unreachable_pub))]
 #![cfg_attr(
     not(test),

@@ -3,11 +3,11 @@
 //! The standard library aborts the process when an allocation fails, and so does C++ where it may
 //! not throw. Memory whose size depends on the caller (a window, biases, a vocabulary, the payload
 //! of a trie) is therefore reserved fallibly. If that fails, a call that makes or sets something
-//! returns its documented error, and changes nothing: at its beginning without any allocation,
-//! later by unwinding to the guard. Memory of small fixed size (a sampler's own box, the host's
-//! wrapper around it, texts of errors, small pieces of the standard library and of serde) is
-//! allocated infallibly. If a few KiB are not available, the host's own allocations abort the
-//! process as well.
+//! changes nothing and returns its documented error: at once if the memory is reserved when the
+//! call begins, otherwise by unwinding to the guard around each call from C. Memory of small fixed
+//! size (a sampler's own box, the host's wrapper around it, texts of errors, small pieces of the
+//! standard library and of serde) is allocated infallibly. If a few KiB are not available, the
+//! host's own allocations abort the process as well.
 
 use std::collections::{HashMap, TryReserveError};
 use std::hash::{BuildHasher, Hash};
@@ -20,8 +20,8 @@ use crate::random::HashSet;
 #[derive(Debug)]
 pub struct Exhausted;
 
-/// Checks that `bytes` can be allocated, before work that allocates up to so many in small pieces.
-/// Another thread may still take them in between.
+/// Checks that `bytes` bytes can be allocated. Call it before work that allocates up to that many
+/// in small pieces. Another thread may still take them in between.
 pub fn room(bytes: usize) -> Result<(), TryReserveError> {
     let mut probe = Vec::<u8>::new();
     probe.try_reserve_exact(bytes)?;
@@ -56,26 +56,26 @@ pub fn with_room<T>(n: usize) -> Result<Vec<T>, TryReserveError> {
     Ok(elements)
 }
 
-/// Returns an empty buffer with room for `n` elements.
+/// Returns an empty set with room for `n` elements.
 pub fn set_with_room<T: Eq + Hash>(n: usize) -> Result<HashSet<T>, TryReserveError> {
     let mut set = HashSet::default();
     set.try_reserve(n)?;
     Ok(set)
 }
 
-/// Makes room for one more entry.
+/// Makes room for one more entry. Unwinds to the guard if there is no memory.
 pub fn grow_map<K: Eq + Hash, V, S: BuildHasher>(map: &mut HashMap<K, V, S>) {
     map.try_reserve(1).unwrap_or_else(exhausted);
 }
 
-/// Returns a copy of `elements`.
+/// Returns a copy of `elements`. Unwinds to the guard if there is no memory.
 pub fn copied<T: Copy>(elements: &[T]) -> Vec<T> {
     let mut copy = with_room(elements.len()).unwrap_or_else(exhausted);
     copy.extend_from_slice(elements);
     copy
 }
 
-/// Returns a copy of `text` without spare capacity.
+/// Returns a copy of `text` without spare capacity. Unwinds to the guard if there is no memory.
 pub fn text(text: &str) -> String {
     let mut copy = String::new();
     copy.try_reserve_exact(text.len()).unwrap_or_else(exhausted);
@@ -83,7 +83,7 @@ pub fn text(text: &str) -> String {
     copy
 }
 
-/// Appends one element.
+/// Appends one element. Unwinds to the guard if there is no memory.
 pub fn push<T>(to: &mut Vec<T>, element: T) {
     to.try_reserve(1).unwrap_or_else(exhausted);
     to.push(element);

@@ -4,9 +4,9 @@
 //! A value of `thread_local!` that has to be dropped is registered with the C library when a thread
 //! first uses it, and for that glibc takes the dynamic linker's lock. A call of this library would
 //! then wait while another thread is inside `dlopen`, and would wait for ever if a library's
-//! constructor waits for that call. So the variable of `thread_local!` is a bare pointer, and a key
-//! of POSIX threads, which takes no lock, frees its target. Windows has no such lock; there a
-//! variable with a destructor frees it.
+//! constructor waits for that call. So `thread_local!` holds only a bare pointer, and the
+//! destructor of a POSIX thread key, which takes no lock, frees its target. Windows has no such
+//! lock. A thread-local variable with a destructor frees the target there.
 
 use std::alloc::{Layout, alloc};
 use std::cell::Cell;
@@ -28,7 +28,8 @@ use windows as list;
 #[derive(Debug)]
 pub struct PerThread<T: 'static>(Cell<*mut Kept<T>>);
 
-/// The function that drops a kept value, and the link to the other values of its thread.
+/// The header of a kept value: the function that drops the value, and the link in its thread's
+/// list.
 #[derive(Debug)]
 struct Header {
     next: *mut Header,
@@ -40,8 +41,9 @@ struct Header {
 #[repr(C)]
 struct Kept<T: 'static> {
     header: Header,
-    /// The slot of the thread that points to the value. It is stored as a key, since some systems
-    /// free the variables of a thread in any order, and create one again that is used later.
+    /// The key of the thread-local slot that points to the value. It is not the slot's address,
+    /// since some systems free a thread's variables in any order, and create a freed one again when
+    /// it is used.
     place: &'static LocalKey<PerThread<T>>,
     value: T,
 }
@@ -105,7 +107,7 @@ pub trait Lent: Default + 'static {
     }
 }
 
-/// Implements [`Lent`] for types of which each thread keeps one value.
+/// Implements [`Lent`] for types. Each thread keeps one value of each type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! lent_per_thread {
@@ -127,6 +129,8 @@ macro_rules! lent_per_thread {
 }
 pub use lent_per_thread;
 
+/// Drops the kept value with this header, and empties its slot.
+///
 /// # Safety
 /// `header` is that of a `Kept<T>` of the calling thread, which is not used any more.
 unsafe fn end<T: 'static>(header: *mut Header) {

@@ -1,13 +1,13 @@
-//! Makes keys of hashes, and random seeds, without system calls that a filter may refuse.
+//! Makes hash keys and random seeds, on Linux without system calls that a filter may refuse.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A hash map with untrusted keys.
+/// A hash map for untrusted keys.
 pub type HashMap<K, V> = std::collections::HashMap<K, V, ProcessState>;
-/// A hash set with untrusted members.
+/// A hash set for untrusted members.
 pub type HashSet<T> = std::collections::HashSet<T, ProcessState>;
 
 /// Makes hashers of the standard library's SipHash that begin with the process's key. std's
@@ -38,15 +38,15 @@ impl BuildHasher for ProcessState {
     }
 }
 
-/// Returns the random bytes that the kernel stores next to the arguments of a process. `None` if
-/// they have been overwritten since, as by the runtime of Go.
+/// Returns the random bytes that the kernel stores next to the arguments of a process; `None` if
+/// they are all 0, since the Go runtime clears them.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn bytes_of_process() -> Option<[u8; 16]> {
     // SAFETY: only reads a value that the kernel has given to the process.
     let address = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let bytes = std::ptr::with_exposed_provenance::<[u8; 16]>(address as usize);
-    // SAFETY: the kernel's pointer to 16 bytes, which stay for the life of the process; null of a
-    // kernel that has none.
+    // SAFETY: the kernel's pointer to 16 bytes, which stay for the life of the process; null if the
+    // kernel provides none.
     let bytes = unsafe { bytes.as_ref() }.copied();
     bytes.filter(|bytes| bytes.iter().any(|&byte| byte != 0))
 }
@@ -62,7 +62,7 @@ fn bytes_of_system() -> Option<[u8; 16]> {
     getrandom::fill(&mut bytes).ok().map(|()| bytes)
 }
 
-/// Returns the time in nanoseconds.
+/// Returns the nanoseconds since 1970; 0 if the clock is set to an earlier time.
 fn now() -> u128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos())
@@ -101,8 +101,8 @@ fn choose_key() -> u64 {
     first.err().unwrap_or(chosen)
 }
 
-/// Returns a one-way hash of random bytes, since the C library protects stacks with the process's
-/// bytes. Without any, returns a hash of the time.
+/// Returns a one-way hash of random bytes, which must stay secret, since the C library's stack
+/// protector uses the process's bytes. Without random bytes, returns a hash of the time.
 fn key_of(bytes: Option<[u8; 16]>) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(&bytes.unwrap_or_else(|| now().to_ne_bytes()));

@@ -136,9 +136,8 @@ pub fn read(address: usize, bytes: &mut [u8]) -> bool {
     done != 0 && read == bytes.len()
 }
 
-/// Returns the result of `write`, during which the page with this address may be written;
-/// afterwards the page has its former access again. `None` if there is no such page; `write` is
-/// then not called.
+/// Makes the page with this address writable, calls `write`, restores the page's access, and
+/// returns the result. Returns `None` without calling `write` if there is no such page.
 pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Result<Option<T>> {
     let at = address as *const c_void;
     // SAFETY: zeros are a valid value.
@@ -168,7 +167,7 @@ pub fn while_writable<T>(address: usize, write: impl FnOnce() -> T) -> io::Resul
     Ok(Some(written))
 }
 
-/// Returns the module's own function of this name; `None` also for an invalid handle.
+/// Returns the function that the module exports under this name; `None` also for an invalid handle.
 pub fn symbol(module: Module, name: &CStr) -> Option<NonNull<c_void>> {
     // SAFETY: a C string; a handle that is none is an error.
     NonNull::new(unsafe { GetProcAddress(module.as_ptr(), name.as_ptr().cast()) })
@@ -229,7 +228,7 @@ pub fn library(name: &str) -> Option<Module> {
     NonNull::new(unsafe { LoadLibraryExW(name.as_ptr(), null_mut(), OF_SYSTEM) })
 }
 
-/// Called when the library is loaded. Keeps it loaded, as a linker option does on Linux: live
+/// Keeps the library in the process once it is loaded, as a linker option does on Linux: live
 /// samplers and this library's threads need its code.
 #[used]
 #[unsafe(link_section = ".CRT$XCU")]

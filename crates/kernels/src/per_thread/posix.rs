@@ -26,7 +26,7 @@ fn get() -> Option<libc::pthread_key_t> {
     if unsafe { libc::pthread_key_create(&raw mut made, Some(end_all)) } != 0 {
         return None;
     }
-    // A number of 32 bits, with a sign on Android, or of 64.
+    // The key is a number of 32 bits, signed on Android, or of 64 bits.
     match KEY.compare_exchange(NONE, made as u64, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(made),
         Err(other) => {
@@ -52,8 +52,8 @@ unsafe extern "C" fn end_all(list: *mut c_void) {
     unsafe { super::end_all(list.cast()) };
 }
 
-/// Runs when a library with this code is closed before the process ends. No thread may call this
-/// code afterwards, so the values that threads keep are never freed.
+/// Deletes the key when a library with this code is closed before the process ends. No thread may
+/// call this code afterwards, so the values that threads keep are never freed.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[used]
 #[unsafe(link_section = ".fini_array")]

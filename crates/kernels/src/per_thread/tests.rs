@@ -46,7 +46,7 @@ fn it_ends_with_its_thread() {
     assert_eq!(Arc::strong_count(&held), 1);
 }
 
-/// A value whose destructor requests the thread's value of the same type, as that of a sampler may.
+/// A value whose destructor requests the thread's value of the same type, as a sampler's may.
 #[derive(Default)]
 struct Asks(RefCell<Option<Arc<()>>>);
 

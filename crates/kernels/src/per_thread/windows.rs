@@ -1,4 +1,5 @@
-//! A thread's variable that holds its list of headers, and is freed with the thread.
+//! A thread-local variable that holds the thread's list of headers, and is dropped when the thread
+//! ends.
 //!
 //! Slots of `FlsAlloc` are not used: they belong to fibers, which may end on another thread, and
 //! their callbacks outlive a library that is unloaded.

@@ -1,4 +1,4 @@
-//! Operations on single lanes: sets with a bit for each lane, and neighbours.
+//! Operations that go lane by lane, on bit sets of lanes and on pairs of neighbours.
 
 use crate::token::TokenData;
 
@@ -22,8 +22,8 @@ pub fn mask_logits(data: &mut [TokenData], lanes: u32) {
     }
 }
 
-/// Exchanges, in both slices, each pair of neighbours that rises in `xs`, beginning with the given
-/// lane.
+/// Exchanges, in both slices, elements `i` and `i + 1` for each `i` of `firsts` where `xs[i]` is
+/// less than `xs[i + 1]`.
 #[inline(always)]
 pub fn swap_rising(xs: &mut [f32], ys: &mut [u32], firsts: impl Iterator<Item = usize>) {
     for i in firsts {

@@ -2,14 +2,14 @@
 //!
 //! A kernel is a value that can run on any [`Vector`](super::Vector). Everything in it is inlined
 //! into one trampoline per instruction set, the `run` of each backend, which is compiled with those
-//! instructions; there is no other call between a kernel's caller and its loop.
+//! instructions. There is no other call between a kernel's caller and its loop.
 //!
 //! The best instruction set that the processor has is chosen once. LLAMA_SIEVE_SIMD (scalar, avx2,
 //! avx512, neon) names another; [`take_unknown_name`] returns a value that names no known one.
 //!
 //! Passes whose results depend on a [`Function`] of the C library run with the instruction set that
-//! was chosen for that function. If a vector form differs from the C library's function in any bit,
-//! that is the scalar one, which calls the function.
+//! was chosen for that function. If the vector form of the function differs from the C library's in
+//! any bit, the scalar instruction set is chosen, which calls the C library.
 
 use crate::sync::Mutex;
 use std::ffi::CStr;
@@ -43,7 +43,8 @@ enum Kind {
     Neon = 4,
 }
 
-/// The names of an instruction set: alone, and with each set of functions that run scalar.
+/// Expands to the names of an instruction set: alone, and with each set of functions that run
+/// scalar.
 macro_rules! names {
     ($name:literal) => {
         const {
@@ -69,7 +70,7 @@ const fn text(of: &'static str) -> &'static CStr {
     }
 }
 
-/// A function of the C library of which the instruction sets have vector forms.
+/// A function of the C library for which the instruction sets have vector forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// `expf`.
@@ -83,8 +84,8 @@ pub enum Function {
 impl Function {
     const ALL: [Self; 3] = [Self::Exp, Self::ExpF64, Self::Ln];
 
-    /// False where the C library is known to have another form of each: UCRT. The compiler then
-    /// leaves out what would never run.
+    /// False on Windows, whose C library (UCRT) is known to differ in each function. The compiler
+    /// then leaves out the vector forms, which would never run.
     const CAN_AGREE: bool = !cfg!(windows);
 }
 
@@ -164,7 +165,7 @@ impl Isa {
     }
 
     /// Returns this instruction set if its form of the function agrees with the C library's;
-    /// otherwise the scalar one, which calls that.
+    /// otherwise the scalar one, which calls the C library.
     fn if_agrees(self, function: Function) -> Self {
         if !Function::CAN_AGREE {
             return Self::SCALAR;
@@ -229,8 +230,8 @@ fn choose(kind: &AtomicU8) -> Isa {
     Isa::chosen(kind)
 }
 
-/// Chooses the best instruction set, or the one that LLAMA_SIEVE_SIMD names. For each function the
-/// same one is chosen if its form agrees with the C library's.
+/// Chooses the best instruction set, or the one that LLAMA_SIEVE_SIMD names. For each function,
+/// chooses the same one if its form agrees with the C library's, otherwise the scalar one.
 // In bounds: there is one for each function.
 fn choose_all() {
     let supported = Isa::supported();
@@ -323,7 +324,8 @@ macro_rules! result {
 }
 pub(crate) use result;
 
-/// Expands to the instruction set that was passed, or to the one in use, perhaps for a function.
+/// Expands to the instruction set that was passed, or to the one in use, in general or for a
+/// function.
 macro_rules! isa {
     () => {
         $crate::simd::Isa::current()

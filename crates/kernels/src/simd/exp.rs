@@ -3,15 +3,15 @@
 //! With k the integer nearest to x * 32 / ln 2, and r the remainder, e^x = 2^(k/32) * 2^(r/32). The
 //! first factor comes from a table of 32 entries, and the second is a polynomial of degree 3, all
 //! in `double` and rounded once to `float`. The GNU C library has computed exactly this since 2.27,
-//! with each product fused with the sum that follows it; on aarch64 all but that of which r is the
-//! remainder. musl computes the same without fusing. The results for all negative floats were
+//! with each product fused with the sum that follows it, except the product x * 32 / ln 2 on
+//! aarch64. musl computes the same without fusing. The results for all negative floats were
 //! compared with both on x86-64.
 
 use super::exp_f64::BITS;
 
 /// 32 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4047_1547_652b_82fe);
-/// Adding 1.5 * 2^52 rounds a `double` to an integer and leaves that in the low bits.
+/// 1.5 * 2^52: adding it rounds a `double` to an integer and leaves that in the low bits.
 pub const ROUND: f64 = 6_755_399_441_055_744.0;
 /// The polynomial in r: `(C[0] r + C[1]) r^2 + (C[2] r + 1)`.
 pub const C: [f64; 3] = [
@@ -27,8 +27,8 @@ pub const HIGHEST: f32 = 128.0;
 
 /// 1.5 * 2^23: adding it leaves the integer nearest to a `float` in the low bits.
 pub const ROUND_F32: f32 = 12_582_912.0;
-/// e^r for |r| <= ln 2 / 2, from the constant to r^5: the minimax polynomial, rounded; within
-/// 1.4e-7.
+/// The coefficients of the minimax polynomial for e^r with |r| <= ln 2 / 2, from the constant to
+/// that of r^5, rounded to `float`. The polynomial is within 1.4e-7 of e^r.
 pub const POLYNOMIAL: [f32; 6] = [
     1.0,
     0.999_999_7,
@@ -47,7 +47,7 @@ pub fn power_of_32nds(n: f64) -> f64 {
     f64::from_bits(ENTRIES[n as usize % ENTRIES.len()].wrapping_add(n << 47))
 }
 
-/// The bits of 2^(i/32) minus i * 2^47: adding k * 2^47, k = i modulo 32, gives the bits of
+/// The bits of 2^(i/32) minus i * 2^47: adding k * 2^47, where k modulo 32 is i, gives the bits of
 /// 2^(k/32).
 pub const TABLE: [u64; 32] = table();
 

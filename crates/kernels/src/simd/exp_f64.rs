@@ -1,11 +1,11 @@
 //! Constants and tables for `exp` in double precision.
 //!
 //! With k the integer nearest to x * 128 / ln 2, and r the remainder, e^x = 2^(k/128) * e^r. The
-//! first factor comes from a table of 128 entries, which also has the rounding error of each, and
-//! the second is a polynomial of degree 5. The GNU C library has computed exactly this since 2.28,
-//! with each product fused with the sum that follows it. musl computes the same, on x86-64
-//! without fusing. Every entry of the table is a rounded number. The polynomial's coefficients are
-//! those that fit best between -ln 2 / 256 and ln 2 / 256.
+//! first factor comes from a table of 128 entries, which also holds the rounding error of each
+//! entry, and the second is a polynomial of degree 5. The GNU C library has computed exactly this
+//! since 2.28, with each product fused with the sum that follows it. musl computes the same, on
+//! x86-64 without fusing. Every entry of the table is a rounded number. The polynomial's
+//! coefficients are those that fit best between -ln 2 / 256 and ln 2 / 256.
 
 /// 128 / ln 2.
 pub const SCALE: f64 = f64::from_bits(0x4067_1547_652b_82fe);
@@ -30,8 +30,8 @@ pub fn entry(k: f64) -> [f64; 2] {
 }
 
 /// The table of 2^(i/128) for each i below 128: the relative difference from its rounded value, and
-/// the rounded value with i * 2^45 subtracted from its bits. Adding k * 2^45 to these, with k = i
-/// modulo 128, gives 2^(k/128).
+/// the rounded value with i * 2^45 subtracted from its bits. Adding k * 2^45 to these bits, where k
+/// modulo 128 is i, gives 2^(k/128).
 static TABLE: [[f64; 2]; 128] = table();
 
 // In bounds: evaluated by the compiler, which refuses an index that is out of bounds.

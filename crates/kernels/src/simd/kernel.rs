@@ -2,7 +2,7 @@
 
 use super::vector::Vector;
 
-/// Code that runs on an instruction set: a value with its arguments.
+/// Code that runs on any instruction set, with its arguments.
 ///
 /// No closure in it may contain vector code: only functions marked `#[inline(always)]` are compiled
 /// with the instructions of the function into which they are inlined.

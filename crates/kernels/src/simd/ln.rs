@@ -30,7 +30,7 @@ pub struct LnParts<D> {
     pub k: [D; 2],
 }
 
-/// Returns the exponent k of a positive normal float, z, and the index of its entry.
+/// Returns k and z of a positive normal float, and the index of the table's entry for z.
 #[inline(always)]
 pub fn reduce(x: f32) -> (i32, f32, usize) {
     let from_offset = x.to_bits().wrapping_sub(OFFSET);

@@ -1,5 +1,6 @@
-//! The scalar backend: plain Rust, with 4 floats. It runs everywhere, even in Miri. It calls the
-//! exponentials of the C library, so it is also used if these differ from the tables.
+//! The scalar backend: plain Rust, with 4 floats. It runs everywhere, even in Miri. It calls the C
+//! library for exponentials and logarithms, so it is also used where the vector forms differ from
+//! the C library.
 
 use super::libm;
 use super::vector::Vector;
@@ -214,8 +215,7 @@ impl Vector for Scalar {
     fn ln(self, x: F) -> F {
         x.map(libm::ln)
     }
-    /// Calls the library's function, which is as fast as the polynomial without fused
-    /// multiplication.
+    /// Calls the C library, which is as fast as the polynomial is without fused multiplication.
     #[inline(always)]
     fn exp_approx(self, x: F) -> F {
         x.map(libm::exp)

@@ -5,10 +5,11 @@
 //! library is called instead: exactness comes before speed, and the built-ins themselves spend most
 //! of their time in `expf`.
 //!
-//! Two good functions differ in the last bit only where the exact result is near the middle between
-//! two numbers. So the check includes hard values, for which the GNU C library rounds to the
-//! farther neighbour: it does so for one in 2,000 to 5,000 values of `expf` and `logf`, and one in
-//! 1,400 of `exp`. Hardly any other implementation has the same bits for all of them.
+//! Two good implementations of a function differ in the last bit only where the exact result is
+//! near the middle between two numbers. So the check includes hard values, for which the GNU C
+//! library rounds to the farther neighbour: it does so for one in 2,000 to 5,000 values of `expf`
+//! and `logf`, and one in 1,400 of `exp`. Hardly any other implementation has the same bits for all
+//! of them.
 
 use super::kernel::Kernel;
 use super::libm;
@@ -17,7 +18,7 @@ use super::vector::Vector;
 /// The number of values on which each function is tried, in addition to the hard ones.
 const N: usize = 4096;
 
-/// The kernel that computes `expf`.
+/// A kernel that returns true if `expf` agrees.
 pub(super) struct Exp;
 
 impl Kernel for Exp {
@@ -41,7 +42,7 @@ impl Kernel for Exp {
     }
 }
 
-/// The kernel that computes `exp`.
+/// A kernel that returns true if `exp` agrees.
 pub(super) struct ExpF64;
 
 impl Kernel for ExpF64 {
@@ -62,7 +63,7 @@ impl Kernel for ExpF64 {
     }
 }
 
-/// The kernel that computes `logf`.
+/// A kernel that returns true if `logf` agrees.
 pub(super) struct Ln;
 
 impl Kernel for Ln {
@@ -85,8 +86,8 @@ impl Kernel for Ln {
     }
 }
 
-/// The bits of the only number from -2^-20 down to -104 for which `expf` differs with and without
-/// fused operations. It was found by comparing all of them.
+/// The bits of the only number from -2^-20 down to -104 for which fused operations change `expf`.
+/// It was found by comparing all of them.
 const NOT_FUSED: u32 = 0xc27c_65d9;
 
 /// Bits of numbers whose `expf` is hard.
@@ -208,8 +209,8 @@ mod tests {
         }
     }
 
-    /// For the hard values, a computation in `double` shows which of two floats is nearer, and
-    /// every form returns the other.
+    /// Checks that every vector form rounds the hard values to the farther of the two nearest
+    /// floats. A computation in `double` shows which is nearer.
     #[test]
     fn what_is_hard_is_rounded_to_the_farther_neighbour() {
         let forms = Isa::supported().into_iter();

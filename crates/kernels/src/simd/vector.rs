@@ -22,8 +22,8 @@ pub const MAX_LANES: usize = 16;
 ///
 /// Every backend has to implement the required methods. The provided ones are correct for every
 /// backend; a backend overrides them if its instructions were measured to be faster. Everything is
-/// `#[inline(always)]`, so that it is compiled with the instruction set of the function into which
-/// it is inlined.
+/// `#[inline(always)]`, so it is compiled with the instruction set of the function into which it is
+/// inlined.
 pub trait Vector: Copy {
     /// The number of floats that `F` holds; at most [`MAX_LANES`].
     const LANES: usize;
@@ -73,8 +73,8 @@ pub trait Vector: Copy {
     fn fract(self, a: Self::F) -> Self::F;
     /// The sum of the bits of each lane as integers, modulo 2^32.
     fn add_bits(self, a: Self::F, b: Self::F) -> Self::F;
-    /// a * 2^n, where n is the low 9 bits of `shifted` as a signed integer, as adding 1.5 * 2^23
-    /// leaves them. Only the exponent changes.
+    /// a * 2^n, where the low 9 bits of `shifted` are the signed integer n. Adding 1.5 * 2^23 to n
+    /// leaves it in these bits. Only the exponent of `a` changes.
     fn ldexp(self, a: Self::F, shifted: Self::F) -> Self::F;
     /// a + b.
     fn add_d(self, a: Self::D, b: Self::D) -> Self::D;
@@ -107,7 +107,7 @@ pub trait Vector: Copy {
 
     // Provided: load and store.
 
-    /// The lanes, and zeros after them.
+    /// The lanes as an array, padded with zeros.
     #[inline(always)]
     fn lanes(self, x: Self::F) -> [f32; MAX_LANES] {
         let mut lanes = [0.0; MAX_LANES];
@@ -306,9 +306,9 @@ pub trait Vector: Copy {
             self.reduce_max(d),
         ]
     }
-    /// The largest of each of four blocks of 64 numbers of 16 bits, the sign first. `None` if a
-    /// block has no number from 0 on, or has one above `infinity`, or if this instruction set has
-    /// no fast method.
+    /// The largest of each of four blocks of 64 floats of 16 bits, all given by their bits. `None`
+    /// if a block has no number of 0 or more, or has a positive NaN (bits above `infinity`), or if
+    /// this instruction set has no fast method.
     #[inline(always)]
     fn reduce_max_u16_each(self, _blocks: &[u16], _infinity: u16) -> Option<[u16; 4]> {
         None
@@ -343,8 +343,9 @@ pub trait Vector: Copy {
             lanes &= lanes - 1;
         }
     }
-    /// Writes the logits `x` of `lanes` as candidates, numbered from `first` by their lanes, to the
-    /// beginning of `to`, which has room for a whole register, and returns their number.
+    /// Writes the lanes of `x` whose bits in `lanes` are set as the logits of candidates, whose ids
+    /// are `first` plus the lane, to the beginning of `to`, which has room for a whole register,
+    /// and returns their number.
     #[inline(always)]
     // In bounds: room for a whole register; lanes are less than their number.
     fn compress_candidates(
@@ -422,11 +423,12 @@ pub trait Vector: Copy {
         let parts = self.ln_parts(x);
         self.narrow([ln_of_half(self, &parts, 0), ln_of_half(self, &parts, 1)])
     }
-    /// True if [`exp_approx`](Self::exp_approx) gives a result that is not finite for all numbers
-    /// outside its range, and 0 or more for those below -80, so that the range need not be checked
-    /// in advance.
+    /// True if results of [`exp_approx`](Self::exp_approx) show that a number was out of range, so
+    /// that it need not be checked in advance: numbers whose exponential overflows, infinite
+    /// numbers and NaN give nothing finite, and others below -80 give nothing below 0.
     const EXP_APPROX_TELLS: bool = false;
-    /// The bound on squares below which [`exp_approx`](Self::exp_approx) accepts numbers up to 40.
+    /// [`exp_approx`](Self::exp_approx) accepts numbers up to 40 whose squares are below this
+    /// bound.
     const EXP_APPROX_SQUARES: f32 = 7225.0;
     /// e^x with a relative error of at most 1.7e-7, for numbers from -80 to 40. The result is
     /// between 0 and e^-80 for lower numbers whose squares are below
@@ -444,7 +446,7 @@ pub trait Vector: Copy {
         }
         self.ldexp(e, shifted)
     }
-    /// Returns [`exp_approx`](Self::exp_approx) of several registers, step by step.
+    /// Returns [`exp_approx`](Self::exp_approx) of each of several registers.
     #[inline(always)]
     fn exp_approx_each<const N: usize>(self, x: [Self::F; N]) -> [Self::F; N] {
         x.map(|x| self.exp_approx(x))
@@ -512,7 +514,7 @@ pub trait Vector: Copy {
     }
 }
 
-/// The lanes, and zeros after them.
+/// The lanes as an array, padded with zeros.
 #[inline(always)]
 pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
     let mut lanes = [0.0; MAX_LANES / 2];
@@ -520,7 +522,7 @@ pub(super) fn lanes_d<V: Vector>(v: V, x: V::D) -> [f64; MAX_LANES / 2] {
     lanes
 }
 
-/// Exchanges neighbours from `start` on, lane by lane.
+/// Exchanges each pair of neighbours, the first at lane `start`, where the former is less in `x`.
 #[inline(always)]
 fn compare_exchange<V: Vector>(v: V, x: V::F, y: V::F, start: usize) -> (V::F, V::F) {
     let (mut xs, mut ys) = (v.lanes(x), [0; MAX_LANES]);
@@ -551,8 +553,8 @@ fn exp2_of_remainder<V: Vector>(v: V, x: V::D) -> (V::D, V::D) {
 /// processors with vectors, musl's on none.
 const HOST_FUSES: bool = !cfg!(target_env = "musl");
 
-/// True if `expf` there also fuses the product whose nearest integer is k. On aarch64 glibc rounds
-/// that product by an instruction, so it is computed by itself.
+/// True if the target's `expf` also fuses the product x * 32 / ln 2, whose nearest integer is k. On
+/// aarch64 glibc rounds that product by an instruction, so it computes the product by itself.
 const HOST_FUSES_REMAINDER: bool = HOST_FUSES && !cfg!(target_arch = "aarch64");
 
 /// a * b + c as the C library's functions compute it.

@@ -11,8 +11,8 @@ use super::{COUNTERS, DEPTH, FORKS, own_counter};
 /// The pause between two checks of the other threads.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The longest time that one pause counts. During a longer one the process was stopped or had no
-/// processor, and so the thread that is waited for could not run either.
+/// The most that one pause counts. During a longer pause the process was stopped or had no
+/// processor, so the thread that is waited for could not run either.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The time that a fork waits for other threads: longer than any of them holds a lock.
@@ -148,7 +148,7 @@ static AT_LOAD: extern "C" fn() = {
     at_load
 };
 
-/// True if the C library calls the handlers of a fork.
+/// Registers the handlers of a fork with the C library. Returns true if that succeeded.
 #[cold]
 pub(super) fn is_registered() -> bool {
     // Miri has no forks.

@@ -29,8 +29,8 @@ fn beside(work: impl Fn() + Sync, body: impl FnOnce()) {
     });
 }
 
-/// The exit code of a child that runs `body`; a signal's number, negated, of one that was killed. A
-/// child that hangs is, after two minutes.
+/// Runs `body` in a child, and returns its exit code, or the negated number of the signal that
+/// killed it. A child that hangs is killed after two minutes.
 fn in_a_child(body: impl FnOnce()) -> i32 {
     // SAFETY: the child takes no lock that another thread of this process may hold, except those
     // that are tested, and never returns.
@@ -198,7 +198,7 @@ fn no_thread_waits_longer_than_the_longest_fork() {
         };
         for _ in 0..2 {
             begins();
-            // One that waits for ever is ended by its alarm.
+            // A child that waits for ever is killed by its alarm.
             let first = of_another();
             assert!(first >= long, "{first}");
             // Any of these would take as long, if it waited.

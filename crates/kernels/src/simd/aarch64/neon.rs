@@ -9,7 +9,7 @@ use crate::simd::kernel::Kernel;
 use crate::simd::vector::Vector;
 use crate::token::TokenData;
 
-/// NEON.
+/// The NEON backend.
 #[derive(Clone, Copy)]
 pub(crate) struct Neon(());
 
@@ -28,7 +28,7 @@ static ENTRIES: [u64; 32] = TABLE;
 /// The bytes of lanes 0, 2, 1 and 3.
 static ODD_NEIGHBOURS: [u8; 16] = [0, 1, 2, 3, 8, 9, 10, 11, 4, 5, 6, 7, 12, 13, 14, 15];
 
-/// Methods that are one expression of intrinsics.
+/// Defines methods that are one expression of intrinsics.
 macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
         #[inline(always)]

@@ -6,7 +6,8 @@ thread_local! {
     pub(super) static FORCED: Cell<Option<Isa>> = const { Cell::new(None) };
 }
 
-/// For each forced instruction set, that of each function; 0 before the first query.
+/// For each forced instruction set and each function, the instruction set that [`exact`] returns; 0
+/// before the first query.
 static EXACT: [[AtomicU8; 3]; 5] = [const { [const { AtomicU8::new(0) }; 3] }; 5];
 
 /// Returns the result of [`Isa::exact`] while `isa` is forced.
@@ -51,8 +52,8 @@ fn instruction_sets_agree_with_the_c_library_but_for_known_functions() {
     }
 }
 
-/// Where a form differs, the C library's function is called. All else runs on the best instruction
-/// set.
+/// Checks that the C library is called where a vector form differs from it, and that all else runs
+/// on the best instruction set.
 #[test]
 fn each_function_has_its_own_instruction_set() {
     let isa = Isa::current();

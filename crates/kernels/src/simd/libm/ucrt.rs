@@ -74,8 +74,8 @@ mod tests {
         assert_eq!(found(b"no such function\0"), None);
     }
 
-    /// Checks a product with more digits than a number has, of which a subtraction leaves only the
-    /// last ones.
+    /// Checks a product with more digits than a float holds. The subtraction leaves only the last
+    /// ones.
     #[test]
     fn a_sum_is_rounded_once() {
         let x = 1.0 + f64::EPSILON;

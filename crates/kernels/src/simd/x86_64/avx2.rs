@@ -25,7 +25,7 @@ impl Avx2 {
 }
 
 impl Avx2 {
-    /// Returns the `lanes` of `x`, moved together to the beginning.
+    /// Returns the lanes of `x` whose bits in `lanes` are set, packed at the beginning.
     #[inline(always)]
     // In bounds: one entry for each set of lanes.
     fn packed(self, x: __m256, lanes: u32) -> __m256 {
@@ -52,8 +52,8 @@ impl Avx2 {
     /// Returns the entries of a table, whose length is a power of two, at the low bits of
     /// `indices`.
     ///
-    /// It takes one load for each: the processor's own instruction is slow on most processors that
-    /// have AVX2 but not AVX-512, because of updates against data sampling.
+    /// Each entry takes one load: the gather instruction is slow on most processors that have AVX2
+    /// but not AVX-512, because of microcode updates against data sampling.
     #[inline(always)]
     // In bounds: modulo the length of the table.
     fn entries<const N: usize>(self, table: &[f64; N], [a, b, c, d]: [u64; 4]) -> __m256d {
@@ -65,15 +65,18 @@ impl Avx2 {
 
 // Constants, not statics, so that their values are known in every codegen unit.
 
-/// Eight candidates are 24 words in three registers. The logits, words 3 i + 1, use no lane twice:
-/// blending gathers them in the order 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
+/// The lane of each candidate's logit in the blended register. Eight candidates are 24 words in
+/// three registers. Their logits, words 3 i + 1, use no lane twice, so blending gathers them, in
+/// the order 5, 0, 3, 6, 1, 4, 7, 2 of candidates.
 const GATHER_LOGITS: [i32; 8] = [1, 4, 7, 2, 5, 0, 3, 6];
-/// The probabilities, words 3 i + 2, come in the order 2, 5, 0, 3, 6, 1, 4, 7.
+/// The lane of each candidate's probability, word 3 i + 2, in the blended register, which has the
+/// candidates in the order 2, 5, 0, 3, 6, 1, 4, 7.
 const GATHER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 const SCATTER_LOGITS: [i32; 8] = [5, 0, 3, 6, 1, 4, 7, 2];
-/// The ids, words 3 i; in both directions, since the permutation is its own inverse.
+/// The candidate whose id, word 3 i, is in each lane of the blended register. It is also the lane
+/// of each candidate's id, since the permutation is its own inverse.
 const SCATTER_IDS: [i32; 8] = [0, 3, 6, 1, 4, 7, 2, 5];
-/// The probabilities, words 3 i + 2.
+/// The candidate whose probability is in each lane of the blended register.
 const SCATTER_PROBABILITIES: [i32; 8] = [2, 5, 0, 3, 6, 1, 4, 7];
 
 /// For each of the 24 words the candidate whose logit it is, as a bit; 0 for other words.
@@ -89,7 +92,7 @@ const ODD_NEIGHBOURS: [i32; 8] = [0, 2, 1, 4, 3, 6, 5, 7];
 
 static ENTRIES: [f64; 32] = from_bits(TABLE);
 
-/// The indices of each set of lanes, in order, one byte each.
+/// For each set of lanes, their indices in ascending order, one byte each.
 static PACKED: [u64; 256] = packed();
 
 // In bounds: evaluated by the compiler, which refuses an index that is out of bounds.
@@ -110,7 +113,7 @@ const fn packed() -> [u64; 256] {
     packed
 }
 
-/// Methods that are one expression of intrinsics.
+/// Defines methods that are one expression of intrinsics.
 macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -122,7 +125,8 @@ macro_rules! instructions {
     )*};
 }
 
-/// Blends permuted `x` into 8 candidates: A, B and C are its lanes in the three registers.
+/// Writes one field of 8 candidates: permutes `x` by `scatter`, and blends it in. A, B and C are
+/// the lanes of the field in the three registers.
 ///
 /// # Safety
 /// The processor must have AVX2.
@@ -146,8 +150,8 @@ unsafe fn store_field<const A: i32, const B: i32, const C: i32>(
     }
 }
 
-/// Loads one word of each of eight candidates. `SECOND` and `THIRD` are its lanes in these two
-/// registers; `lanes` are the positions of the candidates after blending.
+/// Loads one field of eight candidates. `SECOND` and `THIRD` are its lanes in the second and third
+/// register. `lanes` has the lane of each candidate after blending.
 ///
 /// # Safety
 /// The processor has AVX2.
@@ -357,8 +361,8 @@ impl Vector for Avx2 {
     #[inline(always)]
     fn gather(self, from: &[f32], indices: &[u32]) -> __m256 {
         assert!(indices.len() >= 8);
-        // By an unsigned minimum, since there are only signed comparisons. An index of 2^31 or more
-        // is out of bounds in any case.
+        // Compares by an unsigned minimum, since there are only signed comparisons. An index of
+        // 2^31 or more is out of bounds in any case.
         // SAFETY: `self` proves AVX2; 8 indices are there.
         unsafe {
             let eight = _mm256_loadu_si256(indices.as_ptr().cast());

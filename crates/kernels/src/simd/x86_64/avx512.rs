@@ -29,7 +29,7 @@ impl Avx512 {
     }
 }
 
-/// Methods that are one expression of intrinsics.
+/// Defines methods that are one expression of intrinsics.
 macro_rules! instructions {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $body:expr;)*) => {$(
         #[inline(always)]
@@ -264,7 +264,7 @@ impl Vector for Avx512 {
     fn push_indices(self, lanes: u32, first: u32, to: &mut Vec<u32>) {
         to.reserve(16);
         let len = to.len();
-        // SAFETY: as above.
+        // SAFETY: `self` proves AVX-512; there is room for 16 more, all of which are written.
         unsafe {
             let numbers = _mm512_loadu_epi32(LANE_NUMBERS.as_ptr());
             let numbers = _mm512_add_epi32(numbers, _mm512_set1_epi32(first as i32));
@@ -274,7 +274,8 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Appends the words of these candidates from each of the three registers, one after the other.
+    /// Packs the words of these candidates in each of the three registers, and appends register
+    /// after register.
     #[inline(always)]
     fn push_candidates(self, lanes: u32, data: &[TokenData], to: &mut Vec<TokenData>) {
         assert!(data.len() >= 16);
@@ -356,8 +357,9 @@ impl Vector for Avx512 {
         }
     }
 
-    /// Looks up halves of entries, since a permutation of two registers holds 32 words but only 16
-    /// doublewords: half as many permutations as looking up whole entries in four registers.
+    /// Looks up the lower and upper halves of entries separately, since a permutation of two
+    /// registers selects from 32 words but only from 16 doubles. This takes half as many
+    /// permutations as looking up whole entries in four registers.
     #[inline(always)]
     fn exp2_32nds(self, n: [__m512d; 2]) -> [__m512d; 2] {
         let table = HALVES.as_ptr().cast::<i32>();
@@ -431,10 +433,10 @@ impl Vector for Avx512 {
         mask.count_ones() as usize
     }
 
-    /// Scaling accepts any power, down to 0 and up to infinity. The remainder of infinite numbers
-    /// and NaN is NaN, and so are all products with it. Numbers so large that the rounding loses
-    /// their 32nds are far from 0: a power of 0 gives 0 with any finite remainder, and a power of
-    /// infinity gives nothing finite.
+    /// Scaling accepts any power of two, down to 0 and up to infinity. The remainder of infinite
+    /// numbers and NaN is NaN, and so are all products with it. Numbers so large that the rounding
+    /// loses their 32nds are far from 0: a power of 0 gives 0 with any finite remainder, and a
+    /// power of infinity gives nothing finite.
     const EXP_APPROX_TELLS: bool = true;
     const EXP_APPROX_SQUARES: f32 = 25_600.0;
 
@@ -462,8 +464,8 @@ impl Vector for Avx512 {
             let powers = shifted
                 .map(|shifted| _mm512_permutex2var_ps(low, _mm512_castps_si512(shifted), high));
             let r = zip(k, x, |k, x| _mm512_fmadd_ps(k, _mm512_set1_ps(-LN_2), x));
-            // Before the polynomial is multiplied, not after: scaling by minus infinity makes 0
-            // even of NaN.
+            // The power is scaled before the polynomial is multiplied, not after: scaling by minus
+            // infinity makes 0 even of NaN.
             let powers = zip(powers, k, |power, k| _mm512_scalef_ps(power, k));
             let [constant, factor] = EXPM1.map(|c| _mm512_set1_ps(c));
             let slopes = r.map(|r| _mm512_fmadd_ps(r, factor, constant));
@@ -503,7 +505,7 @@ impl Vector for Avx512 {
         // SAFETY: `self` proves AVX-512; 8 registers of 32 words are there.
         unsafe {
             let from = blocks.as_ptr().cast::<i32>();
-            // Numbers below 0 are all less as signed words.
+            // As signed words, numbers below 0 are all less than the others.
             let mut of_each = [_mm512_setzero_si512(); 4];
             for (i, max) in of_each.iter_mut().enumerate() {
                 let first = _mm512_loadu_epi32(from.add(32 * i));

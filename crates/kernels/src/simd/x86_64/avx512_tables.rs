@@ -34,7 +34,7 @@ const fn owners() -> [[i32; 16]; 3] {
     owners
 }
 
-/// Returns the lane of candidate i in the merged register.
+/// Returns, for each candidate, the lane of its field in the merged register.
 const fn gathering(field: i32) -> [i32; 16] {
     let mut lanes = [0; 16];
     let mut i = 0;
@@ -45,7 +45,7 @@ const fn gathering(field: i32) -> [i32; 16] {
     lanes
 }
 
-/// Returns the candidate of lane i in the merged register.
+/// Returns, for each lane of the merged register, the candidate whose field it holds.
 const fn scattering(field: i32) -> [i32; 16] {
     let mut candidates = [0; 16];
     let lanes = gathering(field);
@@ -89,8 +89,8 @@ const fn halves() -> [u32; 64] {
     halves
 }
 
-/// The words of 16 candidates from 16 ids and 16 logits: of each three words an id, a logit, and a
-/// 0, which a mask makes.
+/// The permutation that makes the words of 16 candidates from 16 ids and 16 logits: an id, a logit,
+/// and a word that a mask sets to 0.
 pub(super) static CANDIDATES: [[i32; 16]; 3] = words_of_candidates();
 /// The words that are not a probability.
 pub(super) const NOT_P: [u16; 3] = [!PROBABILITIES[0], !PROBABILITIES[1], !PROBABILITIES[2]];
@@ -107,9 +107,10 @@ const fn words_of_candidates() -> [[i32; 16]; 3] {
 
 /// 1.5 * 2^18: adding it leaves the nearest 32nd in the low bits.
 pub(super) const ROUND_32NDS: f32 = 393_216.0;
-/// (e^r - 1) / r for |r| <= ln 2 / 64, the constant and the factor of r: e^r within 6e-8.
+/// The coefficients of (e^r - 1) / r for |r| <= ln 2 / 64: the constant, and that of r. They give
+/// e^r within 6e-8.
 pub(super) const EXPM1: [f32; 2] = [1.000_014_7, 0.500_005];
-/// 2^(i/32).
+/// 2^(i/32) for each i below 32.
 pub(super) static POWERS: [f32; 32] = powers();
 
 const fn powers() -> [f32; 32] {
