@@ -15,7 +15,7 @@ dispatched! {
     pub fn count_bits(words: &[u64]) -> usize => count_bits_on;
 }
 
-/// Returns true if a token is in a set; false for one beyond the words.
+/// Returns true if a token is in a set; false if the words end before its bit.
 #[inline(always)]
 pub fn has(words: &[u64], token: i32) -> bool {
     let word = words.get(token as u32 as usize / 64);
@@ -59,7 +59,7 @@ fn mask_each(data: &mut [TokenData], allowed: &[u64]) {
     }
 }
 
-/// Sets the logits of candidates whose bits are set to minus infinity.
+/// Sets the logits of candidates whose bits in `banned` are set to minus infinity.
 #[inline(always)]
 fn mask_block<V: Vector>(v: V, block: &mut [TokenData; BLOCK], banned: u64) {
     for (i, chunk) in block.chunks_exact_mut(V::LANES).enumerate() {

@@ -1,8 +1,8 @@
 //! Finds the maximum of raw logits, and that of each group.
 //!
-//! f16 and bf16 have half the bytes. Their maxima are found by comparing their bits, which have the
-//! order of the numbers from 0 on, in registers that hold twice as many. Only a group without such
-//! a number, or with NaN, is widened.
+//! Numbers of f16 and bf16 take half the bytes. Their maxima are found by comparing their bits as
+//! integers, which have the same order for numbers of 0 or more, in registers that hold twice as
+//! many. Only a chunk that has a group without such a number, or a positive NaN, is widened.
 
 use std::ops::Range;
 
@@ -71,7 +71,8 @@ fn max_of<V: Vector, T: Load>(v: V, xs: &[T]) -> f32 {
     max
 }
 
-/// Returns the number of elements before the next one from which loads cross no cache line.
+/// Returns the number of elements before the first from which on loads of registers cross no cache
+/// line.
 #[inline(always)]
 fn lanes_to_line<V: Vector, T>(xs: &[T]) -> usize {
     let register = V::LANES * size_of::<T>();
@@ -136,9 +137,8 @@ fn in_streams(n: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Writes the maxima of all blocks except the first and the last few, if loads of their registers
-/// cross cache lines. Loads whole lines instead, of which one in four is shared by two blocks.
-/// Returns the blocks that are done. Loads that cross lines of the second-level cache take twice
-/// the time.
+/// cross cache lines. Loads whole lines instead, one in four of which two blocks share. Returns the
+/// blocks that are done. Loads that cross lines of the second-level cache take twice the time.
 #[inline(always)]
 // In bounds: there are more than a block, a group has four, and a block several times the lanes.
 fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usize> {
@@ -170,9 +170,9 @@ fn maxima_of_lines<V: Vector>(v: V, xs: &[f32], maxima: &mut [f32]) -> Range<usi
     1..1 + 4 * n
 }
 
-/// Writes the maximum of each block of a whole chunk, found by its bits in registers that hold
-/// twice as many numbers as widened ones; writes none and returns false if a block has no number
-/// from 0 on, or has NaN.
+/// Writes the maximum of each block of a whole chunk, found by comparing bits in registers that
+/// hold twice as many numbers as widened ones. Writes nothing and returns false if a block has no
+/// number of 0 or more, or has a positive NaN, or if the instruction set has no fast method.
 #[inline(always)]
 // In bounds: `at` and a register more are within `BLOCKS`, and there are as many maxima: asked
 // above.
@@ -222,7 +222,7 @@ fn maxima_of_groups<V: Vector, T: Load>(v: V, xs: &[T], maxima: &mut [f32]) {
     }
 }
 
-// A word of a bitmap stands for a block.
+// Each word of a bitmap has the bits of one block.
 const _: () = assert!(GROUP == u64::BITS as usize);
 
 #[inline(always)]
@@ -269,7 +269,7 @@ fn masked_maxima_of<V: Vector, T: Load>(
     max_of(v, maxima)
 }
 
-/// Returns the maximum of each lane of a block, among the numbers whose bits are set.
+/// Returns the maximum of each lane of a block, among the numbers whose bits in `word` are set.
 #[inline(always)]
 fn masked_lanes<V: Vector, T: Load>(v: V, block: &[T], word: u64) -> V::F {
     let mut lanes = v.splat(f32::NEG_INFINITY);

@@ -32,7 +32,7 @@ impl Logits<'_> {
 /// every instruction set, so that buffers grow alike.
 pub const ROOM: usize = GROUP + 16;
 
-/// Returns [`ROOM`] at the end of `to`, which grows by powers of two.
+/// Returns room for [`ROOM`] candidates at the end of `to`, whose capacity grows to a power of two.
 #[inline]
 fn room(to: &mut Vec<TokenData>) -> &mut [MaybeUninit<TokenData>] {
     if to.capacity() - to.len() < ROOM {
@@ -58,8 +58,8 @@ fn collect_on<V: Vector>(
 /// a time.
 pub struct Passing<'a> {
     maxima: &'a [f32],
-    /// The block of the first compared maximum. The bits of `lanes` mark the blocks that are still
-    /// to be returned.
+    /// The block whose maximum was in the first lane of the last comparison. The set bits of
+    /// `lanes`, counted from this block, are the blocks that are still to be returned.
     start: usize,
     lanes: u32,
     /// The number of maxima compared.
@@ -78,7 +78,8 @@ impl<'a> Passing<'a> {
         }
     }
 
-    /// Returns the next block. No threshold is minus infinity, so padding never reaches it.
+    /// Returns the index of the next block whose maximum reaches the threshold. No threshold is
+    /// minus infinity, so padding never reaches it.
     #[inline(always)]
     pub fn next<V: Vector>(&mut self, v: V, thresholds: V::F) -> Option<usize> {
         while self.lanes == 0 {

@@ -12,7 +12,7 @@ pub struct Column {
     pub max: f32,
     /// The smallest logit except minus infinity; `f32::MAX` if there is none.
     pub min: f32,
-    /// True if ids are indices, and no logit is NaN.
+    /// True if the id of each candidate is its index, and no logit is NaN.
     pub plain: bool,
 }
 
@@ -48,7 +48,8 @@ pub fn column_selecting(
     copy_column_selecting(data, to, threshold, indices, picked)
 }
 
-/// Copies from the front: a backward pass slows down the pass over the copy that follows.
+/// Implements [`copy_logits`], from the front: a backward pass would slow down the next pass, which
+/// reads the copy.
 #[inline(always)]
 pub fn copy_logits_on<V: Vector>(v: V, data: &[TokenData], to: &mut [f32]) -> f32 {
     assert_eq!(data.len(), to.len());

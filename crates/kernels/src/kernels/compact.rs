@@ -21,7 +21,7 @@ dispatched! {
     pub fn select(xs: &[f32], threshold: f32, indices: &mut Vec<u32>, picked: &mut Vec<f32>)
         => select_on;
     /// Appends those of `xs` whose keys are at or above `low` and below `high`, in order. Reads 4
-    /// bytes per element, or 8 if the keys are other values.
+    /// bytes per element, or 8 if `keys` is another array.
     pub fn pick(keys: &[f32], xs: &[f32], low: f32, high: f32, to: &mut Vec<f32>) => pick_on;
 }
 
@@ -87,8 +87,9 @@ fn at_least_on<V: Vector>(v: V, data: &[TokenData], first: u32, threshold: f32, 
     push_indices(bits & in_rest, base, to);
 }
 
-/// Implements `near_max`. The first candidates are read twice, since most superfluous ones would be
-/// kept there, before a large logit is met. Few are kept later unless the logits rise.
+/// Implements `near_max_from`. Reads the first candidates twice, since most superfluous ones would
+/// be kept there, before a large logit is met. Few superfluous ones are kept later unless the
+/// logits rise.
 #[inline(always)]
 fn near_max_on<V: Vector>(
     v: V,

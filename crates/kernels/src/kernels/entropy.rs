@@ -1,5 +1,5 @@
-//! Computes logarithms of probabilities, and the terms of their entropy, as the host's `logf` does,
-//! bit for bit.
+//! Computes logarithms of probabilities, bit for bit as the host's `logf` does, and the terms of
+//! their entropy.
 
 use super::layout::{SUM_BLOCK, binade};
 use super::sequential_sum::{PART, SMALLEST};
@@ -16,14 +16,14 @@ dispatched! {
     /// one by a host whose compiler fuses product and addition. Probabilities that are not above 0
     /// add nothing. Reads 4 bytes per element.
     pub fn fused_entropy(start: f32, ps: &[f32]) -> f32 => fused_entropy_on with Ln;
-    /// Computes from exponentials and their sum the probabilities, the logarithms of these, and
-    /// their terms of the entropy; returns the sum of these in `double`, with last bits that depend
-    /// on the instruction set. Reads 4 bytes per element and writes 12.
+    /// Writes the probabilities, which are exponentials divided by their sum, the logarithms of the
+    /// probabilities, and the entropy terms. Returns the sum of the terms in `double`, whose last
+    /// bits depend on the instruction set. Reads 4 bytes per element and writes 12.
     pub fn surprisals(
         es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32],
     ) -> f64 => surprisals_on with Ln;
-    /// Writes the negative distance of each surprisal, of which `lns` are the negatives, from the
-    /// entropy. Reads and writes 4 bytes per element.
+    /// Writes the negated distance of each surprisal from the entropy. `lns` are the negated
+    /// surprisals. Reads and writes 4 bytes per element.
     pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) => nearness_on;
 }
 
@@ -143,7 +143,8 @@ fn try_fused<V: Vector>(v: V, sum: f32, ps: &[f32], lns: &[f32]) -> Option<f32> 
     let mut of_lns = lns.chunks_exact(V::LANES);
     for (ps, lns) in (&mut chunks).zip(&mut of_lns) {
         let p = v.load(ps);
-        // For a probability that is not above 0, 1, since its logarithm is not a number.
+        // The logarithm of a probability that is not above 0 may be NaN or infinite, so 1 replaces
+        // it.
         let ln = v.select_lt(zero, p, v.load(lns), one);
         let surprisal = v.sub(zero, ln);
         let rounded = v.sub(v.fma(p, surprisal, unit), unit);

@@ -1,4 +1,5 @@
-//! Raw logits of one position, in any of three precisions: widened in registers, never copied.
+//! Raw logits of one position, in any of three precisions. They are widened when they are read, and
+//! never copied as a whole.
 
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::{bf16, f16};

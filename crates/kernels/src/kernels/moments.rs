@@ -13,8 +13,8 @@ dispatched! {
     /// Returns the largest logit and, if `in_order` and it is cheap, the sum of all as if added one
     /// by one. `sums` receives the sums of the logits and of their squares up to the end of each
     /// block of [`SUM_BLOCK`], whose last bits depend on the instruction set. `maxima` receives the
-    /// largest of each [`GROUP`]. If a logit is not finite, the sum is not that of the others.
-    /// Reads 12 bytes per candidate.
+    /// largest of each [`GROUP`]. If a logit is not finite, the sums are not those of the other
+    /// logits. Reads 12 bytes per candidate.
     pub fn moments(
         data: &[TokenData], sums: &mut [[f64; 2]], maxima: &mut [f32], in_order: bool,
     ) -> (f32, Option<f32>) => moments_on;
@@ -23,7 +23,7 @@ dispatched! {
     /// per candidate, and writes those that change.
     pub fn squares_masking(data: &mut [TokenData], mean: f32, threshold: f32) -> f32
         => squares_masking_on;
-    /// Computes the results of [`moments`] for a column of logits. Reads 4 bytes per logit.
+    /// Writes the `sums` of [`moments`] for a column of logits. Reads 4 bytes per logit.
     pub fn moments_of_logits(logits: &[f32], sums: &mut [[f64; 2]]) => moments_of_logits_on;
     /// Returns the sum that [`squares_masking`] returns, for a column of logits without NaN. Reads
     /// 4 bytes per logit.
@@ -47,8 +47,6 @@ impl Squares {
     }
 }
 
-/// The number of blocks that may need sequential additions before the sum is abandoned, as for a
-/// sum that stays near 0.
 #[inline(always)]
 fn moments_on<V: Vector>(
     v: V,
@@ -83,6 +81,7 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
 ) -> Option<f32> {
     let mut sum = 0.0;
     let mut refused = 0;
+    // If more blocks need sequential additions, the sum is abandoned, such as one that stays near 0.
     let most = 16 + data.len().div_ceil(SUM_BLOCK) / 8;
     let largest = maxima.chunks_mut(SUM_BLOCK / GROUP);
     for ((block, sums), maxima) in data.chunks(SUM_BLOCK).zip(sums).zip(largest) {
@@ -103,7 +102,8 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
     (IN_ORDER && refused <= most).then_some(sum)
 }
 
-/// Returns `sum` plus the logits of a block that cannot be added at once.
+/// Returns `sum` plus the logits of a block, as if added one by one. For a block that cannot be
+/// added at once.
 #[inline(always)]
 // In bounds: a block has at most `SUM_BLOCK` candidates.
 fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
@@ -113,8 +113,8 @@ fn in_order<V: Vector>(v: V, sum: f32, block: &[TokenData]) -> f32 {
     add_signed_block(v, (sum, 0), values).0
 }
 
-/// The least magnitude of a sum that is formed together with the moments: terms whose squares are
-/// denormal do not change it.
+/// The least magnitude of a sum that is computed together with the moments. Terms whose squares are
+/// denormal do not change such a sum.
 const NOT_TINY: f32 = 1e-12;
 
 /// Returns the sum of the logits of one block and that of their squares, and writes the largest of
@@ -182,8 +182,8 @@ fn block_moments<V: Vector, const IN_ORDER: bool>(
     (moments, decided.then_some(sum + added))
 }
 
-/// Returns the sums of x and of its squares. With `IN_ORDER` also returns the sum of x rounded to
-/// the units of `middle`, and the largest rounding error.
+/// Returns `sums` after adding x: the sums of x and of x^2. With `IN_ORDER` the others are the sum
+/// of x rounded to the unit of the floats near `middle`, and the largest rounding error.
 #[inline(always)]
 fn add_moments<V: Vector, const IN_ORDER: bool>(
     v: V,
@@ -351,8 +351,8 @@ fn try_float_squares<V: Vector>(
 
 /// Adds terms as `sequential_sum::try_block` does, but each term is a square in `double`, and a sum
 /// is rounded to a `double` before it is rounded to a `float`. That first rounding, to units 2^29
-/// times finer, can only matter for a term that is this near to half-way. The terms that are
-/// refused cover a wider range.
+/// times finer, can only matter for a term that is within such a unit of half-way. The terms that
+/// are refused cover a wider range.
 #[inline(always)]
 fn try_squares<V: Vector>(v: V, sum: f32, xs: &[f32], mean: f32) -> Option<f32> {
     if !(SMALLEST..f32::INFINITY).contains(&sum) {

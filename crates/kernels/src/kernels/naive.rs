@@ -84,8 +84,7 @@ pub fn exp_sum_double(xs: &mut [f32], max: f32, sums: &mut [f64]) -> f64 {
 }
 
 /// Replaces every x by e^(x - max), with the difference in `double`, and returns the sum as if
-/// added one by one to `start`. It uses the host's `exp` and the operations of the built-in on
-/// every instruction set.
+/// added one by one to `start`. Uses the host's `exp` and the operations of the built-in.
 pub fn exp_double(start: f64, xs: &mut [f32], max: f32) -> f64 {
     let mut sum = start;
     for x in xs {
@@ -143,8 +142,8 @@ pub fn set_p(data: &mut [TokenData], ps: &[f32]) {
 }
 
 /// Writes e^(logit - max), with NaN as minus infinity, as probabilities, and returns their sum in
-/// `double`, as [`exp_sum_double`] does. `sums` has exactly one element for each block; `values` is
-/// scratch.
+/// `double`, as [`exp_sum_double`] does. `sums` has exactly one element for each block. `_values`
+/// is not used.
 pub fn exp_p(
     data: &mut [TokenData],
     max: f32,
@@ -321,7 +320,7 @@ pub fn column_selecting(
 
 /// Writes the bits of 2^23 plus the distance of each x below `max` times `factor`, limited to
 /// `last`, which is below 2^23. No x is NaN. The result is a number of steps up to `last` only if
-/// `max` is finite and every x at or below it.
+/// `max` is finite and every x is at or below it.
 pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     assert_eq!(xs.len(), to.len());
     for (x, to) in xs.iter().zip(to) {
@@ -332,8 +331,8 @@ pub fn steps(xs: &[f32], max: f32, factor: f32, last: f32, to: &mut [u32]) {
     }
 }
 
-/// Returns the first index from `start` on, which is not 0, whose element is above the previous
-/// one; the length if there is none.
+/// Returns the first index, from `start` on, whose element is above the previous one; the length if
+/// there is none. `start` is at least 1.
 pub fn next_rise(xs: &[f32], start: usize) -> usize {
     (start..xs.len())
         .find(|&i| xs[i - 1] < xs[i])
@@ -407,9 +406,8 @@ pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve)
     (max, all_numbers)
 }
 
-/// Returns the exact sum of the rounded terms, except those whose rounding is in doubt. The indices
-/// of these are appended to `doubtful`. They depend on the instruction set, and include the terms
-/// that are half-way.
+/// Returns the exact sum of the rounded terms, except those half-way between two multiples of the
+/// unit. Appends the indices of these to `doubtful`.
 pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
     let mut sum = 0.0;
     for (i, &x) in xs.iter().enumerate() {
@@ -425,7 +423,7 @@ pub fn rounded_sum(xs: &[f32], of: Rounded, doubtful: &mut Vec<u32>) -> f64 {
 }
 
 /// Computes the probabilities, their logarithms and the terms of their entropy from exponentials.
-/// Returns the sum of the terms in `double`, whose last bits depend on the instruction set.
+/// Returns the sum of the terms in `double`.
 pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: &mut [f32]) -> f64 {
     let n = es.len();
     assert!(n == ps.len() && n == lns.len() && n == terms.len());
@@ -440,7 +438,7 @@ pub fn surprisals(es: &[f32], sum: f32, ps: &mut [f32], lns: &mut [f32], terms: 
     total
 }
 
-/// Writes the negative distance of each surprisal from the entropy.
+/// Writes the negated distance of each surprisal from the entropy.
 pub fn nearness(lns: &[f32], entropy: f32, to: &mut [f32]) {
     assert_eq!(lns.len(), to.len());
     for (ln_p, to) in lns.iter().zip(to) {

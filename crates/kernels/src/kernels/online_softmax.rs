@@ -1,11 +1,11 @@
 //! Sums of exponentials of raw logits in one pass, relative to the largest so far (online softmax).
 //!
-//! If the reference is within 40 of 0 and the logits of a chunk are not far from it, the
-//! approximation [`Vector::exp_approx`] needs no scaling and no bound. With AVX-512 the sum of the
-//! terms shows afterwards if that was the case; without it, the sum of the squares shows it in
-//! advance. Up to 8 terms are added as `float`s in each lane, then as `double`s. Altogether the
-//! relative error of the sums is at most 5e-7, and mostly 1e-7. Their last bits depend on the
-//! instruction set.
+//! If the reference, which is the largest logit so far, is within 40 of 0 and the logits of a chunk
+//! are not far from it, the approximation [`Vector::exp_approx`] needs no scaling and no bound.
+//! With AVX-512 the sum of the terms shows afterwards if that was the case. Without it, the sum of
+//! the squares shows it in advance. Up to 8 terms are added as `float`s in each lane, then as
+//! `double`s. Altogether the relative error of the sums is at most 5e-7, and mostly 1e-7. Their
+//! last bits depend on the instruction set.
 
 use std::hint::black_box;
 
@@ -16,7 +16,8 @@ use crate::simd::libm::exp_f64;
 use crate::simd::{MAX_LANES, Vector, dispatched};
 use crate::token::comparable;
 
-/// Sums over all logits x except one largest, with d = x - max, from which every metric follows.
+/// Sums over all logits x except one that is the largest, with d = x - max. Every metric follows
+/// from them.
 ///
 /// A logit of plus infinity has all the probability; the sums are then 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -251,7 +252,7 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
         {
             continue;
         }
-        // Widened once, although the numbers are read twice.
+        // Widens the numbers once, since `add_chunk` reads them twice.
         let chunk = T::widened(v, chunk, &mut wide);
         add_chunk::<V, SPREAD>(v, sums, &mut reference, chunk, maxima);
     }
@@ -260,10 +261,10 @@ fn add_all<V: Vector, T: Load, const SPREAD: bool>(
 /// The least reliable sum of a chunk: a smaller one may have lost terms too small for a `float`.
 const LEAST_MASS: f64 = 1e-25;
 
-/// Adds a whole chunk, reading it once for maxima and sums together, if it has the usual
-/// properties: no logit is masked, infinite or far away. The sum shows that afterwards; otherwise
-/// nothing is added. Only if the chunk contains the largest logit of all are its other logits added
-/// up again.
+/// Adds a whole chunk and returns true if, as usual, no logit is masked, infinite or far from the
+/// reference. Otherwise adds nothing and returns false. Reads the chunk once, for maxima and sums
+/// together, since the sum shows afterwards if a logit was unusual. If the chunk has a new largest
+/// logit, its other logits are summed again.
 #[inline(always)]
 fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -285,8 +286,8 @@ fn add_at_once<V: Vector, T: Load, const SPREAD: bool>(
     add_near(sums, reference, mass, spread)
 }
 
-/// Adds all logits of a chunk except its largest, `max`, which becomes the reference. Adds nothing
-/// if they are too small or too far away for that.
+/// Adds all logits of a chunk except its largest, `max`, which becomes the reference, and returns
+/// true. Adds nothing and returns false if they are too small or too far away.
 #[inline(always)]
 fn add_others<V: Vector, T: Load, const SPREAD: bool>(
     v: V,
@@ -451,7 +452,7 @@ fn changed<'c>(
     copy
 }
 
-/// The number of terms added as floats in one lane.
+/// The number of terms added as floats in one lane before the sum is widened.
 pub const ADDED: usize = 8;
 
 /// Returns the sum of e^d and, if `SPREAD`, that of -d e^d. With `NEAR` all d are in the range of
@@ -523,7 +524,7 @@ fn add_both<V: Vector>(v: V, a: [V::F; 2], b: [V::F; 2]) -> [V::F; 2] {
     [v.add(a[0], b[0]), v.add(a[1], b[1])]
 }
 
-/// Adds the terms and the weighted terms of few logits to the sums.
+/// Adds sums of a few terms, and of a few weighted terms, to the sums in `double`.
 #[inline(always)]
 fn add_widened<V: Vector, const SPREAD: bool>(
     v: V,

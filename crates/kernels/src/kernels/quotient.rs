@@ -20,7 +20,7 @@ dispatched! {
 }
 
 /// An upper bound on the relative difference between a product with the inverse of a divisor and
-/// the quotient, which have three roundings.
+/// the quotient. Three roundings separate them.
 const APART: f64 = 2.0 * f64::EPSILON;
 
 /// A divisor, and both bounds on its inverse.

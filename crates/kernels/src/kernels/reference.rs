@@ -3,16 +3,16 @@
 //!
 //! e^x = 2^k e^r with k the integer nearest to x / ln 2 and |r| <= ln 2 / 2; e^r is a polynomial of
 //! degree 5. The reduction applies to x itself, not to its difference from the largest logit, whose
-//! rounding could change a term by 1e-6. The difference is taken of the exponents, which are
-//! integers; the remaining factor is applied in `double`, once per sum. Terms are computed 2^64
-//! times as large, so that those down to e^-131 are normal `float`s, and even a very peaked
-//! distribution keeps its precision.
+//! rounding could change a term by 1e-6. Instead, the exponents are subtracted, which are integers,
+//! and the remaining factor is applied once per sum, in `double`. Terms are computed 2^64 times as
+//! large, so that those down to e^-131 are normal `float`s, and even a very peaked distribution
+//! keeps its precision.
 
 use crate::simd::Vector;
 use crate::simd::exp::{POLYNOMIAL, ROUND_F32};
 use crate::simd::libm::exp_f64;
 
-/// The largest distance of a near reference from 0.
+/// The distance from 0 below which a reference counts as near.
 pub const NEAR_REFERENCE: f32 = 40.0;
 
 /// The exponent of the factor that keeps the digits of terms far below 1: they are computed 2^64
@@ -66,7 +66,8 @@ impl Reference {
     }
 }
 
-/// Returns x, with numbers that are too low raised to the lowest one, and e^d of these.
+/// Returns x, raised to the lowest number where it is lower, and e^d of that in the unit of
+/// `reference`.
 #[inline(always)]
 // In bounds: `i` is below the number of coefficients.
 pub fn term<V: Vector>(v: V, x: V::F, reference: &Reference) -> (V::F, V::F) {

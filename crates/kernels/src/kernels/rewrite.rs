@@ -6,16 +6,17 @@ use crate::simd::libm::fma;
 use crate::simd::{Vector, dispatched};
 use crate::token::{Token, TokenData, comparable};
 
-/// `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` multiplied by `per_width`.
+/// The curve `peak - sharpness * d^2 / (1 + d)`, with d the distance from `target` multiplied by
+/// `per_width`.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
-    /// The logit at which the curve is highest.
+    /// The probability at which the curve is highest.
     pub target: f32,
     /// The factor of distances.
     pub per_width: f32,
     /// The height of the curve at `target`.
     pub peak: f32,
-    /// The steepness of its fall.
+    /// The steepness with which the curve falls.
     pub sharpness: f32,
 }
 
@@ -58,9 +59,9 @@ impl<V: Vector> CurveOn<V> {
     }
 }
 
-/// `max + (cube * d - square) * d^2`, where d, at or below 0, is the distance from `max`. Each
-/// product with an addition is rounded once, together with the sum. If `square` and `cube` are at
-/// or above 0, the value never rises as d falls. It is minus infinity where d^2 overflows.
+/// The cubic `max + (cube * d - square) * d^2`, where d, at or below 0, is the logit minus `max`.
+/// Each multiplication that an addition follows is fused with it. If `square` and `cube` are at or
+/// above 0, the value never rises as d falls. It is minus infinity where d^2 overflows.
 #[derive(Clone, Copy, Debug)]
 pub struct Cubic {
     /// The logit at which d is 0, and the value there.
@@ -123,8 +124,8 @@ dispatched! {
     pub fn write_divided(data: &mut [TokenData], ids: &[u32], logits: &[f32], ps: &[f32], by: f32)
         => write_divided_on;
     /// Writes every `p` divided by `by` into `original`, and replaces the logit by the curve's
-    /// value at it, except for masked candidates. Returns the largest new logit, and false if a new
-    /// one is NaN. Reads and writes 12 bytes per candidate, and writes 4.
+    /// value at that quotient, except for masked candidates. Returns the largest new logit, and
+    /// false if a new one is NaN. Reads and writes 12 bytes per candidate, and writes 4.
     pub fn bend(data: &mut [TokenData], by: f32, original: &mut [f32], curve: Curve) -> (f32, bool)
         => bend_on;
     /// Replaces each logit by the curve's value at its element of `es` divided by `by`, except
@@ -318,8 +319,7 @@ fn write_divided_on<V: Vector>(
     }
 }
 
-/// Implements `bend`, from the last candidates to the first. Two divisions would take as long as
-/// the products with the inverse.
+/// Implements `bend`, from the last candidates to the first.
 #[inline(always)]
 fn bend_on<V: Vector>(
     v: V,
@@ -357,7 +357,6 @@ fn bend_on<V: Vector>(
     (max, all_numbers && rest_numbers)
 }
 
-/// Implements `bend_logits`. Two divisions would take as long as the products with the inverse.
 #[inline(always)]
 fn bend_logits_on<V: Vector>(
     v: V,

@@ -4,10 +4,10 @@
 //! unit (see [`sequential_sum`](super::sequential_sum)). That multiple can be determined without
 //! the exact term, unless the term is near the middle between two multiples. An exponential in
 //! single precision with an error of at most [`ERROR`] takes a quarter of the time of one with the
-//! built-in's last bit, and suffices for all but a few terms. For a sum S of any number of terms,
-//! in units of u, about 2 S / u times the error are too near the middle, and S / u is below 2^24.
-//! These are some dozens in an array, and are computed exactly. They include the terms that are
-//! exactly half-way, of which an array has one or two.
+//! built-in's last bit, and suffices for all but a few terms. Of any number of terms with the sum
+//! S, rounded to units of u, about 2 S / u times the error are too near the middle. Since S / u is
+//! below 2^24, these are some dozens in an array. They are computed exactly. One or two of them are
+//! exactly half-way.
 
 use std::mem::MaybeUninit;
 
@@ -100,7 +100,7 @@ fn approximate_exp<V: Vector>(v: V, d: V::F) -> V::F {
     v.exp_approx(v.max(d, v.splat(FURTHEST)))
 }
 
-/// Terms in units of the floats from c to 2 c.
+/// Counts terms in units of the floats from c to 2 c.
 ///
 /// Adding a term to c rounds it to the unit, and the bits of the result count the units. That takes
 /// two operations: a multiplication by a little less than 1, fused with the addition, and an
@@ -133,8 +133,9 @@ impl<V: Vector> Units<V> {
         ]
     }
 
-    /// Returns the terms of [`round`](Self::round) in the lanes in which both bounds agree, and no
-    /// term in the others. The indices of these, counted from `first`, are appended to `doubtful`.
+    /// Returns the terms of [`round`](Self::round) in the lanes in which both bounds agree, and c,
+    /// which counts no units, in the others. Appends the indices of the other lanes, counted from
+    /// `first`, to `doubtful`.
     #[inline(always)]
     fn sure(self, v: V, [less, more]: [V::F; 2], first: u32, doubtful: &mut Vec<u32>) -> V::F {
         push_indices(v.lt(less, more), first, doubtful);
@@ -196,7 +197,7 @@ struct Large {
     dense: usize,
 }
 
-/// The number of blocks that are processed whole after one of which most elements count.
+/// The number of blocks that are processed whole after a block most of whose elements count.
 const DENSE: usize = 15;
 
 impl Large {
@@ -210,7 +211,8 @@ impl Large {
     }
 
     /// Returns the elements of `xs`, which is at most a block, whose exponentials relative to `max`
-    /// can change `sum`, padded to whole registers; or all of `xs`.
+    /// can change `sum`, padded to whole registers. Returns all of `xs` if more than half of them
+    /// can, if that was so in one of the last blocks, or if `sum` or the length is unsuitable.
     #[inline(always)]
     // In bounds: no more are kept than there are in a block, and after them is a register.
     fn of<'a, V: Vector>(&'a mut self, v: V, sum: f32, xs: &'a [f32], max: f32) -> &'a [f32] {
@@ -363,7 +365,7 @@ fn rounded_sum_of<V: Vector, const BOUNDED: bool, const ENTROPIES: bool>(
             ];
         }
         if !equal(v, counted[0], counted[1]) {
-            // Counted again, without the terms in doubt.
+            // Counts again, without the terms in doubt.
             counted[0] = v.splat(0.0);
             for (i, chunk) in block.chunks_exact(V::LANES).enumerate() {
                 let rounded = round::<V, BOUNDED, ENTROPIES>(v, v.load(chunk), lanes);

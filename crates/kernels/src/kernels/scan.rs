@@ -1,7 +1,7 @@
 //! Passes that only read: they find the maximum, its index, or a value in a range, or count.
 //!
 //! An array of a large vocabulary does not fit the second-level cache. A host fills it from its
-//! beginning, so the cache still holds its end: a single pass over the array begins there. Of
+//! beginning, so the cache still holds its end, where a single pass such as [`argmax`] begins. Of
 //! several passes in a row, each begins where the previous one ended. Passes that keep candidates
 //! in order, and sequential sums, go forwards.
 
@@ -19,13 +19,13 @@ dispatched! {
     pub fn any_between(data: &[TokenData], low: f32, high: f32) -> bool => any_between_on;
     /// True if an element is at or above `low` and below `high`. Reads 4 bytes per element.
     pub fn has_between(xs: &[f32], low: f32, high: f32) -> bool => has_between_on;
-    /// Returns how many are at or above `threshold`. Reads 4 bytes per element.
+    /// Returns the number of elements at or above `threshold`. Reads 4 bytes per element.
     pub fn count_at_least(xs: &[f32], threshold: f32) -> usize => count_at_least_on;
     /// Returns the sum of those of `xs` whose keys are at or above `from`, added in any order.
     /// Reads 8 bytes per element.
     pub fn sum_from(keys: &[f32], xs: &[f32], from: f32) -> f64 => sum_from_on;
-    /// Returns the first index from `start` on, which is not 0, whose element is above the previous
-    /// one; the length if there is none. Reads 4 bytes per element.
+    /// Returns the first index, from `start` on, whose element is above the previous one; the
+    /// length if there is none. `start` is at least 1. Reads 4 bytes per element.
     pub fn next_rise(xs: &[f32], start: usize) -> usize => next_rise_on;
 }
 

@@ -50,7 +50,7 @@ pub fn sum_between(keys: &[f32], ps: &[f32], above: f32, below: f32) -> f32 {
 }
 
 /// The smallest sum to which blocks are added at once. Below it, half a unit comes near the range
-/// in which floats lose bits.
+/// of denormal floats.
 pub const SMALLEST: f32 = 1e-30;
 
 /// The number of terms that are tried at once before parts are tried.
@@ -122,7 +122,7 @@ fn try_block<V: Vector>(v: V, sum: f32, terms: &[f32]) -> Option<f32> {
     Some(chunks.remainder().iter().fold(total, |sum, t| sum + t))
 }
 
-/// Returns the sum of the terms in `double`, as eight partial sums.
+/// Returns the sum of the terms in `double`, from a partial sum for each of [`Vector::LANES`].
 #[inline(always)]
 pub fn block_sum_double<V: Vector>(v: V, terms: &[f32]) -> f64 {
     let mut a = v.splat_d(0.0);

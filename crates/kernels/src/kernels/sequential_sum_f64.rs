@@ -1,7 +1,8 @@
 //! Sums in double precision, as if terms were added one by one in the order of the array.
 //!
-//! They are like those of [`sequential_sum`](super::sequential_sum), but here terms of 24 bits are
-//! often half-way between multiples of 53 bits, once they are 2^30 times smaller than the sum.
+//! The method is that of [`sequential_sum`](super::sequential_sum), but here terms with 24
+//! significant bits are often half-way between two `double`s, once they are 2^30 times smaller than
+//! the sum.
 
 use super::sequential_sum::block_sum_double;
 use crate::simd::Vector;
@@ -18,7 +19,7 @@ pub fn add_in_order<V: Vector>(v: V, sum: f64, terms: &[f64]) -> f64 {
     rest.iter().fold(sum, |sum, t| sum + t)
 }
 
-/// The numbers next to 1: the one below, and the one above.
+/// The largest `double` below 1. [`ABOVE`] is the smallest one above 1.
 const BELOW: f64 = f64::from_bits(0x3fef_ffff_ffff_ffff);
 
 const ABOVE: f64 = 1.0 + f64::EPSILON;
@@ -56,7 +57,7 @@ fn try_block<V: Vector>(v: V, sum: f64, terms: &[f64]) -> Option<f64> {
     decided.then_some(sum)
 }
 
-/// The number of terms in a group, which have a bit each.
+/// The number of terms in a group, each of which has a bit in a word.
 const TERMS: usize = 64;
 
 /// The number of terms that are tried at once if a whole block cannot be added at once.
@@ -124,8 +125,9 @@ fn try_floats<V: Vector>(v: V, sum: f64, terms: &[f32]) -> Option<f64> {
     (largest < 2.0 * binade && sum < 2.0 * binade).then_some(sum)
 }
 
-/// Adds a group to the lanes. Returns which terms are half-way between two units, and which add an
-/// odd number of these, or half a unit more. `scale` gives half of their number.
+/// Adds a group to the lanes. Returns a bit for each term that is half-way between two units, and a
+/// bit for each that adds an odd number of units, or half a unit more. A term multiplied by `scale`
+/// is half of its number of units.
 #[inline(always)]
 fn take_down<V: Vector>(
     v: V,

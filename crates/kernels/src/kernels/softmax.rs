@@ -1,8 +1,9 @@
 //! Computes exponentials of logits, bit for bit the host's `expf` and `exp`, and their sums as if
 //! added in order.
 //!
-//! An operation with more than one pass streams the 12-byte array once into 4 bytes per candidate,
-//! which stay in the second-level cache, or works in the array itself, block by block.
+//! An operation with more than one pass copies the array of 12-byte candidates once into a column
+//! of 4 bytes per candidate, which stays in the second-level cache, or works in the array itself,
+//! block by block.
 
 use super::layout::SUM_BLOCK;
 use super::registers::prefetch_candidates;

@@ -1,4 +1,4 @@
-//! Makes keys that sort floats as integers, and has the passes of a radix sort.
+//! Keys that sort floats as integers, and the passes of a radix sort.
 
 use super::layout::TWO_23;
 use crate::simd::{Vector, dispatched};
@@ -59,7 +59,7 @@ fn steps_on<V: Vector>(v: V, xs: &[f32], max: f32, factor: f32, last: f32, to: &
     }
 }
 
-/// Half the number of neighbours that are put in order at once.
+/// The number of rounds of an odd-even transposition sort that each register gets.
 const EXCHANGES: usize = 2;
 
 /// Implements `fetch`. It waits for memory anyway, so the swaps cost no time.

@@ -46,11 +46,11 @@ pub(super) const SIZES: [usize; 22] = [
     0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 127, 128, 129, 255, 1000, 1025, 5000, 40_001,
 ];
 
-/// With all of them Miri would take minutes.
+/// The sizes of arrays under Miri, which would take minutes with all of them.
 #[cfg(miri)]
 pub(super) const SIZES: [usize; 3] = [0, 1, 17];
 
-/// Under Miri only one input in this many is tried.
+/// The step from one tried input to the next: under Miri most are skipped.
 pub(super) const STEP: usize = if cfg!(miri) { 4 } else { 1 };
 
 /// Returns `n` logits of every kind that a pass may meet.

@@ -124,7 +124,7 @@ fn candidates() {
     });
 }
 
-/// The module promises a relative error of at most 5e-7.
+/// Checks that the relative error of the sums is at most 5e-7, as the module promises.
 #[test]
 fn sums() {
     let mut worst = 0.0f64;

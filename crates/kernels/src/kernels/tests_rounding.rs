@@ -8,8 +8,8 @@ use super::tests::{SIZES, inputs};
 use crate::simd::Isa;
 use crate::simd::libm::exp;
 
-/// Calls `check` with every input that has no NaN, and its largest logit: as it is, and with a
-/// wider and a narrower range.
+/// Calls `check` with every input that has no NaN, unchanged, with a wider range and with a
+/// narrower one, and with its largest logit.
 fn for_all(mut check: impl FnMut(&[f32], f32)) {
     for n in SIZES {
         for logits in inputs(n) {
@@ -38,7 +38,8 @@ fn sums_of_exponentials_are_those_one_by_one() {
     });
 }
 
-/// Returns the rounded sum, including the terms in doubt, and how many of these were half-way.
+/// Returns the rounded sum, including the terms in doubt, and the number of these that were
+/// half-way.
 fn resolved(
     rounded_sum: impl Fn(&[f32], Rounded, &mut Vec<u32>) -> f64,
     xs: &[f32],

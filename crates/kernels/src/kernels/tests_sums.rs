@@ -116,7 +116,7 @@ fn sums_beside_moments() {
     assert!(came > 0 || cfg!(miri));
 }
 
-/// Terms whose squares are 0 take a sum out of its binade and back.
+/// Checks sums that terms whose squares are 0 take out of a binade and back.
 #[test]
 fn sums_of_tiny_logits_beside_moments() {
     for exponent in [-90, -80, -65, -60, -50] {
@@ -158,7 +158,7 @@ fn exponentials_in_double_precision() {
     });
 }
 
-/// Terms near half of the distance between two doubles near 1.
+/// Sums terms near half of the distance between two doubles near 1.
 #[test]
 fn sums_of_halves_in_double_precision() {
     for start in [1.0, 1.0 + f64::EPSILON, 3.5] {
@@ -173,7 +173,8 @@ fn sums_of_halves_in_double_precision() {
     }
 }
 
-/// Most terms are half-way between two doubles near the sum, with odd and even sums in every order.
+/// Sums terms most of which are half-way between two doubles near the sum, with odd and even sums
+/// in every order.
 #[test]
 fn sums_of_floats_in_double_precision() {
     let mut lcg = Lcg(7);
@@ -264,7 +265,7 @@ fn ln_is_that_of_the_host() {
     ln_on_every(997);
 }
 
-/// Tries all positive floats, which takes some seconds.
+/// Tries all positive floats, which takes a minute.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn ln_is_that_of_the_host_on_every_float() {
@@ -304,8 +305,8 @@ fn tails() {
     });
 }
 
-/// Includes logits for which nearly all terms round to 0, and logits so large that their
-/// differences are coarse.
+/// Sums exponentials of many inputs, some of which nearly all round to 0, and some so large that
+/// their differences are coarse.
 #[test]
 #[cfg_attr(miri, ignore = "minutes")]
 fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
@@ -323,14 +324,14 @@ fn what_is_left_out_of_a_sum_of_exponentials_rounds_to_nothing() {
     }
 }
 
-/// Tries one float in 997 of all from -1e-30 to -110, and from 1e-30 to 90.
+/// Tries one in 997 of all floats from -1e-30 to -110, and from 1e-30 to [`HIGHEST`].
 #[test]
 #[cfg_attr(miri, ignore = "no pointers, and minutes")]
 fn exp_is_that_of_the_host() {
     exp_on_every(997);
 }
 
-/// Tries all of these floats, which takes some seconds.
+/// Tries all floats from -1e-30 to -110, and from 1e-30 to [`HIGHEST`], which takes a minute.
 #[test]
 #[ignore = "takes a minute; the test above takes one float in 997"]
 fn exp_is_that_of_the_host_on_every_float() {
