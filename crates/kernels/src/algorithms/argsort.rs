@@ -1,4 +1,4 @@
-//! Ranks plain floats in descending order.
+//! Ranks plain floats in descending order (an argsort).
 //!
 //! The range from the largest to the smallest float is divided into 2^22 equal steps, and the
 //! floats are sorted by the numbers of their steps: a radix sort with two digits of 11 bits, least
@@ -46,7 +46,7 @@ lent_per_thread!(Ranking);
 const VALUES_OF_MANY: usize = 1 << 11;
 /// The number of values of a digit for fewer elements than [`MANY`].
 const VALUES_OF_FEW: usize = 1 << 8;
-/// The number of bits that remain for the index.
+/// The number of bits of a word that remain for the index next to the higher digit.
 const INDEX_BITS: u32 = u32::BITS - VALUES_OF_MANY.ilog2();
 /// The number of elements below which digits are shorter.
 const MANY: usize = 4096;
@@ -57,7 +57,7 @@ const MANY_FOR_HALVES: usize = HALVES / 2;
 /// The number of elements up to which comparisons sort faster.
 pub(super) const FEW: usize = 256;
 
-/// Making room keeps the last ranking.
+/// Makes room without losing the last ranking.
 impl Room for Ranking {
     fn warm_up(&mut self, n: usize) {
         room_to_write_over(&mut self.values, n);
@@ -115,7 +115,7 @@ impl Ranking {
         self.values = values;
     }
 
-    /// Ranks `xs`, of which none is NaN.
+    /// Ranks `xs`, none of which is NaN.
     pub fn rank(&mut self, xs: &[f32]) {
         self.rank_between(xs, None, extremes(xs));
     }
@@ -130,7 +130,7 @@ impl Ranking {
     /// with the index.
     // In bounds: as many floats as keys were ranked.
     pub fn sort(&mut self, keys: &mut Vec<u64>) {
-        // Keys are distinct, so an unstable sort leaves no choice.
+        // Keys are distinct, so an unstable sort has only one result.
         if keys.len() < FEW {
             return keys.sort_unstable();
         }
@@ -297,7 +297,7 @@ impl Ranking {
             }
             None => self.keys.extend(xs.iter().zip(0..).map(key)),
         }
-        // Keys are distinct, so an unstable sort leaves no choice.
+        // Keys are distinct, so an unstable sort has only one result.
         self.keys.sort_unstable();
         self.indices.clear();
         self.indices.extend(self.keys.iter().map(|&key| key as u32));
@@ -345,7 +345,7 @@ unsafe fn deal<T: Copy, const DIGITS: usize, const ASKS: bool>(
     };
     let asking = if ASKS { n.saturating_sub(AHEAD) } else { 0 };
     let asking = asking - asking % UNROLLED;
-    // Unrolled by hand: so short a loop can take half as much longer, depending on the address of
+    // Unrolled by hand: a loop this short can take 1.5 times as long, depending on the address of
     // its branch.
     for first in (0..asking).step_by(UNROLLED) {
         for i in 0..UNROLLED {

@@ -2,8 +2,9 @@
 
 use crate::kernels::layout::SUM_BLOCK;
 
-/// Returns the index at which the running sum of `terms` reaches a draw times their sum, both given
-/// by `drawn`. `sums` are the running sums at the end of each block, and may be longer.
+/// Returns the index at which the running sum of `terms` reaches a share of their sum. `drawn`
+/// holds the sum and the drawn share. `sums` are the running sums at the end of each block, and may
+/// be longer.
 ///
 /// `exactly` returns the index by the operations of the built-in. It is called only if rounding
 /// could decide. Each of the built-in's two sums of n terms has a relative error of less than n *
@@ -38,8 +39,8 @@ pub fn choose_in_order<T>(terms: &[T], term: impl Fn(&T) -> f32, draw: f64) -> u
 }
 
 /// Returns the index of the first of `terms` at which their running sum reaches `target`. `None` if
-/// none does, for example if the sum is NaN because the largest logit is infinite. The built-in
-/// then takes the last one.
+/// it never does, for example if the sum is NaN because the largest logit is infinite. The built-in
+/// then chooses the last term.
 pub fn first_reaching(mut terms: impl Iterator<Item = f64>, target: f64) -> Option<usize> {
     let mut running = 0.0;
     terms.position(|term| {

@@ -70,12 +70,10 @@ struct Target {
 
 /// The most candidates that are ranked. More are narrowed first.
 const RANKED: usize = 2048;
-/// The size of the sample that finds a bracket, and the number of neighbours that are sampled
-/// together.
+/// The size of the sample that finds a bracket. It consists of groups of [`NEIGHBOURS`].
 const SAMPLE: usize = 256;
 const NEIGHBOURS: usize = 4;
-/// The divisor of the number of candidates that one round of narrowing leaves, and the number of
-/// rounds.
+/// One round of narrowing leaves about one candidate in this many. There are at most [`ROUNDS`].
 const PARTS: usize = 8;
 const ROUNDS: usize = 3;
 
@@ -171,8 +169,9 @@ enum Head {
     Behind,
 }
 
-/// Copies from `from` to `to` the keys and exponentials that `target` may fall on. Returns the sum
-/// of the exponentials above them, added to `base`, the sum before all of them.
+/// Copies the keys and exponentials on which `target` may fall from `from` to `to`. Returns the sum
+/// of the exponentials of all larger keys, including `base`, the sum of those that are not in
+/// `from`.
 fn narrow(
     from: (&[f32], &[f32]),
     base: f64,
@@ -210,7 +209,7 @@ fn bracket(
     // No key is as large as infinity.
     let (mut low, mut high) = (f32::NEG_INFINITY, f32::INFINITY);
     let mut above = base;
-    // The elements of the sample that lie strictly between both.
+    // The elements of the sample that lie strictly between `low` and `high`.
     let mut open = 0..sample.len();
     while open.len() > SAMPLE / PARTS {
         let middle = sample[open.start + open.len() / 2];

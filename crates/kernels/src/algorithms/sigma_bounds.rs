@@ -2,16 +2,16 @@
 //!
 //! The built-in adds `float`s one by one. The error of its mean and its sum of squares is at most
 //! the sum of the roundings, each half a unit of the sum so far. A bound on these needs only the
-//! sums at the end of each block. Usually no logit lies between the bounds on the threshold, so
-//! that its exact position does not matter. For 128,256 normally distributed logits the bounds are
-//! a few hundredths of a deviation apart, and by an estimate from the density about one logit lies
+//! sums at the end of each block. Usually no logit lies between the bounds on the threshold, so its
+//! exact position does not matter. For 128,256 normally distributed logits the bounds are a few
+//! hundredths of a deviation apart, and by an estimate from the density about one logit lies
 //! between them. Such arrays need the exact sums.
 //!
-//! It reads 12 bytes per candidate twice and writes them once. It keeps the largest of each group
-//! of neighbours, and searches only groups that reach the bounds. The exact sums take one more
-//! read, which adds the squares while the certain candidates are masked. From `OPEN` logits on, the
-//! first pass also forms the sum of the logits, since more logits mean wider bounds and denser
-//! logits.
+//! Masking reads 12 bytes per candidate twice and writes them once. The first pass keeps the
+//! largest of each group of neighbours, so only groups that reach the bounds are searched. The
+//! exact sums take one more read, which adds the squares while the certain candidates are masked.
+//! From `OPEN` logits on, the first pass also forms the sum of the logits, since more logits mean
+//! wider bounds and denser logits.
 
 use super::scratch::Room;
 use crate::host_profile::{Fused, fuses};
@@ -99,14 +99,15 @@ impl SigmaBounds {
         reach.for_each(|(group, _)| mask_below(group, threshold));
     }
 
-    /// Masks the logits of a vocabulary in the same way. None of them is NaN, `max` is the largest
-    /// and finite, and `maxima` are the largest of each [`GROUP`].
+    /// Masks the logits of a vocabulary as [`mask`](Self::mask) masks those of candidates. None of
+    /// them is NaN, `max` is the largest and finite, and `maxima` are the largest of each
+    /// [`GROUP`].
     pub fn mask_logits(&mut self, logits: &mut [f32], maxima: &[f32], max: f32, n: f32) {
         let threshold = self.threshold_of(logits, maxima, max, n);
         mask_logits_below(logits, threshold);
     }
 
-    /// Returns a number. All logits below it are masked.
+    /// Returns a number below which all logits are to be masked.
     fn threshold_of(&mut self, logits: &[f32], maxima: &[f32], max: f32, n: f32) -> f32 {
         if logits.len() <= MOST {
             let blocks = logits.len().div_ceil(SUM_BLOCK);

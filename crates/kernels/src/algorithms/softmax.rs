@@ -1,4 +1,4 @@
-//! Computes the softmax of candidates, in their field for the probability.
+//! Computes the softmax of candidates in place, in their field for the probability.
 
 use super::categorical::choose;
 use super::scratch::Room;
@@ -12,8 +12,9 @@ use crate::token::TokenData;
 /// Computes the softmax of candidates, and keeps the sums of its blocks in a reused buffer.
 ///
 /// It takes three passes: for the largest logit, the exponentials, and the division. Each begins
-/// where the previous one ended, with data that is still in the caches. There is no copy of the
-/// logits: it would no longer be in the caches when the model has computed the next ones.
+/// where the previous one ended, with data that is still in the caches. There is no buffer for a
+/// copy of the logits: it would have left the caches by the time the model has computed the next
+/// ones.
 #[derive(Clone, Debug)]
 pub struct Softmax {
     sums: Vec<f64>,
@@ -77,8 +78,8 @@ impl Softmax {
         exp_p_in_order_by(isa_for(largest, max), data, max, &mut self.values)
     }
 
-    /// Divides every `p` by `by`, and returns their sum in `double`, added in another order. Reads
-    /// and writes 12 bytes per candidate.
+    /// Divides every `p` by `by`, and returns their sum in `double`, not added in order. Reads and
+    /// writes 12 bytes per candidate.
     pub fn divide(&mut self, data: &mut [TokenData], by: f32) -> f64 {
         self.reserve(data.len());
         divide_p(data, by, &mut self.sums)

@@ -1,9 +1,9 @@
 //! Orders all candidates, or the top k, by descending logits.
 //!
-//! Each candidate becomes one 64-bit key: the logit mapped to an integer that falls as the logit
-//! rises, above the index. Sorting the keys as integers gives descending logits, with equal logits
-//! (and -0 and +0) in input order and NaN next to minus infinity, without a comparison of floats.
-//! Keys and results are in reused buffers.
+//! Each candidate becomes one 64-bit key: the logit, mapped to an integer that falls as the logit
+//! rises, in the upper half, and the index in the lower half. Sorting the keys as integers gives
+//! descending logits, with equal logits (and -0 and +0) in input order and NaN next to minus
+//! infinity, without a comparison of floats. Keys and results are in reused buffers.
 //!
 //! For the top k, a sample gives a threshold that slightly more than k candidates pass. One pass of
 //! 12 bytes per candidate collects these, and they are sorted. The full order, or that of many
@@ -44,8 +44,8 @@ fn key(index: usize, candidate: &TokenData) -> u64 {
 impl TopK {
     /// Returns the `k` largest of `data` in descending order; all of them if there are at most `k`.
     ///
-    /// `data` has at most 2^32 elements, which `u32` indices in the keys need; every candidate
-    /// array does, since token numbers are 31 bits.
+    /// `data` must have at most 2^32 elements, since indices have 32 bits in the keys. Every
+    /// candidate array does, since token numbers have 31 bits.
     pub fn top(&mut self, data: &[TokenData], k: usize) -> &[TokenData] {
         if !self.rank(data, k) {
             self.collect_top(data, k);
@@ -135,7 +135,7 @@ impl TopK {
             self.keys.select_nth_unstable(k - 1);
             self.keys.truncate(k);
         }
-        // Keys are distinct, so an unstable sort leaves no choice.
+        // Keys are distinct, so an unstable sort has only one result.
         self.keys.sort_unstable();
     }
 

@@ -147,7 +147,7 @@ impl Workspace {
                 entropy = sequential_sum::sum(entropy, terms);
                 terms[terms.len() - 1]
             };
-            // From 1 / e down -p ln p falls with p.
+            // Below 1 / e, -p ln p falls as p falls.
             if last < 0.3 && last_term < entropy * NOTHING {
                 break;
             }
@@ -183,7 +183,7 @@ impl Workspace {
         sum
     }
 
-    /// Replaces the values, of which `largest` is the largest, by `exp(value - max)`, and returns
+    /// Replaces the values, the largest of which is `largest`, by `exp(value - max)`, and returns
     /// their sum, a `float`, as if added in order.
     pub fn exponentiate_values(&mut self, largest: f32, max: f32) -> f32 {
         exp_sum_by(
@@ -203,7 +203,7 @@ impl Workspace {
         exp_sum_double_by(isa_for(largest, max), values, max, &mut self.sums)
     }
 
-    /// Computes `exp(logit - max)` of a column of logits, of which `max` is the largest, and
+    /// Computes `exp(logit - max)` of a column of logits, the largest of which is `max`, and
     /// returns their sum in `double`, as if added one by one.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
@@ -214,8 +214,8 @@ impl Workspace {
         exp_sum_double(values, max, &mut self.sums)
     }
 
-    /// Computes `exp(logit - max)` of bare logits, of which `largest` is the largest, and returns
-    /// their sum, a `float`, as if added in order.
+    /// Computes `exp(logit - max)` of a column of logits, the largest of which is `largest`, and
+    /// returns their sum, a `float`, as if added in order.
     ///
     /// Reads 4 bytes per logit, and writes, reads and writes 4.
     pub fn exponentiate_of_logits(&mut self, logits: &[f32], largest: f32, max: f32) -> f32 {
@@ -256,8 +256,8 @@ impl Workspace {
         exp_double_by(isa, 0.0, &mut self.values[..self.len], max)
     }
 
-    /// Writes the probabilities of sorted candidates, of which the first is finite, computed in
-    /// `double`, as for dynamic temperature.
+    /// Writes the probabilities of sorted candidates, computed in `double`, as for dynamic
+    /// temperature. The first logit must be finite.
     pub fn softmax_double(&mut self, data: &mut [TokenData]) {
         let max = data.first().map_or(0.0, |first| first.logit);
         let sum = self.exponentiate_as_double(data, max);
@@ -271,8 +271,7 @@ impl Workspace {
         divide(self.values_mut(), sum);
     }
 
-    /// Returns the sum of all values in `double`, added in another order, for
-    /// [`choose`](Self::choose).
+    /// Returns the sum of all values in `double`, not added in order, for [`choose`](Self::choose).
     ///
     /// Reads 4 bytes per candidate.
     pub fn sum_double(&mut self) -> f64 {

@@ -81,7 +81,8 @@ fn moments_and_sum<V: Vector, const IN_ORDER: bool>(
 ) -> Option<f32> {
     let mut sum = 0.0;
     let mut refused = 0;
-    // If more blocks need sequential additions, the sum is abandoned, such as one that stays near 0.
+    // If more blocks need sequential additions, as for a sum that stays near 0, the sum is
+    // abandoned.
     let most = 16 + data.len().div_ceil(SUM_BLOCK) / 8;
     let largest = maxima.chunks_mut(SUM_BLOCK / GROUP);
     for ((block, sums), maxima) in data.chunks(SUM_BLOCK).zip(sums).zip(largest) {

@@ -7,7 +7,7 @@
 //! order matters only where the sum crosses into the next binade, and there only for the terms near
 //! the crossing:
 //!
-//! - a few of the largest are sorted and added one by one: most crossings lie there;
+//! - a few of the largest are sorted and added one by one: most crossings lie among these;
 //! - if the remaining terms cannot reach the next binade, they are added in one pass;
 //! - otherwise a sample brackets the key at which the sum crosses; the terms above the bracket are
 //!   added in one pass, those inside are copied, and pivots narrow the bracket until some dozens
@@ -54,7 +54,7 @@ const FEW: usize = 2048;
 const SIZE: usize = 512;
 /// The number of neighbours that are sampled together.
 const GROUP: usize = 8;
-/// The part of the sample that the head must reach.
+/// The index, in the descending sample, of the key down to which the head reaches at first.
 const HEAD: usize = 3;
 /// The largest number of keys near a crossing that are sorted.
 const BESIDE: usize = 256;
@@ -389,7 +389,7 @@ const DEVIATIONS: f64 = 2.5;
 const ABOVE: usize = 32;
 /// The largest share of the remaining sum for which a variance is estimated.
 const SURE: f64 = 0.99;
-/// The error that rounding may add.
+/// The error that rounding may add, relative to the sum of the sample's terms.
 const SLACK: f64 = 1e-4;
 
 /// Returns the term with which the sum of sorted terms after `before` reaches `until`.
@@ -451,7 +451,8 @@ fn add_between(
     })
 }
 
-/// Sorts numbers at or above 0, as integers, which takes half the time of comparing floats.
+/// Sorts numbers at or above 0 in descending order, as integers, which takes half the time of
+/// comparing floats.
 fn sort_descending(xs: &mut [f32], words: &mut Vec<u32>) {
     words.clear();
     words.extend(xs.iter().map(|x| !x.to_bits()));

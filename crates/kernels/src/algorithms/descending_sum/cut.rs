@@ -1,4 +1,5 @@
-//! The rank at which the running sum of the probabilities, the largest first, reaches a number.
+//! Finds the rank at which the running sum of the probabilities, the largest first, reaches a
+//! number.
 
 use super::binades::{Binades, Outcome, Reaching, Series};
 use super::exponentials;
@@ -38,7 +39,7 @@ pub enum End {
 }
 
 impl DescendingCut {
-    /// Returns how many of `logits`, the largest first, it takes until the `float` sum of their
+    /// Returns the number of `logits`, from the largest down, at which the `float` sum of their
     /// probabilities reaches `p`. No logit is NaN; `max` is the largest, and finite. `sum` is the
     /// sum of the exponentials, by which they are divided.
     // In bounds: the term that was found is one of those with its key.

@@ -55,12 +55,12 @@ pub struct DescendingSum {
     /// The logit from which candidates are taken.
     lowest: f32,
     /// The taken candidates, in the order of the array: their indices, then their logits and
-    /// exponentials, and the approximate sum of these.
+    /// exponentials, and the approximate sum of the exponentials.
     indices: Vec<u32>,
     taken: Vec<f32>,
     es: Vec<f32>,
     total: f64,
-    /// The probabilities of the taken candidates, followed by the logarithms of these, and the
+    /// The probabilities of the taken candidates, then the logarithms of the probabilities, and the
     /// terms of the entropy.
     ps: Vec<f32>,
     lns: Vec<f32>,
@@ -97,17 +97,18 @@ pub struct Taken<'a> {
 const SMALLEST: usize = 512;
 /// The number of candidates below which all those that affect the sum are taken at once.
 const FEW: usize = 4096;
-/// Half a unit of a float, compared with the power of two below it.
+/// Half a unit in the last place of a float, relative to the power of two at or below the float.
 const HALF_UNIT: f32 = f32::EPSILON / 2.0;
-/// The distance below the largest logit from which exponentials are less than half a unit of 1.
+/// The distance below the largest logit from which on exponentials are less than half a unit in the
+/// last place of 1.
 const COUNTS: f32 = 16.65;
 /// The number of thresholds from the sample that are tried.
 const ATTEMPTS: usize = 3;
 
 impl DescendingSum {
     /// Returns the sum of all exponentials, as if added in descending order; `None` if everything
-    /// has to be sorted. Candidates with about the fraction `beside` of the sum are not taken, but
-    /// only added, which does not affect the result.
+    /// has to be sorted. The smallest candidates, which make up about the fraction `beside` of the
+    /// sum, are added without being taken, which does not affect the result.
     pub fn sum(&mut self, data: &[TokenData], beside: f32) -> Option<f32> {
         if data.len() < SMALLEST {
             return None;
@@ -149,7 +150,7 @@ impl DescendingSum {
         let largest = seen.max(self.outline.take(data));
         self.outline.relate_to(largest);
         let few = data.len() < FEW;
-        // The same pass takes the candidates.
+        // The pass that copies the logits also takes the candidates.
         self.lowest = if few {
             f32::MIN
         } else {

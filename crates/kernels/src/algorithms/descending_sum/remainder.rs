@@ -3,8 +3,8 @@
 //!
 //! Rounded to the unit of the binade, the terms can be added in any order, and need no exact
 //! exponentials (see [`rounding_test`](crate::kernels::rounding_test)). How a term half-way between
-//! two multiples is rounded depends on the sum of the terms before it, which takes another pass. An
-//! array usually has one such term or none.
+//! two multiples is rounded depends on the sum of the terms before it, and computing that takes
+//! another pass. An array usually has one such term or none.
 
 use super::terms::MANY;
 use crate::algorithms::scratch::room;

@@ -1,6 +1,6 @@
-//! The built-ins' step before a sort of more than 128 largest candidates: all candidates are
-//! distributed over 128 buckets by their logits, in array order, so that only the buckets of the
-//! largest are sorted.
+//! The bucket sort with which the built-ins begin a sort of more than 128 largest candidates: all
+//! candidates are distributed over 128 buckets by their logits, in array order, and only the
+//! buckets of the largest are sorted.
 
 use super::item::{Item, item};
 use crate::algorithms::scratch::room;
@@ -56,7 +56,7 @@ fn number_by(logit: f32, fused: bool) -> u8 {
     let number = if fits && exact > 0.0 { exact } else { 0.0 };
     const LAST: f32 = (COUNT - 1) as f32;
     let number = if number < LAST { number } else { LAST };
-    // SAFETY: it is between 0 and `LAST`. A conversion that is checked takes the lanes of a vector
+    // SAFETY: it is between 0 and `LAST`. A checked conversion would take the lanes of a vector
     // register one by one.
     unsafe { number.to_int_unchecked::<i32>() as u8 }
 }
@@ -111,7 +111,8 @@ impl Buckets {
     pub(super) fn count(&mut self, logits: &[f32]) {
         self.numbers.resize(logits.len(), 0);
         write_numbers(logits, &mut self.numbers, fuses(Fused::Bucket));
-        // Neighbours often share a bucket, and reading a count that was just written is slow.
+        // Four tables, since neighbours often share a bucket, and reading a count that was just
+        // written is slow.
         let mut counts = [[0u32; COUNT]; 4];
         let fours = self.numbers.chunks_exact(4);
         for &n in fours.remainder() {
@@ -148,8 +149,8 @@ impl Buckets {
         (0..COUNT).rev().find(enough).unwrap_or(0)
     }
 
-    /// Writes the logits of this bucket and of all above it into `items`, the highest bucket first,
-    /// each in array order. `place` returns the index of the i-th logit.
+    /// Writes the logits of the bucket `lowest` and of all above it into `items`, the highest
+    /// bucket first, each in array order. `place` returns the index of the i-th logit.
     pub(super) fn deal(
         &self,
         logits: &[f32],
@@ -190,8 +191,8 @@ impl Buckets {
         items.resize(n, 0);
         let numbers = self.numbers.chunks(LOOK).zip((0..).step_by(LOOK));
         for (numbers, start) in numbers {
-            // Usually no logit of the chunk is wanted. The largest number is found in vector
-            // registers, the first wanted one is not.
+            // Usually no logit of the chunk is wanted. The search for the largest number is
+            // vectorized, which one for the first wanted number would not be.
             let highest = numbers.iter().fold(0, |highest: u8, &n| highest.max(n));
             if usize::from(highest) < lowest {
                 continue;

@@ -10,8 +10,8 @@ use crate::host_profile::HostProfile;
 use crate::simd::{Kernel, Vector, dispatch};
 use crate::token::TokenData;
 
-/// The number of elements, as a multiple of the heap's size, after which a heap over an array in
-/// random order hardly changes.
+/// The number of offered items, as a multiple of the heap's size, that an array in random order
+/// does not reach. In an array with more, the choice of the child is predictable.
 const OFTEN: usize = 32;
 
 /// Makes a heap of `items`: no item comes after its parent.

@@ -3,8 +3,8 @@
 use crate::kernels::sort_key::{descending_key, logit_of};
 use crate::simd::{Vector, dispatched};
 
-/// An item to sort: a key in the upper bits, the only part that is compared, and a number that
-/// identifies the item in the lower bits.
+/// An item to sort: a key in the upper 32 bits, the only part that is compared, and a number that
+/// identifies the item in the lower 32.
 pub type Item = u64;
 
 /// Returns the key of an item. Items with smaller keys come first.

@@ -1,6 +1,6 @@
 //! Makes arrays on which the sort of Microsoft's library runs out of levels.
 
-/// The number of items that a level splits off from a range of which nine items are compared.
+/// The number of items that a level splits off from a range, nine items of which are compared.
 const PER_LEVEL: usize = 4;
 
 /// Returns `n` numbers on which the sort runs out of levels. The heap sort that takes over gets the

@@ -55,7 +55,7 @@ use ties::Ties;
 
 /// The largest number of candidates that the host finds with one heap over the whole array.
 pub const HEAP: usize = 128;
-/// The length below which arrays are replayed rather than ranked.
+/// The length below which the host's sort of an array is replayed at once, without ranking.
 const RANKED: usize = 256;
 /// The number of candidates above which an array is searched for ties before it is ranked.
 const MANY: usize = 8192;
@@ -150,7 +150,7 @@ impl HostOrder {
         &self.top
     }
 
-    /// Sets if ties are expected among the few largest candidates, as is likely with half
+    /// Sets whether ties are expected among the few largest candidates, as is likely with half
     /// precision. Affects only the speed.
     #[inline]
     pub fn expect_ties(&mut self, tied: bool) {
@@ -185,8 +185,8 @@ impl HostOrder {
         data[..sorted.len()].copy_from_slice(sorted);
     }
 
-    /// Does what [`sort_top`](Self::sort_top) does by ranking all of `data`, of which `k` are a
-    /// large part. Returns false if that was not possible.
+    /// Sorts as [`sort_top`](Self::sort_top) does, by ranking all of `data`, for a large `k`.
+    /// Returns false if that was not possible.
     // In bounds: all of `data` was ranked, and there are `k` or more.
     fn rank_top(&mut self, data: &mut [TokenData], k: usize) -> bool {
         if is_stable() {
@@ -224,8 +224,8 @@ impl HostOrder {
         true
     }
 
-    /// Sorts `data` as [`sort`](Self::sort) does, if [`is_replayed`] says that the host's sort is
-    /// replayed at once. The probabilities may be lost.
+    /// Sorts `data` as [`sort`](Self::sort) does, by replaying the host's sort at once. For data
+    /// for which [`is_replayed`] returns true. The probabilities may be lost.
     pub fn replay(&mut self, data: &mut [TokenData]) {
         self.replay_in_place(data, data.len(), true);
     }
@@ -473,8 +473,8 @@ fn select_by<const LEFT: bool>(heap: &mut [Item], data: &[TokenData]) {
     heap::sort_heap::<LEFT>(heap);
 }
 
-/// Returns the least logit of the bucket of `logit`, `None` if there is nothing below it. Logits
-/// below it do not affect a search for more than [`HEAP`] largest of which `logit` is the last.
+/// Returns the least logit of the bucket of `logit`; `None` for the lowest bucket. If `logit` is
+/// the last of more than [`HEAP`] wanted logits, those below its bucket do not affect their order.
 pub fn least_of_bucket(logit: f32) -> Option<f32> {
     let bucket = usize::from(buckets::number(logit));
     (bucket > 0).then(|| buckets::least(bucket))
@@ -517,7 +517,7 @@ pub fn any_equal(items: &[Item]) -> bool {
 enum Ranked {
     /// No two candidates are equal.
     Distinct,
-    /// Some candidates are equal; the last one has this logit.
+    /// Some candidates are equal. The last wanted one has this logit.
     Tied(f32),
     /// The candidates were not ranked.
     No,

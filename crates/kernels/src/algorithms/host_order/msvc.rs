@@ -173,9 +173,9 @@ impl Sides<'_> {
         self.seen.end += 1;
     }
 
-    /// Moves the misplaced item of the lower side, whose other items are all in place, behind the
-    /// equal items. The last item that comes before the pivot takes its place, and the last equal
-    /// item takes the place of that one.
+    /// Moves the misplaced item of the lower side, whose other items are all in place, to the place
+    /// after the equal items. The last item that comes before the pivot takes its place, and the
+    /// last equal item takes the place of that one.
     fn move_up(&mut self) {
         self.seen.start -= 1;
         self.equal.start -= 1;
@@ -184,9 +184,9 @@ impl Sides<'_> {
         self.range.swap(self.equal.start, self.equal.end);
     }
 
-    /// Moves the misplaced item of the upper side, whose other items are all in place, ahead of the
-    /// equal items. The first item that comes after the pivot takes its place, and the first equal
-    /// item takes the place of that one.
+    /// Moves the misplaced item of the upper side, whose other items are all in place, to the place
+    /// before the equal items. The first item that comes after the pivot takes its place, and the
+    /// first equal item takes the place of that one.
     fn move_down(&mut self) {
         self.range.swap(self.seen.end, self.equal.end);
         self.range.swap(self.equal.end, self.equal.start);

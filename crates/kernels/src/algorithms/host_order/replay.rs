@@ -12,12 +12,12 @@ use crate::host_profile::HostProfile;
 use crate::kernels;
 use crate::token::{TokenData, comparable};
 
-/// An array's length divided by this is the size up to which a bucket is always dealt. Reading the
-/// array again to search for the largest of the bucket would take longer.
+/// The divisor of an array's length that gives the size up to which a bucket is always dealt.
+/// Reading the array again to search for the largest of the bucket would take longer.
 const FEW_OF: usize = 8;
 
-/// If more of its largest are needed than its size divided by this, a bucket is dealt as a whole,
-/// not searched.
+/// The divisor of a bucket's size that gives the number of its largest logits that are searched
+/// for. If more are needed, the bucket is dealt as a whole.
 const LARGEST_OF: usize = 4;
 
 /// The host's partial sort, replayed.

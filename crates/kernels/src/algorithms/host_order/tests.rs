@@ -355,8 +355,8 @@ fn buckets_begin_at_their_least_logit() {
     assert_eq!(overflows(f32::INFINITY), cfg!(target_arch = "x86_64"));
 }
 
-/// Small enough for Miri: covers every branch, with a stable sort as the oracle for distinct
-/// logits.
+/// Covers every branch with inputs that are small enough for Miri, and with a stable sort as the
+/// oracle for distinct logits.
 #[test]
 fn distinct_logits_have_one_order() {
     let mut random = Random(6);

@@ -159,8 +159,8 @@ impl Wanted for Tied<'_> {
             return true;
         }
         // One item may belong to a tie that begins in the part before this one, and another to a
-        // tie that continues in the next part. They are the first and the last here, and differ
-        // from all others.
+        // tie that continues in the next part. They are the first and the last of this part, and
+        // differ from all others.
         if ranks.start > 0 && self.ties.is_set(ranks.start - 1) {
             bring(items, 0, |a, b| a < b);
         }
