@@ -200,7 +200,7 @@ fn of_process(number: &str) -> Result<Report, String> {
     Ok(report)
 }
 
-/// True if LD_PRELOAD, among the variables of a process, contains a file with the name of this one.
+/// True if LD_PRELOAD in the environment of a process lists a file with the name of `path`.
 fn is_preloaded(path: &Path, variables: &[u8]) -> bool {
     let own = path.file_name().map(OsStr::as_encoded_bytes);
     let lists = variables.split(|&byte| byte == 0);

@@ -17,7 +17,7 @@ type Data<'a> = &'a ReadCache<File>;
 type Sections<'a> = SectionTable<'a, Header, Data<'a>>;
 type Parsed<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The beginning of the names of llama.cpp's functions and of this library's. Other names are not
+/// The prefix of the names of llama.cpp's functions and of this library's. Other names are not
 /// kept.
 const OF_INTEREST: &[u8] = b"llama_";
 

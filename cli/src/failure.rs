@@ -32,7 +32,7 @@ impl Failure {
     }
 }
 
-/// Makes a failure of an error text of the library.
+/// Makes a failure from an error text of the library, with the exit code [`USAGE`].
 impl From<String> for Failure {
     fn from(text: String) -> Self {
         Self::new(USAGE, text)

@@ -134,7 +134,7 @@ impl Sieve {
     }
 
     fn text_of(&self, name: &str) -> Result<String, String> {
-        // SAFETY: the header's type of all functions by which this is called.
+        // SAFETY: the header declares this type for every function whose name is passed.
         let ask: unsafe extern "C" fn() -> *const c_char = unsafe { self.function(name) }?;
         // SAFETY: the text is never NULL, and valid until this thread calls that function again.
         let text = unsafe { CStr::from_ptr(ask()) };
@@ -150,7 +150,7 @@ impl Sieve {
         self.text_of("llama_sieve_simd")
     }
 
-    /// Returns the arithmetic of the bound host where builds differ.
+    /// Returns the profile of the bound host: its arithmetic, where builds differ.
     pub fn host_profile(&self) -> Result<String, String> {
         self.text_of("llama_sieve_host_profile")
     }

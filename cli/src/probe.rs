@@ -69,7 +69,7 @@ const KEPT: usize = 1 << 20;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Trial {
     pub kind: String,
-    /// The code 0 if the sampler would be replaced, otherwise LLAMA_SIEVE_CERTIFY_* or
+    /// 0 if the sampler would be replaced, otherwise a code LLAMA_SIEVE_CERTIFY_* or
     /// LLAMA_SIEVE_ERROR_*.
     pub code: i32,
     /// The reason why the sampler would not be replaced, or "" if it would be.
@@ -194,7 +194,7 @@ fn wait(child: &mut Child) -> Result<String, String> {
     }
 }
 
-/// The end of a pipe's output.
+/// The last output of a pipe, which a thread reads.
 struct Words {
     text: Arc<Mutex<Vec<u8>>>,
     closed: Receiver<()>,
